@@ -1,0 +1,2 @@
+//! hemi.
+fn main() {}

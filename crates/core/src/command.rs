@@ -1,0 +1,75 @@
+//! What an operator may ask of a running engine.
+
+use crate::units::{Extent, LegIndex};
+
+/// A control command. Its outcome arrives as [`crate::io::Action::CommandDone`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Make the leg whole if it can be, mark it out durably on the others, close its
+    /// superblock, and use it no more.
+    Detach {
+        /// Which leg.
+        leg: LegIndex,
+    },
+    /// A leg has been put into this slot (empty, or its former holder detached or dead): it
+    /// joins with nothing and drains everything.
+    Join {
+        /// Which slot.
+        leg: LegIndex,
+        /// The new leg's random id.
+        id: [u8; 16],
+        /// Whether it zeroes ranges without writing them.
+        fast_zeroes: bool,
+    },
+    /// Forget a leg that is out or detached: its slot becomes empty.
+    Remove {
+        /// Which leg.
+        leg: LegIndex,
+    },
+    /// Compare all legs, extent by extent under a range lock; with `repair`, rewrite what
+    /// differs from the authority.
+    Scrub {
+        /// Whether to rewrite.
+        repair: bool,
+        /// Which part of the volume.
+        extent: Extent,
+    },
+    /// Stop a running scrub.
+    ScrubStop,
+    /// Stop taking requests, drain until `drain_until`, flush, mark every whole leg and
+    /// close the superblocks.
+    Close {
+        /// Give up draining at this time; what is still owed is recorded.
+        drain_until: crate::units::Instant,
+    },
+}
+
+/// Why a command was refused or failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum CommandError {
+    /// The slot holds no leg.
+    #[error("no leg in that slot")]
+    NoSuchLeg,
+    /// The slot is in use.
+    #[error("that slot holds a leg already")]
+    SlotInUse,
+    /// No other leg is complete: detaching or removing this one would lose data.
+    #[error("another leg does not hold everything yet; wait for the drain")]
+    LastCompleteLeg,
+    /// The leg is still in: detach it first.
+    #[error("the leg is in use; detach it first")]
+    LegInUse,
+    /// Another command of the kind is running.
+    #[error("another such command is still running")]
+    Busy,
+    /// Metadata could not be made durable.
+    #[error("metadata could not be written on any answering leg")]
+    Metadata,
+    /// The volume is closing.
+    #[error("the volume is closing")]
+    Closing,
+    /// Some legs differed and `repair` was not asked for.
+    #[error("scrub found differences")]
+    Mismatches,
+}

@@ -1,0 +1,270 @@
+//! The engine's vocabulary with its driver: requests in, leg I/O and replies out.
+//!
+//! A driver (the io_uring server, the simulator) turns client traffic into [`Request`]s,
+//! performs every [`LegIo`] it is handed, in any order, and reports each exactly once.
+
+use crate::units::{BufferAt, BufferId, Extent, IoId, LegIndex};
+
+/// Payload buffers, owned by the driver, counted by the engine.
+///
+/// The engine holds a reference to a buffer for as long as any leg I/O or any debt uses it,
+/// so a buffer whose write a frozen leg still holds is never reused under that write.
+pub trait Buffers {
+    /// A buffer of at least `sectors` sectors with one reference, or `None` when the buffer
+    /// budget is spent. Content is unspecified.
+    fn allocate(&mut self, sectors: u32) -> Option<BufferId>;
+    /// Adds a reference.
+    fn retain(&mut self, buffer: BufferId);
+    /// Drops a reference; the last one frees the buffer.
+    fn release(&mut self, buffer: BufferId);
+    /// Copies `sectors` sectors between two places that do not overlap.
+    fn copy(&mut self, from: BufferAt, to: BufferAt, sectors: u32);
+    /// Fills `sectors` sectors with zeros.
+    fn zero(&mut self, at: BufferAt, sectors: u32);
+    /// Whether two places hold the same `sectors` sectors (scrub).
+    fn equal(&self, a: BufferAt, b: BufferAt, sectors: u32) -> bool;
+    /// Bytes still free in the budget.
+    fn free_bytes(&self) -> u64;
+}
+
+/// What a client asks of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read the extent into the request's buffer.
+    Read,
+    /// Write the request's buffer to the extent.
+    Write,
+    /// Make the extent read as zeros. `may_unmap` allows deallocation.
+    WriteZeroes {
+        /// Whether legs may deallocate the extent.
+        may_unmap: bool,
+    },
+    /// Write zeros that may unmap, where every leg does that fast; otherwise nothing.
+    Discard,
+    /// Make every write acknowledged before it durable.
+    Flush,
+}
+
+/// One client request. Extents are within the volume and aligned to the volume's block
+/// size: the driver has checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The driver's name for it, given back in [`Reply`].
+    pub token: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// Where; ignored for [`Operation::Flush`].
+    pub extent: Extent,
+    /// The payload's buffer for `Read` and `Write`. The engine takes over the caller's
+    /// reference; a read's comes back with the reply.
+    pub buffer: Option<BufferId>,
+    /// Durable before it is acknowledged.
+    pub fua: bool,
+    /// Which client connection sent it (flush errors are reported to each one).
+    pub connection: u32,
+}
+
+/// Why a client request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum RequestError {
+    /// No leg could read or write it.
+    Io,
+    /// No space on a leg that had to take it.
+    NoSpace,
+    /// The volume is closing.
+    ShuttingDown,
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Copy, Debug)]
+pub struct Reply {
+    /// [`Request::token`].
+    pub token: u64,
+    /// Outcome.
+    pub result: Result<(), RequestError>,
+    /// For reads that succeeded: the buffer that holds the data, one reference, now the
+    /// driver's. It can be another than the request's: one given up on a frozen leg
+    /// stays with that leg.
+    pub buffer: Option<BufferId>,
+}
+
+/// What a leg is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegOperation {
+    /// Read into the buffer.
+    Read,
+    /// Write from the buffer; with `fua`, durable on completion.
+    Write {
+        /// Durable on completion.
+        fua: bool,
+    },
+    /// Make the range read as zeros; with `fua`, durable on completion.
+    WriteZeroes {
+        /// Whether the leg may deallocate.
+        may_unmap: bool,
+        /// Durable on completion.
+        fua: bool,
+    },
+    /// Make everything that completed before this was submitted durable.
+    Flush,
+    /// Write one metadata page, durable on completion. The bytes are those of
+    /// [`crate::engine::Engine::metadata_bytes`] at the moment the action is taken.
+    WriteMetadata,
+}
+
+/// One I/O for a leg.
+#[derive(Clone, Copy, Debug)]
+pub struct LegIo {
+    /// Which leg.
+    pub leg: LegIndex,
+    /// To be given back at completion.
+    pub id: IoId,
+    /// What to do.
+    pub operation: LegOperation,
+    /// Where on the leg, in sectors from its beginning (data offset included). Empty for
+    /// a flush.
+    pub extent: Extent,
+    /// Payload of `Read` and `Write`.
+    pub buffer: Option<BufferAt>,
+}
+
+/// Why a leg I/O failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum LegError {
+    /// The medium could not read or write this range (EIO, EILSEQ, ENODATA).
+    Media,
+    /// No space (thin or file-backed leg).
+    NoSpace,
+    /// The device or session went away before this I/O; it will never land (its content is
+    /// old or new, per sector).
+    Gone,
+    /// Any other error; treated like [`LegError::Media`] and shown in status.
+    Other,
+}
+
+/// What happened to a leg apart from its I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegEvent {
+    /// It does not answer for a known reason: a session dropped, a device vanished.
+    /// `removed` means it will not come back by itself. I/O in flight is completed by the
+    /// driver only when it can no longer land (fenced, or quarantine over).
+    Gone {
+        /// Whether it is gone for good.
+        removed: bool,
+    },
+    /// It answers again. Anything completed since its last successful flush may be lost.
+    Back,
+}
+
+/// Something worth a log line, in the order it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An I/O outlived the leg's wait limit (nanoseconds).
+    Frozen {
+        /// The leg.
+        leg: LegIndex,
+        /// The limit passed.
+        limit: u64,
+    },
+    /// It answers again after this many nanoseconds.
+    Thawed {
+        /// The leg.
+        leg: LegIndex,
+        /// How long it was frozen.
+        duration: u64,
+    },
+    /// It owes more than it can pay at once.
+    Lagging {
+        /// The leg.
+        leg: LegIndex,
+    },
+    /// It owes nothing old any more.
+    CaughtUp {
+        /// The leg.
+        leg: LegIndex,
+    },
+    /// The leg is durably excluded until it has drained.
+    Out {
+        /// The leg.
+        leg: LegIndex,
+        /// Why.
+        reason: OutReason,
+    },
+    /// The leg has drained, is whole and in again.
+    In {
+        /// The leg.
+        leg: LegIndex,
+    },
+    /// A leg I/O failed.
+    LegError {
+        /// The leg.
+        leg: LegIndex,
+        /// How.
+        error: LegError,
+        /// First sector on the leg.
+        sector: u64,
+    },
+    /// No leg holds the newest data of this extent any more: it answers EIO until rewritten.
+    Lost {
+        /// Where, in volume sectors.
+        extent: Extent,
+    },
+    /// A bad extent was rewritten from another leg.
+    Repaired {
+        /// The leg repaired.
+        leg: LegIndex,
+        /// Where, in volume sectors.
+        extent: Extent,
+    },
+    /// Writers are held back: exposure is past half its bound.
+    Throttling,
+    /// Exposure fell below half its bound.
+    ThrottlingEnded,
+    /// Every leg is whole and the volume clean.
+    Converged,
+    /// Scrub found a difference (already rechecked under a range lock).
+    Mismatch {
+        /// The leg that differs from the authority.
+        leg: LegIndex,
+        /// Where, in volume sectors.
+        extent: Extent,
+    },
+}
+
+/// Why a leg was marked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum OutReason {
+    /// Dead for longer than `out_after`.
+    Unresponsive,
+    /// Its device is gone.
+    Removed,
+    /// It fails writes.
+    WriteErrors,
+    /// The operator detached it.
+    Detached,
+    /// It joined and has not drained yet.
+    Joining,
+}
+
+/// What the engine hands its driver.
+#[derive(Clone, Copy, Debug)]
+pub enum Action {
+    /// Perform this I/O.
+    Leg(LegIo),
+    /// Answer this client.
+    Reply(Reply),
+    /// A command finished.
+    CommandDone {
+        /// The command's token.
+        token: u64,
+        /// Outcome.
+        result: Result<(), crate::command::CommandError>,
+    },
+    /// Log this.
+    Notice(Notice),
+    /// All legs are flushed, clean and closed: the driver may let go of them.
+    Closed,
+}

@@ -1,0 +1,138 @@
+//! A snapshot of the volume for status, metrics and the dashboard.
+
+use alloc::vec::Vec;
+
+use crate::histogram::LatencyHistogram;
+use crate::io::OutReason;
+
+/// The condition of a leg, worst first wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum LegState {
+    /// The slot holds no leg.
+    #[default]
+    Empty,
+    /// Answers and owes nothing old.
+    Healthy,
+    /// Answers, owes.
+    Lagging,
+    /// An I/O outlived its wait limit and has not come back.
+    Frozen,
+    /// Does not answer for a known reason (session lost, device gone).
+    Gone,
+    /// Durably excluded; draining if it answers.
+    Out,
+}
+
+/// One leg, now and since the volume was opened.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct LegStatus {
+    /// Slot.
+    pub leg: u8,
+    /// Condition.
+    pub state: LegState,
+    /// Whether it is steadily later than the fastest leg.
+    pub slow: bool,
+    /// Why it is out, if it is.
+    pub out_reason: Option<OutReason>,
+    /// Bytes it lacks (acknowledged, in volume bytes).
+    pub owed_bytes: u64,
+    /// Of these, bytes owed as whole regions (rebuild, after a crash, overflow).
+    pub owed_region_bytes: u64,
+    /// Age of its oldest exact debt, nanoseconds.
+    pub owed_age: u64,
+    /// I/O in flight.
+    pub in_flight: u32,
+    /// The effective wait limit for a 4 KiB write, nanoseconds.
+    pub write_wait_limit: u64,
+    /// The effective wait limit for a 4 KiB read, nanoseconds.
+    pub read_wait_limit: u64,
+    /// Read latencies since open.
+    pub reads: LatencyHistogram,
+    /// Write latencies since open.
+    pub writes: LatencyHistogram,
+    /// Flush latencies since open.
+    pub flushes: LatencyHistogram,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Times it froze.
+    pub freezes: u64,
+    /// Total time frozen, nanoseconds.
+    pub frozen_time: u64,
+    /// Longest freeze, nanoseconds.
+    pub longest_freeze: u64,
+    /// Drain I/Os.
+    pub drain_ios: u64,
+    /// Bytes drained.
+    pub drained_bytes: u64,
+    /// Metadata pages written.
+    pub metadata_writes: u64,
+    /// I/O errors.
+    pub errors: u64,
+    /// Dirty regions whose authority it is.
+    pub authority_regions: u32,
+}
+
+/// The volume, now and since it was opened.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Status {
+    /// Every slot in use.
+    pub legs: Vec<LegStatus>,
+    /// Acknowledged bytes held by one leg only (an upper bound with three legs or more).
+    pub exposure_bytes: u64,
+    /// Age of the oldest of them, nanoseconds.
+    pub exposure_age: u64,
+    /// Highest exposure since open, bytes.
+    pub exposure_peak: u64,
+    /// The bounds in force.
+    pub exposure_bytes_bound: u64,
+    /// Age bound, nanoseconds.
+    pub exposure_age_bound: u64,
+    /// Whether writers are being held back.
+    pub throttling: bool,
+    /// Whether only one leg is in.
+    pub degraded: bool,
+    /// Whether every leg is whole and identical.
+    pub converged: bool,
+    /// Bytes no leg holds any more (EIO until rewritten).
+    pub lost_bytes: u64,
+    /// Dirty regions.
+    pub dirty_regions: u32,
+    /// Client requests in the engine.
+    pub requests: u32,
+    /// Client reads answered.
+    pub reads: u64,
+    /// Client writes answered.
+    pub writes: u64,
+    /// Client flushes answered.
+    pub flushes: u64,
+    /// Client requests that failed.
+    pub failed: u64,
+    /// Reads hedged.
+    pub hedges: u64,
+    /// Hedges that answered first.
+    pub hedges_won: u64,
+    /// Authority moves (regions).
+    pub authority_moves: u64,
+    /// Intent: regions made dirty.
+    pub regions_dirtied: u64,
+    /// Regions cleaned.
+    pub regions_cleaned: u64,
+    /// Bad extents rewritten.
+    pub repairs: u64,
+    /// Scrub progress: sectors compared of how many; `None` when none runs.
+    pub scrub: Option<(u64, u64)>,
+    /// Sectors found different by the last or running scrub.
+    pub scrub_mismatches: u64,
+    /// Client latencies: reads.
+    pub client_reads: LatencyHistogram,
+    /// Client latencies: writes.
+    pub client_writes: LatencyHistogram,
+    /// Client latencies: flushes.
+    pub client_flushes: LatencyHistogram,
+}
