@@ -1,0 +1,70 @@
+# The one entry to hemi's tree. `make help` lists the targets.
+#
+# `make demo` and `make test` work on a fresh clone: they install what is missing
+# (scripts/setup.sh), build, and run.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+# Absolute, because tests and benchmarks run hemi from other directories.
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+PYTHON := $(CURDIR)/.venv/bin/python
+export PYTHONPATH := $(CURDIR)/tests/blackbox:$(CURDIR)
+export PYTHONDONTWRITEBYTECODE := 1
+
+# Extra arguments: make test PYTEST_ARGS="-k tls -x", make bench BENCH_ARGS="--quick".
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+DEMO_ARGS ?=
+
+.PHONY: help setup build release test test-unit test-blackbox test-long crash-ext4 demo bench \
+	lint fmt doc clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what a bare Debian 12 lacks (packages, Python environment); quick when all is there
+	@scripts/setup.sh
+
+build: ## build hemi for tests (debug, with the engine's assertions)
+	$(CARGO) build --locked --workspace
+
+release: ## build hemi as it is meant to run
+	$(CARGO) build --locked --release -p hemi-cli
+
+test: setup build test-unit test-blackbox ## everything CI runs: unit, property and black-box tests (under 20 minutes cold)
+
+test-unit:
+	$(CARGO) test --locked --workspace --quiet
+
+test-blackbox:
+	HEMI="$(TARGET_DIR)/debug/hemi" $(PYTHON) -m pytest -m "not long" $(PYTEST_ARGS)
+
+test-long: setup release ## the black-box tests CI leaves out: longer loads, more rounds, larger volumes
+	HEMI="$(TARGET_DIR)/release/hemi" HEMI_TEST_ROUNDS=long $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py
+
+demo: setup release ## the demonstration: freezes and slow legs, hemi beside a plain mirror (about 2 minutes)
+	"$(TARGET_DIR)/release/hemi" demo $(DEMO_ARGS)
+
+bench: setup release ## paired benchmarks against peers; BENCH_ARGS="--quick", "--help" for the parts
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench $(BENCH_ARGS)
+
+lint: setup ## formatting, clippy, licences and advisories, Python lint and types
+	@scripts/lint.sh
+
+fmt: ## format the Rust and Python sources
+	$(CARGO) fmt --all
+	@if [ -x .venv/bin/ruff ]; then .venv/bin/ruff format tests bench && .venv/bin/ruff check --fix --quiet tests bench; fi
+
+doc: ## build the API documentation
+	$(CARGO) doc --locked --workspace --no-deps
+
+clean: ## remove build output and the Python environment
+	$(CARGO) clean
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Installs what a bare Debian 12 (with rustup's stable Rust, Python 3.11 and Node 20)
+# lacks to build, test, demonstrate and measure hemi. Safe to run again: it does
+# nothing, quickly, when everything is there.
+#
+# HEMI_SETUP_OPTIONAL=0 leaves the optional packages out (peers that only `make bench`
+# uses, if they are there).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# What builds need: aws-lc (TLS) compiles C with cmake's help on some targets.
+BUILD=(build-essential cmake pkg-config)
+# What tests, the demonstration and the benchmarks need.
+TOOLS=(
+  python3 python3-venv python3-libnbd      # the harness; libnbd's Python client
+  libnbd-bin                               # nbdinfo, nbdcopy, nbdfuse
+  nbdkit                                   # NBD legs, with delay, pause and error filters
+  qemu-utils qemu-system-common            # qemu-img, qemu-io, qemu-nbd, qemu-storage-daemon
+  qemu-block-extra                         # qemu's NBD and other network drivers
+  fio                                      # load, with verification
+  e2fsprogs xfsprogs fuse3 mount util-linux # file systems end to end
+  gnutls-bin                               # certtool: certificates for the TLS tests
+  jq curl procps
+)
+# Peers that only benchmarks use; their absence is reported there.
+OPTIONAL=(user-mode-linux linux-perf busybox-static)
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+missing() { local p; for p in "$@"; do installed "$p" || printf '%s\n' "$p"; done; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else die "needs root to run '$*', and there is no sudo: run 'make setup' as root"
+  fi
+}
+
+APT_UPDATED=0
+apt_install() {
+  if [ "$APT_UPDATED" = 0 ]; then
+    say "apt-get update"
+    as_root apt-get -q -q update || return 1
+    APT_UPDATED=1
+  fi
+  say "apt-get install $*"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -q \
+    --no-install-recommends "$@" >/dev/null
+}
+
+if command -v dpkg-query >/dev/null; then
+  mapfile -t need < <(missing "${BUILD[@]}" "${TOOLS[@]}")
+  if [ "${#need[@]}" -gt 0 ]; then
+    apt_install "${need[@]}" || die "could not install: ${need[*]}"
+  fi
+  if [ "${HEMI_SETUP_OPTIONAL:-1}" = 1 ]; then
+    mapfile -t need < <(missing "${OPTIONAL[@]}")
+    stamp=.venv/optional-tried
+    if [ "${#need[@]}" -gt 0 ] && [ "$(cat $stamp 2>/dev/null)" != "${need[*]}" ]; then
+      apt_install "${need[@]}" || say "optional packages not installed (${need[*]}): 'make bench' leaves those peers out"
+      OPTIONAL_TRIED=$(missing "${OPTIONAL[@]}" | paste -sd' ')
+    fi
+  fi
+else
+  say "not a Debian system: install these by hand: ${BUILD[*]} ${TOOLS[*]}"
+fi
+
+command -v cargo >/dev/null || die "no cargo on the PATH: install stable Rust with rustup (see rust-toolchain in Cargo.toml: rust-version)"
+for component in fmt clippy; do
+  if ! cargo "$component" --version >/dev/null 2>&1; then
+    name=$component; [ "$component" = fmt ] && name=rustfmt
+    { command -v rustup >/dev/null && rustup component add "$name"; } ||
+      say "no cargo $component ('rustup component add $name' failed): 'make lint' will say so"
+  fi
+done
+
+# The Python environment sees the system's packages, for libnbd's client, so it is made
+# with the system's Python.
+wanted=$(sha256sum requirements-dev.txt | cut -d' ' -f1)
+if [ "$(cat .venv/requirements-installed 2>/dev/null)" != "$wanted" ]; then
+  say "Python environment in .venv"
+  [ -x .venv/bin/python ] || /usr/bin/python3 -m venv --system-site-packages .venv ||
+    die "could not make .venv with /usr/bin/python3"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt ||
+    die "could not install requirements-dev.txt into .venv"
+  echo "$wanted" >.venv/requirements-installed
+fi
+[ -z "${OPTIONAL_TRIED:-}" ] || echo "$OPTIONAL_TRIED" >.venv/optional-tried
+.venv/bin/python -c 'import nbd, pytest' 2>/dev/null ||
+  die "the Python environment lacks 'nbd' (Debian's python3-libnbd) or 'pytest': remove .venv and run 'make setup' again"

@@ -1,0 +1,33 @@
+"""Fixtures: a sandbox per test, whose logs are shown when the test fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hemi_harness import Sandbox
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    report = yield
+    if report.when == "call":
+        item.stash[_FAILED] = report.failed
+    return report
+
+
+_FAILED = pytest.StashKey[bool]()
+_LOG_TAIL = 6000
+
+
+@pytest.fixture
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """A directory, processes and mounts that end with the test."""
+    with Sandbox() as box:
+        yield box
+        if request.node.stash.get(_FAILED, False):
+            for log in box.logs:
+                text = log.read_text(errors="replace") if log.exists() else ""
+                if text.strip():
+                    print(f"--- {log.name}\n{text[-_LOG_TAIL:]}")

@@ -1,0 +1,186 @@
+"""The `hemi` binary under test: commands, and a served volume that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .client import Client
+from .sandbox import Arg, Process, Sandbox, answers, run, run_fails, wait_until
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+HEMI = Path(
+    os.environ.get(
+        "HEMI",
+        Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[3] / "target"))
+        / "debug"
+        / "hemi",
+    )
+)
+
+
+class CommandFailed(AssertionError):
+    """`hemi serve` ended where it was expected to serve."""
+
+
+def hemi(*argv: Arg, timeout: float = 60) -> str:
+    """Runs a hemi command that must succeed; its standard output."""
+    return run(HEMI, *argv, timeout=timeout)
+
+
+def hemi_fails(*argv: Arg, says: Sequence[str | Path] = (), timeout: float = 60) -> str:
+    """Runs a hemi command that must be refused, with a message that holds every string of
+    `says` (in any case); all it printed."""
+    _, printed = run_fails(HEMI, *argv, timeout=timeout)
+    check_message(printed, says)
+    return printed
+
+
+def check_message(printed: str, says: Sequence[str | Path]) -> None:
+    """Fails unless a message names what it must, and is a message, not a crash."""
+    low = printed.lower()
+    for crash in ("panicked at", "rust_backtrace", "stack backtrace"):
+        assert crash not in low, f"a crash, not a message:\n{printed}"
+    missing = [str(s) for s in says if str(s).lower() not in low]
+    assert not missing, f"the message lacks {missing}:\n{printed}"
+
+
+class Volume:
+    """A volume on some legs, created, served, killed, stopped and served again.
+
+    `legs` are what `--leg` takes: paths, `stripe:…`, NBD URIs. They may be changed between
+    a stop and a start.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        legs: Sequence[str | Path],
+        *,
+        options: Sequence[Arg] = (),
+        inject: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.sandbox = sandbox
+        self.legs: list[str | Path] = list(legs)
+        self.socket = sandbox.path("vol.sock")
+        self.control = sandbox.path("vol.ctl")
+        self.options: list[Arg] = list(options)
+        if inject:
+            self.options.append("--allow-inject")
+        self.env = env
+        self._process: Process | None = None
+
+    @staticmethod
+    def on_files(
+        sandbox: Sandbox,
+        size: int,
+        *,
+        legs: int = 2,
+        options: Sequence[Arg] = (),
+        inject: bool = False,
+        start: bool = True,
+        create: Sequence[Arg] = (),
+    ) -> Volume:
+        """A new volume on sparse files, larger than the volume by room for the metadata."""
+        paths: list[str | Path] = [
+            sandbox.file(f"leg{i}.img", leg_bytes(size)) for i in range(legs)
+        ]
+        volume = Volume(sandbox, paths, options=options, inject=inject)
+        volume.create(size, *create)
+        if start:
+            volume.start()
+        return volume
+
+    @property
+    def uri(self) -> str:
+        return f"nbd+unix:///?socket={self.socket}"
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "the volume has not been started"
+        return self._process
+
+    def leg_options(self, legs: Sequence[str | Path] | None = None) -> list[Arg]:
+        return [a for leg in (legs or self.legs) for a in ("--leg", leg)]
+
+    def create(self, size: int, *options: Arg) -> str:
+        return hemi("create", "--size", size, *self.leg_options(), *options)
+
+    def serve_argv(self) -> list[Arg]:
+        return [
+            HEMI,
+            "serve",
+            *self.leg_options(),
+            "--nbd",
+            f"unix:{self.socket}",
+            "--control",
+            self.control,
+            *self.options,
+        ]
+
+    def start(self, timeout: float = 60) -> None:
+        """Serves, and waits until NBD and control answer."""
+        assert self._process is None or not self._process.running, "already serving"
+        self._process = self.sandbox.start(*self.serve_argv(), name="hemi", env=self.env)
+        process = self._process
+
+        def ready() -> bool:
+            if not process.running:
+                raise CommandFailed(
+                    f"`{' '.join(process.argv)}` ended with {process.returncode}:\n"
+                    f"{process.output()}"
+                )
+            return answers(self.socket) and answers(self.control)
+
+        wait_until("hemi serves", ready, timeout)
+
+    def start_fails(self, *says: str | Path, timeout: float = 60) -> str:
+        """Serving must be refused, with a message that holds every string of `says`."""
+        process = self.sandbox.start(*self.serve_argv(), name="hemi-refused", env=self.env)
+        code = process.wait(timeout)
+        assert code > 0, f"exited {code}, expected a refusal:\n{process.output()}"
+        check_message(process.output(), says)
+        return process.output()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+
+    def stop(self, timeout: float = 90) -> None:
+        """SIGTERM: drains, closes clean, exits 0."""
+        code = self.process.terminate(timeout)
+        assert code == 0, f"hemi serve exited {code} after SIGTERM:\n{self.process.output()}"
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.signal(number)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def client(self, **options: Any) -> Client:
+        return Client(self.uri, **options)
+
+    def command(self, *argv: Arg, timeout: float = 60) -> str:
+        """A hemi command on this volume's control socket."""
+        return hemi(*argv, "--control", self.control, timeout=timeout)
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self.command("status", "--json"))
+        return status
+
+    def inject(self, leg: int, *what: Arg) -> None:
+        """`inject(0, "--freeze", "2s")`."""
+        self.command("inject", "--leg", leg, *what)
+
+
+def leg_bytes(volume_bytes: int) -> int:
+    """The size of a leg with room for the volume and its metadata."""
+    return volume_bytes + 16 * MIB + volume_bytes // 1024

@@ -1,0 +1,100 @@
+"""nbdkit as a drive that hemi does not control: slow, paused, failing, or killed."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+from .sandbox import Arg, Process, Sandbox, answers, wait_until
+
+
+class Nbdkit:
+    """An nbdkit server on a unix socket.
+
+    `delay_ms` adds to every request; the pause and error filters are always there and idle
+    until used. `plugin` is `file` (the argument `path`) or `memory` (the argument `size`).
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        path: Path | None = None,
+        *,
+        size: int | None = None,
+        delay_ms: float = 0,
+        filters: bool = True,
+        extra: tuple[Arg, ...] = (),
+    ) -> None:
+        self._sandbox = sandbox
+        self.socket = sandbox.path("nbdkit.sock")
+        self._pause_socket = sandbox.path("pause.sock")
+        self._error_file = sandbox.path("error.on")
+        self._argv: list[Arg] = ["nbdkit", "--foreground", "--unix", self.socket]
+        if filters:
+            self._argv += ["--filter=pause", "--filter=error"]
+        if delay_ms:
+            self._argv += ["--filter=delay"]
+        if path is not None:
+            self._argv += ["file", path]
+        else:
+            assert size is not None, "nbdkit needs a path or a size"
+            self._argv += ["memory", size]
+        if filters:
+            self._argv += [f"pause-control={self._pause_socket}"]
+            self._argv += [f"error-file={self._error_file}", "error-rate=100%"]
+        if delay_ms:
+            self._argv += [f"delay-read={delay_ms:g}ms", f"delay-write={delay_ms:g}ms"]
+        self._argv += extra
+        self.process: Process
+        self.start()
+
+    @property
+    def uri(self) -> str:
+        return f"nbd+unix:///?socket={self.socket}"
+
+    def start(self) -> None:
+        """Starts (again, after `kill`) on the same socket."""
+        self.socket.unlink(missing_ok=True)
+        self._pause_socket.unlink(missing_ok=True)
+        self.process = self._sandbox.start(*self._argv, name="nbdkit")
+
+        def ready() -> bool:
+            self.process.check_running()
+            return answers(self.socket)
+
+        wait_until("nbdkit answers", ready)
+
+    def kill(self) -> None:
+        """Ends at once, as a remote host that lost power."""
+        self.process.kill()
+        self.socket.unlink(missing_ok=True)
+
+    def pause(self) -> None:
+        """Requests stop being answered; those in progress finish first."""
+        self._control(b"p", b"P")
+
+    def resume(self) -> None:
+        self._control(b"r", b"R")
+
+    def stop(self) -> None:
+        """SIGSTOP: the whole process freezes, sockets stay open."""
+        self.process.signal(signal.SIGSTOP)
+
+    def cont(self) -> None:
+        self.process.signal(signal.SIGCONT)
+
+    def fail(self, failing: bool = True) -> None:
+        """Every request fails with EIO while `failing`."""
+        if failing:
+            self._error_file.touch()
+        else:
+            self._error_file.unlink(missing_ok=True)
+
+    def _control(self, request: bytes, reply: bytes) -> None:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(60)
+            s.connect(str(self._pause_socket))
+            s.sendall(request)
+            got = s.recv(1)
+        assert got == reply, f"nbdkit's pause filter answered {got!r} to {request!r}"

@@ -1,0 +1,294 @@
+"""A directory, the processes and mounts made in it, and their certain end."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+Arg = str | Path | int | float
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _strings(argv: Sequence[Arg]) -> list[str]:
+    return [str(a) for a in argv]
+
+
+def run(
+    *argv: Arg,
+    timeout: float = 120,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> str:
+    """Runs a command that must succeed; its standard output. Fails with all it printed."""
+    code, out, err = _run(argv, timeout, stdin, env, cwd)
+    if code != 0:
+        line = " ".join(_strings(argv))
+        raise AssertionError(f"`{line}` exited {code}\n--- stdout\n{out}\n--- stderr\n{err}")
+    return out
+
+
+def run_fails(
+    *argv: Arg, timeout: float = 120, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Runs a command that must fail by its own exit code; the code and all it printed."""
+    code, out, err = _run(argv, timeout, None, env, None)
+    line = " ".join(_strings(argv))
+    assert code != 0, f"`{line}` was expected to fail but succeeded:\n{out}{err}"
+    assert code > 0, f"`{line}` died from signal {-code}:\n{out}{err}"
+    return code, out + err
+
+
+def _run(
+    argv: Sequence[Arg],
+    timeout: float,
+    stdin: bytes | None,
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(
+            _strings(argv),
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            preexec_fn=_die_with_parent,
+        )
+    except FileNotFoundError as error:
+        raise AssertionError(f"{argv[0]} is not installed; run `make setup`") from error
+    except subprocess.TimeoutExpired as error:
+        out = (error.stdout or b"").decode(errors="replace")
+        err = (error.stderr or b"").decode(errors="replace")
+        line = " ".join(_strings(argv))
+        raise AssertionError(f"`{line}` did not end in {timeout} s\n{out}{err}") from error
+    return (
+        done.returncode,
+        done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout: float = 30) -> None:
+    """Polls until `condition` holds; fails naming `what` after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(0.02)
+
+
+class Process:
+    """A child that runs beside the test; its output goes to a file."""
+
+    def __init__(
+        self, argv: Sequence[Arg], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.argv = _strings(argv)
+        self.log = log
+        with log.open("ab") as out:
+            try:
+                self._popen = subprocess.Popen(
+                    self.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    env={**os.environ, **(env or {})},
+                    preexec_fn=_die_with_parent,
+                )
+            except FileNotFoundError as error:
+                raise AssertionError(f"{argv[0]} is not installed; run `make setup`") from error
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        return self._popen.poll()
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def check_running(self) -> None:
+        """Fails with the process's output if it has ended."""
+        if not self.running:
+            raise AssertionError(
+                f"`{' '.join(self.argv)}` ended with {self.returncode}:\n{self.output()}"
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, now, and reaps."""
+        if self.running:
+            # A stopped process dies from SIGKILL as well.
+            self._popen.kill()
+        self._popen.wait(30)
+
+    def wait(self, timeout: float = 60) -> int:
+        try:
+            return self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"`{' '.join(self.argv)}` did not end in {timeout} s:\n{self.output()}"
+            ) from None
+
+    def terminate(self, timeout: float = 60) -> int:
+        """SIGTERM and waits; the exit code."""
+        if self.running:
+            self._popen.terminate()
+        return self.wait(timeout)
+
+    def cpu_seconds(self) -> float:
+        """User and system time used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_memory(self) -> int:
+        """Highest resident memory so far, in bytes."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(f"no VmHWM of process {self.pid}")
+
+
+class Sandbox:
+    """Owns a directory and everything started in it. Use as a context manager."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        # Short, because the path of a unix socket may have at most 107 bytes.
+        base = parent or Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir()))
+        self.dir = Path(tempfile.mkdtemp(prefix="hemi-t-", dir=base))
+        self._stack = contextlib.ExitStack()
+        self._stack.callback(shutil.rmtree, self.dir, ignore_errors=True)
+        self._names: dict[str, int] = {}
+        self.logs: list[Path] = []
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def defer(self, action: Callable[[], object]) -> None:
+        """Runs `action` at the end, latest first, whatever has failed before."""
+        self._stack.callback(action)
+
+    def path(self, name: str) -> Path:
+        """A path in the sandbox that no earlier call has returned."""
+        count = self._names.get(name, 0)
+        self._names[name] = count + 1
+        if count == 0:
+            return self.dir / name
+        stem, dot, suffix = name.partition(".")
+        return self.dir / f"{stem}-{count}{dot}{suffix}"
+
+    def start(self, *argv: Arg, name: str, env: Mapping[str, str] | None = None) -> Process:
+        """Starts a child that is killed when the sandbox ends."""
+        log = self.path(f"{name}.log")
+        process = Process(argv, log, env)
+        self.logs.append(log)
+        self.defer(process.kill)
+        return process
+
+    def file(self, name: str, size: int) -> Path:
+        """A new sparse file of `size` bytes."""
+        path = self.path(name)
+        with path.open("wb") as f:
+            f.truncate(size)
+        return path
+
+    def mount_tmpfs(self, size: int) -> Path:
+        """A tmpfs of `size` bytes."""
+        point = self.path("tmpfs")
+        point.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"size={size}", "hemi-test", point)
+        self.defer(lambda: unmount(point))
+        return point
+
+    def loop(self, backing: Path, *options: Arg) -> Path:
+        """A loop device on `backing`, with O_DIRECT so that no second cache lies between."""
+        device = Path(
+            run("losetup", "--find", "--show", "--direct-io=on", *options, backing).strip()
+        )
+        self.defer(lambda: detach_loop(device))
+        return device
+
+    def mount(self, device: Path, *options: Arg) -> Path:
+        """Mounts a file system."""
+        point = self.path("mnt")
+        point.mkdir()
+        run("mount", *options, device, point)
+        self.defer(lambda: unmount(point))
+        return point
+
+
+def unmount(point: Path) -> None:
+    """Unmounts if mounted; lazily if it must."""
+    if os.path.ismount(point):
+        plain = subprocess.run(["umount", str(point)], capture_output=True)
+        if plain.returncode != 0:
+            subprocess.run(["umount", "-l", str(point)], capture_output=True)
+
+
+def detach_loop(device: Path) -> None:
+    """Detaches a loop device if it is attached."""
+    if Path(f"/sys/block/{device.name}/loop").exists():
+        subprocess.run(["losetup", "--detach", str(device)], capture_output=True)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that was free a moment ago."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+def answers(path: Path) -> bool:
+    """Whether something accepts connections on a unix socket."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(5)
+        try:
+            s.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def chunks(total: int, size: int) -> Iterator[tuple[int, int]]:
+    """Splits `total` bytes into (offset, length) pairs of at most `size`."""
+    for offset in range(0, total, size):
+        yield offset, min(size, total - offset)
