@@ -1,1 +1,2 @@
 //! hemi.
+pub mod config;

@@ -1,0 +1,363 @@
+//! The configuration of one served volume, from `CONFIG.toml` and the command line.
+//!
+//! Every option has a type, a default and, where it is a number, a range; the ranges are one
+//! list ([`Config::bounds`]) that the check, its error text and `docs/configuration.md` share
+//! (a test compares them). Unknown keys are errors, and an error in a file shows the line.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub mod bounds;
+pub mod engine;
+pub mod exports;
+pub mod legs;
+pub mod units;
+
+use bounds::Bounds;
+use engine::EngineConfig;
+use exports::{ExportConfig, host_and_port};
+use hemi_core::settings::{FlushCopies, Policy};
+use hemi_core::units::LEGS_MAX;
+use legs::LegConfig;
+use units::{Size, Time};
+
+/// Most exports of one volume.
+pub const EXPORTS_MAX: usize = 16;
+/// Largest configuration file; a longer one is surely the wrong file.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a configuration was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML, or has an unknown key or a value of the wrong kind.
+    #[error("{}: {source}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Why, with the line.
+        source: Box<toml::de::Error>,
+    },
+    /// A number is outside its range.
+    #[error(
+        "{key} = {value} is out of range: allowed are {lowest} to {highest} (default {default})"
+    )]
+    Range {
+        /// The option.
+        key: String,
+        /// Its value.
+        value: String,
+        /// Lowest allowed.
+        lowest: String,
+        /// Highest allowed.
+        highest: String,
+        /// Default.
+        default: String,
+    },
+    /// An option does not make sense, alone or beside another.
+    #[error("{key}: {reason}")]
+    Conflict {
+        /// The option.
+        key: String,
+        /// What is wrong and the way out.
+        reason: String,
+    },
+    /// A `KEY=VALUE` of the command line was refused.
+    #[error("--set {assignment}: {reason}")]
+    Override {
+        /// As given.
+        assignment: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn conflict(key: impl Into<String>, reason: impl Into<String>) -> ConfigError {
+        ConfigError::Conflict { key: key.into(), reason: reason.into() }
+    }
+}
+
+/// The metrics listener's address: `HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAddress {
+    /// Host name or address (an IPv6 address without its brackets).
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl std::fmt::Display for HttpAddress {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            write!(formatter, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(formatter, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl std::str::FromStr for HttpAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HttpAddress, String> {
+        let (host, port) = host_and_port(text, None)
+            .map_err(|reason| format!("`{text}` is not HOST:PORT: {reason}"))?;
+        Ok(HttpAddress { host, port })
+    }
+}
+
+impl Serialize for HttpAddress {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HttpAddress {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Everything `hemi serve` can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The name the volume must have; guards against serving the wrong legs. Default: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// Path of the control socket. Default: `<run directory>/<volume>.sock`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<PathBuf>,
+    /// Where metrics and health are served. Default: nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpAddress>,
+    /// Memory for payload: requests in flight and private copies of debts.
+    pub buffer_budget: Size,
+    /// Whether faults may be injected through the control socket.
+    pub allow_inject: bool,
+    /// How long a stop drains before it closes with debts recorded.
+    pub drain_on_stop: Time,
+    /// The legs, in any order: each knows its slot.
+    pub legs: Vec<LegConfig>,
+    /// The exports. Default: one NBD export on `unix:<run directory>/<volume>.nbd`.
+    pub exports: Vec<ExportConfig>,
+    /// The engine's settings.
+    pub engine: EngineConfig,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            volume: None,
+            control: None,
+            http: None,
+            buffer_budget: Size::mib(256),
+            allow_inject: false,
+            drain_on_stop: Time::seconds(30),
+            legs: Vec::new(),
+            exports: Vec::new(),
+            engine: EngineConfig::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file and lays `--set KEY=VALUE` assignments over it. Not yet checked, so that
+    /// flags can still be added: call [`Config::check`] after.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Read`], [`ConfigError::Syntax`] with the line, or
+    /// [`ConfigError::Override`].
+    pub fn load(path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
+        let read = |source| ConfigError::Read { path: path.to_owned(), source };
+        let length = std::fs::metadata(path).map_err(read)?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(read(std::io::Error::new(
+                std::io::ErrorKind::FileTooLarge,
+                format!("it has {length} bytes, a configuration has at most {FILE_BYTES_MAX}"),
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        Config::parse(&text, path, overrides)
+    }
+
+    /// As [`Config::load`], from text; `path` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`].
+    pub fn parse(text: &str, path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
+        let syntax =
+            |source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) };
+        let mut config: Config = toml::from_str(text).map_err(syntax)?;
+        let mut table: toml::Table = toml::from_str(text).map_err(syntax)?;
+        // One by one, so that an error names the assignment it comes from.
+        for assignment in overrides {
+            let refuse = |reason: String| ConfigError::Override {
+                assignment: assignment.clone(),
+                reason: reason.trim_end().to_owned(),
+            };
+            assign(&mut table, assignment).map_err(refuse)?;
+            config = Config::deserialize(table.clone())
+                .map_err(|error| refuse(error.message().to_owned()))?;
+        }
+        Ok(config)
+    }
+
+    /// Every bounded option with its value, default and range.
+    pub fn bounds(&self) -> Bounds {
+        let default = Config::default();
+        let mut list = Bounds::default();
+        list.size(
+            "buffer_budget",
+            self.buffer_budget,
+            default.buffer_budget,
+            Size::mib(16)..=Size::gib(64),
+        );
+        list.time(
+            "drain_on_stop",
+            self.drain_on_stop,
+            default.drain_on_stop,
+            Time(0)..=Time::seconds(86_400),
+        );
+        self.engine.bounds(&mut list);
+        for (index, export) in self.exports.iter().enumerate() {
+            export.bounds(&format!("exports[{index}]"), &mut list);
+        }
+        list
+    }
+
+    /// Whether the whole makes sense.
+    ///
+    /// # Errors
+    ///
+    /// The first thing wrong, naming the option, its value and what is allowed.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.bounds().check()?;
+        self.check_legs()?;
+        self.check_exports()?;
+        self.engine.check()?;
+        if self.engine.policy == Policy::WriteBehind
+            && self.engine.flush_copies.0 != FlushCopies::All
+            && self.engine.flush_copies != EngineConfig::default().flush_copies
+        {
+            return Err(ConfigError::conflict(
+                "engine.flush_copies",
+                "policy write-behind flushes all legs; leave flush_copies out or set it to \"all\"",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_legs(&self) -> Result<(), ConfigError> {
+        let count = self.legs.len();
+        if !(1..=LEGS_MAX).contains(&count) {
+            return Err(ConfigError::conflict(
+                "legs",
+                match count {
+                    0 => {
+                        "none is named; name each leg of the volume (--leg, or `legs = […]`)".into()
+                    }
+                    _ => format!("{count} are named; a volume has at most {LEGS_MAX}"),
+                },
+            ));
+        }
+        for (index, leg) in self.legs.iter().enumerate() {
+            let key = |name: &str| format!("legs[{index}].{name}");
+            if leg.quarantine.is_some() && !leg.path.is_remote() {
+                return Err(ConfigError::conflict(
+                    key("quarantine"),
+                    format!("{} is local; only a remote leg has a quarantine time", leg.path),
+                ));
+            }
+            if !leg.direct && leg.path.is_remote() {
+                return Err(ConfigError::conflict(
+                    key("direct"),
+                    format!("{} is remote; only a local leg can do without O_DIRECT", leg.path),
+                ));
+            }
+            for earlier in &self.legs[..index] {
+                if earlier.path == leg.path {
+                    return Err(ConfigError::conflict(
+                        key("path"),
+                        format!("{} is named twice; each leg needs its own device", leg.path),
+                    ));
+                }
+                if earlier.label() == leg.label() {
+                    return Err(ConfigError::conflict(
+                        key("name"),
+                        format!("`{}` is the name of two legs", leg.label()),
+                    ));
+                }
+                if let Some(path) =
+                    leg.path.paths().iter().find(|path| earlier.path.paths().contains(path))
+                {
+                    return Err(ConfigError::conflict(
+                        key("path"),
+                        format!("{} is part of {} already", path.display(), earlier.path),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_exports(&self) -> Result<(), ConfigError> {
+        if self.exports.len() > EXPORTS_MAX {
+            return Err(ConfigError::conflict(
+                "exports",
+                format!("{} are named; at most {EXPORTS_MAX}", self.exports.len()),
+            ));
+        }
+        for (index, export) in self.exports.iter().enumerate() {
+            export.check(&format!("exports[{index}]"))?;
+            if self.exports[..index].iter().any(|earlier| earlier.nbd == export.nbd) {
+                return Err(ConfigError::conflict(
+                    format!("exports[{index}].nbd"),
+                    format!("{} is listened on by another export already", export.nbd),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration as a file that would give it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every option has a TOML form")
+    }
+}
+
+/// Lays one `KEY=VALUE` over the table.
+fn assign(table: &mut toml::Table, assignment: &str) -> Result<(), String> {
+    let (key, text) =
+        assignment.split_once('=').ok_or("write KEY=VALUE, for example engine.wait.floor=10ms")?;
+    // A TOML value, or else plain text, so that 20ms and unix:/x need no quotes.
+    let value = toml::from_str::<toml::Table>(&format!("value = {text}"))
+        .ok()
+        .and_then(|mut parsed| parsed.remove("value").filter(|_| parsed.is_empty()))
+        .unwrap_or_else(|| toml::Value::String(text.to_owned()));
+    let mut parts: Vec<&str> = key.trim().split('.').collect();
+    let last = parts.pop().filter(|last| !last.is_empty()).ok_or("the key is empty")?;
+    let mut at = table;
+    for part in parts {
+        let entry = at.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        at = entry
+            .as_table_mut()
+            .ok_or_else(|| format!("`{part}` is no table; set it as a whole"))?;
+    }
+    at.insert(last.to_owned(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

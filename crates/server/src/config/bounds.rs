@@ -1,0 +1,79 @@
+//! One list of every bounded option: its value, default and allowed range, so that the
+//! check, the error and the documentation cannot disagree.
+
+use std::ops::RangeInclusive;
+
+use super::ConfigError;
+use super::units::{Size, Time};
+
+/// One bounded option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Its key as in `CONFIG.toml`, dots between tables.
+    pub key: String,
+    /// The value, as printed.
+    pub value: String,
+    /// The default, as printed.
+    pub default: String,
+    /// The lowest allowed, as printed.
+    pub lowest: String,
+    /// The highest allowed, as printed.
+    pub highest: String,
+    /// Whether the value lies within.
+    pub within: bool,
+}
+
+/// All bounded options of a configuration, in the order of the documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// The options.
+    pub list: Vec<Bound>,
+}
+
+impl Bounds {
+    fn push<T: PartialOrd + ToString>(
+        &mut self,
+        key: &str,
+        value: T,
+        default: T,
+        allowed: RangeInclusive<T>,
+    ) {
+        self.list.push(Bound {
+            key: key.to_owned(),
+            value: value.to_string(),
+            default: default.to_string(),
+            lowest: allowed.start().to_string(),
+            highest: allowed.end().to_string(),
+            within: allowed.contains(&value),
+        });
+    }
+
+    /// A plain number.
+    pub fn count(&mut self, key: &str, value: u32, default: u32, allowed: RangeInclusive<u32>) {
+        self.push(key, value, default, allowed);
+    }
+
+    /// A size.
+    pub fn size(&mut self, key: &str, value: Size, default: Size, allowed: RangeInclusive<Size>) {
+        self.push(key, value, default, allowed);
+    }
+
+    /// A duration.
+    pub fn time(&mut self, key: &str, value: Time, default: Time, allowed: RangeInclusive<Time>) {
+        self.push(key, value, default, allowed);
+    }
+
+    /// The first option out of its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self.list.iter().find(|bound| !bound.within) {
+            None => Ok(()),
+            Some(bound) => Err(ConfigError::Range {
+                key: bound.key.clone(),
+                value: bound.value.clone(),
+                lowest: bound.lowest.clone(),
+                highest: bound.highest.clone(),
+                default: bound.default.clone(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The engine's settings as written in `[engine]`: one key for each field of
+//! [`hemi_core::settings::Settings`], with units.
+
+use std::fmt;
+
+use hemi_core::settings::{ExposureMode, FlushCopies, Policy, Settings};
+use hemi_core::units::LEGS_MAX;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
+
+use super::ConfigError;
+use super::bounds::Bounds;
+use super::units::{Size, Time};
+
+/// `[engine]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineConfig {
+    /// Acknowledgement rule: `first`, `paper`, `all` or `write-behind`.
+    pub policy: Policy,
+    /// On how many legs a flush is durable before it is acknowledged: 1 to 8 or `"all"`.
+    pub flush_copies: FlushCopiesConfig,
+    /// A leg dead for this long is durably marked out.
+    pub out_after: Time,
+    /// Data I/O in flight per leg before further writes become debt.
+    pub leg_window: u32,
+    /// Largest single leg I/O of a drain.
+    pub drain_bytes: Size,
+    /// A dirty region untouched for this long is cleaned.
+    pub clean_after: Time,
+    /// Client requests the engine holds at once.
+    pub requests_max: u32,
+    /// Regions that may be dirty at once.
+    pub dirty_regions_max: u32,
+    /// Owed extents held exactly, per leg; beyond, whole regions are owed.
+    pub owed_extents_max: u32,
+    /// Share of reads that may be hedged, per mille.
+    pub hedge_permille: u32,
+    /// How much better another leg must be expected to be to be read from instead, per cent.
+    pub read_hysteresis_percent: u32,
+    /// Policy `paper`: per mille of the first completion to wait for the others.
+    pub paper_wait_permille: u32,
+    /// Policy `write-behind`: slot of the slow leg.
+    pub slow_leg: u32,
+    /// Policy `write-behind`: writes that leg may owe.
+    pub write_behind_limit: u32,
+    /// How much may be held by one leg only.
+    pub exposure: ExposureConfig,
+    /// When an I/O counts as frozen.
+    pub wait: WaitConfig,
+}
+
+/// `[engine.exposure]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExposureConfig {
+    /// Bound in bytes.
+    pub bytes: Size,
+    /// Bound in age of the oldest of them.
+    pub age: Time,
+    /// At the bound: `throttle` or `fall-behind`.
+    pub mode: ExposureMode,
+}
+
+/// `[engine.wait]`: wait limit = `multiple` × the leg's own 99.9 % quantile, kept between
+/// `floor` and `ceiling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WaitConfig {
+    /// Lowest wait limit.
+    pub floor: Time,
+    /// Highest wait limit.
+    pub ceiling: Time,
+    /// Multiple of the quantile.
+    pub multiple: u32,
+}
+
+/// [`FlushCopies`] as written: a number or `"all"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushCopiesConfig(pub FlushCopies);
+
+impl Serialize for FlushCopiesConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            FlushCopies::All => serializer.serialize_str("all"),
+            FlushCopies::Count(count) => serializer.serialize_u8(count),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FlushCopiesConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FlushCopiesConfig, D::Error> {
+        struct CountOrAll;
+        impl Visitor<'_> for CountOrAll {
+            type Value = FlushCopiesConfig;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "a number of legs from 1 to {LEGS_MAX}, or \"all\"")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<FlushCopiesConfig, E> {
+                match text {
+                    "all" => Ok(FlushCopiesConfig(FlushCopies::All)),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+            fn visit_i64<E: de::Error>(self, count: i64) -> Result<FlushCopiesConfig, E> {
+                match u8::try_from(count) {
+                    Ok(legs) if (1..=LEGS_MAX).contains(&usize::from(legs)) => {
+                        Ok(FlushCopiesConfig(FlushCopies::Count(legs)))
+                    }
+                    _ => Err(E::invalid_value(de::Unexpected::Signed(count), &self)),
+                }
+            }
+            fn visit_u64<E: de::Error>(self, count: u64) -> Result<FlushCopiesConfig, E> {
+                // Too large for either is out of range alike.
+                self.visit_i64(i64::try_from(count).unwrap_or(i64::MAX))
+            }
+        }
+        deserializer.deserialize_any(CountOrAll)
+    }
+}
+
+impl From<Settings> for EngineConfig {
+    fn from(settings: Settings) -> EngineConfig {
+        EngineConfig {
+            policy: settings.policy,
+            flush_copies: FlushCopiesConfig(settings.flush_copies),
+            out_after: Time(settings.out_after),
+            leg_window: settings.leg_window,
+            drain_bytes: Size(u64::from(settings.drain_bytes)),
+            clean_after: Time(settings.clean_after),
+            requests_max: settings.requests_max,
+            dirty_regions_max: settings.dirty_regions_max,
+            owed_extents_max: settings.owed_extents_max,
+            hedge_permille: settings.hedge_permille,
+            read_hysteresis_percent: settings.read_hysteresis_percent,
+            paper_wait_permille: settings.paper_wait_permille,
+            slow_leg: u32::from(settings.slow_leg),
+            write_behind_limit: settings.write_behind_limit,
+            exposure: ExposureConfig {
+                bytes: Size(settings.exposure_bytes),
+                age: Time(settings.exposure_age),
+                mode: settings.exposure_mode,
+            },
+            wait: WaitConfig {
+                floor: Time(settings.wait_floor),
+                ceiling: Time(settings.wait_ceiling),
+                multiple: settings.wait_multiple,
+            },
+        }
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        Settings::default().into()
+    }
+}
+
+impl Default for ExposureConfig {
+    fn default() -> ExposureConfig {
+        EngineConfig::default().exposure
+    }
+}
+
+impl Default for WaitConfig {
+    fn default() -> WaitConfig {
+        EngineConfig::default().wait
+    }
+}
+
+impl EngineConfig {
+    /// The engine's settings. Values out of range, which [`super::Config::check`] refuses,
+    /// are cut to what the field holds.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            policy: self.policy,
+            exposure_mode: self.exposure.mode,
+            exposure_bytes: self.exposure.bytes.0,
+            exposure_age: self.exposure.age.0,
+            out_after: self.out_after.0,
+            flush_copies: self.flush_copies.0,
+            wait_floor: self.wait.floor.0,
+            wait_ceiling: self.wait.ceiling.0,
+            wait_multiple: self.wait.multiple,
+            paper_wait_permille: self.paper_wait_permille,
+            slow_leg: u8::try_from(self.slow_leg).unwrap_or(u8::MAX),
+            write_behind_limit: self.write_behind_limit,
+            leg_window: self.leg_window,
+            drain_bytes: u32::try_from(self.drain_bytes.0).unwrap_or(u32::MAX),
+            requests_max: self.requests_max,
+            dirty_regions_max: self.dirty_regions_max,
+            owed_extents_max: self.owed_extents_max,
+            clean_after: self.clean_after.0,
+            hedge_permille: self.hedge_permille,
+            read_hysteresis_percent: self.read_hysteresis_percent,
+        }
+    }
+
+    #[rustfmt::skip]
+    pub(super) fn bounds(&self, list: &mut Bounds) {
+        let default = EngineConfig::default();
+        let (exposure, wait) = (&self.exposure, &self.wait);
+        list.time("engine.out_after", self.out_after, default.out_after, Time::seconds(1)..=Time::seconds(86_400));
+        list.count("engine.leg_window", self.leg_window, default.leg_window, 1..=1024);
+        list.size("engine.drain_bytes", self.drain_bytes, default.drain_bytes, Size::kib(64)..=Size::mib(16));
+        list.time("engine.clean_after", self.clean_after, default.clean_after, Time::millis(100)..=Time::seconds(3600));
+        list.count("engine.requests_max", self.requests_max, default.requests_max, 64..=65_536);
+        list.count("engine.dirty_regions_max", self.dirty_regions_max, default.dirty_regions_max, 64..=1_048_576);
+        list.count("engine.owed_extents_max", self.owed_extents_max, default.owed_extents_max, 1024..=1_048_576);
+        list.count("engine.hedge_permille", self.hedge_permille, default.hedge_permille, 0..=1000);
+        list.count("engine.read_hysteresis_percent", self.read_hysteresis_percent, default.read_hysteresis_percent, 0..=100);
+        list.count("engine.paper_wait_permille", self.paper_wait_permille, default.paper_wait_permille, 1000..=100_000);
+        list.count("engine.slow_leg", self.slow_leg, default.slow_leg, 0..=LEGS_MAX as u32 - 1);
+        list.count("engine.write_behind_limit", self.write_behind_limit, default.write_behind_limit, 1..=16_383);
+        list.size("engine.exposure.bytes", exposure.bytes, default.exposure.bytes, Size::mib(1)..=Size::gib(64));
+        list.time("engine.exposure.age", exposure.age, default.exposure.age, Time::millis(100)..=Time::seconds(3600));
+        list.time("engine.wait.floor", wait.floor, default.wait.floor, Time::millis(1)..=Time::seconds(10));
+        list.time("engine.wait.ceiling", wait.ceiling, default.wait.ceiling, Time::millis(1)..=Time::seconds(60));
+        list.count("engine.wait.multiple", wait.multiple, default.wait.multiple, 1..=100);
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        /// Legs address 4 KiB blocks; a drain I/O is a whole number of them.
+        const DRAIN_BYTES_STEP: u64 = 4096;
+        if self.wait.ceiling < self.wait.floor {
+            return Err(ConfigError::conflict(
+                "engine.wait.ceiling",
+                format!(
+                    "{} is below engine.wait.floor ({}); raise it or lower the floor",
+                    self.wait.ceiling, self.wait.floor
+                ),
+            ));
+        }
+        if self.out_after <= self.wait.ceiling {
+            return Err(ConfigError::conflict(
+                "engine.out_after",
+                format!(
+                    "{} is not above engine.wait.ceiling ({}): a leg would be out before it \
+                     counts as frozen",
+                    self.out_after, self.wait.ceiling
+                ),
+            ));
+        }
+        if !self.drain_bytes.0.is_multiple_of(DRAIN_BYTES_STEP) {
+            return Err(ConfigError::conflict(
+                "engine.drain_bytes",
+                format!("{} is not a multiple of {DRAIN_BYTES_STEP} bytes", self.drain_bytes),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_the_round_trip() {
+        let settings = Settings {
+            policy: Policy::WriteBehind,
+            exposure_mode: ExposureMode::FallBehind,
+            exposure_bytes: 2 << 20,
+            exposure_age: 3_000_000_000,
+            out_after: 4_000_000_000,
+            flush_copies: FlushCopies::All,
+            wait_floor: 5_000_000,
+            wait_ceiling: 6_000_000,
+            wait_multiple: 7,
+            paper_wait_permille: 1800,
+            slow_leg: 2,
+            write_behind_limit: 9,
+            leg_window: 10,
+            drain_bytes: 11 << 16,
+            requests_max: 120,
+            dirty_regions_max: 130,
+            owed_extents_max: 1400,
+            clean_after: 15_000_000_000,
+            hedge_permille: 16,
+            read_hysteresis_percent: 17,
+        };
+        let back = EngineConfig::from(settings).settings();
+        assert_eq!(format!("{back:?}"), format!("{settings:?}"));
+    }
+}

@@ -1,0 +1,278 @@
+//! Where clients reach the volume: NBD listeners and their limits.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::ConfigError;
+use super::bounds::Bounds;
+use super::legs::NBD_PORT;
+use super::units::Size;
+
+/// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A unix stream socket at this path; a stale socket file there is replaced.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp {
+        /// Host name or address (an IPv6 address without its brackets).
+        host: String,
+        /// Port.
+        port: u16,
+    },
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Listen::Tcp { host, port } if host.contains(':') => {
+                write!(formatter, "tcp:[{host}]:{port}")
+            }
+            Listen::Tcp { host, port } => write!(formatter, "tcp:{host}:{port}"),
+        }
+    }
+}
+
+/// Why an address to listen on was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{address}` is not an address to listen on: {reason}")]
+pub struct ListenError {
+    address: String,
+    reason: String,
+}
+
+impl FromStr for Listen {
+    type Err = ListenError;
+
+    fn from_str(address: &str) -> Result<Listen, ListenError> {
+        let fail = |reason: String| ListenError { address: address.to_owned(), reason };
+        if let Some(path) = address.strip_prefix("unix:") {
+            // sun_path holds 108 bytes with its closing NUL.
+            return match path.len() {
+                0 => Err(fail("the path is empty; write unix:PATH".into())),
+                108.. => Err(fail("a unix socket's path has at most 107 bytes".into())),
+                _ => Ok(Listen::Unix(path.into())),
+            };
+        }
+        let Some(rest) = address.strip_prefix("tcp:") else {
+            return Err(fail("write unix:PATH or tcp:HOST[:PORT]".into()));
+        };
+        let (host, port) = host_and_port(rest, Some(NBD_PORT)).map_err(fail)?;
+        Ok(Listen::Tcp { host, port })
+    }
+}
+
+/// Splits `HOST:PORT` or `[IPV6]:PORT`; an empty host means all addresses.
+///
+/// # Errors
+///
+/// Text naming what is wrong.
+pub fn host_and_port(text: &str, default: Option<u16>) -> Result<(String, u16), String> {
+    let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
+        let (host, after) = bracketed.split_once(']').ok_or("the `[` is not closed")?;
+        (host, after.strip_prefix(':'))
+    } else {
+        match text.rsplit_once(':') {
+            Some((host, _)) if host.contains(':') => {
+                return Err("an IPv6 address needs brackets: [::1]:PORT".into());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        }
+    };
+    let port = match (port, default) {
+        (Some(port), _) => {
+            port.parse().map_err(|_| format!("`{port}` is not a port (0 to 65535)"))?
+        }
+        (None, Some(default)) => default,
+        (None, None) => return Err("the port is missing; write HOST:PORT".into()),
+    };
+    let host = if host.is_empty() { "::" } else { host };
+    Ok((host.to_owned(), port))
+}
+
+impl Serialize for Listen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Listen, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// TLS of an export (PEM files).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsConfig {
+    /// The server's certificate chain.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Authorities whose client certificates are accepted; without it clients need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients that do not start TLS are turned away. Default true.
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What one export's clients may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExportLimits {
+    /// Open connections; further ones are closed at once. Default 64.
+    pub connections_max: u32,
+    /// Largest payload of one request. Default 32 MiB, the most NBD clients send unasked.
+    pub request_bytes_max: Size,
+    /// Payload in flight per connection; beyond it, its socket is not read. Default 64 MiB.
+    pub in_flight_bytes_max: Size,
+    /// Requests in flight per connection; beyond it, its socket is not read. Default 256.
+    pub in_flight_requests_max: u32,
+}
+
+impl Default for ExportLimits {
+    fn default() -> ExportLimits {
+        ExportLimits {
+            connections_max: 64,
+            request_bytes_max: Size::mib(32),
+            in_flight_bytes_max: Size::mib(64),
+            in_flight_requests_max: 256,
+        }
+    }
+}
+
+/// One export: a listener and what it offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportConfig {
+    /// NBD: where to listen.
+    pub nbd: Listen,
+    /// Export name clients ask for; the empty name always works too. Default: the
+    /// volume's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether writes are refused. Default false.
+    #[serde(default)]
+    pub read_only: bool,
+    /// TLS; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
+    /// Bounds.
+    #[serde(default)]
+    pub limits: ExportLimits,
+}
+
+impl ExportConfig {
+    /// An export with the defaults.
+    pub fn new(nbd: Listen) -> ExportConfig {
+        ExportConfig {
+            nbd,
+            name: None,
+            read_only: false,
+            tls: None,
+            limits: ExportLimits::default(),
+        }
+    }
+
+    pub(super) fn bounds(&self, prefix: &str, bounds: &mut Bounds) {
+        let defaults = ExportLimits::default();
+        let limits = &self.limits;
+        let key = |name: &str| format!("{prefix}.limits.{name}");
+        bounds.count(
+            &key("connections_max"),
+            limits.connections_max,
+            defaults.connections_max,
+            1..=4096,
+        );
+        bounds.size(
+            &key("request_bytes_max"),
+            limits.request_bytes_max,
+            defaults.request_bytes_max,
+            Size::mib(1)..=Size::mib(64),
+        );
+        bounds.size(
+            &key("in_flight_bytes_max"),
+            limits.in_flight_bytes_max,
+            defaults.in_flight_bytes_max,
+            Size::mib(1)..=Size::gib(4),
+        );
+        bounds.count(
+            &key("in_flight_requests_max"),
+            limits.in_flight_requests_max,
+            defaults.in_flight_requests_max,
+            1..=4096,
+        );
+    }
+
+    pub(super) fn check(&self, prefix: &str) -> Result<(), ConfigError> {
+        /// The NBD protocol's limit on every string.
+        const NBD_STRING_MAX: usize = 4096;
+        if self.limits.in_flight_bytes_max < self.limits.request_bytes_max {
+            return Err(ConfigError::conflict(
+                format!("{prefix}.limits.in_flight_bytes_max"),
+                format!(
+                    "{} is less than request_bytes_max ({}), so that the largest request could \
+                     never start; raise it or lower request_bytes_max",
+                    self.limits.in_flight_bytes_max, self.limits.request_bytes_max
+                ),
+            ));
+        }
+        if self.name.as_ref().is_some_and(|name| name.len() > NBD_STRING_MAX) {
+            return Err(ConfigError::conflict(
+                format!("{prefix}.name"),
+                format!("an export name has at most {NBD_STRING_MAX} bytes"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_as_they_went() {
+        for text in ["unix:/run/a.sock", "tcp:localhost:10809", "tcp:[::1]:5"] {
+            assert_eq!(text.parse::<Listen>().map(|listen| listen.to_string()), Ok(text.into()));
+        }
+        assert_eq!(
+            "tcp::10809".parse(),
+            Ok(Listen::Tcp { host: "::".into(), port: 10809 }),
+            "an empty host is every address"
+        );
+        assert_eq!(
+            "tcp:h".parse(),
+            Ok(Listen::Tcp { host: "h".into(), port: NBD_PORT }),
+            "the port has a default"
+        );
+    }
+
+    #[test]
+    fn bad_addresses_say_what_is_right() {
+        let long = format!("unix:/{}", "x".repeat(107));
+        for (text, part) in [
+            ("", "write unix:PATH or tcp:"),
+            ("/run/a.sock", "write unix:PATH or tcp:"),
+            ("unix:", "path is empty"),
+            (long.as_str(), "at most 107 bytes"),
+            ("tcp:h:port", "`port` is not a port"),
+            ("tcp:::1", "needs brackets"),
+            ("tcp:[::1", "not closed"),
+        ] {
+            let error = text.parse::<Listen>().expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+use std::path::Path;
+
+use hemi_core::settings::{ExposureMode, FlushCopies};
+
+use super::exports::Listen;
+use super::legs::LegSpec;
+use super::*;
+
+const FULL: &str = r#"
+volume = "db"
+control = "/run/hemi/db.sock"
+http = "127.0.0.1:9188"
+buffer_budget = "512MiB"
+allow_inject = true
+drain_on_stop = "1m"
+
+legs = [
+    "/dev/nvme0n1",
+    { path = "nbd+unix:///?socket=/run/remote.sock", name = "remote", quarantine = "30s" },
+    { path = "stripe:/dev/sdb,/dev/sdc", direct = false },
+]
+
+[[exports]]
+nbd = "unix:/run/hemi/db.nbd"
+
+[[exports]]
+nbd = "tcp:0.0.0.0:10809"
+name = "db"
+read_only = true
+tls = { cert = "/etc/hemi/cert.pem", key = "/etc/hemi/key.pem", client_ca = "/etc/hemi/ca.pem" }
+limits = { connections_max = 8 }
+
+[engine]
+policy = "paper"
+flush_copies = "all"
+
+[engine.exposure]
+bytes = "1GiB"
+mode = "fall-behind"
+
+[engine.wait]
+floor = "5ms"
+"#;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("test.toml"), &[])
+}
+
+fn refused(text: &str) -> String {
+    match parse(text).and_then(|config| config.check().map(|()| config)) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_full_file_says_all_it_says() {
+    let config = parse(FULL).unwrap_or_else(|error| panic!("{error}"));
+    config.check().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.legs.len(), 3);
+    assert_eq!(config.legs[0], LegConfig::new(LegSpec::Path("/dev/nvme0n1".into())));
+    assert_eq!(config.legs[1].quarantine, Some(Time::seconds(30)));
+    assert_eq!(config.legs[1].label(), "remote");
+    assert!(!config.legs[2].direct);
+    assert_eq!(config.exports[1].nbd, Listen::Tcp { host: "0.0.0.0".into(), port: 10809 });
+    assert!(config.exports[1].tls.as_ref().is_some_and(|tls| tls.required));
+    assert_eq!(config.exports[1].limits.connections_max, 8);
+    assert_eq!(config.exports[1].limits.request_bytes_max, Size::mib(32));
+    let settings = config.engine.settings();
+    assert_eq!(settings.flush_copies, FlushCopies::All);
+    assert_eq!(settings.exposure_mode, ExposureMode::FallBehind);
+    assert_eq!(settings.exposure_bytes, 1 << 30);
+    assert_eq!(settings.exposure_age, 5_000_000_000, "an absent key keeps its default");
+    assert_eq!(settings.wait_floor, 5_000_000);
+}
+
+#[test]
+fn what_is_printed_is_what_was_read() {
+    let config = parse(FULL).unwrap_or_else(|error| panic!("{error}"));
+    let printed = config.to_toml();
+    let again = parse(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"));
+    assert_eq!(again, config, "{printed}");
+}
+
+#[test]
+fn defaults_pass_with_legs() {
+    let config = parse("legs = ['/a', '/b']").unwrap_or_else(|error| panic!("{error}"));
+    config.check().unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn errors_of_form_show_the_line() {
+    for (text, part) in [
+        ("legs = ['/a']\nbuffer = '1MiB'", "unknown field `buffer`"),
+        ("[engine]\nwait_floor = '5ms'", "unknown field `wait_floor`"),
+        ("[engine.wait]\nfloor = '5'", "`5` is not a duration"),
+        ("[engine.wait]\nfloor = 5", "a duration with its unit"),
+        ("[engine]\npolicy = 'fastest'", "unknown variant `fastest`"),
+        ("[engine]\nflush_copies = 9", "a number of legs from 1 to 8, or \"all\""),
+        ("legs = ['stripe:/a']", "2 to 16 devices, not 1"),
+        ("legs = [{ name = 'x' }]", "missing field `path`"),
+        ("legs = [{ path = '/a', quarantin = '3s' }]", "unknown field `quarantin`"),
+        ("[[exports]]\nnbd = '/run/a'", "write unix:PATH or tcp:"),
+        ("http = 'localhost'", "the port is missing"),
+        ("legs = ", "test.toml"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(part), "{text}: {error}");
+        assert!(error.contains("line ") && error.contains("test.toml"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn errors_of_sense_name_key_value_and_way_out() {
+    let legs = "legs = ['/a', '/b']\n";
+    for (text, part) in [
+        ("", "legs: none is named"),
+        ("legs = ['/a','/a']", "legs[1].path: /a is named twice"),
+        ("legs = ['/a','stripe:/b,/a']", "legs[1].path: /a is part of /a already"),
+        ("legs = ['1','2','3','4','5','6','7','8','9']", "legs: 9 are named"),
+        ("legs = [{path='/a',name='x'},{path='/b',name='x'}]", "`x` is the name of two legs"),
+        ("legs = [{path='/a',quarantine='1s'}]", "legs[0].quarantine: /a is local"),
+        ("legs = [{path='nbd://h/',direct=false}]", "legs[0].direct: nbd://h/ is remote"),
+        (
+            "buffer_budget = '1MiB'",
+            "buffer_budget = 1MiB is out of range: allowed are 16MiB to 64GiB (default 256MiB)",
+        ),
+        (
+            "[engine]\nleg_window = 0",
+            "engine.leg_window = 0 is out of range: allowed are 1 to 1024",
+        ),
+        ("[engine]\ndrain_bytes = 65537", "engine.drain_bytes: 65537 is not a multiple of 4096"),
+        ("[engine.wait]\nfloor='2s'", "engine.wait.ceiling: 1s is below engine.wait.floor (2s)"),
+        ("[engine]\nout_after='1s'", "engine.out_after: 1s is not above engine.wait.ceiling (1s)"),
+        (
+            "[engine]\npolicy='write-behind'\nflush_copies=2",
+            "engine.flush_copies: policy write-behind flushes all legs",
+        ),
+        (
+            "[[exports]]\nnbd='unix:/x'\n[[exports]]\nnbd='unix:/x'",
+            "exports[1].nbd: unix:/x is listened on",
+        ),
+        (
+            "[[exports]]\nnbd='unix:/x'\nlimits={connections_max=0}",
+            "exports[0].limits.connections_max = 0 is out of range",
+        ),
+        (
+            "[[exports]]\nnbd='unix:/x'\nlimits={in_flight_bytes_max='1MiB'}",
+            "exports[0].limits.in_flight_bytes_max: 1MiB is less than request_bytes_max (32MiB)",
+        ),
+    ] {
+        let whole = if text.is_empty() || text.starts_with("legs") {
+            text.to_owned()
+        } else {
+            format!("{legs}{text}")
+        };
+        let error = refused(&whole);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn assignments_reach_every_key() {
+    let set = |assignments: &[&str]| {
+        let overrides: Vec<String> = assignments.iter().map(|&text| text.to_owned()).collect();
+        Config::parse(FULL, Path::new("test.toml"), &overrides)
+    };
+    let config = set(&[
+        "engine.wait.floor=7ms",
+        "engine.flush_copies=2",
+        "engine.exposure.age=\"9s\"",
+        "allow_inject=false",
+        "buffer_budget=1G",
+        "legs=['/x', '/y']",
+        "http=[::1]:80",
+    ])
+    .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.engine.wait.floor, Time::millis(7));
+    assert_eq!(config.engine.flush_copies.0, FlushCopies::Count(2));
+    assert_eq!(config.engine.exposure.age, Time::seconds(9));
+    assert_eq!(config.buffer_budget, Size::gib(1));
+    assert_eq!(config.legs.len(), 2);
+    assert_eq!(config.http.map(|http| http.to_string()), Some("[::1]:80".into()));
+
+    for (assignment, part) in [
+        ("engine.wait.flor=7ms", "--set engine.wait.flor=7ms: unknown field `flor`"),
+        ("engine.wait.floor", "write KEY=VALUE"),
+        ("=3", "the key is empty"),
+        ("buffer_budget.x=3", "`buffer_budget` is no table"),
+        ("buffer_budget=lots", "`lots` is not a size"),
+    ] {
+        let error = set(&[assignment]).expect_err(assignment).to_string();
+        assert!(error.contains(part), "{assignment}: {error}");
+    }
+}
+
+/// The documentation's table has every bounded option with its default and range.
+#[test]
+fn the_documentation_has_every_bound() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(&page).expect("docs/configuration.md is in the tree");
+    let config =
+        Config { exports: vec![ExportConfig::new(Listen::Unix("/x".into()))], ..Config::default() };
+    for bound in config.bounds().list {
+        let key = bound.key.replace("exports[0].", "");
+        let row =
+            format!("| `{key}` | {} | {} to {} |", bound.default, bound.lowest, bound.highest);
+        assert!(text.contains(&row), "docs/configuration.md lacks the row beginning: {row}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Sizes and durations as a person writes them: `64MiB`, `10G`, `20ms`, `1m 30s`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::{Serialize, Serializer};
+
+/// A size in bytes, written as an integer (bytes) or with a unit.
+///
+/// `K`, `M`, `G`, `T`, `P` and `KiB`, `MiB`, … are powers of 1024, as storage tools have
+/// it; `KB`, `MB`, … are powers of 1000. Shown in the largest binary unit that divides it,
+/// so that what is printed can be read back without loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// `count` KiB.
+    pub const fn kib(count: u64) -> Size {
+        Size(count << 10)
+    }
+
+    /// `count` MiB.
+    pub const fn mib(count: u64) -> Size {
+        Size(count << 20)
+    }
+
+    /// `count` GiB.
+    pub const fn gib(count: u64) -> Size {
+        Size(count << 30)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u32); 6] =
+            [("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        for (unit, shift) in UNITS {
+            if self.0 >> shift != 0 && self.0.trailing_zeros() >= shift {
+                return formatter.pad(&format!("{}{unit}", self.0 >> shift));
+            }
+        }
+        formatter.pad(&format!("{}", self.0))
+    }
+}
+
+/// Why a size or a duration was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// Not a size.
+    #[error(
+        "`{0}` is not a size: write a whole number of bytes, or a number with \
+         K, M, G, T (powers of 1024), KiB, MiB … or KB, MB … (powers of 1000)"
+    )]
+    Size(String),
+    /// Not a duration.
+    #[error("`{0}` is not a duration: write for example 500us, 20ms, 5s, 1m 30s")]
+    Time(String),
+}
+
+impl FromStr for Size {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Size, UnitError> {
+        let trimmed = text.trim();
+        // bytesize reads a bare `K` as 1000; for drives everybody means 1024.
+        let binary = match trimmed.bytes().last().map(|byte| byte.to_ascii_uppercase()) {
+            Some(b'K' | b'M' | b'G' | b'T' | b'P' | b'E') => format!("{trimmed}iB"),
+            _ => trimmed.to_owned(),
+        };
+        if !trimmed.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(UnitError::Size(text.to_owned()));
+        }
+        binary
+            .parse::<bytesize::ByteSize>()
+            .map(|size| Size(size.as_u64()))
+            .map_err(|_| UnitError::Size(text.to_owned()))
+    }
+}
+
+/// A duration in nanoseconds, written with a unit: `500us`, `20ms`, `5s`, `1m 30s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// `count` microseconds.
+    pub const fn micros(count: u64) -> Time {
+        Time(count * 1_000)
+    }
+
+    /// `count` milliseconds.
+    pub const fn millis(count: u64) -> Time {
+        Time(count * 1_000_000)
+    }
+
+    /// `count` seconds.
+    pub const fn seconds(count: u64) -> Time {
+        Time(count * 1_000_000_000)
+    }
+
+    /// As the standard library's type.
+    pub const fn duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&humantime::format_duration(self.duration()).to_string())
+    }
+}
+
+impl FromStr for Time {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Time, UnitError> {
+        let duration =
+            humantime::parse_duration(text.trim()).map_err(|_| UnitError::Time(text.to_owned()))?;
+        u64::try_from(duration.as_nanos()).map(Time).map_err(|_| UnitError::Time(text.to_owned()))
+    }
+}
+
+/// Serialises through `Display`, deserialises through `FromStr`.
+macro_rules! textual {
+    ($type:ty, $expecting:literal, $from_integer:expr) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                struct Text;
+                impl Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        formatter.write_str($expecting)
+                    }
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: de::Error>(self, integer: i64) -> Result<$type, E> {
+                        let from_integer: fn(u64) -> Option<$type> = $from_integer;
+                        u64::try_from(integer)
+                            .ok()
+                            .and_then(from_integer)
+                            .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(integer), &self))
+                    }
+                    fn visit_u64<E: de::Error>(self, integer: u64) -> Result<$type, E> {
+                        let from_integer: fn(u64) -> Option<$type> = $from_integer;
+                        from_integer(integer).ok_or_else(|| {
+                            E::invalid_value(de::Unexpected::Unsigned(integer), &self)
+                        })
+                    }
+                }
+                deserializer.deserialize_any(Text)
+            }
+        }
+    };
+}
+
+textual!(Size, "a size such as \"64MiB\" or a number of bytes", |bytes| Some(Size(bytes)));
+textual!(Time, "a duration with its unit such as \"20ms\" or \"5s\"", |count| {
+    // Zero needs no unit; anything else without one is ambiguous.
+    (count == 0).then_some(Time(0))
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_as_drives_are_spoken_of() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65536),
+            ("64k", 65536),
+            ("64KiB", 65536),
+            ("64 KiB", 65536),
+            ("64KB", 64000),
+            ("10G", 10 << 30),
+            ("1.5G", 3 << 29),
+            ("16T", 16 << 40),
+        ] {
+            assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
+        }
+        for text in ["", "K", "-1", "12Q", "ten", "1 2", "NaN", "inf"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_times_print_what_they_parse() {
+        for bytes in [0, 1, 511, 512, 1024, 65536, 3 << 29, 10 << 30, 16 << 40, u64::MAX] {
+            assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+        }
+        for nanos in [0, 1, 1500, 20_000_000, 5_000_000_000, 90_000_000_000, u64::MAX] {
+            assert_eq!(Time(nanos).to_string().parse(), Ok(Time(nanos)));
+        }
+    }
+
+    #[test]
+    fn times_need_a_unit() {
+        assert_eq!("20ms".parse(), Ok(Time::millis(20)));
+        assert_eq!("1m 30s".parse(), Ok(Time::seconds(90)));
+        for text in ["20", "", "fast", "-1s", "99999999999y"] {
+            assert!(text.parse::<Time>().is_err(), "{text}");
+        }
+    }
+}
