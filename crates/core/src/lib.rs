@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod command;
+pub mod format;
 pub mod histogram;
 pub mod io;
 pub mod settings;
