@@ -1,0 +1,474 @@
+//! The server's end of one connection.
+//!
+//! ```text
+//! loop {
+//!     receive into a staging buffer
+//!     while let advance = session.advance(staged, &mut output)? {
+//!         drop advance.consumed bytes from the front of staged
+//!         match advance.event {
+//!             NeedMore => break,
+//!             Request(write) => take write.payload_length() bytes, from staged and then
+//!                               from the socket straight into the write's buffer, then
+//!                               session.payload_taken(that many)
+//!             Request(other) => perform it, answer with session.style()
+//!             ...
+//!         }
+//!     }
+//!     send output
+//! }
+//! ```
+//!
+//! Timeouts are the caller's: a client that is silent in the handshake should be dropped
+//! after a while ([`ServerSession::in_transmission`] tells).
+
+mod export;
+mod options;
+mod reply;
+mod request;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use zerocopy::IntoBytes;
+
+pub use export::{ConfigError, Export, ServerConfig, TlsMode};
+pub use reply::StatusExtent;
+pub use request::{Command, ContextSet, ReplyTo, Request};
+
+use crate::codec::wire::{
+    BlockStatusPayload, CompactRequest, ExtendedRequest, Greeting, OptionHeader,
+};
+use crate::codec::{
+    ClientFlags, ErrorCode, HandshakeFlags, ReplyStyle, TransmissionFlags, values, values::command,
+};
+use crate::gather::Gather;
+use crate::limits::{CONTEXTS_MAX, DRAIN_BYTES_MAX};
+use options::Haggling;
+use request::{RawRequest, Rules, Verdict};
+
+/// One step of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advance {
+    /// Bytes of the input that were used; the rest is to be given again.
+    pub consumed: usize,
+    /// What they meant.
+    pub event: ServerEvent,
+}
+
+/// What a session has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// All input is used and more is needed.
+    NeedMore,
+    /// Handshake answers were appended to the output; go on.
+    Reply,
+    /// An answer was appended to the output. Once it is sent, begin TLS, then call
+    /// [`ServerSession::tls_established`]. Input that is left belongs to TLS.
+    StartTls,
+    /// The last handshake answer was appended to the output; requests follow.
+    Ready,
+    /// A valid request. If it is a write, its payload follows: take it, then call
+    /// [`ServerSession::payload_taken`].
+    Request(Request),
+    /// A request was refused and the answer appended to the output; its payload, if any,
+    /// will be skipped.
+    Refused {
+        /// The client's name for the request.
+        cookie: u64,
+        /// Why.
+        code: ErrorCode,
+    },
+    /// The write's payload is still the caller's to take.
+    Payload {
+        /// Bytes left of it.
+        remaining: u64,
+    },
+    /// The client aborts the handshake: send the output, close.
+    Abort,
+    /// The client disconnects: finish what is in flight, close.
+    Disconnect,
+}
+
+/// Why a session ends at once. The connection is to be closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionEnd {
+    /// Client flags this server did not offer.
+    #[error("client sent the unknown handshake flags {flags:#x}")]
+    UnknownClientFlags {
+        /// Those not offered.
+        flags: u32,
+    },
+    /// An option without its magic number.
+    #[error("option begins with {magic:#018x} instead of IHAVEOPT")]
+    OptionMagic {
+        /// What it begins with.
+        magic: u64,
+    },
+    /// An option with more data than anyone needs.
+    #[error("option {option} carries {length} bytes; at most {DRAIN_BYTES_MAX} can be skipped")]
+    OptionTooLong {
+        /// Its name.
+        option: &'static str,
+        /// Bytes of data announced.
+        length: u32,
+    },
+    /// A handshake without end.
+    #[error(
+        "client sent more than {} options without choosing an export",
+        crate::limits::OPTIONS_MAX
+    )]
+    TooManyOptions,
+    /// `NBD_OPT_EXPORT_NAME`, which cannot answer errors, was not possible.
+    #[error("EXPORT_NAME refused: {reason}")]
+    ExportNameRefused {
+        /// Why.
+        reason: String,
+    },
+    /// A request without its magic number.
+    #[error("request begins with {magic:#010x} instead of {expected:#010x}")]
+    RequestMagic {
+        /// What it begins with.
+        magic: u32,
+        /// What was negotiated.
+        expected: u32,
+    },
+    /// A payload too long even to skip.
+    #[error("{command} carries {length} bytes; at most {DRAIN_BYTES_MAX} can be skipped")]
+    PayloadTooLong {
+        /// The command's name.
+        command: &'static str,
+        /// Bytes of payload announced.
+        length: u64,
+    },
+}
+
+/// Where the session stands in the byte stream.
+#[derive(Debug)]
+enum Phase {
+    ClientFlags,
+    OptionHeader,
+    OptionData {
+        option: u32,
+        length: usize,
+    },
+    OptionSkip {
+        remaining: u64,
+    },
+    StartTls,
+    RequestHeader,
+    /// The caller takes a write's payload.
+    Payload {
+        remaining: u64,
+    },
+    /// A refused request's payload is skipped.
+    Skip {
+        remaining: u64,
+    },
+    /// A block status request's payload is gathered.
+    StatusPayload {
+        raw: RawRequest,
+    },
+    Aborted,
+    Disconnected,
+}
+
+/// The server's end of one connection.
+#[derive(Debug)]
+pub struct ServerSession {
+    config: Arc<ServerConfig>,
+    phase: Phase,
+    gather: Gather,
+    haggling: Haggling,
+    /// Index of the export chosen; meaningful in transmission.
+    export: usize,
+    announced: TransmissionFlags,
+    style: ReplyStyle,
+    contexts: ContextSet,
+}
+
+impl ServerSession {
+    /// A session with a client that has just connected. The greeting is appended to
+    /// `output`.
+    pub fn new(config: Arc<ServerConfig>, output: &mut Vec<u8>) -> ServerSession {
+        let greeting = Greeting {
+            magic: values::MAGIC_SERVER.into(),
+            style: values::MAGIC_OPTION.into(),
+            flags: HandshakeFlags::KNOWN.0.into(),
+        };
+        output.extend_from_slice(greeting.as_bytes());
+        ServerSession {
+            config,
+            phase: Phase::ClientFlags,
+            gather: Gather::new(),
+            haggling: Haggling::new(),
+            export: 0,
+            announced: TransmissionFlags::NONE,
+            style: ReplyStyle::Simple,
+            contexts: ContextSet::EMPTY,
+        }
+    }
+
+    /// Uses bytes from the front of `input`, up to the first event. Answers are appended
+    /// to `output`. `NeedMore` means that all of `input` was used.
+    ///
+    /// # Errors
+    /// The client broke the protocol beyond repair; close the connection.
+    pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Advance, SessionEnd> {
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            let (used, event) = self.step(rest, output)?;
+            consumed += used;
+            match event {
+                Some(event) => return Ok(Advance { consumed, event }),
+                None if consumed == input.len() => {
+                    return Ok(Advance { consumed, event: ServerEvent::NeedMore });
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Tells the session that `bytes` more of the current write's payload were taken.
+    ///
+    /// More than was left counts as all of it.
+    pub fn payload_taken(&mut self, bytes: u64) {
+        if let Phase::Payload { remaining } = &mut self.phase {
+            *remaining = remaining.saturating_sub(bytes);
+            if *remaining == 0 {
+                self.phase = Phase::RequestHeader;
+            }
+        }
+    }
+
+    /// Tells the session that TLS is up: all input from here on is plaintext out of TLS.
+    /// What was negotiated before is forgotten, as the protocol demands.
+    pub fn tls_established(&mut self) {
+        if let Phase::StartTls = self.phase {
+            self.haggling.restart_over_tls();
+            self.phase = Phase::OptionHeader;
+        }
+    }
+
+    /// Whether the handshake is over.
+    pub fn in_transmission(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::RequestHeader
+                | Phase::Payload { .. }
+                | Phase::Skip { .. }
+                | Phase::StatusPayload { .. }
+                | Phase::Disconnected
+        )
+    }
+
+    /// How to frame replies; meaningful in transmission.
+    pub fn style(&self) -> ReplyStyle {
+        self.style
+    }
+
+    /// The export chosen; meaningful in transmission.
+    pub fn export(&self) -> &Export {
+        &self.config.exports()[self.export]
+    }
+
+    fn step(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(usize, Option<ServerEvent>), SessionEnd> {
+        match self.phase {
+            Phase::RequestHeader => self.request_header(input, output),
+            Phase::Payload { remaining } => Ok((0, Some(ServerEvent::Payload { remaining }))),
+            Phase::Skip { remaining } => {
+                let used = skip(input, remaining);
+                let remaining = remaining - used as u64;
+                self.phase = Phase::Skip { remaining };
+                if remaining == 0 {
+                    self.phase = Phase::RequestHeader;
+                }
+                Ok((used, None))
+            }
+            Phase::StatusPayload { raw } => Ok(self.status_payload(&raw, input, output)),
+            Phase::Disconnected => Ok((input.len(), Some(ServerEvent::Disconnect))),
+            _ => self.handshake(input, output),
+        }
+    }
+
+    fn handshake(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(usize, Option<ServerEvent>), SessionEnd> {
+        match self.phase {
+            Phase::ClientFlags => {
+                let (used, flags) = self.gather.take::<4>(input);
+                if let Some(flags) = flags {
+                    let flags = ClientFlags(u32::from_be_bytes(flags));
+                    let unknown = flags.without(ClientFlags::KNOWN);
+                    if !unknown.is_empty() {
+                        return Err(SessionEnd::UnknownClientFlags { flags: unknown.0 });
+                    }
+                    self.haggling.no_zeroes = flags.contains(ClientFlags::NO_ZEROES);
+                    self.phase = Phase::OptionHeader;
+                }
+                Ok((used, None))
+            }
+            Phase::OptionHeader => {
+                let (used, header) = self.gather.take::<{ OptionHeader::BYTES }>(input);
+                match header {
+                    Some(header) => {
+                        let header = OptionHeader::parse(&header);
+                        Ok((used, self.option_header(&header, output)?))
+                    }
+                    None => Ok((used, None)),
+                }
+            }
+            Phase::OptionData { option, length } => {
+                let used = self.haggling.collect(input, length);
+                if !self.haggling.collected(length) {
+                    return Ok((used, None));
+                }
+                Ok((used, Some(self.option(option, output)?)))
+            }
+            Phase::OptionSkip { remaining } => {
+                let used = skip(input, remaining);
+                let remaining = remaining - used as u64;
+                self.phase = Phase::OptionSkip { remaining };
+                if remaining == 0 {
+                    self.phase = Phase::OptionHeader;
+                }
+                Ok((used, None))
+            }
+            Phase::StartTls => Ok((0, Some(ServerEvent::StartTls))),
+            _ => Ok((input.len(), Some(ServerEvent::Abort))),
+        }
+    }
+
+    fn request_header(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(usize, Option<ServerEvent>), SessionEnd> {
+        let (used, raw) = match self.style {
+            ReplyStyle::Simple | ReplyStyle::Structured => {
+                let (used, header) = self.gather.take::<{ CompactRequest::BYTES }>(input);
+                let Some(header) = header else { return Ok((used, None)) };
+                let header = CompactRequest::parse(&header);
+                expect_magic(header.magic.get(), values::MAGIC_REQUEST)?;
+                (used, RawRequest::from_compact(&header))
+            }
+            ReplyStyle::Extended => {
+                let (used, header) = self.gather.take::<{ ExtendedRequest::BYTES }>(input);
+                let Some(header) = header else { return Ok((used, None)) };
+                let header = ExtendedRequest::parse(&header);
+                expect_magic(header.magic.get(), values::MAGIC_REQUEST_EXTENDED)?;
+                (used, RawRequest::from_extended(&header))
+            }
+        };
+        if raw.command == command::DISC {
+            self.phase = Phase::Disconnected;
+            return Ok((used, Some(ServerEvent::Disconnect)));
+        }
+        if raw.payload > DRAIN_BYTES_MAX {
+            let command = command::name(raw.command);
+            return Err(SessionEnd::PayloadTooLong { command, length: raw.payload });
+        }
+        let gatherable = (BlockStatusPayload::BYTES + 4 * CONTEXTS_MAX) as u64;
+        if raw.names_contexts()
+            && raw.payload <= gatherable
+            && self.announced.contains(TransmissionFlags::BLOCK_STATUS_PAYLOAD)
+        {
+            self.phase = Phase::StatusPayload { raw };
+            return Ok((used, None));
+        }
+        let verdict = if raw.names_contexts() {
+            Verdict::Refuse(ErrorCode::Invalid, bad_status_payload(raw.payload))
+        } else {
+            self.rules().judge(&raw)
+        };
+        Ok((used, Some(self.conclude(&raw, verdict, raw.payload, output))))
+    }
+
+    /// A block status request whose payload names contexts, section "Request types".
+    fn status_payload(
+        &mut self,
+        raw: &RawRequest,
+        input: &[u8],
+        output: &mut Vec<u8>,
+    ) -> (usize, Option<ServerEvent>) {
+        // At most a few dozen bytes: `request_header` has checked.
+        let length = raw.payload as usize;
+        let used = self.gather.fill(input, length);
+        let Some(payload) = self.gather.finish(length) else { return (used, None) };
+        let parsed = options::parse_status_payload(payload, self.contexts);
+        let verdict = match parsed {
+            Some((effect_length, contexts)) => {
+                let raw = RawRequest { length: effect_length, payload: 0, ..*raw };
+                Rules { contexts, ..self.rules() }.judge(&raw)
+            }
+            None => Verdict::Refuse(ErrorCode::Invalid, bad_status_payload(raw.payload)),
+        };
+        (used, Some(self.conclude(raw, verdict, 0, output)))
+    }
+
+    /// Acts on a verdict; `payload` bytes of the request are still to come.
+    fn conclude(
+        &mut self,
+        raw: &RawRequest,
+        verdict: Verdict,
+        payload: u64,
+        output: &mut Vec<u8>,
+    ) -> ServerEvent {
+        let to = raw.reply_to();
+        self.phase = match payload {
+            0 => Phase::RequestHeader,
+            remaining => Phase::Skip { remaining },
+        };
+        match verdict {
+            Verdict::Perform(request) => {
+                if payload > 0 {
+                    self.phase = Phase::Payload { remaining: payload };
+                }
+                ServerEvent::Request(request)
+            }
+            Verdict::Nothing => {
+                let packet = match raw.command {
+                    command::READ => self.style.end(to),
+                    _ => self.style.success(to),
+                };
+                output.extend_from_slice(&packet);
+                ServerEvent::Reply
+            }
+            Verdict::Refuse(code, message) => {
+                self.style.error(to, code, &message, output);
+                ServerEvent::Refused { cookie: raw.cookie, code }
+            }
+        }
+    }
+
+    fn rules(&self) -> Rules<'_> {
+        Rules {
+            export: self.export(),
+            announced: self.announced,
+            style: self.style,
+            contexts: self.contexts,
+        }
+    }
+}
+
+fn bad_status_payload(bytes: u64) -> String {
+    alloc::format!(
+        "block-status payload of {bytes} bytes does not name distinct selected meta contexts"
+    )
+}
+
+fn expect_magic(magic: u32, expected: u32) -> Result<(), SessionEnd> {
+    if magic == expected { Ok(()) } else { Err(SessionEnd::RequestMagic { magic, expected }) }
+}
+
+/// How much of `input` belongs to `remaining` bytes to be skipped.
+fn skip(input: &[u8], remaining: u64) -> usize {
+    usize::try_from(remaining).map_or(input.len(), |remaining| remaining.min(input.len()))
+}

@@ -1,0 +1,40 @@
+//! What several tests share.
+#![allow(dead_code, reason = "each test uses its own part")]
+
+use std::sync::Arc;
+
+use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
+use hemi_nbd::server::{Export, ServerConfig, ServerSession, TlsMode};
+
+/// Bytes written as hexadecimal digits; white space is ignored.
+pub(crate) fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u32> =
+        hex.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).unwrap()).collect();
+    digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+}
+
+/// An export of 1 GiB that can do everything.
+pub(crate) fn export(name: &str) -> Export {
+    Export {
+        name: name.into(),
+        description: "a test".into(),
+        size: 1 << 30,
+        features: TransmissionFlags::SEND_FLUSH
+            | TransmissionFlags::SEND_FUA
+            | TransmissionFlags::SEND_TRIM
+            | TransmissionFlags::SEND_WRITE_ZEROES
+            | TransmissionFlags::CAN_MULTI_CONN
+            | TransmissionFlags::SEND_CACHE
+            | TransmissionFlags::SEND_FAST_ZERO,
+        block_size: BlockSize { minimum: 512, preferred: 4096, maximum_payload: 32 << 20 },
+        contexts: vec![CONTEXT_BASE_ALLOCATION.into(), CONTEXT_HEMI_COPIES.into()],
+    }
+}
+
+/// A server session and its greeting.
+pub(crate) fn session(exports: Vec<Export>, tls: TlsMode) -> (ServerSession, Vec<u8>) {
+    let mut greeting = Vec::new();
+    let config = ServerConfig::new(exports, tls).unwrap();
+    let session = ServerSession::new(Arc::new(config), &mut greeting);
+    (session, greeting)
+}
