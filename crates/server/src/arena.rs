@@ -1,0 +1,226 @@
+//! The payload buffers: one mapped, registered region and a buddy allocator over it.
+//!
+//! Sizes are powers of two from [`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`], each buffer
+//! aligned to its own size, so that neighbours join again when both are free and nothing
+//! fragments for good. All tables are made at start; taking and giving back costs at most
+//! one step per size class and never touches the heap.
+
+use std::io;
+
+use hemi_core::io::Buffers;
+use hemi_core::units::{BufferAt, BufferId, SECTOR_BYTES};
+
+use crate::memory::{Mapping, PAGE_BYTES, Span};
+
+/// Smallest buffer.
+pub const BLOCK_MIN_BYTES: usize = PAGE_BYTES;
+/// Largest buffer: the largest request a client may send.
+pub const BLOCK_MAX_BYTES: usize = 32 << 20;
+/// Buffer budget unless configured otherwise.
+pub const BUDGET_DEFAULT_BYTES: u64 = 256 << 20;
+/// Smallest buffer budget: two of the largest requests.
+pub const BUDGET_MIN_BYTES: u64 = 2 * BLOCK_MAX_BYTES as u64;
+/// Largest buffer budget: what one registered buffer may cover.
+pub const BUDGET_MAX_BYTES: u64 = 1 << 30;
+
+/// Size classes: 4 KiB, 8 KiB, … 32 MiB.
+const ORDERS: usize = (BLOCK_MAX_BYTES / BLOCK_MIN_BYTES).ilog2() as usize + 1;
+
+/// No page: the end of a list.
+const NONE: u32 = u32::MAX;
+
+/// What is known of the block that begins at a page; meaningless for pages inside a block.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// Neighbours in the list of free blocks of its order.
+    previous: u32,
+    next: u32,
+    /// References; zero if free.
+    references: u32,
+    order: u8,
+    /// Whether a free block begins here.
+    free: bool,
+}
+
+/// The arena. A buffer's id is the number of its first page.
+#[derive(Debug)]
+pub struct Arena {
+    memory: Mapping,
+    pages: Vec<Page>,
+    /// First free block per order.
+    heads: [u32; ORDERS],
+    free_bytes: u64,
+    budget: u64,
+}
+
+impl Arena {
+    /// An arena of `budget` bytes, within [`BUDGET_MIN_BYTES`] and [`BUDGET_MAX_BYTES`] and
+    /// rounded up to [`BLOCK_MAX_BYTES`].
+    pub fn new(budget: u64) -> io::Result<Arena> {
+        let budget = budget
+            .clamp(BUDGET_MIN_BYTES, BUDGET_MAX_BYTES)
+            .next_multiple_of(BLOCK_MAX_BYTES as u64);
+        let memory = Mapping::new(budget as usize, true)?;
+        let empty = Page { previous: NONE, next: NONE, references: 0, order: 0, free: false };
+        let mut arena = Arena {
+            memory,
+            pages: vec![empty; budget as usize / BLOCK_MIN_BYTES],
+            heads: [NONE; ORDERS],
+            free_bytes: budget,
+            budget,
+        };
+        let top = ORDERS - 1;
+        for block in (0..budget as usize / BLOCK_MAX_BYTES).rev() {
+            arena.link((block << top) as u32, top);
+        }
+        Ok(arena)
+    }
+
+    /// The memory, to be registered with the ring before the first buffer is handed out.
+    pub fn memory_mut(&mut self) -> &mut Mapping {
+        &mut self.memory
+    }
+
+    /// The whole budget in bytes.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// `sectors` sectors from a place in a buffer.
+    ///
+    /// # Panics
+    /// If they do not lie within the buffer, or it is not in use: going on would hand
+    /// foreign data to a drive.
+    #[inline]
+    pub fn span(&self, at: BufferAt, sectors: u32) -> Span {
+        let page = self.used(at.buffer);
+        let block = BLOCK_MIN_BYTES << page.order;
+        let offset = at.offset as usize * SECTOR_BYTES as usize;
+        let length = sectors as usize * SECTOR_BYTES as usize;
+        self.memory.span(at.buffer.0 as usize * BLOCK_MIN_BYTES, block).slice(offset, length)
+    }
+
+    /// The capacity of a buffer in bytes.
+    pub fn capacity(&self, buffer: BufferId) -> usize {
+        BLOCK_MIN_BYTES << self.used(buffer).order
+    }
+
+    #[inline]
+    fn used(&self, buffer: BufferId) -> &Page {
+        let page = &self.pages[buffer.0 as usize];
+        assert!(page.references > 0, "buffer {} is not in use", buffer.0);
+        page
+    }
+
+    /// Puts a free block at the front of its list: what was used last is warm in the cache.
+    fn link(&mut self, first: u32, order: usize) {
+        let head = self.heads[order];
+        let page = &mut self.pages[first as usize];
+        page.previous = NONE;
+        page.next = head;
+        page.order = order as u8;
+        page.free = true;
+        if head != NONE {
+            self.pages[head as usize].previous = first;
+        }
+        self.heads[order] = first;
+    }
+
+    /// Takes a free block out of its list.
+    fn unlink(&mut self, first: u32) {
+        let Page { previous, next, order, .. } = self.pages[first as usize];
+        if previous == NONE {
+            self.heads[usize::from(order)] = next;
+        } else {
+            self.pages[previous as usize].next = next;
+        }
+        if next != NONE {
+            self.pages[next as usize].previous = previous;
+        }
+        self.pages[first as usize].free = false;
+    }
+
+    /// Frees the block at `first`, joining it with its free neighbours.
+    fn free(&mut self, mut first: u32) {
+        let mut order = usize::from(self.pages[first as usize].order);
+        self.free_bytes += (BLOCK_MIN_BYTES << order) as u64;
+        while order < ORDERS - 1 {
+            let buddy = first ^ (1 << order);
+            let Some(page) = self.pages.get(buddy as usize) else { break };
+            if !page.free || usize::from(page.order) != order {
+                break;
+            }
+            self.unlink(buddy);
+            first = first.min(buddy);
+            order += 1;
+        }
+        self.link(first, order);
+    }
+}
+
+/// The size class that holds `sectors`, if one does.
+fn order_of(sectors: u32) -> Option<usize> {
+    let bytes = sectors as usize * SECTOR_BYTES as usize;
+    let blocks = bytes.div_ceil(BLOCK_MIN_BYTES).max(1).next_power_of_two();
+    let order = blocks.ilog2() as usize;
+    (order < ORDERS).then_some(order)
+}
+
+impl Buffers for Arena {
+    fn allocate(&mut self, sectors: u32) -> Option<BufferId> {
+        let order = order_of(sectors)?;
+        let mut from = order;
+        while self.heads[from] == NONE {
+            from += 1;
+            if from == ORDERS {
+                return None;
+            }
+        }
+        let first = self.heads[from];
+        self.unlink(first);
+        while from > order {
+            from -= 1;
+            self.link(first + (1 << from), from);
+        }
+        let page = &mut self.pages[first as usize];
+        page.order = order as u8;
+        page.references = 1;
+        self.free_bytes -= (BLOCK_MIN_BYTES << order) as u64;
+        Some(BufferId(first))
+    }
+
+    fn retain(&mut self, buffer: BufferId) {
+        self.used(buffer);
+        self.pages[buffer.0 as usize].references += 1;
+    }
+
+    fn release(&mut self, buffer: BufferId) {
+        self.used(buffer);
+        let page = &mut self.pages[buffer.0 as usize];
+        page.references -= 1;
+        if page.references == 0 {
+            self.free(buffer.0);
+        }
+    }
+
+    fn copy(&mut self, from: BufferAt, to: BufferAt, sectors: u32) {
+        let (from, to) = (self.span(from, sectors), self.span(to, sectors));
+        to.copy_from(from.bytes());
+    }
+
+    fn zero(&mut self, at: BufferAt, sectors: u32) {
+        self.span(at, sectors).zero();
+    }
+
+    fn equal(&self, a: BufferAt, b: BufferAt, sectors: u32) -> bool {
+        self.span(a, sectors).bytes() == self.span(b, sectors).bytes()
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+}
+
+#[cfg(test)]
+#[path = "arena_tests.rs"]
+mod tests;

@@ -1,0 +1,418 @@
+//! One regular file or block device: opening, locking, alignment, and blocking I/O.
+//!
+//! The lock lies on the open file description that carries the I/O. The ring's registered
+//! file and every I/O in flight hold that description too, so when hemi is killed, the lock
+//! falls only after the last I/O has ended: a successor that gets the lock cannot be
+//! overtaken by its predecessor's writes.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::open::{OpenError, Purpose};
+use super::spec::FileOptions;
+use crate::memory::{Mapping, PAGE_BYTES, Span};
+
+/// Granularity of blocking I/O.
+const BOUNCE_BYTES: usize = 1 << 20;
+/// How long the lock of a process that is dead is waited for.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often it is tried meanwhile.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+/// What a regular file's size is rounded up to when hemi creates it.
+const FILE_ROUND_BYTES: u64 = PAGE_BYTES as u64;
+
+/// What carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A regular file.
+    Regular,
+    /// A block device.
+    Block,
+}
+
+/// An open, locked file or block device.
+#[derive(Debug)]
+pub struct Device {
+    pub(super) descriptor: OwnedFd,
+    pub(super) path: PathBuf,
+    pub(super) kind: DeviceKind,
+    pub(super) size: u64,
+    pub(super) block: u32,
+    /// Whether holes can be punched, and ranges zeroed, without writing them.
+    pub(super) punch: bool,
+    pub(super) zero_range: bool,
+}
+
+impl Device {
+    /// Opens `path` for `purpose`, and locks it unless it is only inspected.
+    pub fn open(path: &Path, options: FileOptions, purpose: Purpose) -> Result<Device, OpenError> {
+        let existing = match rustix::fs::stat(path) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) if matches!(purpose, Purpose::Create { .. }) => None,
+            Err(errno) => return Err(OpenError::from_errno(path, errno)),
+        };
+        let kind = match existing.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            None | Some(FileType::RegularFile) => DeviceKind::Regular,
+            Some(FileType::BlockDevice) => DeviceKind::Block,
+            Some(other) => {
+                let found = match other {
+                    FileType::Directory => "a directory",
+                    FileType::CharacterDevice => "a character device",
+                    FileType::Fifo => "a pipe",
+                    FileType::Socket => "a socket",
+                    _ => "something else",
+                };
+                return Err(OpenError::NotStorage { path: path.into(), found });
+            }
+        };
+        let descriptor = open_descriptor(path, kind, existing.is_none(), options, purpose)?;
+        if purpose != Purpose::Inspect {
+            lock(path, &descriptor)?;
+        }
+        if let (DeviceKind::Regular, Purpose::Create { size }) = (kind, purpose) {
+            extend(path, existing.is_none(), &descriptor, size, options)?;
+        }
+        let size = rustix::fs::seek(&descriptor, rustix::fs::SeekFrom::End(0))
+            .map_err(|errno| OpenError::from_errno(path, errno))?;
+        let mut device = Device {
+            descriptor,
+            path: path.into(),
+            kind,
+            size,
+            block: 512,
+            punch: false,
+            zero_range: false,
+        };
+        device.block = device.logical_block(options.direct)?;
+        if device.block as usize > PAGE_BYTES {
+            return Err(OpenError::Block { path: path.into(), block: device.block });
+        }
+        device.probe_zeroes(purpose);
+        Ok(device)
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The smallest unit it reads and writes, in bytes: 512 or 4096 mostly.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether ranges become zero without being written.
+    pub fn fast_zeroes(&self) -> bool {
+        self.punch || self.zero_range
+    }
+
+    /// The unit direct I/O must be aligned to: from statx where the kernel says (6.1), else
+    /// the device's logical block, else by trying.
+    fn logical_block(&self, direct: bool) -> Result<u32, OpenError> {
+        let error = |errno| OpenError::from_errno(&self.path, errno);
+        if self.kind == DeviceKind::Block {
+            return rustix::fs::ioctl_blksszget(&self.descriptor).map_err(error);
+        }
+        if !direct {
+            return Ok(512);
+        }
+        let flags = rustix::fs::AtFlags::EMPTY_PATH;
+        let mask = rustix::fs::StatxFlags::DIOALIGN;
+        if let Ok(stat) = rustix::fs::statx(&self.descriptor, "", flags, mask) {
+            let known = stat.stx_mask & mask.bits() != 0;
+            if known && stat.stx_dio_offset_align > 0 {
+                return Ok(stat.stx_dio_offset_align.max(512));
+            }
+            if known {
+                return Err(OpenError::no_direct(&self.path, &self.descriptor));
+            }
+        }
+        let probe = bounce(512, |span| match read_once(&self.descriptor, 0, span.slice(0, 512)) {
+            Ok(_) => Ok(512),
+            Err(Errno::INVAL) => Ok(PAGE_BYTES as u32),
+            Err(errno) => Err(errno),
+        });
+        probe.map_err(error)
+    }
+
+    /// Finds out how zeros can be made. A hole punched past the end of a file changes
+    /// nothing and tells whether the file system can; a device's queue limits tell.
+    fn probe_zeroes(&mut self, purpose: Purpose) {
+        if purpose == Purpose::Inspect {
+            return;
+        }
+        match self.kind {
+            DeviceKind::Regular => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                let end = self.size.next_multiple_of(FILE_ROUND_BYTES);
+                self.punch =
+                    rustix::fs::fallocate(&self.descriptor, flags, end, FILE_ROUND_BYTES).is_ok();
+                // Where holes can be punched, zeroing a range mostly works too; the first
+                // refusal turns it off.
+                self.zero_range = self.punch;
+            }
+            DeviceKind::Block => {
+                let fast = queue_limit(&self.descriptor, "write_zeroes_max_bytes")
+                    .is_some_and(|bytes| bytes > 0);
+                (self.punch, self.zero_range) = (fast, fast);
+            }
+        }
+    }
+
+    /// Reads `into.len()` bytes from `offset`. Any alignment; reading past the end is an
+    /// error.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let block = u64::from(self.block.max(512));
+        let mut done = 0;
+        while done < into.len() {
+            let position = offset + done as u64;
+            let start = position / block * block;
+            let skip = (position - start) as usize;
+            let wanted = (skip + into.len() - done).next_multiple_of(block as usize);
+            let length = wanted.min(BOUNCE_BYTES);
+            done += bounce(length, |span| {
+                let read = read_full(&self.descriptor, start, span)?;
+                if read <= skip {
+                    return Err(Errno::NXIO);
+                }
+                let count = (read - skip).min(into.len() - done);
+                into[done..done + count].copy_from_slice(&span.bytes()[skip..skip + count]);
+                Ok(count)
+            })
+            .map_err(|errno| match errno {
+                Errno::NXIO => io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!(
+                        "{} ends before byte {}",
+                        self.path.display(),
+                        offset + into.len() as u64
+                    ),
+                ),
+                errno => errno.into(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` to `offset`; both are multiples of [`Device::block`].
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let block = u64::from(self.block);
+        if !offset.is_multiple_of(block) || !(bytes.len() as u64).is_multiple_of(block) {
+            let message = format!(
+                "{} bytes at {offset} of {} are not aligned to its {block}-byte blocks",
+                bytes.len(),
+                self.path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        for (index, part) in bytes.chunks(BOUNCE_BYTES).enumerate() {
+            let position = offset + (index * BOUNCE_BYTES) as u64;
+            bounce(part.len(), |span| {
+                span.copy_from(part);
+                write_full(&self.descriptor, position, span)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written durable, the file's size included.
+    pub fn flush(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.descriptor)?)
+    }
+}
+
+fn open_descriptor(
+    path: &Path,
+    kind: DeviceKind,
+    create: bool,
+    options: FileOptions,
+    purpose: Purpose,
+) -> Result<OwnedFd, OpenError> {
+    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
+    flags |= if purpose == Purpose::Inspect { OFlags::RDONLY } else { OFlags::RDWR };
+    if options.direct {
+        flags |= OFlags::DIRECT;
+    }
+    if kind == DeviceKind::Block && purpose != Purpose::Inspect {
+        // Held against mounts, md, dm, swap and other exclusive users.
+        flags |= OFlags::EXCL;
+    }
+    if create {
+        flags |= OFlags::CREATE | OFlags::EXCL;
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags, mode) {
+        Ok(descriptor) => Ok(descriptor),
+        Err(Errno::BUSY) => Err(OpenError::Held { path: path.into(), by: holders(path) }),
+        // The file system may have made the file before it refused O_DIRECT.
+        Err(Errno::INVAL) if options.direct => {
+            let plain = flags - OFlags::DIRECT - OFlags::CREATE - OFlags::EXCL;
+            match rustix::fs::open(path, plain, mode) {
+                Ok(descriptor) => {
+                    let error = OpenError::no_direct(path, &descriptor);
+                    if create {
+                        let _ = rustix::fs::unlink(path);
+                    }
+                    Err(error)
+                }
+                Err(_) => Err(OpenError::from_errno(path, Errno::INVAL)),
+            }
+        }
+        Err(errno) => Err(OpenError::from_errno(path, errno)),
+    }
+}
+
+/// Takes the exclusive lock on this very open file description. A holder that is dead still
+/// has I/O in the kernel, which mostly ends in milliseconds: that is waited for.
+fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
+    let begun = std::time::Instant::now();
+    loop {
+        match rustix::fs::flock(descriptor, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let by = lock_owner(descriptor);
+                let dead = by.is_none_or(|id| !Path::new(&format!("/proc/{id}")).exists());
+                if !dead || begun.elapsed() > LOCK_WAIT_MAX {
+                    return Err(OpenError::InUse { path: path.into(), by });
+                }
+                std::thread::sleep(LOCK_RETRY);
+            }
+            Err(errno) => return Err(OpenError::from_errno(path, errno)),
+        }
+    }
+}
+
+/// Makes a file at least `size` bytes long, with its space reserved unless it is to be sparse.
+fn extend(
+    path: &Path,
+    created: bool,
+    descriptor: &OwnedFd,
+    size: u64,
+    options: FileOptions,
+) -> Result<(), OpenError> {
+    let error = |errno| OpenError::from_errno(path, errno);
+    let current = rustix::fs::fstat(descriptor).map_err(error)?.st_size as u64;
+    let wanted = size.next_multiple_of(FILE_ROUND_BYTES);
+    if current >= wanted {
+        return Ok(());
+    }
+    rustix::fs::ftruncate(descriptor, wanted).map_err(error)?;
+    if options.sparse {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(descriptor, FallocateFlags::empty(), 0, wanted) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => {
+            // Leave nothing half made behind.
+            let _ = rustix::fs::ftruncate(descriptor, current);
+            if created {
+                let _ = rustix::fs::unlink(path);
+            }
+            Err(OpenError::Space { path: path.into(), size: wanted, source: errno.into() })
+        }
+    }
+}
+
+/// A number from the queue limits of a block device or of the disk it is a partition of.
+fn queue_limit(descriptor: &OwnedFd, name: &str) -> Option<u64> {
+    let stat = rustix::fs::fstat(descriptor).ok()?;
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let base = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    ["queue", "../queue"]
+        .iter()
+        .find_map(|folder| std::fs::read_to_string(base.join(folder).join(name)).ok())
+        .and_then(|text| text.trim().parse().ok())
+}
+
+/// Who uses a block device exclusively, in words, as far as the system tells.
+fn holders(path: &Path) -> Option<String> {
+    let device = rustix::fs::stat(path).ok()?.st_rdev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let number = format!("{major}:{minor}");
+    let mounted = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(2);
+        (fields.next() == Some(&number)).then(|| fields.nth(1).map(str::to_owned))?
+    });
+    if let Some(point) = mounted {
+        return Some(format!("mounted on {point}"));
+    }
+    let folder = format!("/sys/dev/block/{number}/holders");
+    let holder = std::fs::read_dir(folder).ok()?.find_map(Result::ok)?;
+    Some(format!("held by {}", holder.file_name().to_string_lossy()))
+}
+
+/// The process that holds the lock of a file, as far as the system tells.
+fn lock_owner(descriptor: &OwnedFd) -> Option<u32> {
+    let stat = rustix::fs::fstat(descriptor).ok()?;
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let inode = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks
+        .lines()
+        .filter(|line| line.contains("FLOCK") && line.contains(&inode))
+        .find_map(|line| line.split_whitespace().nth(4)?.parse().ok())
+}
+
+/// Runs `use_it` with `length` bytes of aligned memory, one user at a time.
+fn bounce<T>(length: usize, use_it: impl FnOnce(Span) -> Result<T, Errno>) -> Result<T, Errno> {
+    static BOUNCE: Mutex<Option<Mapping>> = Mutex::new(None);
+    let mut bounce = BOUNCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if bounce.is_none() {
+        *bounce = Mapping::new(BOUNCE_BYTES, false).ok();
+    }
+    let mapping = bounce.as_ref().ok_or(Errno::NOMEM)?;
+    use_it(mapping.span(0, length))
+}
+
+fn read_once(descriptor: impl AsFd, offset: u64, mut span: Span) -> Result<usize, Errno> {
+    loop {
+        match rustix::io::pread(&descriptor, span.bytes_mut(), offset) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Reads until the span is full or the file ends.
+fn read_full(descriptor: impl AsFd, offset: u64, span: Span) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < span.length() {
+        let rest = span.slice(done, span.length() - done);
+        match read_once(&descriptor, offset + done as u64, rest)? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    Ok(done)
+}
+
+fn write_full(descriptor: impl AsFd, offset: u64, span: Span) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < span.length() {
+        let rest = span.slice(done, span.length() - done);
+        match rustix::io::pwrite(&descriptor, rest.bytes(), offset + done as u64) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => done += count,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod tests;

@@ -1,0 +1,302 @@
+//! Files and block devices through the ring.
+//!
+//! [`FileIo`] drives any number of devices and knows everything a single I/O can meet on its
+//! way: short transfers are continued, interrupted ones repeated, zeros are made by the
+//! fastest means the device has, and durability is real. [`FileLeg`] is a leg on one device.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use hemi_core::io::{LegError, LegEvent, LegOperation};
+use hemi_core::units::{Instant, IoId};
+use rustix::io::Errno;
+
+use super::device::Device;
+use super::{LegContext, ResolvedIo, leg_error};
+use crate::memory::{Mapping, Span};
+use crate::ring::{Completion, Ring, RingFile};
+use crate::slots::{SlotId, SlotTable};
+
+/// I/Os a leg's table holds before it grows: above the engine's default window.
+const TABLE_CAPACITY: usize = 256;
+/// Bytes written at once where zeros have to be written.
+const ZERO_CHUNK_BYTES: u64 = 1 << 20;
+/// Times an interrupted or refused-for-now I/O is repeated.
+const RETRIES_MAX: u8 = 8;
+
+/// What is to be done to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Read,
+    Write { durable: bool },
+    Zero { may_unmap: bool, durable: bool },
+    Flush,
+}
+
+impl Task {
+    pub(super) fn of(operation: LegOperation) -> Task {
+        match operation {
+            LegOperation::Read => Task::Read,
+            LegOperation::Write { fua } => Task::Write { durable: fua },
+            LegOperation::WriteZeroes { may_unmap, fua } => Task::Zero { may_unmap, durable: fua },
+            LegOperation::Flush => Task::Flush,
+            LegOperation::WriteMetadata => Task::Write { durable: true },
+        }
+    }
+}
+
+/// The entry an operation has in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Transfer,
+    PunchHole,
+    ZeroRange,
+    WriteZeroes,
+    Flush,
+}
+
+/// An I/O on one device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceIo {
+    /// The caller's name for it, given back at its end.
+    pub(super) token: u64,
+    /// Which device.
+    pub(super) device: u8,
+    pub(super) task: Task,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) data: Option<Span>,
+}
+
+#[derive(Debug)]
+struct Operation {
+    io: DeviceIo,
+    step: Step,
+    done: u64,
+    retries: u8,
+}
+
+/// The end of a [`DeviceIo`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) token: u64,
+    pub(super) result: Result<(), LegError>,
+}
+
+#[derive(Debug)]
+struct Member {
+    device: Device,
+    file: RingFile,
+    gone: bool,
+}
+
+/// Devices, and the I/O in flight on them.
+#[derive(Debug)]
+pub(super) struct FileIo {
+    members: Vec<Member>,
+    operations: SlotTable<Operation>,
+    zeros: Span,
+}
+
+impl FileIo {
+    pub(super) fn new(devices: Vec<Device>, ring: &mut Ring) -> io::Result<FileIo> {
+        let attach = |device: Device| {
+            let file = ring.add_file(&device.descriptor);
+            Member { device, file, gone: false }
+        };
+        Ok(FileIo {
+            zeros: zeros()?,
+            members: devices.into_iter().map(attach).collect(),
+            operations: SlotTable::with_capacity(TABLE_CAPACITY),
+        })
+    }
+
+    pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: DeviceIo) {
+        let device = &self.members[usize::from(io.device)].device;
+        let step = match io.task {
+            Task::Read | Task::Write { .. } => Step::Transfer,
+            Task::Zero { may_unmap: true, .. } if device.punch => Step::PunchHole,
+            Task::Zero { .. } if device.zero_range => Step::ZeroRange,
+            Task::Zero { .. } => Step::WriteZeroes,
+            Task::Flush => Step::Flush,
+        };
+        let id = self.operations.insert(Operation { io, step, done: 0, retries: 0 });
+        self.issue(cx, id);
+    }
+
+    /// Queues the ring entry for an operation's step.
+    fn issue(&mut self, cx: &mut LegContext<'_>, id: SlotId) {
+        let tag = cx.tag(id);
+        let Some(operation) = self.operations.get(id) else { return };
+        let Operation { io, step, done, .. } = operation;
+        let file = self.members[usize::from(io.device)].file;
+        let offset = io.offset + done;
+        let rest = io.length - done;
+        match (step, io.task, io.data) {
+            (Step::Transfer, Task::Read, Some(data)) => {
+                cx.ring.read(file, data.slice(*done as usize, rest as usize), offset, tag);
+            }
+            (Step::Transfer, task, Some(data)) => {
+                let durable = matches!(task, Task::Write { durable: true });
+                let data = data.slice(*done as usize, rest as usize);
+                cx.ring.write(file, data, offset, durable, tag);
+            }
+            (Step::WriteZeroes, task, _) => {
+                let durable = matches!(task, Task::Zero { durable: true, .. });
+                let zeros = self.zeros.slice(0, rest.min(ZERO_CHUNK_BYTES) as usize);
+                cx.ring.write(file, zeros, offset, durable, tag);
+            }
+            (Step::PunchHole, ..) => {
+                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                cx.ring.fallocate(file, mode, offset, rest, tag);
+            }
+            (Step::ZeroRange, ..) => {
+                let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+                cx.ring.fallocate(file, mode, offset, rest, tag);
+            }
+            (Step::Flush | Step::Transfer, ..) => cx.ring.flush(file, tag),
+        }
+    }
+
+    /// Takes in a completion; returns the I/O it ended, if it did.
+    pub(super) fn completion(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        completion: Completion,
+    ) -> Option<Ended> {
+        let id = completion.tag.id;
+        let operation = self.operations.get_mut(id)?;
+        let member = &mut self.members[usize::from(operation.io.device)];
+        let next = match completion.outcome() {
+            Ok(count) => operation.advance(u64::from(count), u64::from(member.device.block)),
+            Err(errno) => operation.fail(errno, &mut member.device),
+        };
+        match next {
+            Next::Continue => {
+                self.issue(cx, id);
+                None
+            }
+            Next::End(result) => {
+                if let Err(error) = result {
+                    let path = member.device.path().display();
+                    let Operation { io: DeviceIo { task, offset, .. }, done, .. } = operation;
+                    let position = *offset + *done;
+                    let result = completion.result;
+                    tracing::debug!(%path, ?task, position, result, "a leg's I/O failed");
+                    if error == LegError::Gone && !member.gone {
+                        member.gone = true;
+                        cx.event(LegEvent::Gone { removed: true });
+                    }
+                }
+                let token = operation.io.token;
+                self.operations.remove(id);
+                Some(Ended { token, result })
+            }
+        }
+    }
+
+    pub(super) fn detach(self, ring: &mut Ring) {
+        for member in self.members {
+            ring.remove_file(member.file);
+        }
+    }
+}
+
+/// What follows a completion.
+enum Next {
+    Continue,
+    End(Result<(), LegError>),
+}
+
+impl Operation {
+    /// The kernel did `count` bytes of the step (zero for steps that are all or nothing).
+    fn advance(&mut self, count: u64, block: u64) -> Next {
+        let (end, durable) = match (self.step, self.io.task) {
+            (Step::Flush, _) => return Next::End(Ok(())),
+            (Step::PunchHole | Step::ZeroRange, Task::Zero { durable, .. }) => {
+                (self.io.length, durable)
+            }
+            _ => (self.done + count, false),
+        };
+        // What is left must begin at a whole block. Without progress, the file ends here:
+        // it has been cut short behind our back.
+        let end = if end == self.io.length { end } else { end / block * block };
+        if end == self.done && end < self.io.length {
+            return Next::End(Err(LegError::Media));
+        }
+        self.done = end;
+        if end < self.io.length {
+            return Next::Continue;
+        }
+        if durable {
+            self.step = Step::Flush;
+            return Next::Continue;
+        }
+        Next::End(Ok(()))
+    }
+
+    /// The kernel refused the step: repeat it, take another way, or give up.
+    fn fail(&mut self, errno: Errno, device: &mut Device) -> Next {
+        match (errno, self.step) {
+            (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL, Step::PunchHole) => {
+                device.punch = false;
+                self.step = if device.zero_range { Step::ZeroRange } else { Step::WriteZeroes };
+                Next::Continue
+            }
+            (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL, Step::ZeroRange) => {
+                device.zero_range = false;
+                self.step = Step::WriteZeroes;
+                Next::Continue
+            }
+            (Errno::INTR | Errno::AGAIN, _) if self.retries < RETRIES_MAX => {
+                self.retries += 1;
+                Next::Continue
+            }
+            _ => Next::End(Err(leg_error(errno))),
+        }
+    }
+}
+
+/// A mebibyte of zeros to write from, never written to, shared by all legs.
+fn zeros() -> io::Result<Span> {
+    static ZEROS: Mutex<Option<Mapping>> = Mutex::new(None);
+    let mut shared = ZEROS.lock().unwrap_or_else(PoisonError::into_inner);
+    if shared.is_none() {
+        *shared = Some(Mapping::new(ZERO_CHUNK_BYTES as usize, false)?);
+    }
+    shared.as_ref().map(Mapping::whole).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// A leg on one file or block device.
+#[derive(Debug)]
+pub(super) struct FileLeg {
+    io: FileIo,
+}
+
+impl FileLeg {
+    pub(super) fn new(device: Device, ring: &mut Ring) -> io::Result<FileLeg> {
+        Ok(FileLeg { io: FileIo::new(vec![device], ring)? })
+    }
+
+    pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
+        let ResolvedIo { id, operation, offset, length, data } = io;
+        let task = Task::of(operation);
+        self.io.submit(cx, DeviceIo { token: id.0, device: 0, task, offset, length, data });
+    }
+
+    pub(super) fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
+        if let Some(ended) = self.io.completion(cx, completion) {
+            cx.done(IoId(ended.token), ended.result);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    pub(super) fn tick(&mut self, _cx: &mut LegContext<'_>) {}
+
+    pub(super) fn detach(self, ring: &mut Ring) {
+        self.io.detach(ring);
+    }
+}

@@ -1,0 +1,250 @@
+//! Legs: where one copy of the volume lies, and how the reactor drives it.
+//!
+//! A leg has two lives. **Opened** ([`OpenLeg`]) it is a blocking view: create, inspect and
+//! recovery read and write its metadata through it, before any event loop runs. **Attached**
+//! ([`Leg`]) it belongs to the reactor and does everything through the ring.
+//!
+//! # Driver contract
+//!
+//! A driver (file, stripe, NBD) is a plain struct with these five functions, called by
+//! [`Leg`] on the reactor's thread:
+//!
+//! - `submit(&mut self, cx, io)`: queue ring entries for the I/O, at once; never block. Every
+//!   I/O ends with exactly one [`LegContext::done`], in any order, and not before the kernel
+//!   (or the fenced remote session) has let go of its data: until then a frozen I/O simply
+//!   stays open, for ever if need be. `done` may be called from within `submit`.
+//! - `completion(&mut self, cx, completion)`: one of the driver's ring entries completed. Tags
+//!   come from [`LegContext::tag`]; the driver chooses the [`SlotId`] and finds its state by
+//!   it (a [`crate::slots::SlotTable`] does). A slot it does not know is ignored.
+//! - `deadline(&self)` and `tick(&mut self, cx)`: the driver's own timers (reconnecting).
+//!   `tick` is called once `deadline` has passed; nothing is called earlier on its account.
+//! - `detach(self, ring)`: the volume lets go of the leg. What is still in flight keeps its
+//!   descriptor, and with it the lock, in the kernel.
+//!
+//! Changes of the whole leg (session lost, device gone, back) are [`LegContext::event`]s.
+//! Drivers allocate nothing per I/O once their tables have grown to the engine's window.
+
+pub mod device;
+pub mod file;
+pub mod inject;
+mod open;
+pub mod pages;
+pub mod spec;
+pub mod stripe;
+
+use hemi_core::io::{LegError, LegEvent, LegOperation};
+use hemi_core::units::{Instant, IoId};
+
+use crate::memory::Span;
+use crate::ring::{Completion, Ring, Source, Tag};
+use crate::slots::SlotId;
+
+pub use inject::{Injection, InjectionState};
+pub use open::{OpenError, OpenLeg, Purpose};
+pub use spec::{LegSpec, SpecError};
+
+use file::FileLeg;
+use inject::{Injector, Verdict};
+use pages::{PageId, PagePool};
+use stripe::StripeLeg;
+
+/// An engine's I/O with its addresses resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct ResolvedIo {
+    /// The engine's name for it.
+    pub id: IoId,
+    /// What to do. [`LegOperation::WriteMetadata`] is a write that is durable on completion.
+    pub operation: LegOperation,
+    /// Where on the leg, in bytes.
+    pub offset: u64,
+    /// How much, in bytes; zero for a flush.
+    pub length: u64,
+    /// The bytes to write or the room to read into, `length` long; `None` for flushes and
+    /// write-zeroes.
+    pub data: Option<Span>,
+}
+
+/// What a leg has to tell the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegOutcome {
+    /// An I/O ended.
+    Done {
+        /// Which.
+        id: IoId,
+        /// How.
+        result: Result<(), LegError>,
+    },
+    /// Something happened to the leg as a whole.
+    Event(LegEvent),
+}
+
+/// What a driver works with during one call.
+#[derive(Debug)]
+pub struct LegContext<'a> {
+    /// The ring to queue entries in.
+    pub ring: &'a mut Ring,
+    /// The time of this loop turn.
+    pub now: Instant,
+    /// The leg's slot in the volume.
+    pub leg: u8,
+    /// Where outcomes go.
+    pub outcomes: &'a mut Vec<LegOutcome>,
+}
+
+impl LegContext<'_> {
+    /// The tag for a ring entry of this leg's.
+    pub fn tag(&self, id: SlotId) -> Tag {
+        Tag { source: Source::Leg, owner: u16::from(self.leg), id }
+    }
+
+    /// Reports the end of an I/O.
+    pub fn done(&mut self, id: IoId, result: Result<(), LegError>) {
+        self.outcomes.push(LegOutcome::Done { id, result });
+    }
+
+    /// Reports a change of the leg.
+    pub fn event(&mut self, event: LegEvent) {
+        self.outcomes.push(LegOutcome::Event(event));
+    }
+}
+
+/// The kinds of leg.
+#[derive(Debug)]
+enum Driver {
+    File(FileLeg),
+    Stripe(StripeLeg),
+}
+
+/// Calls a driver's function, whichever driver it is.
+macro_rules! drive {
+    ($driver:expr, $name:ident => $call:expr) => {
+        match $driver {
+            Driver::File($name) => $call,
+            Driver::Stripe($name) => $call,
+        }
+    };
+}
+
+/// A leg in the reactor's hands.
+#[derive(Debug)]
+pub struct Leg {
+    driver: Driver,
+    description: String,
+    injector: Option<Injector>,
+    pages: PagePool,
+    /// Metadata pages in flight: few, so a list is searched.
+    metadata: Vec<(IoId, PageId)>,
+}
+
+impl Leg {
+    /// Hands an opened leg to the reactor. With `injectable`, faults may be injected.
+    pub fn attach(opened: OpenLeg, ring: &mut Ring, injectable: bool) -> std::io::Result<Leg> {
+        let description = opened.description();
+        let driver = match opened {
+            OpenLeg::File(device) => Driver::File(FileLeg::new(device, ring)?),
+            OpenLeg::Stripe(stripe) => Driver::Stripe(StripeLeg::new(stripe, ring)?),
+        };
+        Ok(Leg {
+            driver,
+            description,
+            injector: injectable.then(Injector::new),
+            pages: PagePool::new()?,
+            metadata: Vec::with_capacity(64),
+        })
+    }
+
+    /// The leg as the operator named it.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// A metadata page's bytes in aligned memory, to be written by the I/O `id`; kept until
+    /// that I/O ends.
+    pub fn stage_metadata(&mut self, id: IoId, bytes: &[u8; 4096]) -> std::io::Result<Span> {
+        let (page, span) = self.pages.take()?;
+        span.copy_from(bytes);
+        self.metadata.push((id, page));
+        Ok(span)
+    }
+
+    /// Starts an I/O.
+    pub fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
+        match self.injector.as_mut().map_or(Verdict::Submit, |injector| injector.judge(cx.now, io))
+        {
+            Verdict::Submit => drive!(&mut self.driver, driver => driver.submit(cx, io)),
+            Verdict::Held => {}
+            Verdict::Fail(error) => cx.done(io.id, Err(error)),
+        }
+    }
+
+    /// One of the leg's ring entries completed.
+    pub fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
+        drive!(&mut self.driver, driver => driver.completion(cx, completion));
+    }
+
+    /// To be called for every [`LegOutcome::Done`] before the engine hears of it: frees what
+    /// the I/O held.
+    pub fn settle(&mut self, id: IoId) {
+        if self.metadata.is_empty() {
+            return;
+        }
+        if let Some(index) = self.metadata.iter().position(|(held, _)| *held == id) {
+            let (_, page) = self.metadata.swap_remove(index);
+            self.pages.give_back(page);
+        }
+    }
+
+    /// When [`Leg::tick`] is due.
+    pub fn deadline(&self) -> Instant {
+        let driver = drive!(&self.driver, driver => driver.deadline());
+        self.injector.as_ref().map_or(driver, |injector| injector.deadline().min(driver))
+    }
+
+    /// Lets timers run: the driver's, and I/O that an injection held back.
+    pub fn tick(&mut self, cx: &mut LegContext<'_>) {
+        while let Some(io) = self.injector.as_mut().and_then(|injector| injector.release(cx.now)) {
+            drive!(&mut self.driver, driver => driver.submit(cx, io));
+        }
+        if drive!(&self.driver, driver => driver.deadline()) <= cx.now {
+            drive!(&mut self.driver, driver => driver.tick(cx));
+        }
+    }
+
+    /// Injects a fault, or says that this volume does not allow it.
+    pub fn inject(&mut self, now: Instant, injection: Injection) -> bool {
+        match &mut self.injector {
+            Some(injector) => {
+                injector.apply(now, injection);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The faults in force.
+    pub fn injected(&self, now: Instant) -> Option<InjectionState> {
+        self.injector.as_ref().map(|injector| injector.state(now))
+    }
+
+    /// Lets go of the leg.
+    pub fn detach(self, ring: &mut Ring) {
+        drive!(self.driver, driver => driver.detach(ring));
+    }
+}
+
+/// A kernel error as the engine's kinds. What the text of the errno says is logged by the
+/// driver; the engine decides by the kind.
+pub fn leg_error(errno: rustix::io::Errno) -> LegError {
+    use rustix::io::Errno;
+    match errno {
+        Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::BADMSG | Errno::REMOTEIO => {
+            LegError::Media
+        }
+        Errno::NOSPC | Errno::DQUOT => LegError::NoSpace,
+        Errno::NODEV | Errno::NXIO | Errno::SHUTDOWN => LegError::Gone,
+        _ => LegError::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

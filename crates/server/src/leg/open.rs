@@ -1,0 +1,268 @@
+//! Opened legs: the blocking view that create, inspect and recovery use.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::device::Device;
+use super::spec::LegSpec;
+use super::stripe::{OpenStripe, StripeError};
+
+/// What a leg is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To read and write it: locked, and a stripe's members must be each other's.
+    Serve,
+    /// To format it: locked. A missing file is created, a short one extended, to `size`
+    /// bytes; a stripe's members need not belong together yet.
+    Create {
+        /// Bytes the leg must have at least; for a stripe, all members together.
+        size: u64,
+    },
+    /// To look at it, though it may be in use: read-only, not locked.
+    Inspect,
+}
+
+/// Why a leg could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not a file or block device.
+    #[error("{path:?} is {found}; a leg is a regular file or a block device")]
+    NotStorage {
+        /// Its path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// Nothing there.
+    #[error("there is no {path:?}; check the path, or make the volume with hemi create")]
+    Missing {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// No right to it.
+    #[error("no permission to open {path:?}: {source}")]
+    Permission {
+        /// Its path.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// Locked by another hemi.
+    #[error(
+        "{path:?} is in use by another hemi{}; stop that one first. If it was killed, \
+         its last I/O has not ended yet: the lock falls when it has",
+        by.map_or(String::new(), |process| format!(" (process {process})"))
+    )]
+    InUse {
+        /// Its path.
+        path: PathBuf,
+        /// The process, where known.
+        by: Option<u32>,
+    },
+    /// Mounted, or part of something.
+    #[error(
+        "{path:?} is {}; unmount it or stop what holds it",
+        by.as_deref().unwrap_or("mounted or held exclusively by another program")
+    )]
+    Held {
+        /// Its path.
+        path: PathBuf,
+        /// By what, where known.
+        by: Option<String>,
+    },
+    /// O_DIRECT refused.
+    #[error(
+        "{path:?} lies on {file_system}, which cannot bypass the page cache (O_DIRECT). Put \
+         the leg on another file system, or name it file:{},direct=off (slower, competes for \
+         memory; flushes still reach the disk)", path.display()
+    )]
+    NoDirect {
+        /// Its path.
+        path: PathBuf,
+        /// The file system's name.
+        file_system: String,
+    },
+    /// Blocks larger than a page.
+    #[error("{path:?} has blocks of {block} bytes; hemi handles up to 4096")]
+    Block {
+        /// Its path.
+        path: PathBuf,
+        /// Bytes.
+        block: u32,
+    },
+    /// Its space could not be reserved.
+    #[error(
+        "could not reserve {size} bytes for {path:?}: {source}; free some space, or name it \
+         file:{},sparse=on to reserve nothing", path.display()
+    )]
+    Space {
+        /// Its path.
+        path: PathBuf,
+        /// Bytes.
+        size: u64,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// A stripe whose members do not fit together.
+    #[error(transparent)]
+    Stripe(#[from] StripeError),
+    /// Anything else the system said.
+    #[error("could not open {path:?}: {source}")]
+    Io {
+        /// Its path.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// A leg of this kind cannot be opened yet.
+    #[error("the leg {spec:?}: {reason}")]
+    Unsupported {
+        /// The leg's name.
+        spec: String,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+impl OpenError {
+    pub(super) fn from_errno(path: &Path, errno: Errno) -> OpenError {
+        let path = path.into();
+        let source = errno.into();
+        match errno {
+            Errno::NOENT => OpenError::Missing { path },
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenError::Permission { path, source },
+            _ => OpenError::Io { path, source },
+        }
+    }
+
+    pub(super) fn no_direct(path: &Path, descriptor: &OwnedFd) -> OpenError {
+        OpenError::NoDirect { path: path.into(), file_system: file_system(descriptor) }
+    }
+}
+
+/// The name of the file system a file lies on.
+fn file_system(descriptor: &OwnedFd) -> String {
+    let Ok(stat) = rustix::fs::fstatfs(descriptor) else {
+        return "a file system".into();
+    };
+    let name = match stat.f_type as u32 {
+        0x0000_EF53 => "ext4",
+        0x5846_5342 => "XFS",
+        0x9123_683E => "Btrfs",
+        0x0102_1994 => "tmpfs",
+        0x8584_58F6 => "ramfs",
+        0x0000_6969 => "NFS",
+        0x6573_5546 => "a FUSE file system",
+        0x794C_7630 => "overlayfs",
+        0x2FC1_2FC1 => "ZFS",
+        0xF2F5_2010 => "F2FS",
+        0xFF53_4D42 => "CIFS",
+        other => return format!("a file system of type {other:#x}"),
+    };
+    name.into()
+}
+
+/// An opened leg, before the reactor takes it.
+#[derive(Debug)]
+pub enum OpenLeg {
+    /// One file or block device.
+    File(Device),
+    /// Several.
+    Stripe(OpenStripe),
+}
+
+impl OpenLeg {
+    /// Opens the leg `spec` names.
+    pub fn open(spec: &LegSpec, purpose: Purpose) -> Result<OpenLeg, OpenError> {
+        match spec {
+            LegSpec::File { path, options } => {
+                Device::open(path, *options, purpose).map(OpenLeg::File)
+            }
+            LegSpec::Stripe { paths, chunk, options } => {
+                OpenStripe::open(paths, *chunk, *options, purpose).map(OpenLeg::Stripe)
+            }
+            LegSpec::Nbd { uri } => Err(OpenError::Unsupported {
+                spec: uri.clone(),
+                reason: "NBD legs are not available in this build",
+            }),
+        }
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            OpenLeg::File(device) => device.size(),
+            OpenLeg::Stripe(stripe) => stripe.size(),
+        }
+    }
+
+    /// The smallest unit it reads and writes, in bytes.
+    pub fn block(&self) -> u32 {
+        match self {
+            OpenLeg::File(device) => device.block(),
+            OpenLeg::Stripe(stripe) => stripe.block(),
+        }
+    }
+
+    /// Whether ranges become zero without being written.
+    pub fn fast_zeroes(&self) -> bool {
+        match self {
+            OpenLeg::File(device) => device.fast_zeroes(),
+            OpenLeg::Stripe(stripe) => stripe.fast_zeroes(),
+        }
+    }
+
+    /// What the operator called it.
+    pub fn description(&self) -> String {
+        match self {
+            OpenLeg::File(device) => device.path().display().to_string(),
+            OpenLeg::Stripe(stripe) => stripe.description(),
+        }
+    }
+
+    /// Reads `into.len()` bytes from `offset`; any alignment.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        match self {
+            OpenLeg::File(device) => device.read_at(offset, into),
+            OpenLeg::Stripe(stripe) => stripe.read_at(offset, into),
+        }
+    }
+
+    /// Writes `bytes` to `offset`, both multiples of [`OpenLeg::block`]. Durable after
+    /// [`OpenLeg::flush`].
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            OpenLeg::File(device) => device.write_at(offset, bytes),
+            OpenLeg::Stripe(stripe) => stripe.write_at(offset, bytes),
+        }
+    }
+
+    /// Makes everything written durable.
+    pub fn flush(&self) -> io::Result<()> {
+        match self {
+            OpenLeg::File(device) => device.flush(),
+            OpenLeg::Stripe(stripe) => stripe.flush(),
+        }
+    }
+
+    /// Names the members of a stripe durably as belonging together; nothing for other legs.
+    /// To be called by create once the operator's wish to overwrite is established.
+    pub fn format(&mut self) -> io::Result<()> {
+        match self {
+            OpenLeg::File(_) => Ok(()),
+            OpenLeg::Stripe(stripe) => stripe.format(),
+        }
+    }
+
+    /// The files and devices it consists of, for checks on what lies there before a format.
+    pub fn devices(&self) -> &[Device] {
+        match self {
+            OpenLeg::File(device) => std::slice::from_ref(device),
+            OpenLeg::Stripe(stripe) => stripe.members(),
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! Several files or block devices as one leg: RAID-0.
+//!
+//! The leg's bytes go round the members chunk by chunk. Each member begins with an identity
+//! block (its stripe, its place, how many there are, the chunk), written when the stripe is
+//! formatted, so that a wrong order, a missing or a foreign member is refused instead of
+//! served as garbage. The stripe's data begins [`DATA_OFFSET`] into each member: byte 0 of
+//! the leg is that byte of member 0. `docs/design/legs.md` draws it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hemi_core::io::LegError;
+use hemi_core::units::{Instant, IoId};
+
+use super::device::Device;
+use super::file::{DeviceIo, FileIo, Task};
+use super::open::{OpenError, Purpose};
+use super::spec::FileOptions;
+use super::{LegContext, ResolvedIo};
+use crate::ring::{Completion, Ring};
+use crate::slots::{SlotId, SlotTable};
+
+/// Where a member's data begins: aligned to everything drives like to be aligned to.
+pub const DATA_OFFSET: u64 = 1 << 20;
+/// First bytes of a member's identity block.
+pub const MAGIC: [u8; 8] = *b"HEMISTRP";
+/// The identity block's format.
+pub const VERSION: u32 = 1;
+/// Bytes of the identity block, checksum included.
+pub const IDENTITY_BYTES: usize = 4096;
+
+/// Joined I/Os the table holds before it grows.
+const TABLE_CAPACITY: usize = 256;
+
+/// Why members do not make a stripe.
+#[derive(Debug, thiserror::Error)]
+pub enum StripeError {
+    /// No identity on a member.
+    #[error(
+        "{path:?} is no member of a stripe yet; hemi create makes it one (it erases the member)"
+    )]
+    NotFormatted {
+        /// The member's path.
+        path: PathBuf,
+    },
+    /// A damaged identity.
+    #[error("the stripe identity at the beginning of {path:?} is damaged ({what})")]
+    Damaged {
+        /// The member's path.
+        path: PathBuf,
+        /// How.
+        what: &'static str,
+    },
+    /// Written by another version.
+    #[error("{path:?} carries stripe format {version}; this hemi knows format {VERSION}")]
+    Version {
+        /// The member's path.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// Of another stripe.
+    #[error("{path:?} belongs to another stripe than {first:?}")]
+    Foreign {
+        /// The member's path.
+        path: PathBuf,
+        /// The first member's path.
+        first: PathBuf,
+    },
+    /// In another place.
+    #[error("{path:?} is member {is} of its stripe but named as member {named}; swap the paths")]
+    Order {
+        /// The member's path.
+        path: PathBuf,
+        /// Its place, from 0.
+        is: u32,
+        /// The place it was named in.
+        named: u32,
+    },
+    /// Another number of members.
+    #[error("the stripe on {path:?} has {has} members, {named} are named")]
+    Count {
+        /// The member's path.
+        path: PathBuf,
+        /// Members it has.
+        has: u32,
+        /// Members named.
+        named: u32,
+    },
+    /// Another chunk.
+    #[error("the stripe on {path:?} has chunks of {has} bytes, not {named}: say chunk={}K", has >> 10)]
+    Chunk {
+        /// The member's path.
+        path: PathBuf,
+        /// Its chunk.
+        has: u64,
+        /// The chunk named.
+        named: u64,
+    },
+    /// A member shrank.
+    #[error("{path:?} has {size} bytes; its stripe needs {needed}")]
+    TooSmall {
+        /// The member's path.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+}
+
+/// What a member says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Random, the same on all members.
+    pub stripe: [u8; 16],
+    /// This member's place, from 0.
+    pub member: u32,
+    /// How many there are.
+    pub members: u32,
+    /// Bytes on one member before the next takes over.
+    pub chunk: u64,
+    /// Data bytes on each member.
+    pub data: u64,
+}
+
+impl Identity {
+    /// The block, byte by byte: magic (8), version (4), member (4), members (4), zero (4),
+    /// stripe (16), chunk (8), data (8), zeros, and CRC-32C of all before it in the last 4.
+    /// Little-endian.
+    pub fn encode(&self) -> [u8; IDENTITY_BYTES] {
+        let mut block = [0; IDENTITY_BYTES];
+        block[0..8].copy_from_slice(&MAGIC);
+        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        block[12..16].copy_from_slice(&self.member.to_le_bytes());
+        block[16..20].copy_from_slice(&self.members.to_le_bytes());
+        block[24..40].copy_from_slice(&self.stripe);
+        block[40..48].copy_from_slice(&self.chunk.to_le_bytes());
+        block[48..56].copy_from_slice(&self.data.to_le_bytes());
+        let sum = crc32c::crc32c(&block[..IDENTITY_BYTES - 4]);
+        block[IDENTITY_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+
+    /// Reads a block back; `path` is for the error.
+    pub fn decode(block: &[u8; IDENTITY_BYTES], path: &Path) -> Result<Identity, StripeError> {
+        if block[0..8] != MAGIC {
+            return Err(StripeError::NotFormatted { path: path.to_path_buf() });
+        }
+        let word = |at: usize| u32::from_le_bytes(array(block, at));
+        let long = |at: usize| u64::from_le_bytes(array(block, at));
+        if word(8) != VERSION {
+            return Err(StripeError::Version { path: path.to_path_buf(), version: word(8) });
+        }
+        if word(IDENTITY_BYTES - 4) != crc32c::crc32c(&block[..IDENTITY_BYTES - 4]) {
+            return Err(StripeError::Damaged {
+                path: path.to_path_buf(),
+                what: "its checksum is wrong",
+            });
+        }
+        let identity = Identity {
+            stripe: array(block, 24),
+            member: word(12),
+            members: word(16),
+            chunk: long(40),
+            data: long(48),
+        };
+        let sound = identity.chunk.is_power_of_two()
+            && identity.chunk >= super::spec::CHUNK_MIN_BYTES
+            && identity.data.is_multiple_of(identity.chunk)
+            && identity.member < identity.members;
+        if !sound {
+            return Err(StripeError::Damaged { path: path.to_path_buf(), what: "its numbers are" });
+        }
+        Ok(identity)
+    }
+}
+
+fn array<const N: usize>(block: &[u8; IDENTITY_BYTES], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&block[at..at + N]);
+    bytes
+}
+
+/// How the leg's bytes lie on the members.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    members: u64,
+    chunk: u64,
+    /// Data bytes on each member.
+    data: u64,
+}
+
+/// A part of an extent on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    member: u8,
+    /// Byte on the member.
+    offset: u64,
+    length: u64,
+    /// Byte of the extent.
+    at: u64,
+}
+
+impl Layout {
+    fn size(&self) -> u64 {
+        self.members * self.data
+    }
+
+    /// The pieces of an extent in the leg's order, each within one chunk.
+    fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            if at == length {
+                return None;
+            }
+            let position = offset + at;
+            let (chunk, within) = (position / self.chunk, position % self.chunk);
+            let piece = Piece {
+                member: (chunk % self.members) as u8,
+                offset: DATA_OFFSET + chunk / self.members * self.chunk + within,
+                length: (self.chunk - within).min(length - at),
+                at,
+            };
+            at += piece.length;
+            Some(piece)
+        })
+    }
+
+    /// The range of an extent on each member: whole, since chunks of one member adjoin.
+    fn ranges(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+        let end = offset + length;
+        (0..self.members).filter_map(move |member| {
+            let edge = |position: u64| {
+                let row = self.chunk * self.members;
+                let within = position % row;
+                let before = member * self.chunk;
+                position / row * self.chunk + within.saturating_sub(before).min(self.chunk)
+            };
+            let (from, to) = (edge(offset), edge(end));
+            (to > from).then_some(Piece {
+                member: member as u8,
+                offset: DATA_OFFSET + from,
+                length: to - from,
+                at: 0,
+            })
+        })
+    }
+}
+
+/// A stripe's members, opened.
+#[derive(Debug)]
+pub struct OpenStripe {
+    devices: Vec<Device>,
+    layout: Layout,
+}
+
+impl OpenStripe {
+    pub(super) fn open(
+        paths: &[PathBuf],
+        chunk: u64,
+        options: FileOptions,
+        purpose: Purpose,
+    ) -> Result<OpenStripe, OpenError> {
+        let members = paths.len() as u64;
+        let share = match purpose {
+            Purpose::Create { size } => Purpose::Create {
+                size: DATA_OFFSET + size.div_ceil(members).next_multiple_of(chunk),
+            },
+            other => other,
+        };
+        let devices = paths
+            .iter()
+            .map(|path| Device::open(path, options, share))
+            .collect::<Result<Vec<_>, _>>()?;
+        let smallest = devices.iter().map(Device::size).min().unwrap_or(0);
+        let mut layout =
+            Layout { members, chunk, data: smallest.saturating_sub(DATA_OFFSET) / chunk * chunk };
+        if !matches!(purpose, Purpose::Create { .. }) {
+            layout.data = check(&devices, chunk)?;
+        }
+        Ok(OpenStripe { devices, layout })
+    }
+
+    /// Writes every member's identity, with a fresh random stripe id, durably.
+    pub(super) fn format(&mut self) -> io::Result<()> {
+        let mut stripe = [0; 16];
+        rustix::rand::getrandom(&mut stripe, rustix::rand::GetRandomFlags::empty())?;
+        for (member, device) in self.devices.iter().enumerate() {
+            let identity = Identity {
+                stripe,
+                member: member as u32,
+                members: self.devices.len() as u32,
+                chunk: self.layout.chunk,
+                data: self.layout.data,
+            };
+            device.write_at(0, &identity.encode())?;
+        }
+        self.devices.iter().try_for_each(Device::flush)
+    }
+
+    pub(super) fn members(&self) -> &[Device] {
+        &self.devices
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.layout.size()
+    }
+
+    pub(super) fn block(&self) -> u32 {
+        self.devices.iter().map(Device::block).max().unwrap_or(512)
+    }
+
+    pub(super) fn fast_zeroes(&self) -> bool {
+        self.devices.iter().all(Device::fast_zeroes)
+    }
+
+    pub(super) fn description(&self) -> String {
+        let paths: Vec<String> =
+            self.devices.iter().map(|device| device.path().display().to_string()).collect();
+        format!("stripe:{}", paths.join(","))
+    }
+
+    pub(super) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        for piece in self.layout.pieces(offset, into.len() as u64) {
+            let part = &mut into[piece.at as usize..(piece.at + piece.length) as usize];
+            self.devices[usize::from(piece.member)].read_at(piece.offset, part)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        for piece in self.layout.pieces(offset, bytes.len() as u64) {
+            let part = &bytes[piece.at as usize..(piece.at + piece.length) as usize];
+            self.devices[usize::from(piece.member)].write_at(piece.offset, part)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.devices.iter().try_for_each(Device::flush)
+    }
+}
+
+/// Whether the members are each other's, in this order; the data bytes on each.
+fn check(devices: &[Device], chunk: u64) -> Result<u64, OpenError> {
+    let mut first: Option<Identity> = None;
+    for (named, device) in devices.iter().enumerate() {
+        let path = device.path().to_path_buf();
+        let mut block = [0; IDENTITY_BYTES];
+        device
+            .read_at(0, &mut block)
+            .map_err(|source| OpenError::Io { path: path.clone(), source })?;
+        let identity = Identity::decode(&block, &path)?;
+        let named = named as u32;
+        let members = devices.len() as u32;
+        let first = *first.get_or_insert(identity);
+        let needed = DATA_OFFSET.saturating_add(identity.data);
+        if identity.stripe != first.stripe {
+            let first = devices[0].path().to_path_buf();
+            return Err(StripeError::Foreign { path, first }.into());
+        }
+        if identity.members != members {
+            return Err(StripeError::Count { path, has: identity.members, named: members }.into());
+        }
+        if identity.member != named {
+            return Err(StripeError::Order { path, is: identity.member, named }.into());
+        }
+        if identity.chunk != chunk {
+            return Err(StripeError::Chunk { path, has: identity.chunk, named: chunk }.into());
+        }
+        if device.size() < needed {
+            return Err(StripeError::TooSmall { path, size: device.size(), needed }.into());
+        }
+    }
+    Ok(first.map_or(0, |identity| identity.data))
+}
+
+/// An I/O and the parts of it still under way.
+#[derive(Debug)]
+struct Joined {
+    id: IoId,
+    parts: u32,
+    result: Result<(), LegError>,
+}
+
+/// A stripe in the reactor's hands.
+#[derive(Debug)]
+pub(super) struct StripeLeg {
+    io: FileIo,
+    layout: Layout,
+    joined: SlotTable<Joined>,
+}
+
+impl StripeLeg {
+    pub(super) fn new(stripe: OpenStripe, ring: &mut Ring) -> io::Result<StripeLeg> {
+        Ok(StripeLeg {
+            io: FileIo::new(stripe.devices, ring)?,
+            layout: stripe.layout,
+            joined: SlotTable::with_capacity(TABLE_CAPACITY),
+        })
+    }
+
+    pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
+        let ResolvedIo { id, operation, offset, length, data } = io;
+        let task = Task::of(operation);
+        let joined = self.joined.insert(Joined { id, parts: 0, result: Ok(()) });
+        let token = joined.to_bits();
+        let layout = self.layout;
+        let mut parts = 0;
+        match (task, data) {
+            (Task::Flush, _) => {
+                for device in 0..layout.members as u8 {
+                    let io = DeviceIo { token, device, task, offset: 0, length: 0, data: None };
+                    self.io.submit(cx, io);
+                    parts += 1;
+                }
+            }
+            (_, Some(data)) => {
+                for piece in layout.pieces(offset, length) {
+                    let data = Some(data.slice(piece.at as usize, piece.length as usize));
+                    let Piece { member: device, offset, length, .. } = piece;
+                    self.io.submit(cx, DeviceIo { token, device, task, offset, length, data });
+                    parts += 1;
+                }
+            }
+            (_, None) => {
+                for piece in layout.ranges(offset, length) {
+                    let Piece { member: device, offset, length, .. } = piece;
+                    let io = DeviceIo { token, device, task, offset, length, data: None };
+                    self.io.submit(cx, io);
+                    parts += 1;
+                }
+            }
+        }
+        if let Some(entry) = self.joined.get_mut(joined) {
+            entry.parts = parts;
+        }
+    }
+
+    pub(super) fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
+        let Some(ended) = self.io.completion(cx, completion) else { return };
+        let id = SlotId::from_bits(ended.token);
+        let Some(joined) = self.joined.get_mut(id) else { return };
+        joined.parts -= 1;
+        if joined.result.is_ok() {
+            joined.result = ended.result;
+        }
+        // The I/O ends with its last part: until then a part may still land.
+        if joined.parts == 0 {
+            let Joined { id: io, result, .. } = *joined;
+            self.joined.remove(id);
+            cx.done(io, result);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    pub(super) fn tick(&mut self, _cx: &mut LegContext<'_>) {}
+
+    pub(super) fn detach(self, ring: &mut Ring) {
+        self.io.detach(ring);
+    }
+}
+
+#[cfg(test)]
+#[path = "stripe_tests.rs"]
+mod tests;

@@ -1,0 +1,197 @@
+//! Memory the kernel may read or write behind our back.
+//!
+//! An I/O on a frozen drive can land long after everybody has given it up, so memory that
+//! was ever handed to the kernel is never unmapped: a [`Mapping`] lives until the process
+//! ends. All of them are made at start or grow to a stated bound, so nothing leaks over time.
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Alignment of every mapping and of everything carved from one: a page, which satisfies
+/// every drive's O_DIRECT memory alignment.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Says that a [`Span`] lies in no registered buffer.
+pub const NOT_REGISTERED: u16 = u16::MAX;
+
+/// Anonymous, page-aligned, zero-filled memory that is never given back.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+    registration: u16,
+}
+
+// SAFETY: a mapping is plain memory without thread affinity; access goes through the one
+// owner of the mapping or of the spans handed out.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `length` bytes, rounded up to whole pages. With `huge`, the kernel is asked for
+    /// huge pages, which make registering and translating cheaper; it may decline.
+    pub fn new(length: usize, huge: bool) -> io::Result<Mapping> {
+        let length = length.max(1).next_multiple_of(PAGE_BYTES);
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
+        // no memory that exists.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )?
+        };
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| io::Error::other("the kernel mapped memory at address zero"))?;
+        if huge {
+            // SAFETY: the range was mapped just above; the advice does not change content.
+            let advised =
+                unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, Advice::LinuxHugepage) };
+            if let Err(error) = advised {
+                tracing::debug!(%error, "no huge pages for the buffer arena");
+            }
+        }
+        // SAFETY: as above. A forked child must not share pages the kernel writes into.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, Advice::LinuxDontFork) };
+        Ok(Mapping { base, length, registration: NOT_REGISTERED })
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Span {
+        Span { base: self.base, length: self.length, registration: self.registration }
+    }
+
+    /// `length` bytes from `offset`.
+    ///
+    /// # Panics
+    /// If the range does not lie within the mapping: the owner's arithmetic is wrong, and
+    /// going on would let a drive overwrite foreign memory.
+    #[inline]
+    pub fn span(&self, offset: usize, length: usize) -> Span {
+        self.whole().slice(offset, length)
+    }
+
+    /// Records which registered buffer this mapping is; spans taken from now on carry it.
+    pub fn set_registration(&mut self, registration: u16) {
+        self.registration = registration;
+    }
+}
+
+/// A range of a [`Mapping`], free to copy and to hand to the kernel.
+///
+/// Holding a span does not keep its content: whoever reuses the range decides that. The
+/// memory itself stays mapped for ever, so a late I/O can at worst find old bytes replaced,
+/// never an address that is gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    base: NonNull<u8>,
+    length: usize,
+    registration: u16,
+}
+
+// SAFETY: see `Mapping`.
+unsafe impl Send for Span {}
+
+impl Span {
+    /// Length in bytes.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it holds no byte.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn address(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// The registered buffer it lies in, if any.
+    #[inline]
+    pub fn registered(&self) -> Option<u16> {
+        (self.registration != NOT_REGISTERED).then_some(self.registration)
+    }
+
+    /// `length` bytes of it from `offset`.
+    ///
+    /// # Panics
+    /// If the range does not lie within the span.
+    #[inline]
+    pub fn slice(&self, offset: usize, length: usize) -> Span {
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.length);
+        assert!(inside, "range {offset}+{length} leaves a span of {} bytes", self.length);
+        // SAFETY: `offset` is at most the span's length, so the result points into the
+        // mapping or one past its end.
+        let base = unsafe { self.base.add(offset) };
+        Span { base, length, registration: self.registration }
+    }
+
+    /// Its bytes. The caller sees to it that no I/O into the span is under way and nobody
+    /// writes to it meanwhile: spans are used by one thread, between submissions.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero).
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+
+    /// Its bytes, to be filled; on the same terms as [`Span::bytes`].
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
+    }
+
+    /// Copies `from` to the beginning of the span.
+    ///
+    /// # Panics
+    /// If `from` is longer than the span.
+    #[inline]
+    pub fn copy_from(&self, from: &[u8]) {
+        assert!(from.len() <= self.length, "{} bytes into a span of {}", from.len(), self.length);
+        // SAFETY: the length was checked. `copy` allows `from` to lie in the span itself.
+        unsafe { std::ptr::copy(from.as_ptr(), self.base.as_ptr(), from.len()) }
+    }
+
+    /// Fills the span with zeros.
+    pub fn zero(&self) {
+        // SAFETY: the range is mapped for ever.
+        unsafe { std::ptr::write_bytes(self.base.as_ptr(), 0, self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_what_was_copied() {
+        let mapping = Mapping::new(10_000, true).unwrap();
+        assert_eq!(mapping.length(), 12_288);
+        let span = mapping.span(4096, 4096);
+        assert!(span.bytes().iter().all(|byte| *byte == 0));
+        span.slice(100, 5).copy_from(b"hello");
+        assert_eq!(&span.bytes()[98..107], b"\0\0hello\0\0");
+        span.zero();
+        assert!(span.bytes().iter().all(|byte| *byte == 0));
+        assert_eq!(span.address() as usize % PAGE_BYTES, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves a span")]
+    fn a_span_past_the_end_is_refused() {
+        let mapping = Mapping::new(4096, false).unwrap();
+        let _ = mapping.span(4000, 97);
+    }
+}

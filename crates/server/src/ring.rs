@@ -1,0 +1,602 @@
+//! The io_uring of the reactor: one owner, one submission per loop turn.
+//!
+//! Everything the data path does, on drives and sockets, is an entry in this ring, and one
+//! `io_uring_enter` hands over all new entries and waits for completions. Each entry carries
+//! a [`Tag`] that leads its completion back to whoever submitted it. Memory is named by
+//! [`Span`]s, which stay mapped for ever, so every submission here is a safe call.
+//!
+//! What the kernel lacks is replaced and said: see [`Capabilities`].
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+
+use crate::memory::{Mapping, Span};
+use crate::ring_message::Gather;
+use crate::slots::SlotId;
+
+/// Submission queue entries; a turn that needs more submits in between.
+pub const SUBMISSION_ENTRIES: u32 = 1024;
+/// Completion queue entries. Beyond them the kernel keeps completions in memory of its own
+/// until the next turn, none is lost.
+pub const COMPLETION_ENTRIES: u32 = 8192;
+/// Slots for registered files: legs, listeners and connections.
+pub const REGISTERED_FILES_MAX: u32 = 2048;
+/// Slots for registered memory.
+pub const REGISTERED_BUFFERS_MAX: u32 = 64;
+
+/// Who submitted an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Source {
+    /// The ring itself: a wake-up from another thread.
+    Wake = 0,
+    /// A leg; the owner is its slot in the volume.
+    Leg = 1,
+    /// A listening socket; the owner is its number.
+    Listener = 2,
+    /// A client connection; the owner is its slot.
+    Connection = 3,
+    /// Nobody: the outcome does not matter (cancellations, shutdowns).
+    Nobody = 4,
+}
+
+/// The 64-bit word that names an entry: source (4 bits), owner (12), slot and generation
+/// (24 each).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Who submitted it.
+    pub source: Source,
+    /// Which of them.
+    pub owner: u16,
+    /// The owner's own name for the operation.
+    pub id: SlotId,
+}
+
+/// Owners of one source: 2^12.
+pub const OWNERS_MAX: u16 = 1 << 12;
+
+impl Tag {
+    /// The tag of an entry whose outcome nobody waits for.
+    pub const NOBODY: Tag =
+        Tag { source: Source::Nobody, owner: 0, id: SlotId { slot: 0, generation: 0 } };
+
+    /// As the ring's word.
+    pub fn to_bits(self) -> u64 {
+        (self.source as u64) << 60 | u64::from(self.owner & 0xFFF) << 48 | self.id.to_bits()
+    }
+
+    /// From the ring's word; `None` for a word no tag has.
+    pub fn from_bits(bits: u64) -> Option<Tag> {
+        let source = match bits >> 60 {
+            0 => Source::Wake,
+            1 => Source::Leg,
+            2 => Source::Listener,
+            3 => Source::Connection,
+            4 => Source::Nobody,
+            _ => return None,
+        };
+        Some(Tag { source, owner: (bits >> 48 & 0xFFF) as u16, id: SlotId::from_bits(bits) })
+    }
+}
+
+/// One completion.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// The entry's tag.
+    pub tag: Tag,
+    /// Bytes or descriptor if not negative, else the negated errno.
+    pub result: i32,
+    /// Whether the entry stays armed and more completions of it will come.
+    pub more: bool,
+}
+
+impl Completion {
+    /// The result as the kernel's count or its errno.
+    pub fn outcome(&self) -> Result<u32, rustix::io::Errno> {
+        match u32::try_from(self.result) {
+            Ok(count) => Ok(count),
+            Err(_) => Err(rustix::io::Errno::from_raw_os_error(-self.result)),
+        }
+    }
+}
+
+/// A file known to the ring: by its slot in the registered table, else by descriptor. The
+/// owner of the descriptor keeps it open for as long as the handle is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingFile {
+    registered: Option<u32>,
+    descriptor: RawFd,
+}
+
+/// Why the ring could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// The kernel refuses io_uring altogether.
+    #[error(
+        "io_uring is not available: {0}. It needs Linux 5.11 or later, \
+         sysctl kernel.io_uring_disabled=0 and, in a container, a seccomp profile that \
+         allows io_uring_setup"
+    )]
+    Unavailable(#[source] io::Error),
+    /// The kernel's io_uring lacks something without a replacement.
+    #[error("this kernel's io_uring lacks {0}; Linux 5.11 or later has it")]
+    Missing(&'static str),
+    /// A resource of the ring's could not be made.
+    #[error("could not set up the event loop: {0}")]
+    Resource(#[from] io::Error),
+}
+
+/// What this kernel offers, and with it how fast the data path is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Completions run when the reactor waits, not by interrupting it (6.1). Without it:
+    /// cooperative task running (5.19), or interrupts.
+    pub deferred_task_run: bool,
+    /// Completions do not interrupt the reactor (5.19).
+    pub cooperative_task_run: bool,
+    /// Files are registered. Without it, by descriptor.
+    pub registered_files: bool,
+    /// Bytes of memory registered. Where `RLIMIT_MEMLOCK` forbids it, plain reads and
+    /// writes are used, which pin the pages for each I/O.
+    pub registered_bytes: u64,
+}
+
+impl std::fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tasks = match (self.deferred_task_run, self.cooperative_task_run) {
+            (true, _) => "deferred",
+            (false, true) => "cooperative",
+            (false, false) => "interrupting",
+        };
+        let files = if self.registered_files { "registered" } else { "by descriptor" };
+        let mebibytes = self.registered_bytes >> 20;
+        write!(f, "completions {tasks}, files {files}, {mebibytes} MiB of buffers registered")
+    }
+}
+
+/// Interrupts the reactor's wait from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Makes the reactor's current or next wait return.
+    pub fn wake(&self) {
+        // A full counter (2^64 - 2 wake-ups unread) means the reactor is awake anyway.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The ring. Lives on the thread that made it.
+pub struct Ring {
+    uring: IoUring,
+    capabilities: Capabilities,
+    file_slots: Vec<u32>,
+    buffer_slots: u16,
+    buffers_registered: u16,
+    /// Entries the kernel would not take yet (out of memory), in order.
+    backlog: VecDeque<squeue::Entry>,
+    /// Entries submitted since the last wait that complete within the submission, so that
+    /// the wait does not return for these alone.
+    immediate: usize,
+    wake_descriptor: Arc<OwnedFd>,
+    wake_counter: Mapping,
+}
+
+/// Uses a file as registered slot or as descriptor, whichever it is.
+macro_rules! with_file {
+    ($file:expr, |$fd:ident| $entry:expr) => {
+        match $file.registered {
+            Some(slot) => {
+                let $fd = types::Fixed(slot);
+                $entry
+            }
+            None => {
+                let $fd = types::Fd($file.descriptor);
+                $entry
+            }
+        }
+    };
+}
+
+impl Ring {
+    /// Sets the ring up with everything the kernel offers, and arms the wake-up.
+    pub fn new() -> Result<Ring, RingError> {
+        let (uring, mut capabilities) = build()?;
+        require(&uring)?;
+        let mut file_slots = Vec::new();
+        match uring.submitter().register_files_sparse(REGISTERED_FILES_MAX) {
+            Ok(()) => {
+                capabilities.registered_files = true;
+                file_slots.extend((0..REGISTERED_FILES_MAX).rev());
+            }
+            Err(error) => tracing::info!(%error, "no registered files: using descriptors"),
+        }
+        let buffer_slots = match uring.submitter().register_buffers_sparse(REGISTERED_BUFFERS_MAX) {
+            Ok(()) => REGISTERED_BUFFERS_MAX as u16,
+            Err(error) => {
+                tracing::info!(%error, "no registered buffers: pages are pinned per I/O");
+                0
+            }
+        };
+        let wake_descriptor = Arc::new(
+            rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)
+                .map_err(|errno| RingError::Resource(errno.into()))?,
+        );
+        let mut ring = Ring {
+            uring,
+            capabilities,
+            file_slots,
+            buffer_slots,
+            buffers_registered: 0,
+            backlog: VecDeque::with_capacity(SUBMISSION_ENTRIES as usize),
+            immediate: 0,
+            wake_descriptor,
+            wake_counter: Mapping::new(8, false)?,
+        };
+        ring.arm_wake();
+        Ok(ring)
+    }
+
+    /// What the kernel offers.
+    pub fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// A handle with which other threads wake the reactor. Each wake-up arrives as a
+    /// completion of [`Source::Wake`], upon which the reactor calls [`Ring::arm_wake`].
+    pub fn waker(&self) -> Waker {
+        Waker(self.wake_descriptor.clone())
+    }
+
+    /// Makes the next wake-up a completion.
+    pub fn arm_wake(&mut self) {
+        let tag = Tag { source: Source::Wake, ..Tag::NOBODY };
+        let file = RingFile { registered: None, descriptor: self.wake_descriptor.as_raw_fd() };
+        let counter = self.wake_counter.span(0, 8);
+        self.read(file, counter, 0, tag);
+    }
+
+    /// Registers a file. The caller keeps `descriptor` open until [`Ring::remove_file`].
+    pub fn add_file(&mut self, descriptor: &OwnedFd) -> RingFile {
+        let raw = descriptor.as_raw_fd();
+        let mut file = RingFile { registered: None, descriptor: raw };
+        if let Some(slot) = self.file_slots.pop() {
+            match self.uring.submitter().register_files_update(slot, &[raw]) {
+                Ok(_) => file.registered = Some(slot),
+                Err(error) => {
+                    tracing::debug!(%error, "a file could not be registered");
+                    self.file_slots.push(slot);
+                }
+            }
+        }
+        file
+    }
+
+    /// Gives a file's slot back. I/O in flight on it goes on and keeps the file open.
+    pub fn remove_file(&mut self, file: RingFile) {
+        // Entries not yet submitted name the slot: hand them over before it changes hands.
+        self.submit();
+        if let Some(slot) = file.registered {
+            match self.uring.submitter().register_files_update(slot, &[-1]) {
+                Ok(_) => self.file_slots.push(slot),
+                Err(error) => tracing::warn!(%error, "a registered file could not be removed"),
+            }
+        }
+    }
+
+    /// Registers a mapping, so that I/O in it need not pin its pages each time. Says
+    /// whether it did; if not, I/O works all the same.
+    pub fn add_memory(&mut self, mapping: &mut Mapping) -> bool {
+        if self.buffers_registered >= self.buffer_slots {
+            return false;
+        }
+        let slot = self.buffers_registered;
+        let vector =
+            libc::iovec { iov_base: mapping.whole().address().cast(), iov_len: mapping.length() };
+        // SAFETY: a mapping stays mapped until the process ends.
+        let registered = unsafe {
+            self.uring.submitter().register_buffers_update(u32::from(slot), &[vector], None)
+        };
+        match registered {
+            Ok(()) => {
+                mapping.set_registration(slot);
+                self.buffers_registered += 1;
+                self.capabilities.registered_bytes += mapping.length() as u64;
+                true
+            }
+            Err(error) => {
+                let bytes = mapping.length();
+                tracing::warn!(
+                    %error, bytes,
+                    "buffers are not registered: each I/O pins its pages. \
+                     Raise RLIMIT_MEMLOCK (LimitMEMLOCK= in a unit file) for full speed"
+                );
+                false
+            }
+        }
+    }
+
+    /// Reads into `span` from `offset`.
+    pub fn read(&mut self, file: RingFile, span: Span, offset: u64, tag: Tag) {
+        let (address, length) = (span.address(), span.length() as u32);
+        let entry = with_file!(file, |fd| match span.registered() {
+            Some(buffer) =>
+                opcode::ReadFixed::new(fd, address, length, buffer).offset(offset).build(),
+            None => opcode::Read::new(fd, address, length).offset(offset).build(),
+        });
+        self.push(entry, tag);
+    }
+
+    /// Writes `span` to `offset`; with `durable`, on stable media at completion (RWF_DSYNC).
+    pub fn write(&mut self, file: RingFile, span: Span, offset: u64, durable: bool, tag: Tag) {
+        let (address, length) = (span.address(), span.length() as u32);
+        let flags = if durable { libc::RWF_DSYNC } else { 0 };
+        let entry = with_file!(file, |fd| match span.registered() {
+            Some(buffer) => opcode::WriteFixed::new(fd, address.cast_const(), length, buffer)
+                .offset(offset)
+                .rw_flags(flags as _)
+                .build(),
+            None => opcode::Write::new(fd, address.cast_const(), length)
+                .offset(offset)
+                .rw_flags(flags as _)
+                .build(),
+        });
+        self.push(entry, tag);
+    }
+
+    /// Makes everything that completed durable (fdatasync).
+    pub fn flush(&mut self, file: RingFile, tag: Tag) {
+        let entry = with_file!(file, |fd| opcode::Fsync::new(fd)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build());
+        self.push(entry, tag);
+    }
+
+    /// fallocate(2) with `mode`.
+    pub fn fallocate(&mut self, file: RingFile, mode: i32, offset: u64, length: u64, tag: Tag) {
+        let entry = with_file!(file, |fd| opcode::Fallocate::new(fd, length)
+            .offset(offset)
+            .mode(mode)
+            .build());
+        self.push(entry, tag);
+    }
+
+    /// Receives into `span`: whatever is there, at least one byte unless the peer is done.
+    pub fn receive(&mut self, file: RingFile, span: Span, tag: Tag) {
+        let length = span.length() as u32;
+        let entry = with_file!(file, |fd| opcode::Recv::new(fd, span.address(), length).build());
+        self.push(entry, tag);
+    }
+
+    /// Receives into the spans of `gather`, in order.
+    pub fn receive_gathered(&mut self, file: RingFile, gather: &mut Gather, tag: Tag) {
+        let message = gather.message();
+        let entry = with_file!(file, |fd| opcode::RecvMsg::new(fd, message).build());
+        self.push(entry, tag);
+    }
+
+    /// Sends the spans of `gather`, in order; the completion says how many bytes went out.
+    /// With `immediate`, completes within the submission: with what the socket took at once,
+    /// or with EAGAIN. Without, waits until the socket takes some.
+    pub fn send_gathered(
+        &mut self,
+        file: RingFile,
+        gather: &mut Gather,
+        immediate: bool,
+        tag: Tag,
+    ) {
+        let message = gather.message().cast_const();
+        let mut flags = libc::MSG_NOSIGNAL;
+        if immediate {
+            flags |= libc::MSG_DONTWAIT;
+            self.immediate += 1;
+        }
+        let entry =
+            with_file!(file, |fd| opcode::SendMsg::new(fd, message).flags(flags as u32).build());
+        self.push(entry, tag);
+    }
+
+    /// Accepts one connection; the completion's result is its descriptor.
+    pub fn accept(&mut self, file: RingFile, tag: Tag) {
+        let entry = with_file!(file, |fd| opcode::Accept::new(
+            fd,
+            std::ptr::null_mut(),
+            std::ptr::null_mut()
+        )
+        .flags(libc::SOCK_CLOEXEC)
+        .build());
+        self.push(entry, tag);
+    }
+
+    /// Connects a socket to `address`, which the ring reads at the latest in [`Ring::wait`].
+    pub fn connect(&mut self, file: RingFile, address: &'static SocketAddress, tag: Tag) {
+        let (pointer, length) = address.raw();
+        let entry = with_file!(file, |fd| opcode::Connect::new(fd, pointer, length).build());
+        self.push(entry, tag);
+    }
+
+    /// Waits until the socket hangs up or fails, whatever else happens on it.
+    pub fn watch_hangup(&mut self, file: RingFile, tag: Tag) {
+        let entry = with_file!(file, |fd| opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build());
+        self.push(entry, tag);
+    }
+
+    /// Asks the kernel to end the entry with this tag soon. Its completion still comes, and
+    /// only that says that the kernel has let go of its memory.
+    pub fn cancel(&mut self, tag: Tag) {
+        self.push(opcode::AsyncCancel::new(tag.to_bits()).build(), Tag::NOBODY);
+    }
+
+    /// Queues an entry; submits when the queue is full.
+    fn push(&mut self, entry: squeue::Entry, tag: Tag) {
+        let entry = entry.user_data(tag.to_bits());
+        if self.backlog.is_empty() {
+            // SAFETY: an entry's memory is a span (mapped for ever), a gather (never freed)
+            // or a leaked address; its file is open or its slot merely empty (EBADF).
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            self.submit();
+            // SAFETY: as above.
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+        }
+        self.backlog.push_back(entry);
+    }
+
+    /// Moves what the backlog holds into the queue, as far as it goes.
+    fn refill(&mut self) {
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: as in `push`.
+            if unsafe { self.uring.submission().push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Hands queued entries to the kernel without waiting. What it does not take for want
+    /// of memory stays queued for the next turn.
+    fn submit(&mut self) {
+        if let Err(error) = self.uring.submit() {
+            tracing::debug!(%error, "submission put off");
+        }
+    }
+
+    /// Submits everything queued and waits for a completion, at most `timeout` nanoseconds.
+    /// An error is one that will not go away by itself.
+    pub fn wait(&mut self, timeout: Option<u64>) -> io::Result<()> {
+        if !self.backlog.is_empty() {
+            self.refill();
+        }
+        // With a backlog left, the queue is full and the rest must not wait for long.
+        let timeout = if self.backlog.is_empty() { timeout } else { Some(0) };
+        let want = self.immediate + 1;
+        self.immediate = 0;
+        let submitted = match timeout {
+            Some(nanoseconds) => {
+                let time = types::Timespec::new()
+                    .sec(nanoseconds / 1_000_000_000)
+                    .nsec((nanoseconds % 1_000_000_000) as u32);
+                let arguments = types::SubmitArgs::new().timespec(&time);
+                self.uring.submitter().submit_with_args(want, &arguments)
+            }
+            None => self.uring.submitter().submit_and_wait(want),
+        };
+        match submitted {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // Time is up; a signal; completions to be reaped first; out of memory now.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Moves every completion that has arrived to the end of `into`.
+    pub fn completions(&mut self, into: &mut Vec<Completion>) {
+        for entry in self.uring.completion() {
+            let Some(tag) = Tag::from_bits(entry.user_data()) else {
+                tracing::error!(word = entry.user_data(), "completion of an unknown entry");
+                continue;
+            };
+            if tag.source != Source::Nobody {
+                let more = cqueue::more(entry.flags());
+                into.push(Completion { tag, result: entry.result(), more });
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("capabilities", &self.capabilities).finish_non_exhaustive()
+    }
+}
+
+/// A socket address in the kernel's layout, for [`Ring::connect`].
+#[derive(Debug)]
+pub struct SocketAddress(rustix::net::SocketAddrAny);
+
+impl SocketAddress {
+    /// The address of a peer. It is leaked (about 130 bytes): an attempt to connect can
+    /// outlive everything, so make one per peer, not one per attempt.
+    pub fn leak(address: rustix::net::SocketAddrAny) -> &'static SocketAddress {
+        Box::leak(Box::new(SocketAddress(address)))
+    }
+
+    fn raw(&'static self) -> (*const libc::sockaddr, u32) {
+        (self.0.as_ptr().cast(), self.0.addr_len())
+    }
+}
+
+/// Tries the set-ups from the best to the plainest.
+fn build() -> Result<(IoUring, Capabilities), RingError> {
+    let base = || {
+        let mut builder = IoUring::builder();
+        builder.setup_cqsize(COMPLETION_ENTRIES).setup_clamp().dontfork();
+        builder
+    };
+    let deferred = base()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_coop_taskrun()
+        .setup_submit_all()
+        .build(SUBMISSION_ENTRIES);
+    if let Ok(uring) = deferred {
+        let capabilities = Capabilities {
+            deferred_task_run: true,
+            cooperative_task_run: true,
+            ..Capabilities::default()
+        };
+        return Ok((uring, capabilities));
+    }
+    let cooperative = base().setup_coop_taskrun().setup_submit_all().build(SUBMISSION_ENTRIES);
+    if let Ok(uring) = cooperative {
+        let capabilities = Capabilities { cooperative_task_run: true, ..Capabilities::default() };
+        return Ok((uring, capabilities));
+    }
+    let uring = base().build(SUBMISSION_ENTRIES).map_err(RingError::Unavailable)?;
+    Ok((uring, Capabilities::default()))
+}
+
+/// Refuses a kernel that lacks what has no replacement.
+fn require(uring: &IoUring) -> Result<(), RingError> {
+    let parameters = uring.params();
+    if !parameters.is_feature_ext_arg() {
+        return Err(RingError::Missing("waiting with a timeout (IORING_FEAT_EXT_ARG)"));
+    }
+    if !parameters.is_feature_nodrop() {
+        return Err(RingError::Missing("lossless completions (IORING_FEAT_NODROP)"));
+    }
+    if !parameters.is_feature_fast_poll() {
+        return Err(RingError::Missing("polled sockets (IORING_FEAT_FAST_POLL)"));
+    }
+    let mut probe = Probe::new();
+    uring.submitter().register_probe(&mut probe).map_err(RingError::Resource)?;
+    let needed: [(u8, &'static str); 10] = [
+        (opcode::Read::CODE, "READ"),
+        (opcode::Write::CODE, "WRITE"),
+        (opcode::Fsync::CODE, "FSYNC"),
+        (opcode::Fallocate::CODE, "FALLOCATE"),
+        (opcode::SendMsg::CODE, "SENDMSG"),
+        (opcode::RecvMsg::CODE, "RECVMSG"),
+        (opcode::Recv::CODE, "RECV"),
+        (opcode::Accept::CODE, "ACCEPT"),
+        (opcode::Connect::CODE, "CONNECT"),
+        (opcode::AsyncCancel::CODE, "ASYNC_CANCEL"),
+    ];
+    match needed.iter().find(|(code, _)| !probe.is_supported(*code)) {
+        Some((_, name)) => Err(RingError::Missing(name)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+fn tag(slot: u32) -> Tag {
+    Tag { source: Source::Connection, owner: 7, id: SlotId { slot, generation: 9 } }
+}
+
+fn wait_for(ring: &mut Ring, count: usize) -> Vec<Completion> {
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        ring.completions(&mut all);
+        if all.len() >= count {
+            break;
+        }
+        ring.wait(Some(100_000_000)).unwrap();
+    }
+    assert_eq!(all.len(), count, "{all:?}");
+    all
+}
+
+#[test]
+fn tags_survive_the_word() {
+    for source in [Source::Wake, Source::Leg, Source::Listener, Source::Connection] {
+        let tag = Tag { source, owner: OWNERS_MAX - 1, id: SlotId { slot: 5, generation: 6 } };
+        assert_eq!(Tag::from_bits(tag.to_bits()), Some(tag));
+    }
+    assert_eq!(Tag::from_bits(u64::MAX), None);
+}
+
+#[test]
+fn a_wake_up_from_another_thread_arrives() {
+    let mut ring = Ring::new().unwrap();
+    let waker = ring.waker();
+    for _ in 0..3 {
+        let waker = waker.clone();
+        let thread = std::thread::spawn(move || waker.wake());
+        let arrived = wait_for(&mut ring, 1);
+        assert_eq!(arrived[0].tag.source, Source::Wake);
+        ring.arm_wake();
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_wait_without_completions_ends_with_its_timeout() {
+    let mut ring = Ring::new().unwrap();
+    ring.wait(Some(1_000_000)).unwrap();
+    ring.wait(Some(0)).unwrap();
+    let mut none = Vec::new();
+    ring.completions(&mut none);
+    assert!(none.is_empty());
+}
+
+#[test]
+fn more_entries_than_the_queue_holds_all_complete() {
+    let mut ring = Ring::new().unwrap();
+    let mut memory = Mapping::new(1 << 20, true).unwrap();
+    let registered = ring.add_memory(&mut memory);
+    assert_eq!(memory.whole().registered().is_some(), registered);
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 20).unwrap();
+    let descriptor = OwnedFd::from(file);
+    let file = ring.add_file(&descriptor);
+    let count = COMPLETION_ENTRIES * 2;
+    for slot in 0..count {
+        ring.read(file, memory.span(0, 4096), 0, tag(slot));
+    }
+    let mut seen: Vec<u32> = wait_for(&mut ring, count as usize)
+        .iter()
+        .map(|completion| {
+            assert_eq!(completion.outcome(), Ok(4096));
+            completion.tag.id.slot
+        })
+        .collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..count));
+    ring.remove_file(file);
+}
+
+#[test]
+fn messages_go_through_a_socket_in_pieces() {
+    let mut ring = Ring::new().unwrap();
+    let memory = Mapping::new(8192, false).unwrap();
+    memory.span(0, 5).copy_from(b"hello");
+    memory.span(100, 6).copy_from(b" world");
+    let (left, right) = UnixStream::pair().unwrap();
+    let (left, right) = (OwnedFd::from(left), OwnedFd::from(right));
+    let (near, far) = (ring.add_file(&left), ring.add_file(&right));
+    let mut out = Gather::new();
+    out.push(memory.span(0, 5));
+    out.push(memory.span(100, 6));
+    let mut into = Gather::new();
+    into.push(memory.span(4096, 3));
+    into.push(memory.span(5000, 100));
+    ring.receive_gathered(far, &mut into, tag(1));
+    ring.send_gathered(near, &mut out, true, tag(2));
+    for completion in wait_for(&mut ring, 2) {
+        assert_eq!(completion.outcome(), Ok(11));
+    }
+    assert_eq!(memory.span(4096, 3).bytes(), b"hel");
+    assert_eq!(memory.span(5000, 8).bytes(), b"lo world");
+}
+
+#[test]
+fn an_immediate_send_into_a_full_socket_says_so_at_once() {
+    let mut ring = Ring::new().unwrap();
+    let memory = Mapping::new(8 << 20, false).unwrap();
+    let (left, _right) = UnixStream::pair().unwrap();
+    let left = OwnedFd::from(left);
+    let near = ring.add_file(&left);
+    let mut out = Gather::new();
+    out.push(memory.whole());
+    ring.send_gathered(near, &mut out, true, tag(1));
+    let sent = wait_for(&mut ring, 1)[0].outcome().unwrap();
+    assert!((sent as usize) < memory.length());
+    out.advance(sent as usize);
+    ring.send_gathered(near, &mut out, true, tag(2));
+    assert_eq!(wait_for(&mut ring, 1)[0].outcome(), Err(rustix::io::Errno::AGAIN));
+}
+
+#[test]
+fn a_cancelled_receive_completes() {
+    let mut ring = Ring::new().unwrap();
+    let memory = Mapping::new(4096, false).unwrap();
+    let (left, _right) = UnixStream::pair().unwrap();
+    let left = OwnedFd::from(left);
+    let near = ring.add_file(&left);
+    ring.receive(near, memory.whole(), tag(1));
+    ring.cancel(tag(1));
+    let completion = wait_for(&mut ring, 1)[0];
+    assert_eq!(completion.tag, tag(1));
+    assert_eq!(completion.outcome(), Err(rustix::io::Errno::CANCELED));
+}
