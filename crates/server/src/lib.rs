@@ -11,6 +11,7 @@
 
 pub mod arena;
 pub mod config;
+pub mod control;
 pub mod leg;
 pub mod memory;
 pub mod messages;

@@ -1,0 +1,196 @@
+//! Control: everything about a served volume but its data path, on a thread of its own.
+//!
+//! The thread runs a tokio event loop that serves the control API (HTTP/JSON on a unix
+//! socket, `docs/control-api.md`), metrics and health (`docs/metrics.md`), turns signals into
+//! requests, and tells systemd how things are. It reads [`volume::Snapshot`]s that the reactor
+//! publishes and sends it typed [`volume::Request`]s; whatever happens here, the data path
+//! goes on.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::config::Config;
+
+pub mod api;
+pub mod history;
+pub mod inject;
+pub mod metrics;
+pub mod promises;
+mod routes;
+mod service;
+pub mod socket;
+pub mod view;
+pub mod volume;
+
+use routes::Shared;
+use socket::{OwnedSocket, SocketError};
+use volume::Volume;
+
+/// How long answers under way may take once the volume is closed; streams never end by
+/// themselves.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// Why the control thread could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The control socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The metrics listener.
+    #[error("cannot listen on {address}: {source} (--http)")]
+    Http {
+        /// `HOST:PORT`.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The thread or its event loop.
+    #[error("cannot start the control thread: {0}")]
+    Thread(io::Error),
+}
+
+/// The sockets of control, bound before the volume is opened, so that what is in use or not
+/// allowed is known before anything is started.
+#[derive(Debug)]
+pub struct Listeners {
+    control: OwnedSocket,
+    http: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds the control socket (`config.control`, or in the run directory under the
+    /// volume's name) and the metrics listener.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Socket`] or [`ControlError::Http`].
+    pub fn bind(config: &Config, volume: &str) -> Result<Listeners, ControlError> {
+        let path = match &config.control {
+            Some(path) => path.clone(),
+            None => {
+                socket::run_directory()?.join(format!("{volume}.{}", socket::CONTROL_EXTENSION))
+            }
+        };
+        let control = OwnedSocket::bind(&path, socket::CONTROL_MODE, "--control")?;
+        let http = match &config.http {
+            None => None,
+            Some(address) => {
+                let fail = |source| ControlError::Http { address: address.to_string(), source };
+                let listener =
+                    TcpListener::bind((address.host.as_str(), address.port)).map_err(fail)?;
+                listener.set_nonblocking(true).map_err(fail)?;
+                Some(listener)
+            }
+        };
+        Ok(Listeners { control, http })
+    }
+
+    /// Where metrics are served; tells the port where port 0 was asked for.
+    pub fn http_address(&self) -> Option<std::net::SocketAddr> {
+        self.http.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Thread`].
+    pub fn spawn(
+        self,
+        config: Arc<Config>,
+        volume: Arc<dyn Volume>,
+    ) -> Result<ControlThread, ControlError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ControlError::Thread)?;
+        let (stop, stopped) = watch::channel(false);
+        let shared =
+            Shared { volume, settings: config.engine.settings(), config, history: Arc::default() };
+        let handle = std::thread::Builder::new()
+            .name("hemi-control".into())
+            .spawn(move || runtime.block_on(self.serve(shared, stopped)))
+            .map_err(ControlError::Thread)?;
+        Ok(ControlThread { stop, handle })
+    }
+
+    async fn serve(self, shared: Shared, stopped: watch::Receiver<bool>) {
+        let (listener, file) = self.control.into_parts();
+        let http = self.http.map(tokio::net::TcpListener::from_std);
+        let control = tokio::net::UnixListener::from_std(listener);
+        let (control, http) = match (control, http.transpose()) {
+            (Ok(control), Ok(http)) => (control, http),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::error!(%error, "control is not served");
+                return;
+            }
+        };
+        tracing::info!(path = %file.path().display(), "control socket");
+        let sampling = tokio::spawn(sample(shared.clone()));
+        let service = tokio::spawn(service::attend(shared.clone()));
+        if let Some(listener) = http {
+            // Whatever becomes of it, control goes on; axum::serve itself never fails.
+            let routes = routes::public(shared.clone());
+            tokio::spawn(async move { axum::serve(listener, routes).await });
+        }
+        let until = wait(stopped.clone());
+        let api = axum::serve(control, routes::control(shared)).with_graceful_shutdown(until);
+        let patience = async {
+            wait(stopped).await;
+            tokio::time::sleep(LAST_ANSWERS).await;
+        };
+        tokio::select! {
+            _ = api => {}
+            () = patience => {}
+        }
+        sampling.abort();
+        service.abort();
+        service::stopping();
+        drop(file);
+    }
+}
+
+/// Until the owner says stop, or is gone.
+async fn wait(mut stopped: watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// Remembers a snapshot now and then, see [`history::History`].
+async fn sample(shared: Shared) {
+    let mut ticks = tokio::time::interval(history::SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        let snapshot = shared.volume.snapshot();
+        if snapshot.phase != volume::Phase::Opening {
+            shared.history.lock().unwrap_or_else(PoisonError::into_inner).sample(snapshot);
+        }
+    }
+}
+
+/// The running control thread.
+#[derive(Debug)]
+pub struct ControlThread {
+    stop: watch::Sender<bool>,
+    handle: std::thread::JoinHandle<()>,
+}
+
+impl ControlThread {
+    /// Stops serving, removes the socket's file, ends the thread. Answers under way are given
+    /// a moment.
+    pub fn stop(self) {
+        // The thread may have ended already; then there is nothing to stop.
+        let _ = self.stop.send(true);
+        if self.handle.join().is_err() {
+            tracing::error!("the control thread panicked");
+        }
+    }
+}
+
+/// Shared by tests of this module's routes.
+#[cfg(test)]
+mod tests;

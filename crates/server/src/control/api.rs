@@ -1,0 +1,344 @@
+//! The JSON of the control API: what `GET /v1/status` answers and what requests carry.
+//!
+//! `docs/control-api.md` is its reference. Times end in `_ns` (nanoseconds), sizes in
+//! `_bytes`. Fields are added, not renamed: readers must ignore those they do not know.
+
+use hemi_core::settings::{ExposureMode, Policy};
+use hemi_core::status::LegState;
+use serde::{Deserialize, Serialize};
+
+use super::volume::{BufferUse, Connections, Fault, Phase, RefusalKind};
+use crate::config::legs::LegConfig;
+use crate::config::units::Time;
+
+/// A latency distribution. Quantiles are at most 25 % high (bucket ends).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99 % quantile.
+    pub p99_ns: u64,
+    /// 99.9 % quantile.
+    pub p999_ns: u64,
+    /// The longest (`recent`: its bucket's end).
+    pub max_ns: u64,
+}
+
+/// A latency since the volume was opened and over the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Over the last [`VolumeStatus::recent_ns`].
+    pub recent: Latency,
+    /// Since the volume was opened.
+    pub total: Latency,
+}
+
+/// One leg.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegStatus {
+    /// Slot.
+    pub leg: u8,
+    /// Its name, or its spec if it has none.
+    pub name: String,
+    /// Its spec.
+    pub path: String,
+    /// Condition.
+    pub state: LegState,
+    /// How long it has been in that condition; `null` if since the volume was opened.
+    pub state_age_ns: Option<u64>,
+    /// Why it is out, if it is.
+    pub out_reason: Option<OutReason>,
+    /// Whether it is steadily later than the fastest leg.
+    pub slow: bool,
+    /// Acknowledged bytes it lacks.
+    pub owed_bytes: u64,
+    /// Of these, bytes owed as whole regions.
+    pub owed_region_bytes: u64,
+    /// Age of the oldest exact debt.
+    pub owed_age_ns: u64,
+    /// I/O in flight.
+    pub in_flight: u32,
+    /// Wait limit of a 4 KiB read.
+    pub read_wait_limit_ns: u64,
+    /// Wait limit of a 4 KiB write.
+    pub write_wait_limit_ns: u64,
+    /// Read latencies.
+    pub reads: Latencies,
+    /// Write latencies.
+    pub writes: Latencies,
+    /// Flush latencies.
+    pub flushes: Latencies,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Times it froze.
+    pub freezes: u64,
+    /// Total time frozen.
+    pub frozen_ns: u64,
+    /// Longest freeze.
+    pub longest_freeze_ns: u64,
+    /// Drain I/Os.
+    pub drain_ios: u64,
+    /// Bytes drained.
+    pub drained_bytes: u64,
+    /// Metadata pages written.
+    pub metadata_writes: u64,
+    /// I/O errors.
+    pub errors: u64,
+    /// Dirty regions whose authority it is.
+    pub authority_regions: u32,
+}
+
+/// Why a leg is out, as in [`hemi_core::io::OutReason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutReason {
+    /// Dead for longer than `out_after`.
+    Unresponsive,
+    /// Its device is gone.
+    Removed,
+    /// It fails writes.
+    WriteErrors,
+    /// The operator detached it.
+    Detached,
+    /// It joined and has not drained yet.
+    Joining,
+}
+
+impl From<hemi_core::io::OutReason> for OutReason {
+    fn from(reason: hemi_core::io::OutReason) -> OutReason {
+        match reason {
+            hemi_core::io::OutReason::Unresponsive => OutReason::Unresponsive,
+            hemi_core::io::OutReason::Removed => OutReason::Removed,
+            hemi_core::io::OutReason::WriteErrors => OutReason::WriteErrors,
+            hemi_core::io::OutReason::Detached => OutReason::Detached,
+            hemi_core::io::OutReason::Joining => OutReason::Joining,
+        }
+    }
+}
+
+/// Acknowledged data held by one leg only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Now.
+    pub bytes: u64,
+    /// Age of the oldest.
+    pub age_ns: u64,
+    /// The most since the volume was opened.
+    pub peak_bytes: u64,
+    /// Bound on the bytes.
+    pub bound_bytes: u64,
+    /// Bound on the age.
+    pub bound_age_ns: u64,
+    /// What happens at the bound.
+    pub mode: ExposureMode,
+    /// Whether writers are being held back.
+    pub throttling: bool,
+}
+
+/// What clients see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientStatus {
+    /// Connections.
+    pub connections: Connections,
+    /// Requests under way.
+    pub requests: u32,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Reads.
+    pub reads: Latencies,
+    /// Writes.
+    pub writes: Latencies,
+    /// Flushes.
+    pub flushes: Latencies,
+}
+
+/// What the engine did since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineCounters {
+    /// Dirty regions now.
+    pub dirty_regions: u32,
+    /// Regions made dirty.
+    pub regions_dirtied: u64,
+    /// Regions cleaned.
+    pub regions_cleaned: u64,
+    /// Regions whose authority moved.
+    pub authority_moves: u64,
+    /// Reads hedged.
+    pub hedges: u64,
+    /// Hedges that answered first.
+    pub hedges_won: u64,
+    /// Bad extents rewritten.
+    pub repairs: u64,
+}
+
+/// The last or running scrub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// Whether one runs.
+    pub running: bool,
+    /// Bytes compared by the running one.
+    pub compared_bytes: u64,
+    /// Bytes it will compare.
+    pub total_bytes: u64,
+    /// Bytes found different by the last or running one.
+    pub mismatched_bytes: u64,
+}
+
+/// A promise that does not hold in full at the moment, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Risk {
+    /// Which: `P1` to `P8`.
+    pub promise: String,
+    /// What is at risk, and what would make it so.
+    pub text: String,
+}
+
+/// Health in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// Every leg is in and answers.
+    Healthy,
+    /// Clients are served, with less than all legs.
+    Degraded,
+    /// Clients are not served.
+    #[default]
+    NotServing,
+}
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Version of hemi.
+    pub version: String,
+    /// The volume's name.
+    pub name: String,
+    /// Its id, 32 hexadecimal digits.
+    pub id: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Smallest request.
+    pub block_bytes: u32,
+    /// Region size.
+    pub region_bytes: u64,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Health in one word.
+    pub health: Health,
+    /// Acknowledgement rule.
+    pub policy: Policy,
+    /// Time since it was opened.
+    pub uptime_ns: u64,
+    /// Age of these figures.
+    pub age_ns: u64,
+    /// Span of the `recent` latencies.
+    pub recent_ns: u64,
+    /// Whether only one leg is in.
+    pub degraded: bool,
+    /// Whether every leg is whole and identical.
+    pub converged: bool,
+    /// Acknowledged bytes no leg holds any more: reads fail until they are rewritten.
+    pub lost_bytes: u64,
+    /// Every slot in use.
+    pub legs: Vec<LegStatus>,
+    /// Acknowledged data held by one leg only.
+    pub exposure: Exposure,
+    /// What clients see.
+    pub clients: ClientStatus,
+    /// What the engine did.
+    pub engine: EngineCounters,
+    /// Scrub.
+    pub scrub: ScrubStatus,
+    /// Payload memory.
+    pub buffers: BufferUse,
+    /// Promises that do not hold in full now, in words.
+    pub risks: Vec<Risk>,
+}
+
+/// `POST /v1/legs/add`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddLeg {
+    /// Slot; the first free one without it.
+    #[serde(default)]
+    pub leg: Option<u8>,
+    /// The new leg: a spec or a table as in the configuration.
+    pub config: LegConfig,
+    /// Whether what is on it may be overwritten.
+    #[serde(default)]
+    pub wipe: bool,
+}
+
+/// `POST /v1/legs/replace`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceLeg {
+    /// Slot.
+    pub leg: u8,
+    /// The new leg: a spec or a table as in the configuration.
+    pub config: LegConfig,
+    /// Whether what is on it may be overwritten.
+    #[serde(default)]
+    pub wipe: bool,
+}
+
+/// `POST /v1/legs/attach`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachLeg {
+    /// The leg: a spec or a table as in the configuration.
+    pub config: LegConfig,
+}
+
+/// `POST /v1/legs/remove` and `/v1/legs/detach`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OneLeg {
+    /// Slot.
+    pub leg: u8,
+}
+
+/// `POST /v1/scrub`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scrub {
+    /// Whether to rewrite what differs.
+    pub repair: bool,
+    /// Stop the running scrub instead.
+    pub stop: bool,
+}
+
+/// `POST /v1/inject`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inject {
+    /// Slot.
+    pub leg: u8,
+    /// The fault.
+    pub fault: Fault,
+}
+
+/// `POST /v1/shutdown`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shutdown {
+    /// How long to drain; `drain_on_stop` without it.
+    pub drain: Option<Time>,
+}
+
+/// Every answer with a status code of 400 or more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// Why, in one word.
+    pub error: RefusalKind,
+    /// What is wrong, naming the thing and its value.
+    pub what: String,
+    /// What to do about it.
+    pub way_out: String,
+}

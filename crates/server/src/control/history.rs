@@ -1,0 +1,178 @@
+//! A short memory of snapshots, for what "now" means: recent latencies, and since when a leg
+//! has been as it is.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hemi_core::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
+use hemi_core::status::LegState;
+
+use super::api::{Latencies, Latency};
+use super::volume::Snapshot;
+
+/// How often a snapshot is remembered.
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+/// How far "recent" goes back.
+pub const RECENT: Duration = Duration::from_secs(10);
+
+/// Snapshots of the last [`RECENT`], and when each leg's state began.
+#[derive(Debug, Default)]
+pub struct History {
+    samples: VecDeque<Arc<Snapshot>>,
+    states: HashMap<u8, StateSince>,
+}
+
+#[derive(Debug)]
+struct StateSince {
+    state: LegState,
+    freezes: u64,
+    /// `None`: since the volume was opened.
+    since: Option<Instant>,
+}
+
+impl History {
+    /// Remembers a snapshot, forgets what is older than [`RECENT`].
+    pub fn sample(&mut self, snapshot: Arc<Snapshot>) {
+        for leg in &snapshot.status.legs {
+            let since = (!self.samples.is_empty()).then_some(snapshot.taken);
+            let fresh = || StateSince { state: leg.state, freezes: leg.freezes, since };
+            let known = self.states.entry(leg.leg).or_insert_with(fresh);
+            // A leg that thawed and froze again between two samples began anew.
+            if known.state != leg.state || known.freezes != leg.freezes {
+                *known = fresh();
+            }
+        }
+        // The oldest kept is the newest of those past the span, so that the span is covered.
+        while self
+            .samples
+            .get(1)
+            .is_some_and(|next| snapshot.taken.saturating_duration_since(next.taken) >= RECENT)
+        {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(snapshot);
+    }
+
+    /// How long the leg has been in its state; `None` if since the volume was opened.
+    pub fn state_age(&self, leg: u8, state: LegState, now: Instant) -> Option<Duration> {
+        let known = self.states.get(&leg)?;
+        if known.state != state {
+            return Some(Duration::ZERO);
+        }
+        known.since.map(|since| now.saturating_duration_since(since))
+    }
+
+    /// The snapshot that "recent" is counted from.
+    pub fn base(&self) -> Option<&Arc<Snapshot>> {
+        self.samples.front()
+    }
+}
+
+/// A histogram's figures since the volume was opened and since `base`.
+pub fn latencies(now: &LatencyHistogram, base: Option<&LatencyHistogram>) -> Latencies {
+    let total = Latency {
+        count: now.count(),
+        mean_ns: now.mean(),
+        p50_ns: now.quantile(500),
+        p99_ns: now.quantile(990),
+        p999_ns: now.quantile(999),
+        max_ns: now.max(),
+    };
+    let recent = match base {
+        Some(base) => difference(now, base),
+        None => total,
+    };
+    Latencies { recent, total }
+}
+
+/// The figures of what `now` counted and `base` had not yet.
+fn difference(now: &LatencyHistogram, base: &LatencyHistogram) -> Latency {
+    let mut counts = [0u64; BUCKETS];
+    let mut total = 0;
+    for (count, (new, old)) in counts.iter_mut().zip(now.buckets().iter().zip(base.buckets())) {
+        *count = new.saturating_sub(*old);
+        total += *count;
+    }
+    let quantile = |per_mille: u64| {
+        let rank = (total * per_mille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let bucket = counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        bucket.map_or(0, |bucket| bucket_upper_bound(bucket).min(now.max()))
+    };
+    Latency {
+        count: total,
+        mean_ns: now.sum().saturating_sub(base.sum()).checked_div(total).unwrap_or(0),
+        p50_ns: quantile(500),
+        p99_ns: quantile(990),
+        p999_ns: quantile(999),
+        max_ns: quantile(1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hemi_core::status::{LegStatus, Status};
+
+    use super::super::volume::Identity;
+    use super::*;
+
+    fn snapshot(taken: Instant, state: LegState, freezes: u64) -> Arc<Snapshot> {
+        let mut snapshot = Snapshot::opening(Identity::default(), Vec::new());
+        snapshot.taken = taken;
+        snapshot.status = Status {
+            legs: vec![LegStatus { state, freezes, ..Default::default() }],
+            ..Default::default()
+        };
+        Arc::new(snapshot)
+    }
+
+    #[test]
+    fn a_state_is_as_old_as_its_first_sample() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut history = History::default();
+        history.sample(snapshot(at(0), LegState::Healthy, 0));
+        history.sample(snapshot(at(1), LegState::Healthy, 0));
+        assert_eq!(history.state_age(0, LegState::Healthy, at(2)), None, "since it was opened");
+        history.sample(snapshot(at(2), LegState::Frozen, 1));
+        history.sample(snapshot(at(3), LegState::Frozen, 1));
+        let age = |history: &History| history.state_age(0, LegState::Frozen, at(5));
+        assert_eq!(age(&history), Some(Duration::from_secs(3)));
+        history.sample(snapshot(at(4), LegState::Frozen, 2));
+        assert_eq!(age(&history), Some(Duration::from_secs(1)), "it froze anew");
+    }
+
+    #[test]
+    fn recent_is_what_was_counted_since() {
+        let mut histogram = LatencyHistogram::default();
+        for _ in 0..1000 {
+            histogram.record(1_000_000_000);
+        }
+        let base = histogram.clone();
+        for _ in 0..100 {
+            histogram.record(50_000);
+        }
+        let figures = latencies(&histogram, Some(&base));
+        assert_eq!((figures.recent.count, figures.total.count), (100, 1100));
+        assert_eq!(figures.recent.mean_ns, 50_000);
+        assert!((50_000..=62_500).contains(&figures.recent.p99_ns), "{figures:?}");
+        assert_eq!(figures.total.p99_ns, 1_000_000_000);
+        assert_eq!(latencies(&base, Some(&base)).recent, Latency::default());
+    }
+
+    #[test]
+    fn the_memory_covers_the_span_and_no_more() {
+        let start = Instant::now();
+        let mut history = History::default();
+        for step in 0..100 {
+            history.sample(snapshot(start + SAMPLE_EVERY * step, LegState::Healthy, 0));
+        }
+        let now = start + SAMPLE_EVERY * 99;
+        let span = history.base().map(|base| now - base.taken);
+        assert!(span.is_some_and(|span| span >= RECENT && span <= RECENT + SAMPLE_EVERY));
+    }
+}

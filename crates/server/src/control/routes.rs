@@ -1,0 +1,285 @@
+//! The HTTP routes: the control API on the unix socket, metrics and health on TCP.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use hemi_core::settings::Settings;
+use serde::de::DeserializeOwned;
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::IntervalStream;
+
+use super::api::{
+    AddLeg, AttachLeg, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub, Shutdown, VolumeStatus,
+};
+use super::history::History;
+use super::metrics;
+use super::view::{health, volume_status};
+use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
+use crate::config::Config;
+
+/// Largest body of a request: far above any that makes sense.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
+/// How often `GET /v1/status/stream` sends a line.
+pub(super) const STREAM_EVERY: Duration = Duration::from_secs(1);
+/// Figures older than this mean that the data path is stuck.
+pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// What every route sees.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) volume: Arc<dyn Volume>,
+    pub(super) config: Arc<Config>,
+    pub(super) settings: Settings,
+    /// Only ever held to copy a few figures; the data path does not know it.
+    pub(super) history: Arc<Mutex<History>>,
+}
+
+impl Shared {
+    pub(super) fn status(&self) -> VolumeStatus {
+        let snapshot = self.volume.snapshot();
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        volume_status(&snapshot, &self.settings, &history, Instant::now())
+    }
+}
+
+/// The control API.
+pub(super) fn control(shared: Shared) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/status/stream", get(stream))
+        .route("/v1/legs", get(legs))
+        .route("/v1/config", get(config))
+        .route("/v1/legs/add", post(add))
+        .route("/v1/legs/remove", post(remove))
+        .route("/v1/legs/replace", post(replace))
+        .route("/v1/legs/detach", post(detach))
+        .route("/v1/legs/attach", post(attach))
+        .route("/v1/scrub", post(scrub))
+        .route("/v1/inject", post(inject))
+        .route("/v1/shutdown", post(shutdown))
+        .merge(observed())
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+/// Metrics and health, for the TCP listener.
+pub(super) fn public(shared: Shared) -> Router {
+    observed().fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(shared)
+}
+
+fn observed() -> Router<Shared> {
+    Router::new()
+        .route("/metrics", get(metrics_text))
+        .route("/healthz", get(healthz))
+        .route("/livez", get(livez))
+}
+
+async fn status(State(shared): State<Shared>) -> Json<VolumeStatus> {
+    Json(shared.status())
+}
+
+/// One JSON object a line, until the client goes.
+async fn stream(State(shared): State<Shared>) -> Response {
+    let mut ticks = tokio::time::interval(STREAM_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let lines = IntervalStream::new(ticks).map(move |_| {
+        let mut line = serde_json::to_vec(&shared.status()).unwrap_or_default();
+        line.push(b'\n');
+        Ok::<_, Infallible>(Bytes::from(line))
+    });
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+async fn legs(State(shared): State<Shared>) -> Response {
+    Json(shared.status().legs).into_response()
+}
+
+async fn config(State(shared): State<Shared>) -> Response {
+    Json(&*shared.config).into_response()
+}
+
+async fn add(State(shared): State<Shared>, body: Bytes) -> Response {
+    act(&shared, &body, |AddLeg { leg, config, wipe }| Ok(Request::Add { leg, config, wipe })).await
+}
+
+async fn remove(State(shared): State<Shared>, body: Bytes) -> Response {
+    act(&shared, &body, |OneLeg { leg }| Ok(Request::Remove { leg })).await
+}
+
+async fn replace(State(shared): State<Shared>, body: Bytes) -> Response {
+    act(&shared, &body, |ReplaceLeg { leg, config, wipe }| {
+        Ok(Request::Replace { leg, config, wipe })
+    })
+    .await
+}
+
+async fn detach(State(shared): State<Shared>, body: Bytes) -> Response {
+    act(&shared, &body, |OneLeg { leg }| Ok(Request::Detach { leg })).await
+}
+
+async fn attach(State(shared): State<Shared>, body: Bytes) -> Response {
+    act(&shared, &body, |AttachLeg { config }| Ok(Request::Attach { config })).await
+}
+
+async fn scrub(State(shared): State<Shared>, body: Bytes) -> Response {
+    act(&shared, &body, |Scrub { repair, stop }| match (repair, stop) {
+        (true, true) => Err(Refusal::new(
+            RefusalKind::BadRequest,
+            "`repair` and `stop` are both set",
+            "Set one of them.",
+        )),
+        (_, true) => Ok(Request::ScrubStop),
+        (_, false) => Ok(Request::Scrub { repair }),
+    })
+    .await
+}
+
+async fn inject(State(shared): State<Shared>, body: Bytes) -> Response {
+    let allowed = shared.config.allow_inject;
+    act(&shared, &body, |Inject { leg, fault }| {
+        if allowed {
+            return super::inject::check(fault).map(|()| Request::Inject { leg, fault });
+        }
+        Err(Refusal::new(
+            RefusalKind::Forbidden,
+            "faults may not be injected into this volume",
+            "Serve it with --allow-inject, on test data.",
+        ))
+    })
+    .await
+}
+
+async fn shutdown(State(shared): State<Shared>, body: Bytes) -> Response {
+    let default = shared.config.drain_on_stop;
+    act(&shared, &body, |Shutdown { drain }| {
+        Ok(Request::Shutdown { drain: drain.unwrap_or(default) })
+    })
+    .await
+}
+
+/// Reads the body, sends the request, waits for its outcome.
+///
+/// The wait is a task of its own: a client that goes away ends neither the request nor its
+/// log line.
+async fn act<B: DeserializeOwned>(
+    shared: &Shared,
+    body: &[u8],
+    request: impl FnOnce(B) -> Result<Request, Refusal>,
+) -> Response {
+    // No body is an empty object, so that `POST /v1/scrub` alone makes sense.
+    let text: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let parsed = serde_json::from_slice::<B>(text).map_err(|error| {
+        Refusal::new(
+            RefusalKind::BadRequest,
+            format!("the request's body is not understood: {error}"),
+            "docs/control-api.md lists each request's fields.",
+        )
+    });
+    let request = match parsed.and_then(request) {
+        Ok(request) => request,
+        Err(refusal) => return refuse(refusal),
+    };
+    tracing::info!(?request, "asked");
+    let outcome = shared.volume.request(request.clone());
+    let task = tokio::spawn(async move {
+        let result = outcome.await;
+        match &result {
+            Ok(()) => tracing::info!(?request, "done"),
+            Err(refusal) => tracing::warn!(?request, what = %refusal.what, "refused"),
+        }
+        result
+    });
+    match task.await {
+        Ok(Ok(())) => Json(serde_json::json!({ "done": true })).into_response(),
+        Ok(Err(refusal)) => refuse(refusal),
+        Err(_) => refuse(Refusal::new(
+            RefusalKind::Closing,
+            "the volume ended before it answered",
+            "See its log; serve it again.",
+        )),
+    }
+}
+
+fn refuse(refusal: Refusal) -> Response {
+    let code = match refusal.kind {
+        RefusalKind::BadRequest => StatusCode::BAD_REQUEST,
+        RefusalKind::NotFound => StatusCode::NOT_FOUND,
+        RefusalKind::Forbidden => StatusCode::FORBIDDEN,
+        RefusalKind::Unsafe | RefusalKind::Conflict => StatusCode::CONFLICT,
+        RefusalKind::Closing => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let Refusal { kind: error, what, way_out } = refusal;
+    (code, Json(ErrorBody { error, what, way_out })).into_response()
+}
+
+async fn no_such_route(uri: axum::http::Uri) -> Response {
+    refuse(Refusal::new(
+        RefusalKind::NotFound,
+        format!("there is no {}", uri.path()),
+        "docs/control-api.md lists the paths.",
+    ))
+}
+
+async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Response {
+    let mut response = refuse(Refusal::new(
+        RefusalKind::BadRequest,
+        format!("{} does not take {method}", uri.path()),
+        "Read with GET, change with POST; docs/control-api.md lists which.",
+    ));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response
+}
+
+async fn metrics_text(State(shared): State<Shared>) -> Response {
+    match metrics::render(shared.volume.snapshot(), &shared.settings) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => refuse(Refusal::new(
+            RefusalKind::Failed,
+            format!("the metrics could not be encoded: {error}"),
+            "Report it: this is a defect of hemi.",
+        )),
+    }
+}
+
+/// 200 while clients are served, with what is impaired; 503 while they are not.
+async fn healthz(State(shared): State<Shared>) -> Response {
+    let status = shared.status();
+    let stuck = status.age_ns > SNAPSHOT_AGE_MAX.as_nanos() as u64;
+    let code = match status.health {
+        Health::NotServing => StatusCode::SERVICE_UNAVAILABLE,
+        _ if stuck => StatusCode::SERVICE_UNAVAILABLE,
+        Health::Healthy | Health::Degraded => StatusCode::OK,
+    };
+    let impaired: Vec<_> = status
+        .legs
+        .iter()
+        .map(|leg| serde_json::json!({ "leg": leg.leg, "name": leg.name, "state": leg.state }))
+        .collect();
+    let detail = serde_json::json!({
+        "health": if stuck { Health::NotServing } else { status.health },
+        "volume": status.name,
+        "phase": status.phase,
+        "legs": impaired,
+        "risks": status.risks,
+    });
+    (code, Json(detail)).into_response()
+}
+
+/// 200 while the data path moves, whatever it serves; 503 when it is stuck.
+async fn livez(State(shared): State<Shared>) -> Response {
+    let snapshot = shared.volume.snapshot();
+    let stuck = snapshot.phase == Phase::Serving && snapshot.taken.elapsed() > SNAPSHOT_AGE_MAX;
+    let code = if stuck { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let detail = serde_json::json!({ "live": !stuck, "health": health(&snapshot) });
+    (code, Json(detail)).into_response()
+}

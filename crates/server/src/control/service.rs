@@ -1,0 +1,120 @@
+//! The process among others: signals that stop it, and what systemd is told.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::api::{Health, VolumeStatus};
+use super::promises::bytes;
+use super::routes::{SNAPSHOT_AGE_MAX, Shared};
+use super::volume::{Phase, Request};
+use crate::config::units::Time;
+
+/// How often the status line for systemd is renewed, if it has changed.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How much more time is asked of systemd, again and again while a stop drains.
+const STOP_EXTENSION: Duration = Duration::from_secs(15);
+/// Exit code after a third signal, as a shell gives for SIGTERM.
+const EXIT_AT_ONCE: i32 = 143;
+
+/// Attends to signals and systemd until aborted.
+pub(super) async fn attend(shared: Shared) {
+    tokio::join!(signals(shared.clone()), notify(shared));
+}
+
+/// The first TERM or INT drains and closes, the second closes without draining, the third
+/// ends the process as a kill would: what is acknowledged is safe either way.
+async fn signals(shared: Shared) {
+    let (mut term, mut interrupt) =
+        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+            (Ok(term), Ok(interrupt)) => (term, interrupt),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::error!(%error, "signals cannot be caught: TERM ends at once");
+                return;
+            }
+        };
+    for count in 1u32.. {
+        let name = tokio::select! {
+            _ = term.recv() => "TERM",
+            _ = interrupt.recv() => "INT",
+        };
+        let drain = match count {
+            1 => shared.config.drain_on_stop,
+            2 => Time(0),
+            _ => {
+                tracing::error!(signal = name, "ending at once, debts as last recorded");
+                std::process::exit(EXIT_AT_ONCE);
+            }
+        };
+        tracing::info!(signal = name, drain = %drain, "stopping");
+        let outcome = shared.volume.request(Request::Shutdown { drain });
+        tokio::spawn(async move {
+            if let Err(refusal) = outcome.await {
+                tracing::warn!(what = %refusal.what, "stop");
+            }
+        });
+    }
+}
+
+/// READY once clients are served, STATUS when it changes, WATCHDOG while the data path moves.
+async fn notify(shared: Shared) {
+    let watchdog = sd_notify::watchdog_enabled();
+    // systemd recommends half of its limit.
+    let every = watchdog.map_or(STATUS_EVERY, |limit| (limit / 2).min(STATUS_EVERY));
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut ready, mut told) = (false, String::new());
+    loop {
+        ticks.tick().await;
+        let status = shared.status();
+        if !ready && status.phase == Phase::Serving {
+            ready = true;
+            tell(&[NotifyState::Ready]);
+        }
+        if status.phase == Phase::Closing {
+            // A drain may last longer than systemd's own limit: ask for more as it goes on.
+            let more = u32::try_from(STOP_EXTENSION.as_micros()).unwrap_or(u32::MAX);
+            tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(more)]);
+        }
+        let line = status_line(&status);
+        if line != told {
+            tell(&[NotifyState::Status(&line)]);
+            told = line;
+        }
+        let moves = Duration::from_nanos(status.age_ns) <= SNAPSHOT_AGE_MAX;
+        if watchdog.is_some() && moves {
+            tell(&[NotifyState::Watchdog]);
+        }
+    }
+}
+
+/// Tells systemd that the end has begun.
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    // Without NOTIFY_SOCKET this does nothing; with a broken one nobody is there to be told.
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd was not told");
+    }
+}
+
+/// One line for `systemctl status`.
+fn status_line(status: &VolumeStatus) -> String {
+    let health = match (status.phase, status.health) {
+        (Phase::Opening, _) => "opening",
+        (Phase::Closing, _) => "closing",
+        (Phase::Closed, _) => "closed",
+        (_, Health::Healthy) => "healthy",
+        (_, Health::Degraded) => "degraded",
+        (_, Health::NotServing) => "not serving",
+    };
+    let owed: u64 = status.legs.iter().map(|leg| leg.owed_bytes).sum();
+    let mut line = format!("{} ({}): {health}", status.name, bytes(status.size_bytes));
+    if owed > 0 {
+        line.push_str(&format!(", {} owed", bytes(owed)));
+    }
+    line
+}

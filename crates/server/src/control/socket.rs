@@ -1,0 +1,231 @@
+//! Where sockets are: the run directory, and unix listeners that replace a dead
+//! predecessor's file but never a living one's.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, Mode, access};
+
+/// The run directory of a system service.
+pub const SYSTEM_RUN_DIRECTORY: &str = "/run/hemi";
+/// Mode of the control socket: it can stop the volume and read its figures.
+pub const CONTROL_MODE: u32 = 0o600;
+/// Extension of control sockets in the run directory.
+pub const CONTROL_EXTENSION: &str = "sock";
+/// Extension of default NBD sockets in the run directory.
+pub const NBD_EXTENSION: &str = "nbd";
+
+/// Why a socket could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Neither run directory can be used.
+    #[error(
+        "neither {SYSTEM_RUN_DIRECTORY} nor $XDG_RUNTIME_DIR/hemi can be written; name the \
+         control socket with --control (or `control = …`) and the exports with --nbd"
+    )]
+    NoRunDirectory,
+    /// Somebody answers there.
+    #[error("{} is in use: another hemi answers there; name another with {option}", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+    },
+    /// What is there is no socket.
+    #[error("{} exists and is no socket; remove it, or name another path with {option}", path.display())]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+    },
+    /// Anything else.
+    #[error("cannot listen on {}: {source} ({option})", path.display())]
+    Listen {
+        /// The path.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The directories where control sockets are by default, first the preferred one. They need
+/// not exist.
+pub fn run_directories() -> Vec<PathBuf> {
+    let user = std::env::var_os("XDG_RUNTIME_DIR")
+        .filter(|directory| !directory.is_empty())
+        .map(|directory| Path::new(&directory).join("hemi"));
+    std::iter::once(PathBuf::from(SYSTEM_RUN_DIRECTORY)).chain(user).collect()
+}
+
+/// The first run directory that can be written, created if need be.
+///
+/// # Errors
+///
+/// [`SocketError::NoRunDirectory`].
+pub fn run_directory() -> Result<PathBuf, SocketError> {
+    run_directories()
+        .into_iter()
+        .find(|directory| {
+            // Failure to create shows in the check after.
+            let _ = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
+            access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+        })
+        .ok_or(SocketError::NoRunDirectory)
+}
+
+/// A listener that owns its file: the file goes when this is dropped, unless another has
+/// taken its place.
+#[derive(Debug)]
+pub struct OwnedSocket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a listening unix socket, removed when this is dropped.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    device_and_inode: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.device_and_inode.is_some() && identity(&self.path) == self.device_and_inode {
+            // Nothing to be done about a failure; the next start replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl OwnedSocket {
+    /// Listens on `path` with this mode. `option` is what an error calls the option that
+    /// names the path.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError`] where somebody answers there, something else is there, or the system
+    /// refuses.
+    pub fn bind(path: &Path, mode: u32, option: &'static str) -> Result<OwnedSocket, SocketError> {
+        let listen = |source| SocketError::Listen { path: path.to_owned(), option, source };
+        make_room(path, option)?;
+        // The mode must hold from the first moment: a change after bind leaves a gap. Only
+        // this thread creates files now, so that the mask meets no other's.
+        let before = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
+        let bound = UnixListener::bind(path);
+        rustix::process::umask(before);
+        let listener = bound.map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let file = SocketFile { path: path.to_owned(), device_and_inode: identity(path) };
+        Ok(OwnedSocket { listener, file })
+    }
+
+    /// The listener, and the file to keep as long as it listens.
+    pub fn into_parts(self) -> (UnixListener, SocketFile) {
+        (self.listener, self.file)
+    }
+}
+
+/// Removes a socket file nobody listens on.
+fn make_room(path: &Path, option: &'static str) -> Result<(), SocketError> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(SocketError::NoSocket { path: path.to_owned(), option });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|source| SocketError::Listen {
+                path: path.to_owned(),
+                option,
+                source,
+            })
+        }
+        // Whoever does answer, or may not be asked, lives.
+        _ => Err(SocketError::InUse { path: path.to_owned(), option }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A path that is gone with the test.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let directory =
+                std::env::temp_dir().join(format!("hemi-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
+            Place(directory)
+        }
+        fn socket(&self) -> PathBuf {
+            self.0.join("x.sock")
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_living_socket_is_kept_and_a_dead_one_replaced() {
+        let place = Place::new("alive");
+        let path = place.socket();
+        let first = OwnedSocket::bind(&path, 0o600, "--control").expect("nothing is there");
+        let mode = std::fs::metadata(&path).expect("it was just bound").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let second = OwnedSocket::bind(&path, 0o600, "--control").expect_err("the first listens");
+        assert!(matches!(second, SocketError::InUse { .. }), "{second}");
+        assert!(second.to_string().contains("--control"), "{second}");
+
+        // As after kill -9: the listener is gone, its file stays.
+        let (listener, file) = first.into_parts();
+        drop(listener);
+        std::mem::forget(file);
+        assert!(path.exists());
+        let third = OwnedSocket::bind(&path, 0o600, "--control").expect("nobody listens");
+        drop(third);
+        assert!(!path.exists(), "the file goes with the listener");
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_never_removed() {
+        let place = Place::new("file");
+        std::fs::write(place.socket(), "precious").expect("the directory can be written");
+        let error =
+            OwnedSocket::bind(&place.socket(), 0o600, "--nbd").expect_err("a file is there");
+        assert!(matches!(error, SocketError::NoSocket { .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(place.socket()).ok().as_deref(), Some("precious"));
+    }
+
+    #[test]
+    fn another_s_socket_in_its_place_is_left_alone() {
+        let place = Place::new("moved");
+        let first = OwnedSocket::bind(&place.socket(), 0o600, "--nbd").expect("nothing is there");
+        std::fs::remove_file(place.socket()).expect("it is there");
+        let _second = OwnedSocket::bind(&place.socket(), 0o600, "--nbd").expect("it is gone");
+        drop(first);
+        assert!(place.socket().exists());
+    }
+}

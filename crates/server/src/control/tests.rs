@@ -1,0 +1,305 @@
+//! The control API over a real socket, against a volume that records what it is asked.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hemi_core::status::{LegState, LegStatus};
+use serde_json::{Value, json};
+
+use super::volume::{
+    Fault, FaultyOperation, Identity, LegIdentity, Outcome, Phase, Refusal, RefusalKind, Request,
+    Snapshot, Volume,
+};
+use super::{ControlThread, Listeners};
+use crate::config::Config;
+use crate::config::units::Time;
+
+struct FakeVolume {
+    snapshot: Mutex<Arc<Snapshot>>,
+    asked: Mutex<Vec<Request>>,
+    refusal: Option<Refusal>,
+}
+
+impl Volume for FakeVolume {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.lock().expect("no test panics with it").clone()
+    }
+
+    fn request(&self, request: Request) -> Outcome {
+        self.asked.lock().expect("no test panics with it").push(request);
+        let result = self.refusal.clone().map_or(Ok(()), Err);
+        Box::pin(async { result })
+    }
+}
+
+struct Served {
+    directory: PathBuf,
+    socket: PathBuf,
+    volume: Arc<FakeVolume>,
+    http: Option<std::net::SocketAddr>,
+    thread: Option<ControlThread>,
+}
+
+impl Served {
+    fn new(name: &str, config: Config, refusal: Option<Refusal>) -> Served {
+        let directory =
+            std::env::temp_dir().join(format!("hemi-{}-api-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
+        let socket = directory.join("x.sock");
+        let identity = Identity {
+            name: "db".into(),
+            id: [0xab; 16],
+            size_bytes: 1 << 30,
+            block_bytes: 512,
+            region_bytes: 65536,
+        };
+        let legs = (0..2)
+            .map(|leg| LegIdentity { leg, name: format!("l{leg}"), path: format!("/dev/l{leg}") })
+            .collect();
+        let mut snapshot = Snapshot::opening(identity, legs);
+        snapshot.phase = Phase::Serving;
+        snapshot.status.legs = (0..2)
+            .map(|leg| LegStatus { leg, state: LegState::Healthy, ..Default::default() })
+            .collect();
+        let volume = Arc::new(FakeVolume {
+            snapshot: Mutex::new(Arc::new(snapshot)),
+            asked: Mutex::default(),
+            refusal,
+        });
+        let config = Config { control: Some(socket.clone()), ..config };
+        let listeners = Listeners::bind(&config, "db").unwrap_or_else(|error| panic!("{error}"));
+        let http = listeners.http_address();
+        let thread = listeners
+            .spawn(Arc::new(config), volume.clone())
+            .unwrap_or_else(|error| panic!("{error}"));
+        Served { directory, socket, volume, http, thread: Some(thread) }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Snapshot)) {
+        let mut held = self.volume.snapshot.lock().expect("no test panics with it");
+        let mut snapshot = (**held).clone();
+        change(&mut snapshot);
+        *held = Arc::new(snapshot);
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let stream = UnixStream::connect(&self.socket).expect("control listens");
+        exchange(stream, "GET", path, "")
+    }
+
+    fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        let stream = UnixStream::connect(&self.socket).expect("control listens");
+        let (code, text) = exchange(stream, "POST", path, body);
+        (code, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+
+    fn asked(&self) -> Vec<String> {
+        let asked = self.volume.asked.lock().expect("no test panics with it");
+        asked.iter().map(|request| format!("{request:?}")).collect()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.stop();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn exchange(
+    mut stream: impl std::io::Read + std::io::Write,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String) {
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the server answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer has a head");
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line");
+    (code, body.to_owned())
+}
+
+#[test]
+fn status_names_the_volume_and_its_legs() {
+    let served = Served::new("status", Config::default(), None);
+    let (code, text) = served.get("/v1/status");
+    let status: super::api::VolumeStatus =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(code, 200);
+    assert_eq!((status.name.as_str(), status.size_bytes), ("db", 1 << 30));
+    assert_eq!(status.id, "ab".repeat(16));
+    assert_eq!(status.legs.len(), 2);
+    assert_eq!(status.legs[1].name, "l1");
+    assert_eq!(status.legs[1].path, "/dev/l1");
+    let (code, legs) = served.get("/v1/legs");
+    assert_eq!(code, 200);
+    assert!(legs.starts_with('[') && legs.contains("\"l0\""), "{legs}");
+}
+
+#[test]
+fn the_stream_sends_a_line_at_a_time() {
+    let served = Served::new("stream", Config::default(), None);
+    let mut stream = UnixStream::connect(&served.socket).expect("control listens");
+    write!(stream, "GET /v1/status/stream HTTP/1.1\r\nhost: hemi\r\n\r\n").expect("it reads");
+    let mut seen = String::new();
+    let mut part = [0; 4096];
+    // Two lines: it goes on after the first.
+    while seen.matches("\"version\"").count() < 2 {
+        let count = stream.read(&mut part).expect("it sends");
+        assert!(count > 0, "the stream ended: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
+    assert!(seen.contains("application/x-ndjson"), "{seen}");
+}
+
+#[test]
+fn requests_reach_the_volume_as_sent() {
+    let config = Config { allow_inject: true, ..Config::default() };
+    let served = Served::new("requests", config, None);
+    for (path, body) in [
+        ("/v1/legs/add", json!({ "config": "/dev/new" })),
+        ("/v1/legs/replace", json!({ "leg": 1, "config": { "path": "/dev/new", "name": "n" } })),
+        ("/v1/legs/remove", json!({ "leg": 1 })),
+        ("/v1/legs/detach", json!({ "leg": 0 })),
+        ("/v1/legs/attach", json!({ "config": "/dev/old" })),
+        ("/v1/scrub", json!({ "repair": true })),
+        ("/v1/scrub", json!({ "stop": true })),
+        ("/v1/inject", json!({ "leg": 0, "fault": { "freeze": { "duration": "2s" } } })),
+        ("/v1/shutdown", json!({})),
+    ] {
+        let (code, answer) = served.post(path, &body.to_string());
+        assert_eq!((code, answer), (200, json!({ "done": true })), "{path} {body}");
+    }
+    let (code, _) = served.post("/v1/scrub", "");
+    assert_eq!(code, 200, "no body is an empty object");
+    let asked = served.asked();
+    for (index, part) in [
+        (0, "Add { leg: None"),
+        (1, "Replace { leg: 1"),
+        (2, "Remove { leg: 1 }"),
+        (3, "Detach { leg: 0 }"),
+        (4, "Attach {"),
+        (5, "Scrub { repair: true }"),
+        (6, "ScrubStop"),
+        (7, "Inject { leg: 0, fault: Freeze { duration: Time(2000000000) } }"),
+        (8, "Shutdown { drain: Time(30000000000) }"),
+        (9, "Scrub { repair: false }"),
+    ] {
+        assert!(asked[index].starts_with(part), "{index}: {}", asked[index]);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_with_the_way_out() {
+    let served = Served::new("wrong", Config::default(), None);
+    for (path, body, code, error, what) in [
+        ("/v1/legs/detach", "{", 400, "bad-request", "not understood"),
+        ("/v1/legs/detach", "{}", 400, "bad-request", "missing field `leg`"),
+        ("/v1/legs/detach", r#"{"leg":1,"x":2}"#, 400, "bad-request", "unknown field `x`"),
+        ("/v1/legs/detach", r#"{"leg":300}"#, 400, "bad-request", "300"),
+        ("/v1/legs/add", r#"{"config":"stripe:/a"}"#, 400, "bad-request", "stripe:/a"),
+        ("/v1/scrub", r#"{"repair":true,"stop":true}"#, 400, "bad-request", "both"),
+        (
+            "/v1/inject",
+            r#"{"leg":0,"fault":{"freeze":{"duration":"2s"}}}"#,
+            403,
+            "forbidden",
+            "may not be injected",
+        ),
+        ("/v1/nothing", "{}", 404, "not-found", "/v1/nothing"),
+        ("/v1/status", "{}", 405, "bad-request", "POST"),
+    ] {
+        let (got, answer) = served.post(path, body);
+        assert_eq!(got, code, "{path} {body}: {answer}");
+        assert_eq!(answer["error"], error, "{path} {body}: {answer}");
+        assert!(
+            answer["what"].as_str().is_some_and(|text| text.contains(what)),
+            "{path} {body}: {answer}"
+        );
+        assert!(answer["way_out"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
+    }
+    assert_eq!(served.asked(), Vec::<String>::new(), "nothing wrong reached the volume");
+    let huge = format!("{{\"leg\":1{}}}", " ".repeat(70 << 10));
+    let stream = UnixStream::connect(&served.socket).expect("control listens");
+    let (code, _) = exchange(stream, "POST", "/v1/legs/detach", &huge);
+    assert_eq!(code, 413);
+}
+
+#[test]
+fn a_refusal_keeps_its_kind() {
+    for (kind, code, word) in [
+        (RefusalKind::Unsafe, 409, "unsafe"),
+        (RefusalKind::Conflict, 409, "conflict"),
+        (RefusalKind::NotFound, 404, "not-found"),
+        (RefusalKind::Closing, 503, "closing"),
+        (RefusalKind::Failed, 500, "failed"),
+    ] {
+        let refusal = Refusal::new(kind, "what", "way");
+        let served = Served::new(word, Config::default(), Some(refusal));
+        let (got, answer) = served.post("/v1/legs/detach", r#"{"leg":0}"#);
+        assert_eq!(got, code);
+        assert_eq!(answer, json!({ "error": word, "what": "what", "way_out": "way" }));
+    }
+}
+
+#[test]
+fn injected_errors_are_bounded() {
+    let config = Config { allow_inject: true, ..Config::default() };
+    let served = Served::new("inject", config, None);
+    let fault = Fault::Error { operation: FaultyOperation::Write, rate: 2.0 };
+    let (code, answer) =
+        served.post("/v1/inject", &json!({ "leg": 0, "fault": fault }).to_string());
+    assert_eq!(code, 400, "{answer}");
+    let fault = Fault::Delay { delay: Time::millis(20) };
+    let (code, answer) =
+        served.post("/v1/inject", &json!({ "leg": 0, "fault": fault }).to_string());
+    assert_eq!(code, 200, "{answer}");
+}
+
+#[test]
+fn health_follows_the_volume() {
+    let http = "127.0.0.1:0".parse().ok();
+    let served = Served::new("health", Config { http, ..Config::default() }, None);
+    let http = served.http.expect("a port was asked for");
+    let ask = |path: &str| {
+        let stream = std::net::TcpStream::connect(http).expect("metrics are served");
+        exchange(stream, "GET", path, "")
+    };
+    let (code, text) = ask("/healthz");
+    assert!(code == 200 && text.contains("\"healthy\""), "{code} {text}");
+    served.change(|snapshot| snapshot.status.legs[0].state = LegState::Frozen);
+    let (code, text) = ask("/healthz");
+    assert!(code == 200 && text.contains("\"degraded\"") && text.contains("P4"), "{code} {text}");
+    served.change(|snapshot| snapshot.phase = Phase::Closing);
+    let (code, text) = ask("/healthz");
+    assert!(code == 503 && text.contains("\"not-serving\""), "{code} {text}");
+    assert_eq!(ask("/livez").0, 200, "a closing volume lives");
+    served.change(|snapshot| {
+        snapshot.phase = Phase::Serving;
+        snapshot.taken = Instant::now() - 2 * super::routes::SNAPSHOT_AGE_MAX;
+    });
+    assert_eq!(ask("/livez").0, 503, "the data path does not move");
+    assert_eq!(ask("/healthz").0, 503);
+    let (code, text) = ask("/metrics");
+    assert!(code == 200 && text.contains("hemi_leg_state"), "{code} {text}");
+    assert_eq!(ask("/v1/status").0, 404, "the control API is not on TCP");
+}
+
+#[test]
+fn stopping_removes_the_socket() {
+    let mut served = Served::new("stop", Config::default(), None);
+    let _stream = UnixStream::connect(&served.socket).expect("control listens");
+    served.thread.take().expect("it runs").stop();
+    assert!(!served.socket.exists());
+}

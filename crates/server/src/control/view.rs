@@ -1,0 +1,163 @@
+//! From a snapshot to what `GET /v1/status` answers.
+
+use std::time::Instant;
+
+use hemi_core::settings::Settings;
+use hemi_core::status::{LegState, LegStatus as EngineLeg, Status};
+use hemi_core::units::SECTOR_BYTES;
+
+use super::api::{
+    ClientStatus, EngineCounters, Exposure, Health, LegStatus, ScrubStatus, VolumeStatus,
+};
+use super::history::{History, latencies};
+use super::promises;
+use super::volume::{Phase, Snapshot};
+
+/// The answer, with `history` for what is recent and `now` for ages.
+pub fn volume_status(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    history: &History,
+    now: Instant,
+) -> VolumeStatus {
+    // Counters restart with the volume: an older snapshot than that is no base.
+    let base = history.base().filter(|base| base.opened == snapshot.opened);
+    let status = &snapshot.status;
+    let mut view = VolumeStatus {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        name: snapshot.identity.name.clone(),
+        id: hexadecimal(&snapshot.identity.id),
+        size_bytes: snapshot.identity.size_bytes,
+        block_bytes: snapshot.identity.block_bytes,
+        region_bytes: snapshot.identity.region_bytes,
+        phase: snapshot.phase,
+        health: health(snapshot),
+        policy: settings.policy,
+        uptime_ns: nanoseconds(now, snapshot.opened),
+        age_ns: nanoseconds(now, snapshot.taken),
+        recent_ns: nanoseconds(snapshot.taken, base.map_or(snapshot.opened, |base| base.taken)),
+        degraded: status.degraded,
+        converged: status.converged,
+        lost_bytes: status.lost_bytes,
+        legs: Vec::with_capacity(status.legs.len()),
+        exposure: Exposure {
+            bytes: status.exposure_bytes,
+            age_ns: status.exposure_age,
+            peak_bytes: status.exposure_peak,
+            bound_bytes: status.exposure_bytes_bound,
+            bound_age_ns: status.exposure_age_bound,
+            mode: settings.exposure_mode,
+            throttling: status.throttling,
+        },
+        clients: clients(snapshot, base.map(|base| &base.status)),
+        engine: EngineCounters {
+            dirty_regions: status.dirty_regions,
+            regions_dirtied: status.regions_dirtied,
+            regions_cleaned: status.regions_cleaned,
+            authority_moves: status.authority_moves,
+            hedges: status.hedges,
+            hedges_won: status.hedges_won,
+            repairs: status.repairs,
+        },
+        scrub: ScrubStatus {
+            running: status.scrub.is_some(),
+            compared_bytes: status.scrub.map_or(0, |(done, _)| done * SECTOR_BYTES),
+            total_bytes: status.scrub.map_or(0, |(_, total)| total * SECTOR_BYTES),
+            mismatched_bytes: status.scrub_mismatches * SECTOR_BYTES,
+        },
+        buffers: snapshot.buffers,
+        risks: Vec::new(),
+    };
+    for leg in status.legs.iter().filter(|leg| leg.state != LegState::Empty) {
+        let before = base
+            .and_then(|base| base.status.legs.iter().find(|before| before.leg == leg.leg))
+            // A new leg in the slot counts from zero.
+            .filter(|before| before.writes.count() <= leg.writes.count());
+        let mut shown = leg_status(leg, before);
+        shown.state_age_ns = history.state_age(leg.leg, leg.state, now).map(as_nanoseconds);
+        if let Some(identity) = snapshot.legs.iter().find(|identity| identity.leg == leg.leg) {
+            shown.name.clone_from(&identity.name);
+            shown.path.clone_from(&identity.path);
+        }
+        view.legs.push(shown);
+    }
+    view.risks = promises::at_risk(&view, settings);
+    view
+}
+
+/// Health in one word, for `/healthz` and status.
+pub fn health(snapshot: &Snapshot) -> Health {
+    if snapshot.phase != Phase::Serving {
+        return Health::NotServing;
+    }
+    let impaired =
+        |leg: &EngineLeg| matches!(leg.state, LegState::Frozen | LegState::Gone | LegState::Out);
+    if snapshot.status.degraded
+        || snapshot.status.lost_bytes > 0
+        || snapshot.status.legs.iter().any(impaired)
+    {
+        return Health::Degraded;
+    }
+    Health::Healthy
+}
+
+fn clients(snapshot: &Snapshot, base: Option<&Status>) -> ClientStatus {
+    let status = &snapshot.status;
+    ClientStatus {
+        connections: snapshot.connections,
+        requests: status.requests,
+        failed: status.failed,
+        reads: latencies(&status.client_reads, base.map(|base| &base.client_reads)),
+        writes: latencies(&status.client_writes, base.map(|base| &base.client_writes)),
+        flushes: latencies(&status.client_flushes, base.map(|base| &base.client_flushes)),
+    }
+}
+
+fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
+    LegStatus {
+        leg: leg.leg,
+        name: format!("leg {}", leg.leg),
+        path: String::new(),
+        state: leg.state,
+        state_age_ns: None,
+        out_reason: leg.out_reason.map(Into::into),
+        slow: leg.slow,
+        owed_bytes: leg.owed_bytes,
+        owed_region_bytes: leg.owed_region_bytes,
+        owed_age_ns: leg.owed_age,
+        in_flight: leg.in_flight,
+        read_wait_limit_ns: leg.read_wait_limit,
+        write_wait_limit_ns: leg.write_wait_limit,
+        reads: latencies(&leg.reads, before.map(|before| &before.reads)),
+        writes: latencies(&leg.writes, before.map(|before| &before.writes)),
+        flushes: latencies(&leg.flushes, before.map(|before| &before.flushes)),
+        read_bytes: leg.read_bytes,
+        written_bytes: leg.written_bytes,
+        freezes: leg.freezes,
+        frozen_ns: leg.frozen_time,
+        longest_freeze_ns: leg.longest_freeze,
+        drain_ios: leg.drain_ios,
+        drained_bytes: leg.drained_bytes,
+        metadata_writes: leg.metadata_writes,
+        errors: leg.errors,
+        authority_regions: leg.authority_regions,
+    }
+}
+
+fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
+    as_nanoseconds(later.saturating_duration_since(earlier))
+}
+
+fn as_nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Two lower-case digits a byte.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

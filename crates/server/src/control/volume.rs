@@ -1,0 +1,259 @@
+//! What the control thread sees of the volume: a snapshot to read, requests to send.
+//!
+//! The reactor owns the volume. It publishes [`Snapshot`]s and answers [`Request`]s; nothing
+//! here takes a lock that the data path could wait for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hemi_core::status::Status;
+use serde::{Deserialize, Serialize};
+
+use crate::config::legs::LegConfig;
+use crate::config::units::Time;
+
+/// What does not change while a volume is served.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Its name.
+    pub name: String,
+    /// Its random id.
+    pub id: [u8; 16],
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Smallest request in bytes.
+    pub block_bytes: u32,
+    /// Region size in bytes.
+    pub region_bytes: u64,
+}
+
+/// Where a volume is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Legs are being opened.
+    #[default]
+    Opening,
+    /// Clients are served.
+    Serving,
+    /// Stopping: clients are gone, debts are being paid.
+    Closing,
+    /// Closed.
+    Closed,
+}
+
+/// Client connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Open now.
+    pub open: u64,
+    /// Accepted since start.
+    pub accepted: u64,
+    /// Turned away since start: over a limit, or a failed handshake.
+    pub refused: u64,
+}
+
+/// Payload memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferUse {
+    /// The budget, bytes.
+    pub budget_bytes: u64,
+    /// In use, bytes.
+    pub used_bytes: u64,
+}
+
+/// A leg as configured.
+#[derive(Clone, Debug, Default)]
+pub struct LegIdentity {
+    /// Its slot.
+    pub leg: u8,
+    /// Its name, or its spec if it has none.
+    pub name: String,
+    /// Its spec.
+    pub path: String,
+}
+
+/// The volume at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub taken: Instant,
+    /// When the volume was opened.
+    pub opened: Instant,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// What does not change.
+    pub identity: Arc<Identity>,
+    /// The legs as configured.
+    pub legs: Arc<Vec<LegIdentity>>,
+    /// The engine's figures.
+    pub status: Status,
+    /// Client connections.
+    pub connections: Connections,
+    /// Payload memory.
+    pub buffers: BufferUse,
+}
+
+impl Snapshot {
+    /// A volume that is not open yet.
+    pub fn opening(identity: Identity, legs: Vec<LegIdentity>) -> Snapshot {
+        let now = Instant::now();
+        Snapshot {
+            taken: now,
+            opened: now,
+            phase: Phase::Opening,
+            identity: Arc::new(identity),
+            legs: Arc::new(legs),
+            status: Status::default(),
+            connections: Connections::default(),
+            buffers: BufferUse::default(),
+        }
+    }
+}
+
+/// A kind of leg I/O that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultyOperation {
+    /// Reads.
+    Read,
+    /// Writes, zeroing and metadata included.
+    Write,
+    /// Flushes.
+    Flush,
+}
+
+/// A fault laid on one leg, for tests. A later one of the same kind replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fault {
+    /// No I/O completes for this long; then all do.
+    Freeze {
+        /// How long.
+        duration: Time,
+    },
+    /// Every I/O completes this much later. Zero ends it.
+    Delay {
+        /// How much later.
+        delay: Time,
+    },
+    /// I/O of a kind fails with EIO. A rate of zero ends it.
+    Error {
+        /// Which kind.
+        operation: FaultyOperation,
+        /// How many of them, 0 to 1.
+        rate: f64,
+    },
+    /// All faults of the leg end.
+    Clear,
+}
+
+/// What the control thread asks of the volume.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Put a new, empty leg into a free slot (the first one, if `leg` is none).
+    Add {
+        /// Slot.
+        leg: Option<u8>,
+        /// Where it is.
+        config: LegConfig,
+        /// Whether what is on it may be overwritten.
+        wipe: bool,
+    },
+    /// Forget a leg that is out or detached.
+    Remove {
+        /// Slot.
+        leg: u8,
+    },
+    /// Put a new leg into a slot whose leg is out, detached or gone.
+    Replace {
+        /// Slot.
+        leg: u8,
+        /// Where the new one is.
+        config: LegConfig,
+        /// Whether what is on it may be overwritten.
+        wipe: bool,
+    },
+    /// Make a leg whole, close it, let go of it.
+    Detach {
+        /// Slot.
+        leg: u8,
+    },
+    /// Take back a leg of this volume that was detached or gone.
+    Attach {
+        /// Where it is.
+        config: LegConfig,
+    },
+    /// Compare all legs, and rewrite what differs with `repair`.
+    Scrub {
+        /// Whether to rewrite.
+        repair: bool,
+    },
+    /// Stop a running scrub.
+    ScrubStop,
+    /// Lay a fault on a leg.
+    Inject {
+        /// Slot.
+        leg: u8,
+        /// Which.
+        fault: Fault,
+    },
+    /// Drain for at most this long, close, end.
+    Shutdown {
+        /// How long to drain.
+        drain: Time,
+    },
+}
+
+/// Why a request was refused, for the answer's status code and the command's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalKind {
+    /// The request makes no sense.
+    BadRequest,
+    /// It names what does not exist.
+    NotFound,
+    /// It is not allowed by the configuration.
+    Forbidden,
+    /// It would lose data, or guess.
+    Unsafe,
+    /// Not in this state: in use, busy.
+    Conflict,
+    /// The volume is closing.
+    Closing,
+    /// It was tried and failed.
+    Failed,
+}
+
+/// A refusal: what happened and the way out, for a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Refusal {
+    /// Why.
+    pub kind: RefusalKind,
+    /// What is wrong, naming the thing and its value.
+    pub what: String,
+    /// What to do about it.
+    pub way_out: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(kind: RefusalKind, what: impl Into<String>, way_out: impl Into<String>) -> Refusal {
+        Refusal { kind, what: what.into(), way_out: way_out.into() }
+    }
+}
+
+/// The outcome of a request that will be done, or was refused.
+pub type Outcome = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+/// The volume as the control thread sees it.
+pub trait Volume: Send + Sync + 'static {
+    /// The newest snapshot.
+    fn snapshot(&self) -> Arc<Snapshot>;
+
+    /// Sends a request. It is carried out even if the returned future is dropped.
+    fn request(&self, request: Request) -> Outcome;
+}
