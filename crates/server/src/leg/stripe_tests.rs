@@ -91,7 +91,7 @@ fn the_identity_block_is_these_bytes() {
         data: 0x12_3456_0000,
     };
     let block = identity.encode();
-    let mut head = Vec::new();
+    let mut head: Vec<u8> = Vec::new();
     head.extend(b"HEMISTRP\x01\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0");
     head.extend(b"0123456789abcdef\0\0\x01\0\0\0\0\0\0\0\x56\x34\x12\0\0\0");
     assert_eq!(block[..56], head);
