@@ -274,10 +274,16 @@ impl Config {
         }
         for (index, leg) in self.legs.iter().enumerate() {
             let key = |name: &str| format!("legs[{index}].{name}");
-            if leg.quarantine.is_some() && !leg.is_remote() {
+            if leg.quarantine.is_some() && !leg.path.is_remote() {
                 return Err(ConfigError::conflict(
                     key("quarantine"),
                     format!("{} is local; only a remote leg has a quarantine time", leg.path),
+                ));
+            }
+            if !leg.direct && leg.path.is_remote() {
+                return Err(ConfigError::conflict(
+                    key("direct"),
+                    format!("{} is remote; only a local leg can do without O_DIRECT", leg.path),
                 ));
             }
             for earlier in &self.legs[..index] {
@@ -293,7 +299,9 @@ impl Config {
                         format!("`{}` is the name of two legs", leg.label()),
                     ));
                 }
-                if let Some(path) = leg.paths().iter().find(|path| earlier.paths().contains(path)) {
+                if let Some(path) =
+                    leg.path.paths().iter().find(|path| earlier.path.paths().contains(path))
+                {
                     return Err(ConfigError::conflict(
                         key("path"),
                         format!("{} is part of {} already", path.display(), earlier.path),

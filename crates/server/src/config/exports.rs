@@ -8,10 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ConfigError;
 use super::bounds::Bounds;
+use super::legs::NBD_PORT;
 use super::units::Size;
-
-/// NBD's registered port.
-pub const NBD_PORT: u16 = 10809;
 
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]

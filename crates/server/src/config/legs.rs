@@ -1,14 +1,288 @@
-//! A leg in the configuration: its spec alone, or a table with more about it.
+//! Which device a leg is on: the spec string of the command line and its table in a
+//! configuration file.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-use super::units::Time;
-use crate::leg::LegSpec;
+use super::units::{Size, Time};
+
+/// Default stripe unit: one region of the smallest size, the largest I/O that a drain
+/// splits anyway.
+pub const STRIPE_CHUNK_DEFAULT: Size = Size::kib(64);
+/// Smallest stripe unit: a device's largest common logical block.
+pub const STRIPE_CHUNK_MIN: Size = Size::kib(4);
+/// Largest stripe unit.
+pub const STRIPE_CHUNK_MAX: Size = Size::mib(64);
+/// Most devices in one stripe.
+pub const STRIPE_WIDTH_MAX: usize = 16;
+/// NBD's registered port.
+pub const NBD_PORT: u16 = 10809;
+
+/// Where a leg's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LegSpec {
+    /// A regular file or a block device.
+    Path(PathBuf),
+    /// Several files or block devices, striped.
+    Stripe {
+        /// The devices, in stripe order (which must stay the same).
+        paths: Vec<PathBuf>,
+        /// Stripe unit: a power of two from [`STRIPE_CHUNK_MIN`] to [`STRIPE_CHUNK_MAX`].
+        chunk: Size,
+    },
+    /// An NBD export over TCP.
+    NbdTcp {
+        /// Host name or address (an IPv6 address without its brackets).
+        host: String,
+        /// Port.
+        port: u16,
+        /// Export name; empty is the server's default export.
+        export: String,
+    },
+    /// An NBD export over a unix socket.
+    NbdUnix {
+        /// Socket.
+        socket: PathBuf,
+        /// Export name; empty is the server's default export.
+        export: String,
+    },
+}
+
+impl LegSpec {
+    /// Whether the leg is reached over a network or a socket, so that fencing applies.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. })
+    }
+
+    /// The local files or devices of the leg, none for a remote one.
+    pub fn paths(&self) -> &[PathBuf] {
+        match self {
+            LegSpec::Path(path) => std::slice::from_ref(path),
+            LegSpec::Stripe { paths, .. } => paths,
+            LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => &[],
+        }
+    }
+}
+
+impl fmt::Display for LegSpec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LegSpec::Path(path) => match path.to_str() {
+                // A path that looks like another kind of spec needs the prefix to come back.
+                Some(text) if has_scheme(text) => write!(formatter, "file:{text}"),
+                _ => write!(formatter, "{}", path.display()),
+            },
+            LegSpec::Stripe { paths, chunk } => {
+                formatter.write_str("stripe:")?;
+                for path in paths {
+                    write!(formatter, "{},", path.display())?;
+                }
+                write!(formatter, "chunk={chunk}")
+            }
+            LegSpec::NbdTcp { host, port, export } => {
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(formatter, "nbd://{open}{host}{close}")?;
+                if *port != NBD_PORT {
+                    write!(formatter, ":{port}")?;
+                }
+                write!(formatter, "/{}", percent_encode(export, b"/"))
+            }
+            LegSpec::NbdUnix { socket, export } => write!(
+                formatter,
+                "nbd+unix:///{}?socket={}",
+                percent_encode(export, b"/"),
+                percent_encode(&socket.display().to_string(), b"/")
+            ),
+        }
+    }
+}
+
+/// Why a leg spec was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leg `{spec}`: {reason}")]
+pub struct LegSpecError {
+    /// The spec as given.
+    pub spec: String,
+    /// What is wrong with it and what would be right.
+    pub reason: String,
+}
+
+impl FromStr for LegSpec {
+    type Err = LegSpecError;
+
+    fn from_str(spec: &str) -> Result<LegSpec, LegSpecError> {
+        let parsed = if spec.is_empty() {
+            Err("it is empty; name a file, a block device, stripe:PATH,PATH or nbd://HOST/".into())
+        } else if let Some(rest) = spec.strip_prefix("file:") {
+            plain_path(rest)
+        } else if let Some(rest) = spec.strip_prefix("stripe:") {
+            stripe(rest)
+        } else if let Some(rest) = spec.strip_prefix("nbd://") {
+            nbd_tcp(rest)
+        } else if let Some(rest) = spec.strip_prefix("nbd+unix://") {
+            nbd_unix(rest)
+        } else if let Some((scheme, _)) = spec.split_once("://") {
+            Err(format!(
+                "`{scheme}://` is not supported; use a path, stripe:PATH,PATH, nbd://HOST[:PORT]/[EXPORT] \
+                 or nbd+unix:///[EXPORT]?socket=PATH (for other protocols, export the drive by NBD)"
+            ))
+        } else {
+            plain_path(spec)
+        };
+        parsed.map_err(|reason| LegSpecError { spec: spec.to_owned(), reason })
+    }
+}
+
+fn has_scheme(text: &str) -> bool {
+    ["file:", "stripe:"].iter().any(|prefix| text.starts_with(prefix)) || text.contains("://")
+}
+
+fn plain_path(text: &str) -> Result<LegSpec, String> {
+    match text {
+        "" => Err("the path is empty".into()),
+        _ if text.contains('\0') => Err("the path holds a NUL byte".into()),
+        _ => Ok(LegSpec::Path(PathBuf::from(text))),
+    }
+}
+
+fn stripe(text: &str) -> Result<LegSpec, String> {
+    let mut paths = Vec::new();
+    let mut chunk = STRIPE_CHUNK_DEFAULT;
+    for part in text.split(',') {
+        if let Some(size) = part.strip_prefix("chunk=") {
+            chunk = size.parse().map_err(|error| format!("chunk: {error}"))?;
+        } else if part.is_empty() {
+            return Err("a path is empty; write stripe:PATH,PATH[,chunk=64K]".into());
+        } else {
+            paths.push(PathBuf::from(part));
+        }
+    }
+    if !(2..=STRIPE_WIDTH_MAX).contains(&paths.len()) {
+        return Err(format!(
+            "a stripe is made of 2 to {STRIPE_WIDTH_MAX} devices, not {}",
+            paths.len()
+        ));
+    }
+    if let Some(twice) = (1..paths.len()).find(|&later| paths[..later].contains(&paths[later])) {
+        return Err(format!("{} is named twice", paths[twice].display()));
+    }
+    if !chunk.0.is_power_of_two() || chunk < STRIPE_CHUNK_MIN || chunk > STRIPE_CHUNK_MAX {
+        return Err(format!(
+            "chunk={chunk} must be a power of two from {STRIPE_CHUNK_MIN} to {STRIPE_CHUNK_MAX}"
+        ));
+    }
+    Ok(LegSpec::Stripe { paths, chunk })
+}
+
+fn nbd_tcp(rest: &str) -> Result<LegSpec, String> {
+    let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+    let export = export_name(export)?;
+    let (host, port) = if let Some(bracketed) = authority.strip_prefix('[') {
+        let (host, after) =
+            bracketed.split_once(']').ok_or("the `[` of the IPv6 address is not closed")?;
+        let port = match after {
+            "" => None,
+            _ => Some(after.strip_prefix(':').ok_or("after `]` a `:PORT` is expected")?),
+        };
+        (host, port)
+    } else {
+        match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    if host.is_empty() {
+        return Err("the host is missing; write nbd://HOST[:PORT]/[EXPORT]".into());
+    }
+    let port = match port {
+        None => NBD_PORT,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|&port| port != 0)
+            .ok_or_else(|| format!("`{text}` is not a port (1 to 65535)"))?,
+    };
+    Ok(LegSpec::NbdTcp { host: host.to_owned(), port, export })
+}
+
+fn nbd_unix(rest: &str) -> Result<LegSpec, String> {
+    let usage = "write nbd+unix:///[EXPORT]?socket=PATH";
+    let path =
+        rest.strip_prefix('/').ok_or_else(|| format!("three slashes are expected; {usage}"))?;
+    let (export, query) =
+        path.split_once('?').ok_or_else(|| format!("the socket is missing; {usage}"))?;
+    let mut socket = None;
+    for parameter in query.split('&') {
+        match parameter.split_once('=') {
+            Some(("socket", value)) if !value.is_empty() => socket = Some(percent_decode(value)?),
+            _ => return Err(format!("`{parameter}` is not understood; {usage}")),
+        }
+    }
+    let socket = socket.ok_or_else(|| format!("the socket is missing; {usage}"))?;
+    Ok(LegSpec::NbdUnix { socket: PathBuf::from(socket), export: export_name(export)? })
+}
+
+fn export_name(text: &str) -> Result<String, String> {
+    /// The NBD protocol's limit on every string.
+    const NBD_STRING_MAX: usize = 4096;
+    let name = percent_decode(text)?;
+    if name.len() > NBD_STRING_MAX {
+        return Err(format!("the export name is longer than {NBD_STRING_MAX} bytes"));
+    }
+    Ok(name)
+}
+
+/// Decodes `%XX` (RFC 3986); the result must be UTF-8, as NBD strings are.
+fn percent_decode(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(rest.next()), digit(rest.next())) {
+            // Two hexadecimal digits are at most 255.
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => return Err(format!("`{text}` has a `%` without two hexadecimal digits")),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| format!("`{text}` does not decode to UTF-8"))
+}
+
+/// Encodes all but RFC 3986's unreserved characters and those of `keep`.
+fn percent_encode(text: &str, keep: &[u8]) -> String {
+    use fmt::Write as _;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || keep.contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+impl Serialize for LegSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LegSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LegSpec, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
 
 /// One leg of the volume as configured.
 ///
@@ -16,7 +290,6 @@ use crate::leg::LegSpec;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LegConfig {
     /// Where its bytes are.
-    #[serde(serialize_with = "as_text")]
     pub path: LegSpec,
     /// What status, logs and metrics call it. Default: the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,40 +299,20 @@ pub struct LegConfig {
     /// (the extents stay stale until proof or restart of the server side).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Time>,
+    /// Local legs only: whether to bypass the page cache (O_DIRECT). Default true.
+    pub direct: bool,
 }
 
 impl LegConfig {
     /// A leg with the defaults.
     pub fn new(path: LegSpec) -> LegConfig {
-        LegConfig { path, name: None, quarantine: None }
+        LegConfig { path, name: None, quarantine: None, direct: true }
     }
 
     /// What to call it: its name, else its spec.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.path.to_string())
     }
-
-    /// Whether it is reached over a network or a socket, so that fencing applies.
-    pub fn is_remote(&self) -> bool {
-        matches!(self.path, LegSpec::Nbd { .. })
-    }
-
-    /// The local files or devices of the leg, none for a remote one.
-    pub fn paths(&self) -> &[PathBuf] {
-        match &self.path {
-            LegSpec::File { path, .. } => std::slice::from_ref(path),
-            LegSpec::Stripe { paths, .. } => paths,
-            LegSpec::Nbd { .. } => &[],
-        }
-    }
-}
-
-fn as_text<S: Serializer>(spec: &LegSpec, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(spec)
-}
-
-fn from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LegSpec, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 impl<'de> Deserialize<'de> for LegConfig {
@@ -67,10 +320,14 @@ impl<'de> Deserialize<'de> for LegConfig {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Table {
-            #[serde(deserialize_with = "from_text")]
             path: LegSpec,
             name: Option<String>,
             quarantine: Option<Time>,
+            #[serde(default = "yes")]
+            direct: bool,
+        }
+        fn yes() -> bool {
+            true
         }
         struct SpecOrTable;
         impl<'de> Visitor<'de> for SpecOrTable {
@@ -82,11 +339,77 @@ impl<'de> Deserialize<'de> for LegConfig {
                 text.parse().map(LegConfig::new).map_err(E::custom)
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LegConfig, A::Error> {
-                let Table { path, name, quarantine } =
+                let Table { path, name, quarantine, direct } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(LegConfig { path, name, quarantine })
+                Ok(LegConfig { path, name, quarantine, direct })
             }
         }
         deserializer.deserialize_any(SpecOrTable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<LegSpec, String> {
+        text.parse::<LegSpec>().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn specs_come_back_as_they_went() {
+        for text in [
+            "/dev/sdb",
+            "leg0.img",
+            "file:stripe:odd",
+            "stripe:/a,/b,chunk=64KiB",
+            "stripe:/a,/b,/c,chunk=1MiB",
+            "nbd://host/",
+            "nbd://host:1234/export",
+            "nbd://[fe80::1]:1234/a%20b",
+            "nbd+unix:///?socket=/run/x.sock",
+            "nbd+unix:///disk/0?socket=/run/with%20space",
+        ] {
+            let spec = parse(text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(spec.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn defaults_fill_in() {
+        assert_eq!(
+            parse("stripe:/a,/b"),
+            Ok(LegSpec::Stripe { paths: vec!["/a".into(), "/b".into()], chunk: Size::kib(64) })
+        );
+        assert_eq!(
+            parse("nbd://host"),
+            Ok(LegSpec::NbdTcp { host: "host".into(), port: 10809, export: String::new() })
+        );
+    }
+
+    #[test]
+    fn bad_specs_name_the_value_and_the_way_out() {
+        for (text, part) in [
+            ("", "empty"),
+            ("file:", "empty"),
+            ("stripe:/a", "2 to 16 devices, not 1"),
+            ("stripe:/a,/a", "/a is named twice"),
+            ("stripe:/a,,/b", "empty"),
+            ("stripe:/a,/b,chunk=3K", "power of two"),
+            ("stripe:/a,/b,chunk=huge", "not a size"),
+            ("nbd://", "host is missing"),
+            ("nbd://h:0/", "`0` is not a port"),
+            ("nbd://h:99999/", "`99999` is not a port"),
+            ("nbd://[::1/", "not closed"),
+            ("nbd://h/%zz", "hexadecimal"),
+            ("nbd+unix:///", "socket is missing"),
+            ("nbd+unix:///?socket=", "not understood"),
+            ("nbd+unix://host/?socket=/x", "three slashes"),
+            ("iscsi://target/1", "`iscsi://` is not supported"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+            assert!(error.contains(&format!("leg `{text}`")), "{text}: {error}");
+        }
     }
 }

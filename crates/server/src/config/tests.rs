@@ -3,8 +3,8 @@ use std::path::Path;
 use hemi_core::settings::{ExposureMode, FlushCopies};
 
 use super::exports::Listen;
+use super::legs::LegSpec;
 use super::*;
-use crate::leg::LegSpec;
 
 const FULL: &str = r#"
 volume = "db"
@@ -17,7 +17,7 @@ drain_on_stop = "1m"
 legs = [
     "/dev/nvme0n1",
     { path = "nbd+unix:///?socket=/run/remote.sock", name = "remote", quarantine = "30s" },
-    { path = "stripe:/dev/sdb,/dev/sdc,chunk=1M,direct=off" },
+    { path = "stripe:/dev/sdb,/dev/sdc", direct = false },
 ]
 
 [[exports]]
@@ -58,16 +58,10 @@ fn a_full_file_says_all_it_says() {
     let config = parse(FULL).unwrap_or_else(|error| panic!("{error}"));
     config.check().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.legs.len(), 3);
-    assert_eq!(
-        config.legs[0],
-        LegConfig::new(LegSpec::File {
-            path: "/dev/nvme0n1".into(),
-            options: crate::leg::spec::FileOptions::default(),
-        })
-    );
+    assert_eq!(config.legs[0], LegConfig::new(LegSpec::Path("/dev/nvme0n1".into())));
     assert_eq!(config.legs[1].quarantine, Some(Time::seconds(30)));
     assert_eq!(config.legs[1].label(), "remote");
-    assert_eq!(config.legs[2].label(), "stripe:/dev/sdb,/dev/sdc,chunk=1024K,direct=off");
+    assert!(!config.legs[2].direct);
     assert_eq!(config.exports[1].nbd, Listen::Tcp { host: "0.0.0.0".into(), port: 10809 });
     assert!(config.exports[1].tls.as_ref().is_some_and(|tls| tls.required));
     assert_eq!(config.exports[1].limits.connections_max, 8);
@@ -103,7 +97,7 @@ fn errors_of_form_show_the_line() {
         ("[engine.wait]\nfloor = 5", "a duration with its unit"),
         ("[engine]\npolicy = 'fastest'", "unknown variant `fastest`"),
         ("[engine]\nflush_copies = 9", "a number of legs from 1 to 8, or \"all\""),
-        ("legs = ['stripe:/a']", "it needs 2 to 16"),
+        ("legs = ['stripe:/a']", "2 to 16 devices, not 1"),
         ("legs = [{ name = 'x' }]", "missing field `path`"),
         ("legs = [{ path = '/a', quarantin = '3s' }]", "unknown field `quarantin`"),
         ("[[exports]]\nnbd = '/run/a'", "write unix:PATH or tcp:"),
@@ -126,6 +120,7 @@ fn errors_of_sense_name_key_value_and_way_out() {
         ("legs = ['1','2','3','4','5','6','7','8','9']", "legs: 9 are named"),
         ("legs = [{path='/a',name='x'},{path='/b',name='x'}]", "`x` is the name of two legs"),
         ("legs = [{path='/a',quarantine='1s'}]", "legs[0].quarantine: /a is local"),
+        ("legs = [{path='nbd://h/',direct=false}]", "legs[0].direct: nbd://h/ is remote"),
         (
             "buffer_budget = '1MiB'",
             "buffer_budget = 1MiB is out of range: allowed are 16MiB to 64GiB (default 256MiB)",
