@@ -18,10 +18,12 @@ pub const BLOCK_MIN_BYTES: usize = PAGE_BYTES;
 pub const BLOCK_MAX_BYTES: usize = 32 << 20;
 /// Buffer budget unless configured otherwise.
 pub const BUDGET_DEFAULT_BYTES: u64 = 256 << 20;
-/// Smallest buffer budget: two of the largest requests.
-pub const BUDGET_MIN_BYTES: u64 = 2 * BLOCK_MAX_BYTES as u64;
-/// Largest buffer budget: what one registered buffer may cover.
-pub const BUDGET_MAX_BYTES: u64 = 1 << 30;
+/// Smallest buffer budget.
+pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
+/// Largest buffer budget.
+pub const BUDGET_MAX_BYTES: u64 = 64 << 30;
+/// Most bytes of one registered buffer: the kernel's own bound.
+const MAPPING_BYTES: usize = 1 << 30;
 
 /// Size classes: 4 KiB, 8 KiB, … 32 MiB.
 const ORDERS: usize = (BLOCK_MAX_BYTES / BLOCK_MIN_BYTES).ilog2() as usize + 1;
@@ -45,7 +47,8 @@ struct Page {
 /// The arena. A buffer's id is the number of its first page.
 #[derive(Debug)]
 pub struct Arena {
-    memory: Mapping,
+    /// The budget in order, [`MAPPING_BYTES`] each but the last. No block crosses.
+    memory: Vec<Mapping>,
     pages: Vec<Page>,
     /// First free block per order.
     heads: [u32; ORDERS],
@@ -55,29 +58,35 @@ pub struct Arena {
 
 impl Arena {
     /// An arena of `budget` bytes, within [`BUDGET_MIN_BYTES`] and [`BUDGET_MAX_BYTES`] and
-    /// rounded up to [`BLOCK_MAX_BYTES`].
+    /// rounded up to whole mebibytes.
     pub fn new(budget: u64) -> io::Result<Arena> {
-        let budget = budget
-            .clamp(BUDGET_MIN_BYTES, BUDGET_MAX_BYTES)
-            .next_multiple_of(BLOCK_MAX_BYTES as u64);
-        let memory = Mapping::new(budget as usize, true)?;
+        let budget = budget.clamp(BUDGET_MIN_BYTES, BUDGET_MAX_BYTES).next_multiple_of(1 << 20);
+        let memory = (0..budget)
+            .step_by(MAPPING_BYTES)
+            .map(|start| Mapping::new((budget - start).min(MAPPING_BYTES as u64) as usize, true))
+            .collect::<io::Result<Vec<Mapping>>>()?;
         let empty = Page { previous: NONE, next: NONE, references: 0, order: 0, free: false };
+        let pages = budget as usize / BLOCK_MIN_BYTES;
         let mut arena = Arena {
             memory,
-            pages: vec![empty; budget as usize / BLOCK_MIN_BYTES],
+            pages: vec![empty; pages],
             heads: [NONE; ORDERS],
             free_bytes: budget,
             budget,
         };
-        let top = ORDERS - 1;
-        for block in (0..budget as usize / BLOCK_MAX_BYTES).rev() {
-            arena.link((block << top) as u32, top);
+        // The largest aligned blocks that fit, from the front.
+        let mut first = 0;
+        while first < pages {
+            let fits = (pages - first).ilog2().min(ORDERS as u32 - 1);
+            let order = fits.min(first.trailing_zeros());
+            arena.link(first as u32, order as usize);
+            first += 1 << order;
         }
         Ok(arena)
     }
 
     /// The memory, to be registered with the ring before the first buffer is handed out.
-    pub fn memory_mut(&mut self) -> &mut Mapping {
+    pub fn memory_mut(&mut self) -> &mut [Mapping] {
         &mut self.memory
     }
 
@@ -97,7 +106,8 @@ impl Arena {
         let block = BLOCK_MIN_BYTES << page.order;
         let offset = at.offset as usize * SECTOR_BYTES as usize;
         let length = sectors as usize * SECTOR_BYTES as usize;
-        self.memory.span(at.buffer.0 as usize * BLOCK_MIN_BYTES, block).slice(offset, length)
+        let start = at.buffer.0 as usize * BLOCK_MIN_BYTES;
+        self.memory[start / MAPPING_BYTES].span(start % MAPPING_BYTES, block).slice(offset, length)
     }
 
     /// The capacity of a buffer in bytes.

@@ -4,19 +4,22 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// An odd number of mebibytes: blocks of several sizes at its end.
+const BUDGET: u64 = 77 << 20;
+
 fn at(buffer: BufferId, offset: u32) -> BufferAt {
     BufferAt { buffer, offset }
 }
 
 #[test]
 fn the_budget_is_spent_to_the_last_page_and_comes_back_whole() {
-    let mut arena = Arena::new(0).unwrap();
-    assert_eq!(arena.budget(), BUDGET_MIN_BYTES);
+    let mut arena = Arena::new(BUDGET).unwrap();
+    assert_eq!(arena.budget(), BUDGET);
     let mut all = Vec::new();
     while let Some(buffer) = arena.allocate(8) {
         all.push(buffer);
     }
-    assert_eq!(all.len() as u64, BUDGET_MIN_BYTES / 4096);
+    assert_eq!(all.len() as u64, BUDGET / 4096);
     assert_eq!(arena.free_bytes(), 0);
     for buffer in all {
         arena.release(buffer);
@@ -25,19 +28,38 @@ fn the_budget_is_spent_to_the_last_page_and_comes_back_whole() {
     let largest = (BLOCK_MAX_BYTES / 512) as u32;
     assert!(arena.allocate(largest).is_some());
     assert!(arena.allocate(largest).is_some());
-    assert!(arena.allocate(1).is_none());
+    assert!(arena.allocate(largest).is_none());
+}
+
+#[test]
+fn budgets_are_brought_within_their_bounds() {
+    assert_eq!(Arena::new(0).unwrap().budget(), BUDGET_MIN_BYTES);
+    assert_eq!(Arena::new((20 << 20) + 1).unwrap().budget(), 21 << 20);
+}
+
+#[test]
+fn an_arena_of_several_mappings_keeps_blocks_within_one() {
+    let mut arena = Arena::new((2 << 30) + (5 << 20)).unwrap();
+    assert_eq!(arena.memory_mut().len(), 3);
+    let largest = (BLOCK_MAX_BYTES / 512) as u32;
+    let mut count = 0;
+    while let Some(buffer) = arena.allocate(largest) {
+        assert_eq!(arena.span(at(buffer, 0), largest).length(), BLOCK_MAX_BYTES);
+        count += 1;
+    }
+    assert_eq!(count, 64);
 }
 
 #[test]
 fn a_buffer_larger_than_the_largest_is_refused() {
-    let mut arena = Arena::new(0).unwrap();
+    let mut arena = Arena::new(BUDGET).unwrap();
     assert!(arena.allocate((BLOCK_MAX_BYTES / 512) as u32 + 1).is_none());
     assert!(arena.allocate(u32::MAX).is_none());
 }
 
 #[test]
 fn contents_are_copied_compared_and_zeroed() {
-    let mut arena = Arena::new(0).unwrap();
+    let mut arena = Arena::new(BUDGET).unwrap();
     let (a, b) = (arena.allocate(16).unwrap(), arena.allocate(16).unwrap());
     arena.span(at(a, 3), 1).copy_from(&[7; 512]);
     arena.copy(at(a, 3), at(b, 9), 1);
@@ -49,7 +71,7 @@ fn contents_are_copied_compared_and_zeroed() {
 #[test]
 #[should_panic(expected = "leaves a span")]
 fn a_span_past_its_buffer_is_refused() {
-    let mut arena = Arena::new(0).unwrap();
+    let mut arena = Arena::new(BUDGET).unwrap();
     let buffer = arena.allocate(8).unwrap();
     let _ = arena.span(at(buffer, 1), 8);
 }
@@ -57,7 +79,7 @@ fn a_span_past_its_buffer_is_refused() {
 #[test]
 #[should_panic(expected = "is not in use")]
 fn a_freed_buffer_is_refused() {
-    let mut arena = Arena::new(0).unwrap();
+    let mut arena = Arena::new(BUDGET).unwrap();
     let buffer = arena.allocate(8).unwrap();
     arena.release(buffer);
     arena.release(buffer);
@@ -88,7 +110,7 @@ proptest! {
     /// everything joins again.
     #[test]
     fn buffers_never_overlap_and_all_come_back(steps in steps()) {
-        let mut arena = Arena::new(0).unwrap();
+        let mut arena = Arena::new(BUDGET).unwrap();
         let mut used: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
         for step in steps {
             match step {
@@ -147,6 +169,7 @@ proptest! {
             }
         }
         let largest = (BLOCK_MAX_BYTES / 512) as u32;
+        prop_assert_eq!(arena.free_bytes(), arena.budget());
         for _ in 0..arena.budget() / BLOCK_MAX_BYTES as u64 {
             prop_assert!(arena.allocate(largest).is_some());
         }

@@ -26,7 +26,7 @@ pub const COMPLETION_ENTRIES: u32 = 8192;
 /// Slots for registered files: legs, listeners and connections.
 pub const REGISTERED_FILES_MAX: u32 = 2048;
 /// Slots for registered memory.
-pub const REGISTERED_BUFFERS_MAX: u32 = 64;
+pub const REGISTERED_BUFFERS_MAX: u32 = 80;
 
 /// Who submitted an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,7 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::open::{OpenError, Purpose};
-use super::spec::FileOptions;
+use super::open::{FileOptions, OpenError, Purpose};
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 
 /// Granularity of blocking I/O.

@@ -29,7 +29,6 @@ pub mod file;
 pub mod inject;
 mod open;
 pub mod pages;
-pub mod spec;
 pub mod stripe;
 
 use hemi_core::io::{LegError, LegEvent, LegOperation};
@@ -40,8 +39,7 @@ use crate::ring::{Completion, Ring, Source, Tag};
 use crate::slots::SlotId;
 
 pub use inject::{Injection, InjectionState};
-pub use open::{OpenError, OpenLeg, Purpose};
-pub use spec::{LegSpec, SpecError};
+pub use open::{FileOptions, OpenError, OpenLeg, Purpose};
 
 use file::FileLeg;
 use inject::{Injector, Verdict};
@@ -85,8 +83,9 @@ pub struct LegContext<'a> {
     pub ring: &'a mut Ring,
     /// The time of this loop turn.
     pub now: Instant,
-    /// The leg's slot in the volume.
-    pub leg: u8,
+    /// The leg's name in the ring's tags: one per attachment, so that a completion of a leg
+    /// that has left never reaches its successor.
+    pub owner: u16,
     /// Where outcomes go.
     pub outcomes: &'a mut Vec<LegOutcome>,
 }
@@ -94,7 +93,7 @@ pub struct LegContext<'a> {
 impl LegContext<'_> {
     /// The tag for a ring entry of this leg's.
     pub fn tag(&self, id: SlotId) -> Tag {
-        Tag { source: Source::Leg, owner: u16::from(self.leg), id }
+        Tag { source: Source::Leg, owner: self.owner, id }
     }
 
     /// Reports the end of an I/O.
@@ -129,6 +128,9 @@ macro_rules! drive {
 #[derive(Debug)]
 pub struct Leg {
     driver: Driver,
+    owner: u16,
+    /// I/Os submitted and not ended.
+    in_flight: usize,
     description: String,
     injector: Option<Injector>,
     pages: PagePool,
@@ -137,8 +139,14 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// Hands an opened leg to the reactor. With `injectable`, faults may be injected.
-    pub fn attach(opened: OpenLeg, ring: &mut Ring, injectable: bool) -> std::io::Result<Leg> {
+    /// Hands an opened leg to the reactor. `owner` names this attachment in the ring's tags;
+    /// with `injectable`, faults may be injected.
+    pub fn attach(
+        opened: OpenLeg,
+        ring: &mut Ring,
+        owner: u16,
+        injectable: bool,
+    ) -> std::io::Result<Leg> {
         let description = opened.description();
         let driver = match opened {
             OpenLeg::File(device) => Driver::File(FileLeg::new(device, ring)?),
@@ -146,6 +154,8 @@ impl Leg {
         };
         Ok(Leg {
             driver,
+            owner,
+            in_flight: 0,
             description,
             injector: injectable.then(Injector::new),
             pages: PagePool::new()?,
@@ -167,8 +177,19 @@ impl Leg {
         Ok(span)
     }
 
+    /// The leg's name in the ring's tags.
+    pub fn owner(&self) -> u16 {
+        self.owner
+    }
+
+    /// I/Os submitted and not yet settled. A leg with any must be kept.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
     /// Starts an I/O.
     pub fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
+        self.in_flight += 1;
         match self.injector.as_mut().map_or(Verdict::Submit, |injector| injector.judge(cx.now, io))
         {
             Verdict::Submit => drive!(&mut self.driver, driver => driver.submit(cx, io)),
@@ -185,6 +206,7 @@ impl Leg {
     /// To be called for every [`LegOutcome::Done`] before the engine hears of it: frees what
     /// the I/O held.
     pub fn settle(&mut self, id: IoId) {
+        self.in_flight -= 1;
         if self.metadata.is_empty() {
             return;
         }

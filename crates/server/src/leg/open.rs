@@ -6,9 +6,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::config::legs::LegSpec;
+
 use super::device::Device;
-use super::spec::LegSpec;
 use super::stripe::{OpenStripe, StripeError};
+
+/// How files and devices are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileOptions {
+    /// Bypass the page cache (O_DIRECT). Off only where the file system cannot; data is then
+    /// durable by flush as ever, but competes with everything else for memory.
+    pub direct: bool,
+    /// When a file is created, leave it sparse instead of reserving its space.
+    pub sparse: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions { direct: true, sparse: false }
+    }
+}
 
 /// What a leg is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +94,8 @@ pub enum OpenError {
     /// O_DIRECT refused.
     #[error(
         "{path:?} lies on {file_system}, which cannot bypass the page cache (O_DIRECT). Put \
-         the leg on another file system, or name it file:{},direct=off (slower, competes for \
-         memory; flushes still reach the disk)", path.display()
+         the leg on another file system, or set `direct = false` for it (slower, competes for \
+         memory; flushes still reach the disk)"
     )]
     NoDirect {
         /// Its path.
@@ -96,8 +113,8 @@ pub enum OpenError {
     },
     /// Its space could not be reserved.
     #[error(
-        "could not reserve {size} bytes for {path:?}: {source}; free some space, or name it \
-         file:{},sparse=on to reserve nothing", path.display()
+        "could not reserve {size} bytes for {path:?}: {source}; free some space, make the \
+         volume smaller, or create it sparse (nothing reserved, writes can meet a full disk)"
     )]
     Space {
         /// Its path.
@@ -177,16 +194,18 @@ pub enum OpenLeg {
 
 impl OpenLeg {
     /// Opens the leg `spec` names.
-    pub fn open(spec: &LegSpec, purpose: Purpose) -> Result<OpenLeg, OpenError> {
+    pub fn open(
+        spec: &LegSpec,
+        options: FileOptions,
+        purpose: Purpose,
+    ) -> Result<OpenLeg, OpenError> {
         match spec {
-            LegSpec::File { path, options } => {
-                Device::open(path, *options, purpose).map(OpenLeg::File)
+            LegSpec::Path(path) => Device::open(path, options, purpose).map(OpenLeg::File),
+            LegSpec::Stripe { paths, chunk } => {
+                OpenStripe::open(paths, chunk.0, options, purpose).map(OpenLeg::Stripe)
             }
-            LegSpec::Stripe { paths, chunk, options } => {
-                OpenStripe::open(paths, *chunk, *options, purpose).map(OpenLeg::Stripe)
-            }
-            LegSpec::Nbd { uri } => Err(OpenError::Unsupported {
-                spec: uri.clone(),
+            LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => Err(OpenError::Unsupported {
+                spec: spec.to_string(),
                 reason: "NBD legs are not available in this build",
             }),
         }

@@ -14,8 +14,7 @@ use hemi_core::units::{Instant, IoId};
 
 use super::device::Device;
 use super::file::{DeviceIo, FileIo, Task};
-use super::open::{OpenError, Purpose};
-use super::spec::FileOptions;
+use super::open::{FileOptions, OpenError, Purpose};
 use super::{LegContext, ResolvedIo};
 use crate::ring::{Completion, Ring};
 use crate::slots::{SlotId, SlotTable};
@@ -166,7 +165,7 @@ impl Identity {
             data: long(48),
         };
         let sound = identity.chunk.is_power_of_two()
-            && identity.chunk >= super::spec::CHUNK_MIN_BYTES
+            && identity.chunk >= crate::config::legs::STRIPE_CHUNK_MIN.0
             && identity.data.is_multiple_of(identity.chunk)
             && identity.member < identity.members;
         if !sound {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use hemi_core::io::LegOperation;
 
 use super::*;
+use crate::config::legs::LegSpec;
 use crate::memory::Mapping;
 
 struct Bench {
@@ -16,13 +17,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(spec: &LegSpec, size: u64) -> Bench {
-        let mut opened = OpenLeg::open(spec, Purpose::Create { size }).unwrap();
+    fn new((spec, options): &Kind, size: u64) -> Bench {
+        let mut opened = OpenLeg::open(spec, *options, Purpose::Create { size }).unwrap();
         opened.format().unwrap();
         let mut ring = Ring::new().unwrap();
         let mut memory = Mapping::new(4 << 20, false).unwrap();
         ring.add_memory(&mut memory);
-        let leg = Leg::attach(opened, &mut ring, true).unwrap();
+        let leg = Leg::attach(opened, &mut ring, 3, true).unwrap();
         Bench { ring, leg, memory, now: 0, next: 0 }
     }
 
@@ -37,7 +38,7 @@ impl Bench {
         let (mut outcomes, mut ended, mut completions) = (Vec::new(), Vec::new(), Vec::new());
         let Bench { ring, leg, now, .. } = self;
         let now = Instant(*now);
-        let mut cx = LegContext { ring, now, leg: 3, outcomes: &mut outcomes };
+        let mut cx = LegContext { ring, now, owner: 3, outcomes: &mut outcomes };
         ios.iter().for_each(|io| leg.submit(&mut cx, *io));
         for _ in 0..1000 {
             for outcome in outcomes.drain(..) {
@@ -54,7 +55,7 @@ impl Bench {
             }
             ring.wait(Some(100_000_000)).unwrap();
             ring.completions(&mut completions);
-            let mut cx = LegContext { ring, now, leg: 3, outcomes: &mut outcomes };
+            let mut cx = LegContext { ring, now, owner: 3, outcomes: &mut outcomes };
             for completion in completions.drain(..) {
                 assert_eq!((completion.tag.source, completion.tag.owner), (Source::Leg, 3));
                 leg.completion(&mut cx, completion);
@@ -80,14 +81,18 @@ impl Bench {
     }
 }
 
-fn specs(folder: &tempfile::TempDir) -> Vec<LegSpec> {
+/// How a leg is named and opened.
+type Kind = (LegSpec, FileOptions);
+
+fn kinds(folder: &tempfile::TempDir) -> Vec<Kind> {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let texts = [
-        path("plain"),
-        format!("file:{},direct=off", path("cached")),
-        format!("stripe:{},{},{},chunk=16K", path("a"), path("b"), path("c")),
-    ];
-    texts.iter().map(|text| text.parse().unwrap()).collect()
+    let stripe = format!("stripe:{},{},{},chunk=16K", path("a"), path("b"), path("c"));
+    let cached = FileOptions { direct: false, ..FileOptions::default() };
+    vec![
+        (path("plain").parse().unwrap(), FileOptions::default()),
+        (path("cached").parse().unwrap(), cached),
+        (stripe.parse().unwrap(), FileOptions::default()),
+    ]
 }
 
 const WRITE: LegOperation = LegOperation::Write { fua: false };
@@ -97,16 +102,16 @@ const MIB: usize = 1 << 20;
 #[test]
 fn what_is_written_is_read_back_on_every_kind_of_leg() {
     let folder = tempfile::tempdir().unwrap();
-    for spec in specs(&folder) {
-        let mut bench = Bench::new(&spec, 4 << 20);
+    for kind in kinds(&folder) {
+        let mut bench = Bench::new(&kind, 4 << 20);
         bench.fill(0, MIB, 0x5A);
         let half = MIB as u64 / 2;
         let ios = [bench.io(WRITE, 8192, half, 0), bench.io(FUA, 8192 + half, half, MIB / 2)];
-        assert!(bench.run(&ios).iter().all(|(_, result)| result.is_ok()), "{spec}");
-        assert_eq!(bench.one(LegOperation::Flush, 0, 0, 0), Ok(()), "{spec}");
-        assert_eq!(bench.one(LegOperation::Read, 8192, MIB as u64, 2 * MIB), Ok(()), "{spec}");
+        assert!(bench.run(&ios).iter().all(|(_, result)| result.is_ok()), "{kind:?}");
+        assert_eq!(bench.one(LegOperation::Flush, 0, 0, 0), Ok(()), "{kind:?}");
+        assert_eq!(bench.one(LegOperation::Read, 8192, MIB as u64, 2 * MIB), Ok(()), "{kind:?}");
         let (wrote, read) = (bench.memory.span(0, MIB), bench.memory.span(2 * MIB, MIB));
-        assert!(wrote.bytes() == read.bytes(), "{spec}");
+        assert!(wrote.bytes() == read.bytes(), "{kind:?}");
     }
 }
 
@@ -114,19 +119,19 @@ fn what_is_written_is_read_back_on_every_kind_of_leg() {
 fn zeroes_read_as_zeros_whatever_means_the_leg_has() {
     for (may_unmap, fua) in [(false, false), (true, false), (true, true)] {
         let folder = tempfile::tempdir().unwrap();
-        for spec in specs(&folder) {
-            let mut bench = Bench::new(&spec, 4 << 20);
+        for kind in kinds(&folder) {
+            let mut bench = Bench::new(&kind, 4 << 20);
             bench.fill(0, 3 * MIB, 1);
-            assert_eq!(bench.one(WRITE, 0, 3 * MIB as u64, 0), Ok(()), "{spec}");
+            assert_eq!(bench.one(WRITE, 0, 3 * MIB as u64, 0), Ok(()), "{kind:?}");
             let zero = LegOperation::WriteZeroes { may_unmap, fua };
             let length = 2 * MIB as u64 + 4096;
-            assert_eq!(bench.one(zero, 4096, length, 0), Ok(()), "{spec}");
+            assert_eq!(bench.one(zero, 4096, length, 0), Ok(()), "{kind:?}");
             let back = bench.memory.span(0, 3 * MIB);
-            assert_eq!(bench.one(LegOperation::Read, 0, 3 * MIB as u64, 0), Ok(()), "{spec}");
+            assert_eq!(bench.one(LegOperation::Read, 0, 3 * MIB as u64, 0), Ok(()), "{kind:?}");
             let (before, rest) = back.bytes().split_at(4096);
             let (zeros, after) = rest.split_at(length as usize);
-            assert!(before[511] == 1 && after.iter().any(|byte| *byte != 0), "{spec}");
-            assert!(zeros.iter().all(|byte| *byte == 0), "{spec} {may_unmap} {fua}");
+            assert!(before[511] == 1 && after.iter().any(|byte| *byte != 0), "{kind:?}");
+            assert!(zeros.iter().all(|byte| *byte == 0), "{kind:?} {may_unmap} {fua}");
         }
     }
 }
@@ -134,14 +139,14 @@ fn zeroes_read_as_zeros_whatever_means_the_leg_has() {
 #[test]
 fn a_device_that_cannot_zero_is_written_to() {
     let folder = tempfile::tempdir().unwrap();
-    let spec: LegSpec = folder.path().join("leg").to_str().unwrap().parse().unwrap();
-    let mut opened = OpenLeg::open(&spec, Purpose::Create { size: 4 << 20 }).unwrap();
+    let (spec, options) = kinds(&folder).remove(0);
+    let mut opened = OpenLeg::open(&spec, options, Purpose::Create { size: 4 << 20 }).unwrap();
     if let OpenLeg::File(device) = &mut opened {
         (device.punch, device.zero_range) = (false, false);
     }
     let mut ring = Ring::new().unwrap();
     let memory = Mapping::new(4 << 20, false).unwrap();
-    let leg = Leg::attach(opened, &mut ring, false).unwrap();
+    let leg = Leg::attach(opened, &mut ring, 3, false).unwrap();
     let mut bench = Bench { ring, leg, memory, now: 0, next: 0 };
     bench.fill(0, 3 * MIB, 7);
     assert_eq!(bench.one(WRITE, 0, 3 * MIB as u64, 0), Ok(()));
@@ -156,12 +161,12 @@ fn a_device_that_cannot_zero_is_written_to() {
 #[test]
 fn metadata_is_copied_when_taken_and_its_page_comes_back() {
     let folder = tempfile::tempdir().unwrap();
-    for spec in specs(&folder) {
-        let mut bench = Bench::new(&spec, 4 << 20);
+    for kind in kinds(&folder) {
+        let mut bench = Bench::new(&kind, 4 << 20);
         for round in 0..100_u8 {
             let mut io = bench.io(LegOperation::WriteMetadata, 4096, 4096, 0);
             io.data = Some(bench.leg.stage_metadata(io.id, &[round; 4096]).unwrap());
-            assert_eq!(bench.run(&[io]), [(io.id, Ok(()))], "{spec}");
+            assert_eq!(bench.run(&[io]), [(io.id, Ok(()))], "{kind:?}");
             assert!(bench.leg.metadata.is_empty());
         }
         assert_eq!(bench.one(LegOperation::Read, 4096, 4096, 0), Ok(()));
@@ -173,7 +178,7 @@ fn metadata_is_copied_when_taken_and_its_page_comes_back() {
 fn a_file_cut_short_behind_our_back_is_a_media_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain");
-    let mut bench = Bench::new(&specs(&folder)[0], 4 << 20);
+    let mut bench = Bench::new(&kinds(&folder)[0], 4 << 20);
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(1 << 20).unwrap();
     let end = MIB as u64;
@@ -185,11 +190,11 @@ fn a_file_cut_short_behind_our_back_is_a_media_error() {
 #[test]
 fn a_read_only_descriptor_fails_writes_and_the_leg_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let spec = specs(&folder).remove(0);
-    drop(OpenLeg::open(&spec, Purpose::Create { size: 4 << 20 }).unwrap());
-    let opened = OpenLeg::open(&spec, Purpose::Inspect).unwrap();
+    let (spec, options) = kinds(&folder).remove(0);
+    drop(OpenLeg::open(&spec, options, Purpose::Create { size: 4 << 20 }).unwrap());
+    let opened = OpenLeg::open(&spec, options, Purpose::Inspect).unwrap();
     let mut ring = Ring::new().unwrap();
-    let leg = Leg::attach(opened, &mut ring, false).unwrap();
+    let leg = Leg::attach(opened, &mut ring, 3, false).unwrap();
     let memory = Mapping::new(4096, false).unwrap();
     let mut bench = Bench { ring, leg, memory, now: 0, next: 0 };
     assert_eq!(bench.one(WRITE, 0, 4096, 0), Err(LegError::Other));
@@ -199,22 +204,22 @@ fn a_read_only_descriptor_fails_writes_and_the_leg_goes_on() {
 #[test]
 fn an_injected_freeze_holds_io_until_its_time() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bench = Bench::new(&specs(&folder)[0], 4 << 20);
+    let mut bench = Bench::new(&kinds(&folder)[0], 4 << 20);
     assert!(bench.leg.inject(Instant(0), Injection::Freeze(1000)));
     let io = bench.io(LegOperation::Read, 0, 4096, 0);
     let mut outcomes = Vec::new();
     let Bench { ring, leg, .. } = &mut bench;
-    leg.submit(&mut LegContext { ring, now: Instant(1), leg: 3, outcomes: &mut outcomes }, io);
+    leg.submit(&mut LegContext { ring, now: Instant(1), owner: 3, outcomes: &mut outcomes }, io);
     assert_eq!(leg.deadline(), Instant(1000));
     assert_eq!(leg.injected(Instant(1)).map(|state| state.held), Some(1));
-    leg.tick(&mut LegContext { ring, now: Instant(1000), leg: 3, outcomes: &mut outcomes });
+    leg.tick(&mut LegContext { ring, now: Instant(1000), owner: 3, outcomes: &mut outcomes });
     assert_eq!(leg.deadline(), Instant::NEVER);
     let mut completions = Vec::new();
     while completions.is_empty() {
         ring.wait(Some(100_000_000)).unwrap();
         ring.completions(&mut completions);
     }
-    let mut cx = LegContext { ring, now: Instant(1000), leg: 3, outcomes: &mut outcomes };
+    let mut cx = LegContext { ring, now: Instant(1000), owner: 3, outcomes: &mut outcomes };
     leg.completion(&mut cx, completions[0]);
     assert_eq!(outcomes, [LegOutcome::Done { id: io.id, result: Ok(()) }]);
 }
@@ -224,12 +229,12 @@ fn an_injected_freeze_holds_io_until_its_time() {
 #[test]
 fn the_ring_keeps_the_lock_of_an_attached_leg() {
     let folder = tempfile::tempdir().unwrap();
-    let spec = specs(&folder).remove(0);
-    let bench = Bench::new(&spec, 4 << 20);
+    let kind = kinds(&folder).remove(0);
+    let bench = Bench::new(&kind, 4 << 20);
     let Bench { ring, leg, .. } = bench;
     let registered = ring.capabilities().registered_files;
     drop(leg);
-    let again = OpenLeg::open(&spec, Purpose::Serve);
+    let again = OpenLeg::open(&kind.0, kind.1, Purpose::Serve);
     assert_eq!(matches!(again, Err(OpenError::InUse { .. })), registered);
     let path: PathBuf = folder.path().join("plain");
     assert!(path.exists());
@@ -237,7 +242,7 @@ fn the_ring_keeps_the_lock_of_an_attached_leg() {
     // The kernel tears a ring down in the background.
     let opened = (0..500).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        OpenLeg::open(&spec, Purpose::Serve).is_ok()
+        OpenLeg::open(&kind.0, kind.1, Purpose::Serve).is_ok()
     });
     assert!(opened);
 }
