@@ -52,4 +52,9 @@ impl Gather {
         self.filled = 0;
         Some(&self.bytes[..length])
     }
+
+    /// What has arrived so far.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
 }

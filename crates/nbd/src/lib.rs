@@ -22,7 +22,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod client;
 pub mod codec;
 mod gather;
 pub mod limits;
 pub mod server;
+pub mod uri;

@@ -1,6 +1,8 @@
 //! What several tests share.
 #![allow(dead_code, reason = "each test uses its own part")]
 
+pub(crate) mod memory;
+
 use std::sync::Arc;
 
 use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
