@@ -307,6 +307,18 @@ fn extend(
     if current >= wanted {
         return Ok(());
     }
+    if !options.sparse {
+        // Asked first: a reservation that fails half-way would have filled the disk under
+        // everybody else for that moment.
+        let space = rustix::fs::fstatvfs(descriptor).map_err(error)?;
+        if space.f_bavail.saturating_mul(space.f_frsize) < wanted - current {
+            if created {
+                let _ = rustix::fs::unlink(path);
+            }
+            let source = Errno::NOSPC.into();
+            return Err(OpenError::Space { path: path.into(), size: wanted, source });
+        }
+    }
     rustix::fs::ftruncate(descriptor, wanted).map_err(error)?;
     if options.sparse {
         return Ok(());
