@@ -23,7 +23,7 @@ TOOLS=(
   jq curl procps
 )
 # Peers that only benchmarks use; their absence is reported there.
-OPTIONAL=(user-mode-linux linux-perf busybox-static)
+OPTIONAL=(user-mode-linux mdadm dmsetup busybox-static linux-perf)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -1,0 +1,1 @@
+"""Paired benchmarks of hemi against its peers. `python -m bench --help`."""

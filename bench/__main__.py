@@ -1,0 +1,90 @@
+"""`make bench`: runs parts of the benchmark and writes docs/benchmarks.md.
+
+Each part's raw figures replace that part's in bench/results.json, from which the whole
+page is written again, so that parts can be run one at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from . import first_pass, flush, freeze, md, slow_leg, speed
+from .report import page
+from .settings import Settings, machine
+
+PARTS: dict[str, Any] = {
+    part.NAME: part for part in (speed, first_pass, slow_leg, freeze, flush, md)
+}
+ROOT = Path(__file__).parents[1]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench BENCH_ARGS=", description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; default all")
+    parser.add_argument("--quick", action="store_true", help="5 s runs, 2 pairs: for a look")
+    parser.add_argument("--seconds", type=int, help="length of a run (default 30)")
+    parser.add_argument("--pairs", type=int, help="interleaved rounds (default 5)")
+    parser.add_argument("--slow-seconds", type=int, help="length of slow-leg runs (default 60)")
+    parser.add_argument("--freeze-seconds", type=int, help="length of freeze runs (default 20)")
+    parser.add_argument("--freeze-rounds", type=int, help="rounds of freezes (default 3)")
+    parser.add_argument("--volume-mib", type=int, help="volume size in MiB (default 1024)")
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir())),
+        help="where the legs are made (needs about six times the volume's size)",
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--report-only", action="store_true", help="write the page, run nothing")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
+    unknown = [name for name in asked.parts if name not in PARTS]
+    if unknown:
+        raise SystemExit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    settings = Settings(asked.dir)
+    if asked.quick:
+        settings = settings.quick()
+    names = ("seconds", "pairs", "slow_seconds", "freeze_seconds", "freeze_rounds", "volume_mib")
+    given = {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
+    settings = replace(settings, **given)
+
+    results: dict[str, Any] = {}
+    if asked.results.exists():
+        results = json.loads(asked.results.read_text())
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - start:6.0f} s] {text}", flush=True)
+
+    if not asked.report_only:
+        for name in asked.parts or PARTS:
+            say(f"== {PARTS[name].TITLE}")
+            data = PARTS[name].measure(settings, say)
+            data["machine"] = machine(settings.directory)
+            data["date"] = datetime.date.today().isoformat()
+            results[name] = data
+            asked.results.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    asked.out.parent.mkdir(exist_ok=True)
+    asked.out.write_text(page(results, PARTS))
+    for name in asked.parts or results:
+        if name in results:
+            print(
+                "\n".join(["", f"## {PARTS[name].TITLE}", "", *PARTS[name].report(results[name])])
+            )
+    print(f"\nwritten: {asked.out}")
+
+
+if __name__ == "__main__":
+    main()

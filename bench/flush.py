@@ -1,0 +1,27 @@
+"""The freeze table again, with a flush every 16 writes and after every write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import freeze
+from .measure import Load
+from .settings import Settings
+
+NAME = "flush"
+TITLE = "With flushes"
+
+LOADS = tuple(
+    Load(f"write QD{depth} flush/{every}", "randwrite", depth, options=(("fsync", every),))
+    for depth in (1, 16)
+    for every in (16, 1)
+)
+KINDS = tuple(kind for kind in freeze.KINDS if kind.key in ("files", "nbd", "all", "quorum"))
+
+
+def measure(settings: Settings, say: Any) -> dict[str, Any]:
+    return freeze.measure_loads(settings, say, LOADS, KINDS)
+
+
+def report(data: dict[str, Any]) -> list[str]:
+    return freeze.report_loads(data, LOADS, KINDS)

@@ -1,0 +1,296 @@
+"""A leg that stops answering for two seconds under load: how long clients stall."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hemi_harness import FioResult, Nbdkit, Sandbox, Volume
+from hemi_harness.hemi import leg_bytes
+
+from .measure import Load, figures, median, table, thousands, verdict
+from .settings import Settings
+from .targets import Target, quorum, write_in_full
+
+NAME = "freeze"
+TITLE = "A leg frozen for 2 s"
+
+FREEZE_SECONDS = 2.0
+DELAY_MS = 20
+WAIT_LIMIT_MAX_MS = 50.0
+SLACK_MS = 20.0
+BOUNDS = "Exposure bound 2 GiB and 60 s, buffer budget 1 GiB"
+OPTIONS = [
+    "--exposure-bytes",
+    "2GiB",
+    "--set",
+    "engine.exposure.age=60s",
+    "--set",
+    "buffer_budget=1GiB",
+]
+
+
+@dataclass
+class Case:
+    """A mirror whose legs can be frozen: how to load it, freeze a leg, read its wait limit."""
+
+    target: Target
+    freeze: Callable[[int], None]
+    wait_limit_ms: Callable[[], float | None]
+
+
+def _nbdkit_legs(settings: Settings, box: Sandbox, delays: tuple[float, float]) -> list[Nbdkit]:
+    legs = []
+    for i, delay in enumerate(delays):
+        path = box.file(f"leg{i}.img", leg_bytes(settings.volume_bytes))
+        write_in_full(path, path.stat().st_size)
+        legs.append(Nbdkit(box, path, delay_ms=delay))
+    return legs
+
+
+def _pause(legs: list[Nbdkit]) -> Callable[[int], None]:
+    def freeze(leg: int) -> None:
+        legs[leg].pause()
+        time.sleep(FREEZE_SECONDS)
+        legs[leg].resume()
+
+    return freeze
+
+
+def _wait_limit(volume: Volume) -> Callable[[], float | None]:
+    def read() -> float | None:
+        limits = [leg["write_wait_limit"] for leg in volume.status()["legs"]]
+        return float(max(limits)) / 1e6
+
+    return read
+
+
+def _hemi(
+    settings: Settings,
+    box: Sandbox,
+    *,
+    policy: str = "first",
+    delays: tuple[float, float] = (0, 0),
+    from_outside: bool = False,
+) -> Case:
+    size = leg_bytes(settings.volume_bytes)
+    options = [*OPTIONS, "--policy", policy]
+    servers: list[Nbdkit] = []
+    if from_outside:
+        servers = _nbdkit_legs(settings, box, delays)
+        volume = Volume(box, [s.uri for s in servers], options=options)
+    else:
+        paths = [box.file(f"leg{i}.img", size) for i in range(2)]
+        for path in paths:
+            write_in_full(path, size)
+        volume = Volume(box, list(paths), options=options, inject=True)
+    wipe = [a for leg in volume.legs for a in ("--wipe", leg)]
+    volume.create(settings.volume_bytes, *wipe)
+    volume.start()
+
+    def inject(leg: int) -> None:
+        volume.inject(leg, "--freeze", f"{FREEZE_SECONDS:g}s")
+        time.sleep(FREEZE_SECONDS)
+
+    freeze = _pause(servers) if from_outside else inject
+    return Case(Target(volume.uri, volume.process), freeze, _wait_limit(volume))
+
+
+def _quorum(settings: Settings, box: Sandbox) -> Case:
+    servers = _nbdkit_legs(settings, box, (0, 0))
+    legs = [f"driver=nbd,server.type=unix,server.path={s.socket}" for s in servers]
+    return Case(quorum(box, legs), _pause(servers), lambda: None)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A row of the table."""
+
+    key: str
+    label: str
+    make: Callable[[Settings, Sandbox], Case]
+    ours: bool = True
+    # Delay of the leg that stays when leg 0 freezes.
+    survivor_ms: float = 0
+    freezes: tuple[int, ...] = (0, 1)
+
+
+KINDS = (
+    Kind("files", "**hemi**, two files, `hemi inject`", lambda s, b: _hemi(s, b)),
+    Kind(
+        "nbd",
+        "**hemi**, two NBD legs, frozen from outside",
+        lambda s, b: _hemi(s, b, from_outside=True),
+    ),
+    Kind(
+        "survivor-slow",
+        f"**hemi**, leg 0 frozen, leg 1 +{DELAY_MS} ms",
+        lambda s, b: _hemi(s, b, from_outside=True, delays=(0, DELAY_MS)),
+        survivor_ms=DELAY_MS,
+        freezes=(0,),
+    ),
+    Kind(
+        "paper",
+        "hemi, policy `paper`, two NBD legs",
+        lambda s, b: _hemi(s, b, policy="paper", from_outside=True),
+        ours=False,
+    ),
+    Kind(
+        "all",
+        "hemi, policy `all`, two NBD legs",
+        lambda s, b: _hemi(s, b, policy="all", from_outside=True),
+        ours=False,
+    ),
+    Kind(
+        "write-behind",
+        "hemi, policy `write-behind`, two NBD legs",
+        lambda s, b: _hemi(s, b, policy="write-behind", from_outside=True),
+        ours=False,
+    ),
+    Kind("quorum", "`qemu-storage-daemon` quorum, two NBD legs", _quorum, ours=False),
+)
+
+
+def one_run(
+    box: Sandbox, case: Case, load: Load, settings: Settings, leg: int | None
+) -> dict[str, Any]:
+    """A run, with leg `leg` frozen a third of the way in (or none)."""
+    seconds = settings.freeze_seconds
+    before = case.target.cpu_seconds()
+    fio = load.start(box, case.target, settings.volume_bytes, seconds)
+    failed: list[BaseException] = []
+
+    def freeze() -> None:
+        try:
+            time.sleep(seconds / 3)
+            assert leg is not None
+            case.freeze(leg)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=freeze, daemon=True)
+    if leg is not None:
+        thread.start()
+    job = fio.wait(seconds + 180)
+    if leg is not None:
+        thread.join()
+    if failed:
+        raise failed[0]
+    after = case.target.cpu_seconds()
+    got = figures(
+        FioResult.parse(job, load.direction),
+        None if before is None or after is None else after - before,
+    )
+    # A stall of a flush is a stall as well.
+    flushes = job.get("sync", {}).get("lat_ns", {})
+    got["flush_max"] = float(flushes.get("max", 0)) / 1000
+    got["wait_limit_ms"] = case.wait_limit_ms()
+    return got
+
+
+def measure_loads(
+    settings: Settings, say: Any, loads: tuple[Load, ...], kinds: tuple[Kind, ...]
+) -> dict[str, Any]:
+    """Per kind, load and frozen leg (or none): the figures of each round."""
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for kind in kinds:
+        with Sandbox(settings.directory) as box:
+            case = kind.make(settings, box)
+            for number in range(settings.freeze_rounds):
+                for load in loads:
+                    for leg in (None, *kind.freezes):
+                        got = one_run(box, case, load, settings, leg)
+                        frozen = "none" if leg is None else str(leg)
+                        key = f"{load.name}/{frozen}"
+                        runs.setdefault(kind.key, {}).setdefault(key, []).append(got)
+                        say(
+                            f"round {number + 1}/{settings.freeze_rounds} {kind.key:14}"
+                            f"{load.name:14} frozen {frozen:4} {got['iops']:9,.0f} IOPS, "
+                            f"longest stall {max(got['max'], got['flush_max']) / 1000:9.1f} ms"
+                        )
+    return {"settings": settings.record(), "runs": runs}
+
+
+LOADS = (Load("write QD1", "randwrite", 1), Load("write QD16", "randwrite", 16))
+
+
+def measure(settings: Settings, say: Any) -> dict[str, Any]:
+    return measure_loads(settings, say, LOADS, KINDS)
+
+
+def _stall(run: dict[str, Any]) -> float:
+    return max(float(run["max"]), float(run["flush_max"])) / 1000
+
+
+def report(data: dict[str, Any]) -> list[str]:
+    return report_loads(data, LOADS, KINDS)
+
+
+def report_loads(
+    data: dict[str, Any], loads: tuple[Load, ...], kinds: tuple[Kind, ...]
+) -> list[str]:
+    seconds = data["settings"]["freeze_seconds"]
+    lines = [
+        f"4 KiB random writes, runs of {seconds} s, one leg frozen for {FREEZE_SECONDS:g} s a",
+        f"third of the way in. {BOUNDS}: large enough to hold two seconds of writes. Longest",
+        "stall: the longest any single request took, flushes included. Medians of the rounds,",
+        "the worst round for the longest stall.",
+        "",
+    ]
+    rows, targets = [], []
+    for kind in kinds:
+        runs = data["runs"].get(kind.key)
+        if not runs:
+            continue
+        for load in loads:
+            calm = runs[f"{load.name}/none"]
+            for leg in ("none", *map(str, kind.freezes)):
+                got = runs[f"{load.name}/{leg}"]
+                limit = got[0]["wait_limit_ms"]
+                rows.append(
+                    [
+                        kind.label,
+                        load.name.removeprefix("write "),
+                        leg,
+                        thousands(median(r["iops"] for r in got)),
+                        thousands(median(r["p50"] for r in got)),
+                        thousands(median(r["p99"] for r in got)),
+                        thousands(median(r["p999"] for r in got)),
+                        f"{max(_stall(r) for r in got):,.1f}",
+                        "" if limit is None else f"{limit:.0f}",
+                    ]
+                )
+                if kind.ours and leg != "none":
+                    targets += _targets(kind, load, leg, got, calm)
+    head = ["", "load", "frozen leg", "IOPS", "p50 µs", "p99 µs", "p99.9 µs"]
+    lines += table([*head, "longest stall ms", "wait limit ms"], rows)
+    lines += ["", "Targets:", ""]
+    return lines + table(["", "frozen leg", "what", "target", "measured", ""], targets)
+
+
+def _targets(
+    kind: Kind,
+    load: Load,
+    leg: str,
+    got: list[dict[str, Any]],
+    calm: list[dict[str, Any]],
+) -> list[list[str]]:
+    name = f"{kind.label.replace('**', '')}, {load.name}"
+    limit = max(float(r["wait_limit_ms"]) for r in got)
+    stall = max(_stall(r) for r in got)
+    allowed = limit + SLACK_MS + 2 * kind.survivor_ms
+    if kind.survivor_ms:
+        # The survivor's own tail is the reference where it is the slow one.
+        reference, what = kind.survivor_ms * 1000, "the survivor's delay"
+    else:
+        reference, what = median(r["p999"] for r in calm), "without a freeze"
+    tail = median(r["p999"] for r in got) / reference
+    rows = [
+        ["wait limit, ms", f"≤ {WAIT_LIMIT_MAX_MS:.0f}", f"{limit:.0f}", limit <= 50],
+        ["longest stall, ms", f"≤ {allowed:.0f}", f"{stall:.1f}", stall <= allowed],
+        [f"p99.9 ÷ {what}", "≤ 2.00", f"{tail:.2f}", tail <= 2],
+    ]
+    return [[name, leg, *map(str, row[:3]), verdict(bool(row[3]))] for row in rows]

@@ -1,0 +1,47 @@
+"""Writes docs/benchmarks.md from the figures of all parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INTRODUCTION = """\
+# Benchmarks
+
+This page is written by `make bench`; the raw figures are in `bench/results.json`. Peers run
+beside hemi, in interleaved rounds on one machine, because the same test half an hour later
+can differ by a third: read the ratios, not the absolute figures. Clients are fio's NBD engine
+on one unix-socket connection. Files are fully written before they are measured.
+"""
+
+
+def page(results: dict[str, Any], parts: dict[str, Any]) -> str:
+    lines = [INTRODUCTION]
+    for name, part in parts.items():
+        if name not in results:
+            continue
+        data = results[name]
+        lines += [f"## {part.TITLE}", ""]
+        lines += part.report(data)
+        lines += ["", *_provenance(name, data), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _provenance(name: str, data: dict[str, Any]) -> list[str]:
+    """How these figures came about."""
+    settings = data["settings"]
+    lengths = " ".join(
+        f"--{key.replace('_', '-')} {settings[key]}"
+        for key in (
+            "seconds",
+            "pairs",
+            "slow_seconds",
+            "freeze_seconds",
+            "freeze_rounds",
+            "volume_mib",
+        )
+    )
+    machine = "; ".join(f"{key}: {value}" for key, value in data["machine"].items())
+    return [
+        f"Measured {data['date']} with `make bench BENCH_ARGS=\"{name} {lengths}\"`.",
+        f"Machine: {machine}.",
+    ]
