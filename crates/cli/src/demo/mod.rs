@@ -1,0 +1,97 @@
+//! `hemi demo`: a volume on unlike legs through freezes of each, beside a plain mirror.
+//!
+//! Two file-backed legs in a temporary folder, the second 20 ms slower, as a seeking or a
+//! remote drive is. fio writes through NBD at a database's pace and reads everything back,
+//! verified; while it writes, each leg in turn stops answering for two seconds. The same is
+//! done with the policies `all` (a plain mirror) and `write-behind`. Where nbdkit is
+//! installed the legs are exports of nbdkit, so that delay and freeze come from outside
+//! hemi; otherwise `hemi inject` makes them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+mod children;
+mod fio;
+mod legs;
+mod report;
+mod scenario;
+
+use report::Row;
+use scenario::{Scenario, Setting};
+
+/// How long a leg stops answering.
+const FREEZE: Duration = Duration::from_secs(2);
+/// How much later than the first the second leg answers.
+const DELAY: Duration = Duration::from_millis(20);
+/// The policies shown, hemi's own first.
+const POLICIES: [&str; 3] = ["first", "all", "write-behind"];
+
+/// A volume on unlike drives through freezes of each, beside a plain mirror.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// How long each of the nine runs writes, in seconds.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(5..=600))]
+    seconds: u64,
+    /// Where the temporary folder is made; 1 GiB must be free.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Freeze and delay legs by `hemi inject` even where nbdkit is installed.
+    #[arg(long)]
+    inject: bool,
+    /// Keep the temporary folder with all logs.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Runs the demonstration and prints its table and conclusion.
+///
+/// # Errors
+///
+/// A missing tool, a server that does not start, a load that fails or does not verify.
+pub(crate) fn run(args: &DemoArgs) -> Result<()> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .context("cannot handle signals")?;
+    }
+    fio::check_installed()?;
+    let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut folder = tempfile::Builder::new()
+        .prefix("hemi-demo-")
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot make a temporary folder in {}", parent.display()))?;
+    folder.disable_cleanup(args.keep);
+
+    let setting = Setting {
+        hemi: std::env::current_exe().context("cannot tell where the hemi command is")?,
+        folder: folder.path().to_owned(),
+        seconds: args.seconds,
+        from_outside: !args.inject && legs::nbdkit_installed(),
+        interrupted,
+    };
+    println!("{}\n", report::introduction(&setting));
+    let rows = run_all(&setting)?;
+    println!("\n{}\n\n{}", report::table(&rows), report::conclusion(&rows));
+    if args.keep {
+        println!("\nLegs and logs are kept in {}", folder.path().display());
+    }
+    Ok(())
+}
+
+fn run_all(setting: &Setting) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for policy in POLICIES {
+        for scenario in Scenario::ALL {
+            eprintln!("{policy}: {} …", scenario.label());
+            let row = scenario::run(setting, policy, scenario)
+                .with_context(|| format!("policy {policy}, {}", scenario.label()))?;
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}

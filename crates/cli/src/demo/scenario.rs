@@ -1,0 +1,136 @@
+//! One run: a fresh volume, a load, and a leg frozen meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::children::{self, Background};
+use super::fio::Load;
+use super::legs::{Leg, VOLUME_BYTES};
+use super::report::Row;
+
+/// What all runs share.
+pub(super) struct Setting {
+    /// The hemi command.
+    pub(super) hemi: PathBuf,
+    /// The temporary folder.
+    pub(super) folder: PathBuf,
+    /// How long each run writes.
+    pub(super) seconds: u64,
+    /// Whether nbdkit delays and freezes the legs, instead of hemi itself.
+    pub(super) from_outside: bool,
+    /// Set by a signal.
+    pub(super) interrupted: Arc<AtomicBool>,
+}
+
+/// What happens to the legs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scenario {
+    /// Nothing; the second leg is slow throughout all scenarios.
+    Calm,
+    /// The slow leg stops answering for a while.
+    SlowLegFrozen,
+    /// The fast leg does.
+    FastLegFrozen,
+}
+
+impl Scenario {
+    pub(super) const ALL: [Scenario; 3] =
+        [Scenario::Calm, Scenario::SlowLegFrozen, Scenario::FastLegFrozen];
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Scenario::Calm => "no freeze",
+            Scenario::SlowLegFrozen => "slow leg frozen 2 s",
+            Scenario::FastLegFrozen => "fast leg frozen 2 s",
+        }
+    }
+
+    fn frozen_leg(self) -> Option<usize> {
+        match self {
+            Scenario::Calm => None,
+            Scenario::SlowLegFrozen => Some(1),
+            Scenario::FastLegFrozen => Some(0),
+        }
+    }
+}
+
+/// A served volume.
+struct Volume {
+    server: Background,
+    socket: PathBuf,
+    control: PathBuf,
+}
+
+impl Volume {
+    fn start(setting: &Setting, folder: &Path, legs: &[Leg], policy: &str) -> Result<Volume> {
+        let leg_options = || legs.iter().flat_map(|leg| ["--leg".to_owned(), leg.spec()]);
+        let mut create = Command::new(&setting.hemi);
+        create.args(["create", "--size", &VOLUME_BYTES.to_string(), "--name", "demo"]);
+        create.args(leg_options());
+        children::output(create)?;
+
+        let socket = folder.join("volume.sock");
+        let control = folder.join("control.sock");
+        let mut serve = Command::new(&setting.hemi);
+        serve.arg("serve").args(leg_options());
+        serve.arg("--nbd").arg(format!("unix:{}", socket.display()));
+        serve.arg("--control").arg(&control);
+        serve.args(["--policy", policy]);
+        if !setting.from_outside {
+            serve.arg("--allow-inject");
+        }
+        let mut server = Background::start(serve, folder, "hemi-serve")?;
+        server.wait_for_socket(&socket, &setting.interrupted)?;
+        server.wait_for_socket(&control, &setting.interrupted)?;
+        Ok(Volume { server, socket, control })
+    }
+
+    fn exposure_peak(&self, setting: &Setting) -> Result<u64> {
+        let mut command = Command::new(&setting.hemi);
+        command.args(["status", "--json", "--control"]).arg(&self.control);
+        let status: Value =
+            serde_json::from_str(&children::output(command)?).context("hemi status: not JSON")?;
+        status
+            .get("exposure_peak")
+            .and_then(Value::as_u64)
+            .context("hemi status does not tell the exposure's peak")
+    }
+}
+
+/// Runs one scenario with one policy.
+pub(super) fn run(setting: &Setting, policy: &'static str, scenario: Scenario) -> Result<Row> {
+    let folder = setting.folder.join(format!("{policy}-{scenario:?}").to_lowercase());
+    std::fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let legs = [0, 1]
+        .map(|index| Leg::start(setting, &folder, index))
+        .into_iter()
+        .collect::<Result<Vec<Leg>>>()?;
+    let mut volume = Volume::start(setting, &folder, &legs, policy)?;
+    for leg in &legs {
+        leg.prepare(setting, &volume.control)?;
+    }
+    let load = Load::start(&folder, &volume.socket, setting.seconds)?;
+    if let Some(frozen) = scenario.frozen_leg() {
+        children::pause(Duration::from_secs(setting.seconds / 3), &setting.interrupted)?;
+        legs[frozen].freeze(setting, &volume.control)?;
+    }
+    // Reading back takes as long as the slowest policy's legs need.
+    let limit = Duration::from_secs(setting.seconds * 10 + 120);
+    let figures = load.finish(limit, &setting.interrupted)?;
+    let exposure_peak = volume.exposure_peak(setting)?;
+    volume.server.terminate()?;
+    volume.server.finish(Duration::from_secs(120), &setting.interrupted)?;
+    drop(legs);
+    // Each scenario's legs go at once, so that one run's space is all that is needed.
+    for index in 0..2 {
+        let path = folder.join(format!("leg{index}.img"));
+        std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(Row { policy, scenario, figures, exposure_peak })
+}
