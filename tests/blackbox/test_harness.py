@@ -9,6 +9,8 @@ import errno
 
 import pytest
 from hemi_harness import Arg, Client, Fio, NbdError, Nbdkit, Sandbox, run, run_fails
+from hemi_harness.journal import Journal, block_data
+from hemi_harness.mounts import FileSystem, FileTree, FuseDisk
 
 MIB = 1 << 20
 
@@ -92,3 +94,56 @@ def test_a_command_that_succeeds_or_crashes_is_not_a_refusal() -> None:
         run_fails("sh", "-c", "kill -9 $$")
     with pytest.raises(AssertionError, match="exited 1"):
         run("false")
+
+
+def test_the_journal_finds_a_lost_write_and_a_foreign_one(sandbox: Sandbox) -> None:
+    image = sandbox.file("drive.img", 4 * MIB)
+    server = Nbdkit(sandbox, image)
+    journal = Journal(server.uri, blocks=256)
+    assert journal.run(600)
+    journal.verify()
+    assert journal.reads_checked > 256
+    block = max(journal.acknowledged, key=lambda b: journal.acknowledged[b])
+    original = image.read_bytes()
+    for spoiled in (
+        bytes(512),
+        block_data(block, journal.acknowledged[block] - 1, 512),
+        b"\xff" * 512,
+    ):
+        with image.open("r+b") as f:
+            f.seek(block * 4096)
+            f.write(spoiled)
+        with pytest.raises(AssertionError):
+            journal.verify()
+        image.write_bytes(original)
+    journal.verify()
+
+
+def test_the_journal_survives_a_kill_of_the_server(sandbox: Sandbox) -> None:
+    server = Nbdkit(sandbox, sandbox.file("drive.img", 4 * MIB))
+    journal = Journal(server.uri, blocks=512)
+    assert not journal.run(10_000, at={300: server.kill})
+    assert journal.writes_acknowledged >= 300
+    server.start()
+    journal.settle()
+    assert journal.run(300)
+    journal.verify()
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_file_system_over_nbdfuse(sandbox: Sandbox, kind: str) -> None:
+    server = Nbdkit(sandbox, sandbox.file("drive.img", 512 * MIB))
+    disk = FuseDisk(sandbox, server.socket)
+    fs = FileSystem(sandbox, disk.device, kind)
+    fs.make()
+    tree = FileTree()
+    tree.write(fs.mount(), 20)
+    fs.unmount()
+    fs.check()
+    root = fs.mount()
+    tree.check(root)
+    (root / next(iter(tree.sums))).write_bytes(b"spoiled")
+    with pytest.raises(AssertionError):
+        tree.check(root)
+    fs.unmount()
+    disk.close()

@@ -1,0 +1,80 @@
+"""Certificates for tests, made by certtool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .sandbox import Sandbox, run
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """An authority, a server certificate for localhost, and client directories as libnbd
+    and qemu expect them."""
+
+    authority: Path
+    server_certificate: Path
+    server_key: Path
+    # With a client certificate of the authority; without one; of another authority.
+    client: Path
+    anonymous: Path
+    stranger: Path
+
+
+def _template(box: Sandbox, *lines: str) -> Path:
+    path = box.path("template")
+    path.write_text("\n".join((*lines, "expiration_days = 30")) + "\n")
+    return path
+
+
+def _authority(box: Sandbox, name: str) -> tuple[Path, Path]:
+    key, certificate = box.path(f"{name}-key.pem"), box.path(f"{name}.pem")
+    run("certtool", "--generate-privkey", "--outfile", key)
+    template = _template(box, f"cn = {name}", "ca", "cert_signing_key")
+    run(
+        "certtool", "--generate-self-signed", "--load-privkey", key,
+        "--template", template, "--outfile", certificate,
+    )  # fmt: skip
+    return key, certificate
+
+
+def _signed(
+    box: Sandbox, name: str, authority: tuple[Path, Path], *lines: str
+) -> tuple[Path, Path]:
+    key, certificate = box.path(f"{name}-key.pem"), box.path(f"{name}.pem")
+    run("certtool", "--generate-privkey", "--outfile", key)
+    run(
+        "certtool", "--generate-certificate", "--load-privkey", key,
+        "--load-ca-privkey", authority[0], "--load-ca-certificate", authority[1],
+        "--template", _template(box, f"cn = {name}", *lines), "--outfile", certificate,
+    )  # fmt: skip
+    return key, certificate
+
+
+def _directory(box: Sandbox, authority: Path, client: tuple[Path, Path] | None) -> Path:
+    path = box.path("pki")
+    path.mkdir()
+    (path / "ca-cert.pem").write_bytes(authority.read_bytes())
+    if client:
+        (path / "client-key.pem").write_bytes(client[0].read_bytes())
+        (path / "client-cert.pem").write_bytes(client[1].read_bytes())
+    return path
+
+
+def make(box: Sandbox) -> Certificates:
+    ours, other = _authority(box, "authority"), _authority(box, "other")
+    server = _signed(
+        box, "server", ours,
+        "dns_name = localhost", "ip_address = 127.0.0.1",
+        "tls_www_server", "signing_key", "encryption_key",
+    )  # fmt: skip
+    usage = ("tls_www_client", "signing_key", "encryption_key")
+    return Certificates(
+        authority=ours[1],
+        server_certificate=server[1],
+        server_key=server[0],
+        client=_directory(box, ours[1], _signed(box, "client", ours, *usage)),
+        anonymous=_directory(box, ours[1], None),
+        stranger=_directory(box, ours[1], _signed(box, "stranger", other, *usage)),
+    )
