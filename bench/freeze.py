@@ -62,7 +62,7 @@ def _pause(legs: list[Nbdkit]) -> Callable[[int], None]:
 
 def _wait_limit(volume: Volume) -> Callable[[], float | None]:
     def read() -> float | None:
-        limits = [leg["write_wait_limit"] for leg in volume.status()["legs"]]
+        limits = [leg["write_wait_limit_ns"] for leg in volume.status()["legs"]]
         return float(max(limits)) / 1e6
 
     return read

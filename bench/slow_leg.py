@@ -70,8 +70,8 @@ class _Watch:
             self.samples.append(
                 (
                     time.monotonic() - self._start,
-                    status["exposure_bytes"],
-                    bool(status["throttling"]),
+                    status["exposure"]["bytes"],
+                    bool(status["exposure"]["throttling"]),
                 )
             )
 

@@ -97,7 +97,7 @@ impl Volume {
         let status: Value =
             serde_json::from_str(&children::output(command)?).context("hemi status: not JSON")?;
         status
-            .get("exposure_peak")
+            .pointer("/exposure/peak_bytes")
             .and_then(Value::as_u64)
             .context("hemi status does not tell the exposure's peak")
     }
