@@ -100,6 +100,16 @@ impl LatencyHistogram {
         &self.counts
     }
 
+    /// Adds another histogram's counts.
+    pub fn merge(&mut self, other: &LatencyHistogram) {
+        for (own, others) in self.counts.iter_mut().zip(&other.counts) {
+            *own += others;
+        }
+        self.total += other.total;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+    }
+
     /// Halves every count, so that old latencies fade.
     pub fn fade(&mut self) {
         self.total = 0;

@@ -16,9 +16,11 @@ extern crate alloc;
 extern crate std;
 
 pub mod command;
+pub mod engine;
 pub mod format;
 pub mod histogram;
 pub mod io;
+pub mod recovery;
 pub mod settings;
 pub mod status;
 pub mod units;

@@ -82,6 +82,9 @@ pub struct Settings {
     pub dirty_regions_max: u32,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed. Default 65536.
     pub owed_extents_max: u32,
+    /// Buffer budget that debts' private copies leave to requests under way, in bytes: below
+    /// it, new debts keep no copy. Default 64 MiB.
+    pub copies_reserve: u64,
     /// A dirty region untouched for this long is cleaned. Default 5 s.
     pub clean_after: u64,
     /// Share of reads that may be hedged, per mille. Default 20.
@@ -111,6 +114,7 @@ impl Default for Settings {
             requests_max: 4096,
             dirty_regions_max: 16384,
             owed_extents_max: 65536,
+            copies_reserve: 64 << 20,
             clean_after: 5 * SECOND,
             hedge_permille: 20,
             read_hysteresis_percent: 12,

@@ -1,0 +1,205 @@
+//! How regions become clean again and legs whole, in the background.
+//!
+//! A dirty region nobody has used for a while is cleaned once every leg that stays whole has
+//! everything and has flushed it; a leg that is absent or stays behind loses its bit instead
+//! and gets it back when it has drained and flushed. Cleaning goes in batches: one flush per
+//! leg and one page write cover many regions.
+
+use super::Engine;
+use crate::io::{Buffers, Notice};
+use crate::units::{LEGS_MAX, LegIndex, MILLISECOND};
+
+/// Regions looked at for cleaning at each tick.
+const CLEAN_BATCH: usize = 2048;
+/// A leg that owes something in an idle region is waited for this many times `clean_after`
+/// before it loses its bit there.
+const PATIENCE: u64 = 4;
+/// When this much of the cap on dirty regions is used, idle or not, the oldest are cleaned.
+const CAP_PERMILLE: u64 = 875;
+/// Regions made whole for a leg at each tick.
+const HEAL_BATCH: usize = 8192;
+/// A region must have been left alone for this long even when the cap presses.
+const IDLE_MIN: u64 = 20 * MILLISECOND;
+
+impl<B: Buffers> Engine<B> {
+    /// Every hundred milliseconds: limits, rates, cleaning, lazy metadata, retries.
+    pub(super) fn background(&mut self) {
+        let fastest = self
+            .in_legs()
+            .filter(|leg| leg.answers())
+            .map(|leg| leg.usual_write())
+            .filter(|usual| *usual > 0)
+            .min()
+            .unwrap_or(0);
+        for leg in 0..LEGS_MAX {
+            let now = self.now;
+            let settings = self.settings;
+            let state = &mut self.legs[leg];
+            state.refresh_limits(&settings);
+            state.judge_slow(fastest);
+            let busy = state.answers() && !state.debts.is_empty();
+            state.drain_rate.refresh(now, busy);
+            if state.is_member() {
+                self.is_lagging(leg);
+            }
+        }
+        self.retry_stalled();
+        self.retry_all_waiting();
+        self.return_authority();
+        self.consider_out();
+        self.clean_regions();
+        self.heal_regions();
+        self.write_lazily();
+        self.place_unplaced();
+        self.consider_flushes();
+        self.pump_throttle();
+    }
+
+    fn clean_regions(&mut self) {
+        let cap = u64::from(self.settings.dirty_regions_max);
+        let pressed = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
+            || !self.unplaced.is_empty();
+        let closing = self.is_closing();
+        let mut at = self.regions.oldest();
+        for _ in 0..CLEAN_BATCH {
+            let Some(record) = at else { return };
+            at = self.regions.newer(record);
+            let active = &self.regions.active[record];
+            let idle = self.now.since(active.last_use);
+            let wanted = if closing {
+                0
+            } else if pressed {
+                IDLE_MIN
+            } else {
+                self.settings.clean_after
+            };
+            if idle < wanted {
+                // In order of last use: nobody after this one has been idle for longer.
+                return;
+            }
+            if active.operations == 0 && self.entry(active.region).is_dirty() {
+                self.clean_region(record, idle, pressed);
+            } else {
+                self.regions.retire(record);
+            }
+        }
+    }
+
+    /// Cleans one region if it can be, else asks for the flush it needs.
+    fn clean_region(&mut self, record: u32, idle: u64, pressed: bool) {
+        let region = self.regions.active[record].region;
+        let mut whole = 0;
+        let mut waits = false;
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            let state = &self.legs[leg];
+            if !state.is_member() {
+                continue;
+            }
+            let stays = state.answers() && self.regions.is_complete(index, region);
+            if !stays {
+                // Better to wait a little for a leg that is catching up than to make it owe
+                // a whole region after a crash.
+                let patience = self.settings.clean_after.saturating_mul(PATIENCE);
+                let catching_up = state.answers()
+                    && !self.regions.is_stale(index, region)
+                    && idle < patience
+                    && !pressed;
+                waits |= catching_up;
+                continue;
+            }
+            let done = self.regions.active[record].last_done[leg];
+            if done <= state.flushed {
+                whole |= index.bit();
+            } else if !state.flush_failed {
+                self.want_flush(index, done);
+                waits = true;
+            }
+        }
+        let authority = self.entry(region).authority();
+        if waits || whole & authority.bit() == 0 {
+            return;
+        }
+        let page = self.metadata.page_of(region);
+        let entry = self.entry(region).with_whole(whole).cleaned();
+        self.regions.set_entry(region, entry);
+        self.metadata.change(page);
+        self.counters.regions_cleaned += 1;
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            if self.legs[leg].is_in() && self.legs[leg].answers() {
+                self.metadata.request(page, index);
+            }
+            let behind = self.legs[leg].is_member()
+                && whole & index.bit() == 0
+                && self.regions.is_complete(index, region)
+                && self.legs[leg].answers();
+            if behind {
+                self.regions.heal(index, region);
+            }
+        }
+        self.regions.retire(record);
+    }
+
+    /// Gives legs their bits back for regions they have drained and flushed.
+    fn heal_regions(&mut self) {
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            if self.regions.healing_count(index) == 0 || !self.legs[leg].answers() {
+                continue;
+            }
+            if !self.regions.has_healed(index) {
+                self.regions.begin_healing_flush(index);
+                self.legs[leg].healing_stamp = self.legs[leg].done_stamp;
+            }
+            let stamp = self.legs[leg].healing_stamp;
+            if self.legs[leg].flushed < stamp {
+                self.want_flush(index, stamp);
+                continue;
+            }
+            let mut from = 0;
+            for _ in 0..HEAL_BATCH {
+                let Some(region) = self.regions.take_healed(index, from) else { break };
+                from = region + 1;
+                let entry = self.entry(region);
+                if entry.is_dirty() || !self.regions.is_complete(index, region) {
+                    continue;
+                }
+                self.regions.set_entry(region, entry.with_whole(entry.whole() | index.bit()));
+                let page = self.metadata.page_of(region);
+                self.metadata.change(page);
+            }
+        }
+    }
+
+    /// Brings every leg's metadata up to date, a few blocks at a time.
+    fn write_lazily(&mut self) {
+        let mut current = true;
+        for leg in 0..LEGS_MAX {
+            let state = &self.legs[leg];
+            if state.is_member() && state.answers() {
+                let index = state.index;
+                current &= self.metadata.request_lazily(index);
+            }
+        }
+        let converged = current && self.is_converged();
+        if converged && !self.said_converged {
+            self.notice(Notice::Converged);
+        }
+        self.said_converged = converged;
+    }
+
+    /// Every leg is in, owes nothing, and is recorded whole for every region.
+    pub(super) fn is_converged(&self) -> bool {
+        self.regions.dirty_count() == 0
+            && self.legs.iter().all(|leg| {
+                !leg.is_member()
+                    || leg.is_in()
+                        && leg.answers()
+                        && leg.debts.is_empty()
+                        && leg.writes_in_flight == 0
+                        && self.regions.stale_count(leg.index) == 0
+                        && self.regions.healing_count(leg.index) == 0
+            })
+    }
+}

@@ -1,0 +1,413 @@
+//! The delay queue of one leg: which extents it owes, exactly, and where their data is.
+//!
+//! Debts are disjoint, ordered by sector for the drain and linked by age for the exposure
+//! bound. A debt either keeps its data (a reference to the client's buffer), is zeros, or
+//! has no copy and is read from a fresh leg when it is drained. A newer write carves what it
+//! covers out of older debts: newer data supersedes queued data.
+
+use super::slab::{Key, NONE, Slab};
+use super::sorted::SortedIndex;
+use crate::io::Buffers;
+use crate::units::{BufferAt, Extent, Instant};
+
+/// Where a debt's data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// On a fresh leg only.
+    Leg,
+    /// Nowhere: it is zeros.
+    Zero { may_unmap: bool },
+    /// In a buffer the debt holds a reference to.
+    Buffer(BufferAt),
+}
+
+impl Source {
+    /// The source of a piece `sectors` into this one.
+    pub(crate) fn skip(self, sectors: u64) -> Source {
+        match self {
+            Source::Buffer(at) => {
+                Source::Buffer(BufferAt { buffer: at.buffer, offset: at.offset + sectors as u32 })
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn retain<B: Buffers>(self, buffers: &mut B) {
+        if let Source::Buffer(at) = self {
+            buffers.retain(at.buffer);
+        }
+    }
+
+    pub(crate) fn release<B: Buffers>(self, buffers: &mut B) {
+        if let Source::Buffer(at) = self {
+            buffers.release(at.buffer);
+        }
+    }
+}
+
+/// One owed extent. It never spans two regions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Debt {
+    pub(crate) extent: Extent,
+    pub(crate) source: Source,
+    /// When its data arrived from a client (a debt that supersedes another is young again:
+    /// what the other held alone nobody needs any more).
+    pub(crate) since: Instant,
+    /// The operation it belongs to while that is not acknowledged; [`Key::NONE`] after.
+    pub(crate) operation: Key,
+    /// Not to be tried again before this time (after a failure).
+    pub(crate) not_before: Instant,
+    /// It rewrites what the leg's medium could not read.
+    pub(crate) repair: bool,
+    older: u32,
+    newer: u32,
+}
+
+impl Debt {
+    pub(crate) fn new(extent: Extent, source: Source, since: Instant, operation: Key) -> Debt {
+        let not_before = Instant(0);
+        Debt {
+            extent,
+            source,
+            since,
+            operation,
+            not_before,
+            repair: false,
+            older: NONE,
+            newer: NONE,
+        }
+    }
+
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.operation == Key::NONE
+    }
+}
+
+/// What carving did to the bookkeeping of the region.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Carved {
+    /// Acknowledged debts gained (by splits) or lost.
+    pub(crate) debts: i32,
+}
+
+pub(crate) struct Debts {
+    entries: Slab<Debt>,
+    index: SortedIndex,
+    oldest: u32,
+    newest: u32,
+    /// Acknowledged sectors owed.
+    sectors: u64,
+    /// Debts of operations that are not acknowledged.
+    urgent: u32,
+}
+
+impl Debts {
+    pub(crate) fn new(capacity: u32) -> Debts {
+        let blank = Debt::new(Extent::default(), Source::Leg, Instant(0), Key::NONE);
+        Debts {
+            entries: Slab::new(capacity, blank),
+            index: SortedIndex::new(capacity),
+            oldest: NONE,
+            newest: NONE,
+            sectors: 0,
+            urgent: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.len() == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Room for a further debt, splits included.
+    pub(crate) fn has_room(&self, debts: usize) -> bool {
+        self.entries.free_slots() >= debts
+    }
+
+    /// Acknowledged bytes owed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sectors * crate::units::SECTOR_BYTES
+    }
+
+    /// How many belong to operations a client still waits for.
+    pub(crate) fn urgent(&self) -> u32 {
+        self.urgent
+    }
+
+    /// When the oldest debt began; `None` when nothing is owed.
+    pub(crate) fn oldest_since(&self) -> Option<Instant> {
+        (self.oldest != NONE).then(|| self.entries[self.oldest].since)
+    }
+
+    /// The first debt that ends after `sector`.
+    pub(crate) fn first_after(&self, sector: u64) -> Option<(u32, Debt)> {
+        if self.entries.len() == 0 {
+            return None;
+        }
+        if let Some(slot) = self.index.before(sector + 1)
+            && self.entries[slot].extent.end > sector
+        {
+            return Some((slot, self.entries[slot]));
+        }
+        let slot = self.index.at_or_after(sector)?;
+        Some((slot, self.entries[slot]))
+    }
+
+    /// The debt in an arena slot the caller has just been given.
+    pub(crate) fn by_slot(&self, slot: u32) -> Option<(u32, Debt)> {
+        self.entries.is_used(slot).then(|| (slot, self.entries[slot]))
+    }
+
+    /// The first debt overlapping `extent`.
+    pub(crate) fn overlapping(&self, extent: Extent) -> Option<(u32, Debt)> {
+        self.first_after(extent.start).filter(|(_, debt)| debt.extent.start < extent.end)
+    }
+
+    /// The oldest debt for which `wanted` holds, looking at no more than `limit`.
+    pub(crate) fn oldest_where(
+        &self,
+        limit: usize,
+        mut wanted: impl FnMut(&Debt) -> bool,
+    ) -> Option<(u32, Debt)> {
+        let mut at = self.oldest;
+        for _ in 0..limit {
+            if at == NONE {
+                return None;
+            }
+            let debt = self.entries[at];
+            if wanted(&debt) {
+                return Some((at, debt));
+            }
+            at = debt.newer;
+        }
+        None
+    }
+
+    /// The newest debt for which `wanted` holds.
+    pub(crate) fn newest_where(
+        &self,
+        mut wanted: impl FnMut(&Debt) -> bool,
+    ) -> Option<(u32, Debt)> {
+        let mut at = self.newest;
+        while at != NONE {
+            let debt = self.entries[at];
+            if wanted(&debt) {
+                return Some((at, debt));
+            }
+            at = debt.older;
+        }
+        None
+    }
+
+    /// Adds a debt where nothing is owed; the caller has carved and checked for room. The
+    /// debt takes over one reference to its buffer.
+    pub(crate) fn add(&mut self, debt: Debt) {
+        debug_assert!(!debt.extent.is_empty() && self.overlapping(debt.extent).is_none());
+        if debt.is_acknowledged() {
+            self.sectors += debt.extent.sectors();
+        } else {
+            self.urgent += 1;
+        }
+        let key = self.entries.insert(debt).expect("the caller checked has_room");
+        self.index.insert(debt.extent.start, key.slot);
+        self.link_by_age(key.slot);
+    }
+
+    /// Keeps the age list ordered: almost always an append at the new end.
+    fn link_by_age(&mut self, slot: u32) {
+        let since = self.entries[slot].since;
+        let mut newer = NONE;
+        let mut older = self.newest;
+        while older != NONE && self.entries[older].since > since {
+            newer = older;
+            older = self.entries[older].older;
+        }
+        self.entries[slot].older = older;
+        self.entries[slot].newer = newer;
+        if older == NONE {
+            self.oldest = slot;
+        } else {
+            self.entries[older].newer = slot;
+        }
+        if newer == NONE {
+            self.newest = slot;
+        } else {
+            self.entries[newer].older = slot;
+        }
+    }
+
+    /// Takes a debt out; its buffer reference is the caller's.
+    pub(crate) fn take(&mut self, slot: u32) -> Debt {
+        let debt = self.entries[slot];
+        if debt.is_acknowledged() {
+            self.sectors -= debt.extent.sectors();
+        } else {
+            self.urgent -= 1;
+        }
+        let removed = self.index.remove(debt.extent.start);
+        debug_assert_eq!(removed, Some(slot));
+        if debt.older == NONE {
+            self.oldest = debt.newer;
+        } else {
+            self.entries[debt.older].newer = debt.newer;
+        }
+        if debt.newer == NONE {
+            self.newest = debt.older;
+        } else {
+            self.entries[debt.newer].older = debt.older;
+        }
+        self.entries.remove(slot);
+        debt
+    }
+
+    /// Takes the first `sectors` sectors of an acknowledged debt, leaving the rest owed.
+    pub(crate) fn take_front<B: Buffers>(
+        &mut self,
+        slot: u32,
+        sectors: u64,
+        buffers: &mut B,
+    ) -> (Debt, bool) {
+        let whole = self.take(slot);
+        if whole.extent.sectors() <= sectors {
+            return (whole, false);
+        }
+        let cut = whole.extent.start + sectors;
+        let mut rest = whole;
+        rest.extent.start = cut;
+        rest.source = whole.source.skip(sectors);
+        rest.source.retain(buffers);
+        self.add(rest);
+        let mut front = whole;
+        front.extent.end = cut;
+        (front, true)
+    }
+
+    /// Marks a debt's operation acknowledged, and gives its copy back unless it is to be
+    /// kept; whether the debt was still there.
+    pub(crate) fn acknowledge<B: Buffers>(
+        &mut self,
+        extent: Extent,
+        operation: Key,
+        keep_copy: bool,
+        buffers: &mut B,
+    ) -> bool {
+        let Some((slot, debt)) = self.overlapping(extent) else { return false };
+        if debt.operation != operation {
+            return false;
+        }
+        self.entries[slot].operation = Key::NONE;
+        self.urgent -= 1;
+        self.sectors += debt.extent.sectors();
+        if !keep_copy && matches!(debt.source, Source::Buffer(_)) {
+            debt.source.release(buffers);
+            self.entries[slot].source = Source::Leg;
+        }
+        true
+    }
+
+    /// Puts off a debt after a failure.
+    pub(crate) fn postpone(&mut self, extent: Extent, until: Instant) {
+        if let Some((slot, _)) = self.overlapping(extent) {
+            self.entries[slot].not_before = until;
+        }
+    }
+
+    /// Removes `extent` from every debt it overlaps, splitting at its edges. Needs room for
+    /// one more debt.
+    pub(crate) fn carve<B: Buffers>(&mut self, extent: Extent, buffers: &mut B) -> Carved {
+        let mut carved = Carved::default();
+        while let Some((slot, _)) = self.overlapping(extent) {
+            let debt = self.take(slot);
+            debug_assert!(debt.is_acknowledged(), "range locks keep waiting writes disjoint");
+            carved.debts -= 1;
+            let front = Extent { start: debt.extent.start, end: extent.start };
+            let back = Extent { start: extent.end, end: debt.extent.end };
+            for piece in [front, back] {
+                if !piece.is_empty() {
+                    let mut kept = debt;
+                    kept.extent = piece;
+                    kept.source = debt.source.skip(piece.start - debt.extent.start);
+                    kept.source.retain(buffers);
+                    self.add(kept);
+                    carved.debts += 1;
+                }
+            }
+            debt.source.release(buffers);
+        }
+        carved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::BufferId;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    #[derive(Default)]
+    struct Counts(BTreeMap<u32, i64>);
+
+    impl Buffers for Counts {
+        fn allocate(&mut self, _: u32) -> Option<BufferId> {
+            None
+        }
+        fn retain(&mut self, buffer: BufferId) {
+            *self.0.entry(buffer.0).or_default() += 1;
+        }
+        fn release(&mut self, buffer: BufferId) {
+            *self.0.entry(buffer.0).or_default() -= 1;
+        }
+        fn copy(&mut self, _: BufferAt, _: BufferAt, _: u32) {}
+        fn zero(&mut self, _: BufferAt, _: u32) {}
+        fn equal(&self, _: BufferAt, _: BufferAt, _: u32) -> bool {
+            true
+        }
+        fn free_bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    proptest! {
+        /// Against one cell per sector: newest write wins, references balance, sums agree.
+        #[test]
+        fn newer_debts_supersede(writes in proptest::collection::vec((0u64..100, 1u64..20), 1..60)) {
+            let mut debts = Debts::new(256);
+            let mut buffers = Counts::default();
+            let mut cells: Vec<Option<(u32, u64)>> = std::vec![None; 128];
+            for (number, (start, count)) in writes.iter().enumerate() {
+                let extent = Extent::new(*start, *count);
+                debts.carve(extent, &mut buffers);
+                let buffer = BufferId(number as u32);
+                buffers.retain(buffer);
+                let source = Source::Buffer(BufferAt { buffer, offset: 0 });
+                debts.add(Debt::new(extent, source, Instant(number as u64), Key::NONE));
+                for sector in extent.start..extent.end {
+                    cells[sector as usize] = Some((number as u32, sector - extent.start));
+                }
+            }
+            let mut seen: Vec<Option<(u32, u64)>> = std::vec![None; 128];
+            let mut references: BTreeMap<u32, i64> = BTreeMap::new();
+            let mut at = 0;
+            while let Some((_, debt)) = debts.first_after(at) {
+                let Source::Buffer(place) = debt.source else { panic!("all have buffers") };
+                *references.entry(place.buffer.0).or_default() += 1;
+                for sector in debt.extent.start..debt.extent.end {
+                    let offset = u64::from(place.offset) + sector - debt.extent.start;
+                    seen[sector as usize] = Some((place.buffer.0, offset));
+                }
+                at = debt.extent.end;
+            }
+            prop_assert_eq!(&seen, &cells);
+            let owed = cells.iter().filter(|c| c.is_some()).count() as u64;
+            prop_assert_eq!(debts.bytes(), owed * 512);
+            for (buffer, count) in &buffers.0 {
+                prop_assert_eq!(references.get(buffer).copied().unwrap_or(0), *count);
+            }
+        }
+    }
+}

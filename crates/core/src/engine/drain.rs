@@ -1,0 +1,354 @@
+//! Paying debts: coalesced, in sector order, yielding to clients with a share that rises
+//! with exposure.
+//!
+//! Debts somebody waits for go first, then those of a region that another leg's silence
+//! makes urgent, then the oldest when age nears its bound, then a sweep in sector order.
+//! A debt without a copy is read from a fresh leg first; its range is held on the owing leg
+//! from that read to the write, so that a newer write to it becomes a newer debt behind it.
+
+use super::debt::{Debt, Source};
+use super::slab::Key;
+use super::state::{Io, Purpose};
+use super::{Engine, TICK};
+use crate::io::{Buffers, LegError, LegOperation};
+use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
+
+/// Exact debts below which another owed region is taken up.
+const REGIONS_TAKEN_UP_BELOW: usize = 256;
+/// Steps of the sweep past debts that cannot go yet, before it gives up for now.
+const SWEEP_SKIPS_MAX: usize = 64;
+/// How far into the oldest debts to look for one that can go.
+const OLDEST_LOOKED_AT: usize = 32;
+/// A leg on probation gets this many drain I/Os at once.
+const PROBATION_WINDOW: u32 = 4;
+/// A debt without a fresh leg to read it from is looked at again after this.
+const SOURCE_RETRY: u64 = 50 * MILLISECOND;
+
+impl<B: Buffers> Engine<B> {
+    pub(super) fn pump_drain(&mut self, leg: usize) {
+        if self.legs[leg].writes_in_flight < self.drain_window(leg) {
+            self.take_up_region(leg);
+        }
+        while self.ios.free_slots() > LEGS_MAX
+            && self.legs[leg].writes_in_flight + self.drain_reads_for(leg) < self.drain_window(leg)
+        {
+            let Some(slot) = self.next_debt(leg) else { return };
+            if !self.pay(leg, slot) {
+                return;
+            }
+        }
+    }
+
+    /// Writes in flight up to which drains are started.
+    fn drain_window(&self, leg: usize) -> u32 {
+        let state = &self.legs[leg];
+        let window = self.settings.leg_window;
+        if state.debts.urgent() > 0 {
+            return window;
+        }
+        if self.now < state.probation_until {
+            return PROBATION_WINDOW.min(window);
+        }
+        if state.reads_in_flight == 0 {
+            return window;
+        }
+        // A quarter beside clients' reads, all of it at the bound.
+        let share = self.pressure_permille().clamp(250, 1000);
+        (window as u64 * share / 1000).max(1) as u32
+    }
+
+    fn drain_reads_for(&self, leg: usize) -> u32 {
+        self.legs[leg].drain_reads
+    }
+
+    /// Turns one region owed as a whole into an exact debt, if few others are left.
+    fn take_up_region(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        if self.legs[leg].converting.is_some()
+            || self.regions.stale_count(index) == 0
+            || self.legs[leg].debts.len() >= REGIONS_TAKEN_UP_BELOW
+            || self.now < self.legs[leg].regions_retry
+        {
+            return;
+        }
+        let hastened = self.legs[leg].hastened.filter(|&r| self.regions.is_stale(index, r));
+        let cursor = self.legs[leg].stale_cursor;
+        let next = hastened
+            .or_else(|| self.regions.next_stale(index, cursor))
+            .or_else(|| self.regions.next_stale(index, 0));
+        let Some(region) = next else { return };
+        let Some(record) = self.regions.activate(region, self.now) else { return };
+        let extent = self.regions.extent(region);
+        // Writes still out on it are held; what they cover is paid after them.
+        self.legs[leg].stale_cursor = region + 1;
+        self.legs[leg].converting = Some(region);
+        self.regions.clear_stale(index, region);
+        // Operations not yet acknowledged were not sent to this leg: they are in the debt,
+        // which is read from a fresh leg after they are on it.
+        self.legs[leg].debts.add(Debt::new(extent, Source::Leg, self.now, Key::NONE));
+        self.adjust_lacks(record, leg, 1);
+    }
+
+    /// The next debt to pay, by the order above.
+    fn next_debt(&mut self, leg: usize) -> Option<u32> {
+        let now = self.now;
+        if self.legs[leg].debts.urgent() > 0 {
+            let state = &self.legs[leg];
+            // Debts somebody waits for are among the newest.
+            let urgent = state.debts.newest_where(|debt| {
+                !debt.is_acknowledged() && debt.not_before <= now && !state.is_held(debt.extent)
+            });
+            if let Some((slot, _)) = urgent {
+                return Some(slot);
+            }
+        }
+        if let Some(region) = self.legs[leg].hastened {
+            let extent = self.regions.extent(region);
+            match self.payable_from(leg, extent.start, extent.end) {
+                Some(slot) => return Some(slot),
+                None if self.legs[leg].debts.overlapping(extent).is_none() => {
+                    self.legs[leg].hastened = None;
+                }
+                None => {}
+            }
+        }
+        let state = &self.legs[leg];
+        let age = state.debts.oldest_since().map_or(0, |since| now.since(since));
+        if age > self.settings.exposure_age / 2 {
+            let oldest = state.debts.oldest_where(OLDEST_LOOKED_AT, |debt| {
+                debt.not_before <= now && !state.is_held(debt.extent)
+            });
+            if let Some((slot, _)) = oldest {
+                return Some(slot);
+            }
+        }
+        let cursor = state.drain_cursor;
+        self.payable_from(leg, cursor, u64::MAX).or_else(|| self.payable_from(leg, 0, cursor))
+    }
+
+    /// The first debt between two sectors that can go now.
+    fn payable_from(&self, leg: usize, from: u64, to: u64) -> Option<u32> {
+        let state = &self.legs[leg];
+        let mut at = from;
+        for _ in 0..SWEEP_SKIPS_MAX {
+            let (slot, debt) = state.debts.first_after(at)?;
+            if debt.extent.start >= to {
+                return None;
+            }
+            if debt.not_before <= self.now && !state.is_held(debt.extent) {
+                return Some(slot);
+            }
+            at = debt.extent.end;
+        }
+        None
+    }
+
+    /// Starts paying a debt; whether something was started.
+    fn pay(&mut self, leg: usize, slot: u32) -> bool {
+        let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
+        self.legs[leg].drain_cursor = first.extent.end;
+        if !first.is_acknowledged() {
+            let debt = self.legs[leg].debts.take(slot);
+            let key = debt.operation;
+            let bit = LegIndex(leg as u8).bit();
+            let fua = self.operations.get(key).is_some_and(|state| state.fua);
+            if self.operations.is_live(key) {
+                let state = &mut self.operations[key.slot];
+                state.owed &= !bit;
+                state.in_flight |= bit;
+            }
+            self.start_write(leg, debt.extent, debt.source, key, fua, debt.since, true, false);
+            return true;
+        }
+        match first.source {
+            Source::Leg => self.pay_from_leg(leg, slot),
+            _ => self.pay_from_copy(leg, slot),
+        }
+    }
+
+    fn count_drain(&mut self, leg: usize, sectors: u64) {
+        self.legs[leg].acknowledged_in_flight += sectors;
+        self.legs[leg].counters.drain_ios += 1;
+    }
+
+    /// Pays a debt that has its data, together with those that follow without a gap.
+    fn pay_from_copy(&mut self, leg: usize, slot: u32) -> bool {
+        let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
+        let limit = u64::from(self.settings.drain_bytes) / SECTOR_BYTES;
+        let run = self.run_after(leg, &first, limit);
+        let region = self.regions.of_sector(first.extent.start);
+        let record = self.regions.slot(region).expect("a region with debts has a record");
+        let sectors = run.sectors();
+        let gathered =
+            if sectors > first.extent.sectors() && matches!(first.source, Source::Buffer(_)) {
+                self.buffers.allocate(sectors as u32)
+            } else {
+                None
+            };
+        let Some(buffer) = gathered else {
+            let (debt, split) =
+                self.legs[leg].debts.take_front(slot, limit.max(1), &mut self.buffers);
+            self.adjust_lacks(record, leg, i32::from(split));
+            self.count_drain(leg, debt.extent.sectors());
+            let none = Key::NONE;
+            let (extent, repair) = (debt.extent, debt.repair);
+            self.start_write(leg, extent, debt.source, none, false, debt.since, true, repair);
+            return true;
+        };
+        let mut since = first.since;
+        let mut taken = 0;
+        while let Some((next, _)) = self.legs[leg].debts.overlapping(run) {
+            let debt = self.legs[leg].debts.take(next);
+            since = since.min(debt.since);
+            taken += 1;
+            let offset = (debt.extent.start - run.start) as u32;
+            let to = BufferAt { buffer, offset };
+            if let Source::Buffer(from) = debt.source {
+                self.buffers.copy(from, to, debt.extent.sectors() as u32);
+            }
+            debt.source.release(&mut self.buffers);
+        }
+        self.adjust_lacks(record, leg, 1 - taken);
+        self.count_drain(leg, sectors);
+        let source = Self::at(BufferAt { buffer, offset: 0 });
+        self.start_write(leg, run, source, Key::NONE, false, since, true, false);
+        true
+    }
+
+    /// The extent of a debt and those that follow it without a gap, all with their data in
+    /// buffers, within one region, up to `limit` sectors.
+    fn run_after(&self, leg: usize, first: &Debt, limit: u64) -> Extent {
+        let mut run = first.extent;
+        let region_end = self.regions.extent(self.regions.of_sector(run.start)).end;
+        while run.end < region_end {
+            let Some((_, next)) = self.legs[leg].debts.overlapping(Extent::new(run.end, 1)) else {
+                break;
+            };
+            let joins = next.extent.start == run.end
+                && next.is_acknowledged()
+                && matches!(next.source, Source::Buffer(_))
+                && next.not_before <= self.now
+                && next.extent.end - run.start <= limit
+                && !self.legs[leg].is_held(next.extent);
+            if !joins {
+                break;
+            }
+            run.end = next.extent.end;
+        }
+        run
+    }
+
+    /// Starts the read half of a debt without a copy.
+    fn pay_from_leg(&mut self, leg: usize, slot: u32) -> bool {
+        let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
+        let limit = u64::from(self.settings.drain_bytes) / SECTOR_BYTES;
+        let wanted = Extent {
+            start: first.extent.start,
+            end: first.extent.end.min(first.extent.start + limit),
+        };
+        let source = self.drain_source(leg, wanted);
+        let buffer = match source {
+            Some((_, sectors)) => self.buffers.allocate(sectors as u32),
+            None => None,
+        };
+        let (Some((from, sectors)), Some(buffer)) = (source, buffer) else {
+            let until = self.now + SOURCE_RETRY;
+            self.legs[leg].debts.postpone(first.extent, until);
+            return true;
+        };
+        let region = self.regions.of_sector(first.extent.start);
+        let record = self.regions.slot(region).expect("a region with debts has a record");
+        let (debt, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
+        self.adjust_lacks(record, leg, i32::from(split));
+        self.count_drain(leg, debt.extent.sectors());
+        let target = leg as u8;
+        let purpose = Purpose::DrainRead { target, since: debt.since, repair: debt.repair };
+        let data = Self::at(BufferAt { buffer, offset: 0 });
+        let io = Io::new(from as u8, purpose, debt.extent, data);
+        let read = self.start_io(io, LegOperation::Read);
+        self.legs[leg].hold(debt.extent, read);
+        self.legs[leg].drain_reads += 1;
+        true
+    }
+
+    /// The leg to read a debt from: answering, fresh for its beginning; the least loaded.
+    fn drain_source(&self, leg: usize, wanted: Extent) -> Option<(usize, u64)> {
+        (0..LEGS_MAX)
+            .filter(|&other| other != leg && self.legs[other].is_member())
+            .filter(|&other| self.legs[other].answers())
+            .map(|other| (other, self.fresh_prefix(other, wanted)))
+            .filter(|(_, sectors)| *sectors > 0)
+            .min_by_key(|(other, sectors)| {
+                (*sectors < wanted.sectors(), self.legs[*other].expected_read(*sectors))
+            })
+    }
+
+    /// The read half ended: write, keeping the range held.
+    pub(super) fn drain_read_done(
+        &mut self,
+        slot: u32,
+        io: &Io,
+        target: u8,
+        since: Instant,
+        repair: bool,
+        result: Result<(), LegError>,
+    ) {
+        let leg = usize::from(target);
+        self.legs[leg].unhold(slot);
+        self.legs[leg].drain_reads -= 1;
+        let region = self.regions.of_sector(io.extent.start);
+        if self.regions.is_stale(LegIndex(target), region) || !self.legs[leg].is_member() {
+            self.drop_lack(leg, io);
+            return;
+        }
+        match result {
+            Ok(()) if self.legs[leg].answers() && self.ios.free_slots() > 1 => {
+                let none = Key::NONE;
+                self.start_write(leg, io.extent, io.source, none, false, since, true, repair);
+            }
+            _ => {
+                // Owed again, without a copy. A medium error on the only fresh leg is that
+                // leg's to report when a client reads it; here it is tried again later.
+                let backoff = if result.is_ok() { SOURCE_RETRY } else { 20 * TICK };
+                io.source.release(&mut self.buffers);
+                self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+                let until = self.now + backoff;
+                self.owe_beneath(leg, io.extent, Source::Leg, since, until, repair);
+            }
+        }
+    }
+
+    /// An I/O of a debt has lost its meaning: the whole region is owed meanwhile.
+    fn drop_lack(&mut self, leg: usize, io: &Io) {
+        io.source.release(&mut self.buffers);
+        self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+        let region = self.regions.of_sector(io.extent.start);
+        if let Some(record) = self.regions.slot(region) {
+            self.adjust_lacks(record, leg, -1);
+            self.consider_complete(record, leg);
+        }
+    }
+
+    /// A leg has got further in a region: it may have become complete there.
+    pub(super) fn consider_complete(&mut self, record: u32, leg: usize) {
+        let active = &self.regions.active[record];
+        let region = active.region;
+        let index = LegIndex(leg as u8);
+        if active.lacks[leg] > 0 || self.regions.is_stale(index, region) {
+            return;
+        }
+        if self.legs[leg].converting == Some(region) {
+            self.legs[leg].converting = None;
+        }
+        let entry = self.entry(region);
+        if !entry.is_dirty() && !entry.is_whole(index) {
+            self.regions.heal(index, region);
+        }
+        if self.regions.active[record].waiting != super::slab::NONE {
+            self.retry_waiting(record);
+        }
+        if self.regions.slot(region) == Some(record) {
+            self.regions.retire(record);
+        }
+    }
+}

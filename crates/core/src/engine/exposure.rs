@@ -1,0 +1,237 @@
+//! Exposure, and when writers wait for it.
+//!
+//! Exposure is what one leg alone holds of acknowledged data. With two legs it is the sum of
+//! what both owe; with more, every byte held by one leg only is owed by all the others, so
+//! the two smallest debts bound it from above. Regions owed as a whole (a rebuild, a crash)
+//! are shown beside it but do not hold writers back: they shrink by themselves, and stopping
+//! a volume for the length of a rebuild would serve nobody.
+//!
+//! From half the bound writes are paced towards the rate at which debts are paid, plus a
+//! part of what room is left each second: the slope is gradual, never reaches the bound, and
+//! a freeze of seconds slows writers instead of stopping them.
+
+use alloc::collections::VecDeque;
+
+use super::Engine;
+use crate::io::{Buffers, Notice};
+use crate::settings::{ExposureMode, Policy};
+use crate::units::{Instant, LEGS_MAX, SECOND, SECTOR_BYTES};
+
+/// Writers use up the room that is left with this time constant.
+const ROOM_TIME: u64 = SECOND;
+/// Throttling is said to have begun at this share of the bound …
+const BEGIN_PERMILLE: u64 = 500;
+/// … and to have ended below this one.
+const END_PERMILLE: u64 = 400;
+/// No single write is put off for longer than this by pacing.
+const PAUSE_MAX: u64 = SECOND / 4;
+
+/// Writers held back, and when the next may go.
+pub(super) struct Throttle {
+    waiting: VecDeque<u32>,
+    next: Instant,
+    pub(super) active: bool,
+    pub(super) peak: u64,
+}
+
+impl Throttle {
+    pub(super) fn new(capacity: usize) -> Throttle {
+        Throttle {
+            waiting: VecDeque::with_capacity(capacity),
+            next: Instant(0),
+            active: false,
+            peak: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Acknowledged bytes a leg lacks, regions owed as a whole left out.
+    pub(super) fn lacked_bytes(&self, leg: usize) -> u64 {
+        let state = &self.legs[leg];
+        let converting = state.converting.map_or(0, |_| self.rest_of_conversion(leg));
+        (state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES)
+            .saturating_sub(converting)
+    }
+
+    /// What is left of a region taken up for draining: not new exposure.
+    fn rest_of_conversion(&self, leg: usize) -> u64 {
+        let state = &self.legs[leg];
+        let Some(region) = state.converting else { return 0 };
+        let extent = self.regions.extent(region);
+        let mut at = extent.start;
+        let mut bytes = 0;
+        // The rest of the region is one debt without a copy, or a few around newer writes.
+        for _ in 0..4 {
+            let Some((_, debt)) = state.debts.first_after(at) else { break };
+            if debt.extent.start >= extent.end {
+                break;
+            }
+            if debt.source == super::Source::Leg {
+                bytes += debt.extent.bytes();
+            }
+            at = debt.extent.end;
+        }
+        bytes
+    }
+
+    /// An upper bound of the acknowledged bytes held by one leg only; exact for two legs.
+    pub(super) fn exposure(&self) -> u64 {
+        let mut least = [u64::MAX; 2];
+        let mut count = 0;
+        for leg in 0..LEGS_MAX {
+            if !self.legs[leg].is_in() {
+                continue;
+            }
+            count += 1;
+            let lacked = self.lacked_bytes(leg);
+            if lacked < least[0] {
+                least = [lacked, least[0]];
+            } else if lacked < least[1] {
+                least[1] = lacked;
+            }
+        }
+        if count < 2 { 0 } else { least[0] + least[1] }
+    }
+
+    /// The age of the oldest exposed write, nanoseconds.
+    pub(super) fn exposure_age(&self) -> u64 {
+        (0..LEGS_MAX)
+            .filter(|&leg| self.legs[leg].is_in())
+            .filter_map(|leg| self.oldest_lack(leg))
+            .map(|since| self.now.since(since))
+            .max()
+            .unwrap_or(0)
+    }
+
+    pub(super) fn note_exposure(&mut self) {
+        let exposure = self.exposure();
+        self.throttle.peak = self.throttle.peak.max(exposure);
+    }
+
+    /// How full the bound is, by bytes or by the time the debts will take to pay.
+    pub(super) fn pressure_permille(&self) -> u64 {
+        let exposure = self.exposure();
+        if exposure == 0 {
+            return 0;
+        }
+        exposure.saturating_mul(1000) / self.effective_bound().max(1)
+    }
+
+    /// The bound in bytes, or what the lagging leg can pay within the bound in age if that
+    /// is less.
+    fn effective_bound(&self) -> u64 {
+        let rate = self.pay_rate();
+        if rate == 0 {
+            return self.settings.exposure_bytes;
+        }
+        let age = u128::from(self.settings.exposure_age);
+        let payable = (u128::from(rate) * age * 8 / 10 / u128::from(SECOND)) as u64;
+        // Never so small that the drain has nothing to put in order.
+        self.settings.exposure_bytes.min(payable.max(self.settings.exposure_bytes / 16))
+    }
+
+    /// Bytes per second at which the leg that owes most pays.
+    fn pay_rate(&self) -> u64 {
+        (0..LEGS_MAX)
+            .filter(|&leg| self.legs[leg].is_in() && !self.legs[leg].debts.is_empty())
+            .max_by_key(|&leg| self.lacked_bytes(leg))
+            .map_or(0, |leg| self.legs[leg].drain_rate.bytes_per_second())
+    }
+
+    fn throttles(&self) -> bool {
+        self.settings.exposure_mode == ExposureMode::Throttle
+            && matches!(self.settings.policy, Policy::First | Policy::Paper)
+            && self.in_legs().nth(1).is_some()
+    }
+
+    /// Whether an operation has to wait for its turn; it is queued then.
+    pub(super) fn holds_back(&mut self, operation: u32) -> bool {
+        if !self.throttles() {
+            return false;
+        }
+        if self.throttle.waiting.is_empty() && self.may_pass(operation) {
+            return false;
+        }
+        self.throttle.waiting.push_back(operation);
+        true
+    }
+
+    /// Whether a write may go now; sets when the next one may.
+    fn may_pass(&mut self, operation: u32) -> bool {
+        let exposure = self.exposure();
+        if exposure == 0 {
+            return true;
+        }
+        let bytes = self.operations[operation].extent.bytes();
+        let bound = self.effective_bound();
+        let under_way = self.unacknowledged_bytes();
+        if exposure + under_way + bytes > self.settings.exposure_bytes && exposure > 0 {
+            return false;
+        }
+        let filled = exposure.saturating_mul(1000) / bound.max(1);
+        self.say_throttling(filled);
+        if filled < BEGIN_PERMILLE {
+            return true;
+        }
+        if self.now < self.throttle.next {
+            return false;
+        }
+        // At half the bound the pay rate is multiplied without end, at the bound it is
+        // itself; beside it a share of the room that is left.
+        let room = bound.saturating_sub(exposure);
+        let over = filled.saturating_sub(BEGIN_PERMILLE).max(1);
+        let paid = self.pay_rate().saturating_mul(BEGIN_PERMILLE) / over;
+        let rate = paid.saturating_add(room * SECOND / ROOM_TIME).max(1);
+        let pause = (u128::from(bytes) * u128::from(SECOND) / u128::from(rate)) as u64;
+        // Credit for at most a millisecond keeps a late timer from costing throughput.
+        let from = self.throttle.next.max(self.now - 1_000_000);
+        self.throttle.next = from + pause.min(PAUSE_MAX);
+        true
+    }
+
+    fn unacknowledged_bytes(&self) -> u64 {
+        self.unacknowledged_sectors * SECTOR_BYTES
+    }
+
+    fn say_throttling(&mut self, filled: u64) {
+        if !self.throttle.active && filled >= BEGIN_PERMILLE {
+            self.throttle.active = true;
+            self.notice(Notice::Throttling);
+        } else if self.throttle.active && filled < END_PERMILLE {
+            self.throttle.active = false;
+            self.notice(Notice::ThrottlingEnded);
+        }
+    }
+
+    /// Lets writers go on as exposure allows.
+    pub(super) fn pump_throttle(&mut self) {
+        if self.throttle.active && self.throttle.waiting.is_empty() {
+            let filled = self.pressure_permille();
+            self.say_throttling(filled);
+        }
+        while let Some(&operation) = self.throttle.waiting.front() {
+            if self.throttles() && !self.may_pass(operation) {
+                return;
+            }
+            self.throttle.waiting.pop_front();
+            self.enter(operation);
+        }
+    }
+
+    /// When a writer held back by pacing may go.
+    pub(super) fn throttle_deadline(&self) -> Instant {
+        if self.throttle.waiting.is_empty() {
+            Instant::NEVER
+        } else if self.throttle.next > self.now {
+            self.throttle.next
+        } else {
+            // Held back by the bound itself: a completion or the tick will tell.
+            self.next_tick
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Flush: when a client may believe its data durable.
+//!
+//! A flush goes to every leg that answers. It is acknowledged when, for every write
+//! acknowledged before it, the leg recovery would choose has it durable: that is the
+//! authority of each dirty region written since that leg's last flush. Metadata is durable
+//! already: no write is acknowledged before its region's authority is. A leg that freezes is
+//! not waited for: its regions' authority moves, which needs the new leg flushed.
+
+use super::slab::Key;
+use super::state::{Io, Purpose};
+use super::{Engine, Source};
+use crate::io::{Buffers, LegError, LegOperation, RequestError};
+use crate::settings::{FlushCopies, Policy};
+use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
+
+/// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
+const CONNECTIONS: usize = 1024;
+
+/// Losses that flushes have to report, once to each connection.
+pub(super) struct Failures {
+    /// Counts losses of flushed-for data that no leg could make durable.
+    losses: u64,
+    told: alloc::vec::Vec<u64>,
+}
+
+impl Default for Failures {
+    fn default() -> Failures {
+        Failures { losses: 0, told: alloc::vec![0; CONNECTIONS] }
+    }
+}
+
+impl Failures {
+    pub(super) fn note_loss(&mut self) {
+        self.losses += 1;
+    }
+
+    /// Whether this connection has a loss to be told of; it has been told then.
+    fn take(&mut self, connection: u32) -> bool {
+        let told = &mut self.told[connection as usize % CONNECTIONS];
+        let owed = *told < self.losses;
+        *told = self.losses;
+        owed
+    }
+}
+
+impl<B: Buffers> Engine<B> {
+    /// A client connection begins under this id: losses before it are none of its business.
+    pub fn connection_opened(&mut self, connection: u32) {
+        self.flush_failures.take(connection);
+    }
+
+    /// Whether flushes have to reach more than one leg.
+    pub(super) fn flush_is_strict(&self) -> bool {
+        self.flush_legs_wanted() > 1
+    }
+
+    /// How many legs must have flushed; more than are in means all that are.
+    fn flush_legs_wanted(&self) -> usize {
+        let all = self.in_legs().count();
+        match (self.settings.policy, self.settings.flush_copies) {
+            (Policy::All | Policy::WriteBehind, _) | (_, FlushCopies::All) => all,
+            (_, FlushCopies::Count(count)) => usize::from(count).clamp(1, all.max(1)),
+        }
+    }
+
+    pub(super) fn begin_flush(&mut self, slot: u32) {
+        self.requests[slot].operation = crate::io::Operation::Flush;
+        let buffer = self.requests[slot].buffer.take();
+        if let Some(buffer) = buffer {
+            self.buffers.release(buffer);
+        }
+        let mut needed = 0;
+        for leg in 0..LEGS_MAX {
+            let state = &mut self.legs[leg];
+            self.requests[slot].targets[leg] = state.done_stamp;
+            if !state.is_member() || state.done_stamp <= state.flushed {
+                continue;
+            }
+            if state.answers() {
+                state.flush_target = state.flush_target.max(state.done_stamp);
+            }
+            if self.regions.authority_count(LegIndex(leg as u8)) > 0 {
+                needed |= LegIndex(leg as u8).bit();
+            }
+        }
+        self.requests[slot].needed = needed;
+        self.flushes.push(slot);
+        self.consider_flushes();
+    }
+
+    pub(super) fn want_flush(&mut self, leg: LegIndex, stamp: u64) {
+        let state = &mut self.legs[leg.index()];
+        state.flush_target = state.flush_target.max(stamp);
+    }
+
+    pub(super) fn start_flush(&mut self, leg: usize) {
+        if self.ios.free_slots() == 0 {
+            return;
+        }
+        let state = &mut self.legs[leg];
+        state.flushing = Some(state.done_stamp);
+        let io = Io::new(leg as u8, Purpose::Flush, Extent::default(), Source::Leg);
+        self.start_io(io, LegOperation::Flush);
+    }
+
+    pub(super) fn flush_done(&mut self, leg: usize, result: Result<(), LegError>) {
+        let state = &mut self.legs[leg];
+        let Some(stamp) = state.flushing.take() else { return };
+        match result {
+            Ok(()) => {
+                state.flushed = state.flushed.max(stamp);
+                state.flush_failed = false;
+            }
+            Err(_) => {
+                state.flush_failed = true;
+                state.flush_target = state.flushed;
+                if self.lose_cache(leg) {
+                    self.fail_flushes_needing(leg);
+                }
+            }
+        }
+        self.consider_flushes();
+    }
+
+    /// Answers every flush whose time has come.
+    pub(super) fn consider_flushes(&mut self) {
+        let mut at = 0;
+        while at < self.flushes.len() {
+            let slot = self.flushes[at];
+            if self.flush_is_satisfied(slot) {
+                self.flushes.swap_remove(at);
+                if self.flush_failures.take(self.requests[slot].connection) {
+                    self.requests[slot].error = Some(RequestError::Io);
+                }
+                self.flush_acknowledged = true;
+                self.reply(slot);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Flushes that depend on data a leg may have lost fail now; the others' connections are
+    /// told at their next.
+    fn fail_flushes_needing(&mut self, leg: usize) {
+        let bit = LegIndex(leg as u8).bit();
+        let mut at = 0;
+        while at < self.flushes.len() {
+            let slot = self.flushes[at];
+            if self.requests[slot].needed & bit == 0 {
+                at += 1;
+                continue;
+            }
+            self.flushes.swap_remove(at);
+            self.flush_failures.take(self.requests[slot].connection);
+            self.requests[slot].error = Some(RequestError::Io);
+            self.reply(slot);
+        }
+    }
+
+    fn flush_is_satisfied(&mut self, slot: u32) -> bool {
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            if self.requests[slot].needed & index.bit() == 0 {
+                continue;
+            }
+            let target = self.requests[slot].targets[leg];
+            if self.legs[leg].flushed >= target {
+                self.requests[slot].needed &= !index.bit();
+            } else if self.legs[leg].answers() && !self.legs[leg].flush_failed {
+                self.want_flush(index, target);
+            } else if !self.move_undurable(leg) {
+                self.requests[slot].needed &= !index.bit();
+            }
+        }
+        if self.requests[slot].needed != 0 {
+            return false;
+        }
+        !self.flush_is_strict() || self.enough_copies(slot)
+    }
+
+    /// Sees to it that no region depends on a silent leg for data that only a flush of it
+    /// would make durable. Whether any still does. (Writes newer than the flush in hand can
+    /// make it wait longer than need be, never less.)
+    fn move_undurable(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let flushed = self.legs[leg].flushed;
+        let mut depends = false;
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let active = &self.regions.active[record];
+            let done = active.last_done[leg];
+            let entry = self.entry(active.region);
+            if entry.is_dirty() && entry.authority() == index && done > flushed {
+                depends = true;
+                self.regions.active[record].move_forced |= self.legs[leg].flush_failed;
+                self.want_move(record);
+            } else if entry.is_dirty() && entry.authority() != index {
+                // Moved already: the flush may count on it once that is durable.
+                depends |= done > flushed && !self.is_moved_durably(record);
+            }
+        }
+        depends
+    }
+
+    fn is_moved_durably(&self, record: u32) -> bool {
+        let active = &self.regions.active[record];
+        let leg = self.entry(active.region).authority();
+        let page = self.metadata.page_of(active.region);
+        self.metadata.durable(page, leg) >= active.authority_sequence
+    }
+
+    /// `flush_copies` above one: enough legs have everything from before the flush, durable.
+    fn enough_copies(&mut self, slot: u32) -> bool {
+        let wanted = self.flush_legs_wanted();
+        let arrived = self.requests[slot].started;
+        let mut have = 0;
+        for leg in 0..LEGS_MAX {
+            let state = &self.legs[leg];
+            if !state.is_in() {
+                continue;
+            }
+            let index = state.index;
+            let caught_up = self.oldest_lack(leg).is_none_or(|since| since > arrived)
+                && self.regions.stale_count(index) == 0;
+            if !caught_up {
+                continue;
+            }
+            // The goal is fixed when the leg is first seen to have everything from before the
+            // flush, so that later writes do not move it.
+            let done = self.legs[leg].done_stamp;
+            let request = &mut self.requests[slot];
+            if request.caught_up & index.bit() == 0 {
+                request.caught_up |= index.bit();
+                request.targets[leg] = done;
+            }
+            let target = request.targets[leg];
+            if self.legs[leg].flushed >= target {
+                have += 1;
+            } else if self.legs[leg].answers() {
+                self.want_flush(index, target);
+            }
+        }
+        have >= wanted
+    }
+
+    /// When the oldest acknowledged write a leg lacks was acknowledged, or arrived.
+    pub(super) fn oldest_lack(&self, leg: usize) -> Option<Instant> {
+        let mut oldest = self.legs[leg].debts.oldest_since();
+        let mut at = self.legs[leg].oldest_io;
+        while at != super::slab::NONE {
+            let io = &self.ios[at];
+            if let Purpose::Write { since, operation, .. } = io.purpose
+                && (operation == Key::NONE || !self.operations.is_live(operation))
+            {
+                oldest = Some(oldest.map_or(since, |o| o.min(since)));
+                if !matches!(io.purpose, Purpose::Write { drain: true, .. }) {
+                    // Direct writes are in order of age.
+                    break;
+                }
+            }
+            at = io.newer;
+        }
+        oldest
+    }
+
+    /// Everything a leg completed since its last successful flush may be gone: it owes those
+    /// regions again, from another leg. Where it alone is complete, what it lost cannot be
+    /// told from what it kept: it stays the authority and the loss is reported to every
+    /// connection once. Whether there was such a region.
+    pub(super) fn lose_cache(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let flushed = self.legs[leg].flushed;
+        let mut alone = false;
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let active = &self.regions.active[record];
+            if active.last_done[leg] <= flushed {
+                continue;
+            }
+            let region = active.region;
+            if self.another_has_all(leg, region) {
+                self.owe_region(leg, region);
+                if self.entry(region).is_dirty() && self.entry(region).authority() == index {
+                    self.regions.active[record].move_forced = true;
+                    self.want_move(record);
+                }
+            } else {
+                alone = true;
+            }
+        }
+        if alone {
+            self.flush_failures.note_loss();
+        }
+        alone
+    }
+
+    /// Whether another leg that answers holds everything acknowledged in a region.
+    fn another_has_all(&self, leg: usize, region: u32) -> bool {
+        (0..LEGS_MAX).filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
+            self.legs[other].answers() && self.regions.is_complete(LegIndex(other as u8), region)
+        })
+    }
+}

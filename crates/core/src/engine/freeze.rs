@@ -1,0 +1,168 @@
+//! Who counts as frozen, and what follows.
+//!
+//! An I/O is frozen when it outlives the leg's wait limit: a multiple of the leg's own high
+//! quantile for that kind of I/O, within a floor and a ceiling, counted from submission. A
+//! tick that comes late says that our own loop was late; it is then given one more turn to
+//! bring completions before anything is concluded. The last leg that answers is never
+//! called frozen: there is nobody to go on with.
+
+use super::Engine;
+use super::leg::{Class, Health};
+use super::slab::NONE;
+use super::state::Purpose;
+use crate::io::{Buffers, Notice};
+use crate::units::{Instant, LEGS_MAX, LegIndex, MILLISECOND};
+
+/// A tick later than this after its deadline was held up by ourselves.
+const LATE_LOOP: u64 = 5 * MILLISECOND;
+/// How long a late loop waits for completions before it looks again.
+const LATE_GRACE: u64 = MILLISECOND;
+
+impl<B: Buffers> Engine<B> {
+    /// Looks at every leg whose time has come.
+    pub(super) fn scan_legs(&mut self) {
+        for leg in 0..LEGS_MAX {
+            let state = &mut self.legs[leg];
+            if state.oldest_io == NONE {
+                state.next_scan = Instant::NEVER;
+            } else if self.now >= state.next_scan {
+                if self.now.since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
+                    state.scan_was_late = true;
+                    state.next_scan = self.now + LATE_GRACE;
+                    continue;
+                }
+                self.legs[leg].scan_was_late = false;
+                self.scan_leg(leg);
+            }
+        }
+    }
+
+    /// Looks at the I/O a leg has in flight, oldest first: hedges, prepares, concludes.
+    fn scan_leg(&mut self, leg: usize) {
+        let mut next = Instant::NEVER;
+        let mut frozen = None;
+        let mut flush_ahead = false;
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = self.ios[at];
+            let class = match io.purpose {
+                Purpose::Write { .. } => Class::Write,
+                Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
+                Purpose::Abandoned => {
+                    at = io.newer;
+                    continue;
+                }
+                _ => Class::Read,
+            };
+            let state = &self.legs[leg];
+            let limit = state.wait_limit(class, io.extent.sectors());
+            let age = self.now.since(io.submitted);
+            let first = match class {
+                Class::Read => state.hedge_delay(io.extent.sectors()),
+                Class::Write => limit / 2,
+                Class::Flush => limit,
+            };
+            if age >= limit {
+                frozen = frozen.or(Some((io.submitted, limit)));
+            } else if age >= first {
+                next = next.min(io.submitted + limit);
+                match class {
+                    Class::Read => self.consider_hedge(at),
+                    _ => flush_ahead = true,
+                }
+            } else {
+                next = next.min(io.submitted + first);
+            }
+            at = self.ios[at].newer;
+        }
+        if let (Some((since, limit)), Health::Answering) = (frozen, self.legs[leg].health) {
+            next = next.min(self.now + limit);
+            if self.another_answers(leg) {
+                self.freeze(leg, since, limit);
+            }
+        }
+        if flush_ahead {
+            self.prepare_successor(leg);
+        }
+        self.legs[leg].next_scan = next;
+    }
+
+    fn another_answers(&self, leg: usize) -> bool {
+        self.in_legs().any(|other| other.index.index() != leg && other.answers())
+    }
+
+    /// Half way to the wait limit: the leg that would take over gets its flush, so that the
+    /// move itself need not wait for one.
+    fn prepare_successor(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        if !self.flush_acknowledged || self.regions.authority_count(index) == 0 {
+            return;
+        }
+        let next = self
+            .in_legs()
+            .filter(|other| other.index != index && other.is_trusted(self.now))
+            .min_by_key(|other| (other.slow, other.usual_write(), other.index))
+            .map(|other| other.index);
+        if let Some(next) = next {
+            let stamp = self.legs[next.index()].done_stamp;
+            self.want_flush(next, stamp);
+        }
+    }
+
+    /// A leg stops answering: what waits for it goes on without it.
+    fn freeze(&mut self, leg: usize, since: Instant, limit: u64) {
+        let index = LegIndex(leg as u8);
+        self.legs[leg].health = Health::Frozen { since };
+        self.legs[leg].counters.freezes += 1;
+        self.notice(Notice::Frozen { leg: index, limit });
+        self.leave_leg(leg);
+    }
+
+    /// Moves reads, authority and flushes off a leg that does not answer.
+    pub(super) fn leave_leg(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        self.give_up_reads(leg);
+        self.want_moves_from(index);
+        self.consider_flushes();
+    }
+
+    /// After a completion: a frozen leg with nothing overdue left in flight answers again.
+    pub(super) fn consider_thaw(&mut self, leg: usize) {
+        let Health::Frozen { since } = self.legs[leg].health else { return };
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = &self.ios[at];
+            let class = match io.purpose {
+                Purpose::Write { .. } => Class::Write,
+                Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
+                _ => Class::Read,
+            };
+            let limit = self.legs[leg].wait_limit(class, io.extent.sectors());
+            if self.now.since(io.submitted) >= limit {
+                return;
+            }
+            at = io.newer;
+        }
+        let duration = self.legs[leg].thaw(since, self.now);
+        self.legs[leg].next_scan = self.now;
+        self.notice(Notice::Thawed { leg: LegIndex(leg as u8), duration });
+        self.after_return();
+    }
+
+    /// A leg answers again: whoever waited for any leg at all may go on.
+    pub(super) fn after_return(&mut self) {
+        self.retry_stalled();
+        self.retry_all_waiting();
+        self.consider_flushes();
+    }
+
+    pub(super) fn retry_all_waiting(&mut self) {
+        let mut at = self.waiting_records.len();
+        while at > 0 {
+            at -= 1;
+            if let Some(&record) = self.waiting_records.get(at) {
+                self.retry_waiting(record);
+            }
+        }
+    }
+}

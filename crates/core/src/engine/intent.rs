@@ -1,0 +1,297 @@
+//! Intent and authority: what must be durable before a write reaches any leg, and who
+//! decides a dirty region at recovery.
+//!
+//! A clean region becomes dirty, with an authority, in one page write on that authority. A
+//! page write of unknown outcome counts as both done and not done: the sequence that first
+//! names an authority must be durable **on that authority** before anything it alone holds
+//! is acknowledged, and every later encoding of the page says the same.
+//!
+//! Authority moves region by region, but a page carries 1736 of them: when the authority
+//! stops answering, the first write that needs a move takes with it every region of its page
+//! that can move.
+
+use super::Engine;
+use super::slab::{Key, NONE};
+use super::state::Stage;
+use crate::format::page::ENTRIES_PER_PAGE;
+use crate::io::Buffers;
+use crate::units::LegIndex;
+
+/// Regions looked at per background tick for authority to return to a better leg.
+const RETURNS_PER_TICK: usize = 4096;
+
+impl<B: Buffers> Engine<B> {
+    /// Whether writes may be sent to `record`'s region; if not, what is needed is under way.
+    pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
+        let region = self.regions.active[record].region;
+        let entry = self.entry(region);
+        if entry.is_dirty() {
+            self.regions.active[record].cleaning = false;
+            return self.authority_is_durable(record);
+        }
+        let Some(leg) = self.choose_authority(region, None) else { return false };
+        let page = self.metadata.page_of(region);
+        self.regions.set_entry(region, entry.with_authority(leg));
+        self.regions.active[record].authority_sequence = self.metadata.change(page);
+        self.regions.active[record].cleaning = false;
+        self.metadata.request(page, leg);
+        self.counters.regions_dirtied += 1;
+        false
+    }
+
+    /// Whether recovery would honour the region's authority as it is in memory.
+    pub(super) fn authority_is_durable(&mut self, record: u32) -> bool {
+        let active = &self.regions.active[record];
+        let (region, sequence) = (active.region, active.authority_sequence);
+        let leg = self.entry(region).authority();
+        let page = self.metadata.page_of(region);
+        if self.metadata.durable(page, leg) >= sequence {
+            return true;
+        }
+        self.metadata.request(page, leg);
+        if !self.legs[leg.index()].answers() {
+            self.want_move(record);
+        }
+        false
+    }
+
+    /// The best leg to decide a region: in, complete there, answering; rather trusted than
+    /// on probation, not slow rather than slow, fast rather than not.
+    fn choose_authority(&self, region: u32, except: Option<LegIndex>) -> Option<LegIndex> {
+        self.in_legs()
+            .filter(|leg| leg.answers() && Some(leg.index) != except)
+            .filter(|leg| self.regions.is_complete(leg.index, region))
+            .min_by_key(|leg| {
+                (!leg.is_trusted(self.now), leg.slow, leg.lagging, leg.usual_write(), leg.index)
+            })
+            .map(|leg| leg.index)
+    }
+
+    /// Puts an operation among those to be looked at again when its region's metadata gets
+    /// further.
+    pub(super) fn wait_in_region(&mut self, operation: u32, record: u32) {
+        if self.operations[operation].is_waiting {
+            return;
+        }
+        let head = self.regions.active[record].waiting;
+        if head == NONE {
+            self.waiting_records.push(record);
+        }
+        self.operations[operation].next_waiting = head;
+        self.operations[operation].is_waiting = true;
+        self.regions.active[record].waiting = operation;
+    }
+
+    /// Looks again at every operation waiting in a region.
+    pub(super) fn retry_waiting(&mut self, record: u32) {
+        let mut at = core::mem::replace(&mut self.regions.active[record].waiting, NONE);
+        if at == NONE {
+            return;
+        }
+        if let Some(place) = self.waiting_records.iter().position(|&r| r == record) {
+            self.waiting_records.swap_remove(place);
+        }
+        // The list is newest first; operations go on in the order they came.
+        let mut reversed = NONE;
+        while at != NONE {
+            let next = self.operations[at].next_waiting;
+            self.operations[at].next_waiting = reversed;
+            reversed = at;
+            at = next;
+        }
+        let mut at = reversed;
+        while at != NONE {
+            let next = self.operations[at].next_waiting;
+            self.operations[at].is_waiting = false;
+            match self.operations[at].stage {
+                Stage::Intent => self.go_on_with_intent(at),
+                _ => self.consider_acknowledgement(at),
+            }
+            at = next;
+        }
+    }
+
+    /// Looks again at every region of a page that has operations waiting.
+    pub(super) fn retry_page(&mut self, page: u32) {
+        let mut at = self.waiting_records.len();
+        while at > 0 {
+            at -= 1;
+            // Retrying swaps records out of and pushes them to the end of the list; going
+            // down from the end visits each of the others once.
+            if let Some(&record) = self.waiting_records.get(at)
+                && self.metadata.page_of(self.regions.active[record].region) == page
+            {
+                self.retry_waiting(record);
+            }
+        }
+    }
+
+    /// Asks for the region's authority to move off a leg that does not answer or failed.
+    pub(super) fn want_move(&mut self, record: u32) {
+        if !self.regions.active[record].move_wanted {
+            self.regions.active[record].move_wanted = true;
+            self.moves.push_back(record);
+        }
+    }
+
+    /// Tries every move that is wanted; those that cannot go yet stay wanted.
+    pub(super) fn retry_moves(&mut self) {
+        for _ in 0..self.moves.len() {
+            let Some(record) = self.moves.pop_front() else { return };
+            if !self.regions.active.is_used(record) || !self.regions.active[record].move_wanted {
+                continue;
+            }
+            if self.try_move(record) {
+                self.regions.active[record].move_wanted = false;
+                self.retry_waiting(record);
+            } else {
+                self.moves.push_back(record);
+            }
+        }
+    }
+
+    /// Moves a region's authority, or sets going what stands in the way. Whether nothing
+    /// remains to be done.
+    fn try_move(&mut self, record: u32) -> bool {
+        let region = self.regions.active[record].region;
+        let entry = self.entry(region);
+        if !entry.is_dirty() {
+            return true;
+        }
+        let from = entry.authority();
+        let forced = core::mem::take(&mut self.regions.active[record].move_forced);
+        if !forced && self.legs[from.index()].answers() && !self.failed_on(record, from) {
+            return true;
+        }
+        match self.choose_authority(region, Some(from)) {
+            Some(to) if self.is_durable_on(record, to) => {
+                self.move_authority(region, from, to);
+                true
+            }
+            Some(to) => {
+                // Flush-acknowledged data may be in the new leg's cache only.
+                let stamp = self.regions.active[record].last_done[to.index()];
+                self.want_flush(to, stamp);
+                false
+            }
+            None => {
+                self.hasten_region(region, from);
+                false
+            }
+        }
+    }
+
+    /// Whether an operation running in the region failed on `leg`.
+    fn failed_on(&self, record: u32, leg: LegIndex) -> bool {
+        let mut at = self.regions.active[record].waiting;
+        while at != NONE {
+            if self.operations[at].failed & leg.bit() != 0 {
+                return true;
+            }
+            at = self.operations[at].next_waiting;
+        }
+        false
+    }
+
+    /// Whether a move to `leg` could lose something a client's flush was answered for.
+    pub(super) fn is_durable_on(&self, record: u32, leg: LegIndex) -> bool {
+        let done = self.regions.active[record].last_done[leg.index()];
+        !self.flush_acknowledged || done <= self.legs[leg.index()].flushed
+    }
+
+    /// Moves the region, and with it every other of its page that can go the same way.
+    fn move_authority(&mut self, region: u32, from: LegIndex, to: LegIndex) {
+        let page = self.metadata.page_of(region);
+        let sequence = self.metadata.change(page);
+        let first = page * ENTRIES_PER_PAGE as u32;
+        let last = (first + ENTRIES_PER_PAGE as u32).min(self.regions.count());
+        for other in first..last {
+            let entry = self.entry(other);
+            if !entry.is_dirty() || entry.authority() != from {
+                continue;
+            }
+            let Some(record) = self.regions.slot(other) else { continue };
+            let can_go = self.regions.is_complete(to, other) && self.is_durable_on(record, to);
+            if other == region || can_go {
+                self.set_authority(record, to, sequence);
+            }
+        }
+        self.metadata.request(page, to);
+    }
+
+    fn set_authority(&mut self, record: u32, to: LegIndex, sequence: u64) {
+        let region = self.regions.active[record].region;
+        let entry = self.entry(region);
+        self.regions.set_entry(region, entry.with_authority(to));
+        self.regions.active[record].authority_sequence = sequence;
+        self.counters.authority_moves += 1;
+    }
+
+    /// Lets another leg that answers pay its debts in a region before its others, so that it
+    /// can take over there.
+    fn hasten_region(&mut self, region: u32, from: LegIndex) {
+        for at in 0..self.legs.len() {
+            let leg = &mut self.legs[at];
+            if leg.is_in() && leg.answers() && leg.index != from {
+                leg.hastened = Some(region);
+            }
+        }
+    }
+
+    /// Authority returns from slow legs to the best one, where that has become complete.
+    pub(super) fn return_authority(&mut self) {
+        let best = self
+            .in_legs()
+            .filter(|leg| leg.is_trusted(self.now) && !leg.slow && !leg.lagging)
+            .min_by_key(|leg| (leg.usual_write(), leg.index))
+            .map(|leg| leg.index);
+        let Some(best) = best else { return };
+        let better = |other: usize| self.legs[other].slow || !self.legs[other].answers();
+        let away = (0..self.legs.len()).filter(|&l| l != best.index() && better(l));
+        if away.map(|l| self.regions.authority_count(LegIndex(l as u8))).sum::<u32>() == 0 {
+            return;
+        }
+        let mut at = self.regions.oldest();
+        for _ in 0..RETURNS_PER_TICK {
+            let Some(record) = at else { return };
+            at = self.regions.newer(record);
+            let region = self.regions.active[record].region;
+            let entry = self.entry(region);
+            let leg = entry.authority();
+            let can_go = entry.is_dirty()
+                && leg != best
+                && (self.legs[leg.index()].slow || !self.legs[leg.index()].answers())
+                && self.regions.is_complete(best, region);
+            if !can_go {
+                continue;
+            }
+            if !self.is_durable_on(record, best) {
+                let stamp = self.regions.active[record].last_done[best.index()];
+                self.want_flush(best, stamp);
+                continue;
+            }
+            let page = self.metadata.page_of(region);
+            let sequence = self.metadata.change(page);
+            self.set_authority(record, best, sequence);
+            self.metadata.request(page, best);
+            self.retry_waiting(record);
+        }
+    }
+
+    /// Every region under a leg that stopped answering, with somebody waiting, has to move.
+    pub(super) fn want_moves_from(&mut self, leg: LegIndex) {
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let active = &self.regions.active[record];
+            let entry = self.entry(active.region);
+            if active.operations > 0 && entry.is_dirty() && entry.authority() == leg {
+                self.want_move(record);
+            }
+        }
+    }
+
+    pub(super) fn operation_key(&self, operation: u32) -> Key {
+        self.operations.key(operation)
+    }
+}

@@ -1,0 +1,111 @@
+//! What must hold after every step. The cheap part runs always, in the server too; the full
+//! part in tests and the simulator.
+
+use super::Engine;
+use super::slab::NONE;
+use crate::io::Buffers;
+use crate::units::{LEGS_MAX, LegIndex};
+
+impl<B: Buffers> Engine<B> {
+    /// Constant-time checks after every input.
+    ///
+    /// # Panics
+    /// On a broken invariant: going on could acknowledge what recovery would not honour.
+    pub(super) fn check_invariants(&self) {
+        assert!(
+            self.legs.iter().any(|leg| leg.is_in()),
+            "every leg has been marked out: no leg may decide anything"
+        );
+        assert!(
+            self.requests.len() + self.requests.free_slots() == self.requests.capacity(),
+            "a request slot was lost"
+        );
+    }
+
+    /// Everything that can be checked of the state at rest between two inputs. Linear in the
+    /// volume's regions: for tests and the simulator.
+    ///
+    /// # Panics
+    /// On a broken invariant, naming it.
+    pub fn check_thoroughly(&self) {
+        self.check_invariants();
+        let mut lacks = alloc::collections::BTreeMap::<(u32, usize), u32>::new();
+        for leg in 0..LEGS_MAX {
+            let mut at = 0;
+            while let Some((_, debt)) = self.legs[leg].debts.first_after(at) {
+                at = debt.extent.end;
+                let region = self.regions.of_sector(debt.extent.start);
+                assert_eq!(
+                    region,
+                    self.regions.of_sector(debt.extent.end - 1),
+                    "a debt spans two regions"
+                );
+                assert!(
+                    !self.regions.is_stale(LegIndex(leg as u8), region),
+                    "an exact debt in a region owed as a whole"
+                );
+                if debt.is_acknowledged() {
+                    *lacks.entry((region, leg)).or_default() += 1;
+                } else {
+                    assert!(self.operations.is_live(debt.operation), "a debt outlived its write");
+                }
+            }
+        }
+        for (_, io) in self.ios.iter() {
+            let (leg, waits) = match io.purpose {
+                super::Purpose::Write { operation, .. } => {
+                    (usize::from(io.leg), self.operations.is_live(operation))
+                }
+                super::Purpose::DrainRead { target, .. } => (usize::from(target), false),
+                _ => continue,
+            };
+            if !waits {
+                let region = self.regions.of_sector(io.extent.start);
+                *lacks.entry((region, leg)).or_default() += 1;
+            }
+        }
+        for (_, active) in self.regions.active.iter() {
+            for leg in 0..LEGS_MAX {
+                let counted = lacks.remove(&(active.region, leg)).unwrap_or(0);
+                assert_eq!(
+                    active.lacks[leg], counted,
+                    "lacks of leg {leg}, region {}",
+                    active.region
+                );
+            }
+        }
+        assert!(lacks.is_empty(), "lacks without a record: {lacks:?}");
+        self.check_authorities();
+    }
+
+    /// At any time at least one leg is complete for each region, and recovery would choose
+    /// one that holds everything acknowledged.
+    fn check_authorities(&self) {
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            if entry.is_dirty() {
+                let leg = entry.authority();
+                assert!(
+                    self.legs[leg.index()].is_in(),
+                    "region {region}: authority {leg:?} is out"
+                );
+                assert!(
+                    self.regions.is_complete(leg, region),
+                    "region {region}: its authority {leg:?} lacks acknowledged data"
+                );
+            } else {
+                let whole = self.in_legs().any(|leg| {
+                    entry.is_whole(leg.index) && self.regions.is_complete(leg.index, region)
+                });
+                let lost = self.lost.iter().any(|l| l.overlaps(self.regions.extent(region)));
+                assert!(whole || lost, "region {region}: no leg that is in is whole");
+            }
+        }
+        for (slot, operation) in self.operations.iter() {
+            assert!(
+                operation.lock == NONE || operation.stage != super::state::Stage::Locked,
+                "operation {slot} holds a lock it waits for"
+            );
+        }
+    }
+}

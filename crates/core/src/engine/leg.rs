@@ -1,0 +1,407 @@
+//! One leg as the engine sees it: what it owes, what it has in flight, how fast it has been.
+
+use alloc::vec::Vec;
+
+use super::debt::Debts;
+use super::slab::NONE;
+use crate::format::Membership;
+use crate::histogram::LatencyHistogram;
+use crate::settings::Settings;
+use crate::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
+
+/// The wait limit of a leg with too little history to judge by.
+const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;
+/// Latencies needed before a leg's own quantile counts.
+const HISTORY_MIN: u64 = 64;
+/// Latencies after which the recent history is halved.
+const HISTORY_FADE: u64 = 20_000;
+/// I/O up to this many sectors is small; larger I/O has a history of its own.
+const SMALL_SECTORS: u64 = 128;
+/// A leg is slow when its usual write takes this many times the fastest leg's (per cent) …
+const SLOW_ENTER_PERCENT: u64 = 200;
+/// … and no longer slow below this many.
+const SLOW_LEAVE_PERCENT: u64 = 150;
+/// First probation after a thaw; doubles at each relapse.
+const PROBATION_FIRST: u64 = 20 * MILLISECOND;
+/// Longest probation.
+const PROBATION_MAX: u64 = 5 * SECOND;
+/// A leg that stayed well for this long starts over with the first probation.
+const PROBATION_FORGET: u64 = 30 * SECOND;
+/// A read is hedged no earlier than this after its submission.
+const HEDGE_FLOOR: u64 = 2 * MILLISECOND;
+
+/// Whether and how a leg answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// The slot holds no device of the driver's.
+    Absent,
+    /// I/O completes within the wait limit.
+    Answering,
+    /// An I/O outlived its limit and is still out.
+    Frozen { since: Instant },
+    /// The driver says it does not answer.
+    Gone { since: Instant, removed: bool },
+}
+
+/// The kinds of I/O with a latency history of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Read,
+    Write,
+    Flush,
+}
+
+/// A leg's memory of one kind of I/O.
+#[derive(Clone, Default)]
+pub(crate) struct History {
+    /// Fades; the wait limit comes from it.
+    recent: LatencyHistogram,
+    /// Since open.
+    pub(crate) total: LatencyHistogram,
+    limit: u64,
+    hedge: u64,
+    /// Moving average, nanoseconds, weight 1/16.
+    average: u64,
+}
+
+impl History {
+    fn record(&mut self, latency: u64, settings: &Settings) {
+        self.total.record(latency);
+        let limit = self.limit.max(settings.wait_floor);
+        // Frozen I/O says nothing of the usual; but a leg that has become steadily slower
+        // must be able to raise its own limit.
+        let sample = if latency > limit {
+            if latency > 4 * limit {
+                return;
+            }
+            limit + limit / 2
+        } else {
+            latency
+        };
+        self.recent.record(sample);
+        self.average =
+            if self.average == 0 { sample } else { self.average - self.average / 16 + sample / 16 };
+        if self.recent.count() >= HISTORY_FADE {
+            self.recent.fade();
+        }
+    }
+
+    fn refresh(&mut self, settings: &Settings) {
+        if self.recent.count() < HISTORY_MIN {
+            self.limit = LIMIT_UNKNOWN.clamp(settings.wait_floor, settings.wait_ceiling);
+            self.hedge = self.limit;
+            return;
+        }
+        let high = self.recent.quantile(999).saturating_mul(u64::from(settings.wait_multiple));
+        self.limit = high.clamp(settings.wait_floor, settings.wait_ceiling);
+        self.hedge = (2 * self.recent.quantile(990)).clamp(HEDGE_FLOOR, self.limit);
+    }
+
+    pub(crate) fn median(&self) -> u64 {
+        self.recent.quantile(500)
+    }
+}
+
+pub(crate) struct Leg {
+    pub(crate) index: LegIndex,
+    pub(crate) health: Health,
+    /// What the superblock says of it.
+    pub(crate) membership: Membership,
+    pub(crate) fast_zeroes: bool,
+    pub(crate) lagging: bool,
+    pub(crate) slow: bool,
+    pub(crate) debts: Debts,
+    /// Extents of writes in flight and ranges held by a drain; disjoint. Linear: bounded by
+    /// the leg's window, scanned in cache.
+    held: Vec<(Extent, u32)>,
+    pub(crate) reads_in_flight: u32,
+    pub(crate) writes_in_flight: u32,
+    /// Reads in flight on other legs whose data this one owes.
+    pub(crate) drain_reads: u32,
+    /// Acknowledged sectors in flight to it.
+    pub(crate) acknowledged_in_flight: u64,
+    /// I/O in flight by age.
+    pub(crate) oldest_io: u32,
+    pub(crate) newest_io: u32,
+    /// When its I/O in flight is to be looked at next.
+    pub(crate) next_scan: Instant,
+    /// The last scan came late and was put off once.
+    pub(crate) scan_was_late: bool,
+    /// Counts completed writes; a flush covers those up to its stamp.
+    pub(crate) done_stamp: u64,
+    /// The stamp up to which everything is durable.
+    pub(crate) flushed: u64,
+    /// The stamp of the flush in flight.
+    pub(crate) flushing: Option<u64>,
+    /// A flush covering this stamp is wanted.
+    pub(crate) flush_target: u64,
+    /// Its last flush failed: it makes nothing durable until one succeeds.
+    pub(crate) flush_failed: bool,
+    histories: [[History; 2]; 2],
+    flush_history: History,
+    probation: u64,
+    pub(crate) probation_until: Instant,
+    last_thaw: Instant,
+    /// Where the drain's sweep stands.
+    pub(crate) drain_cursor: u64,
+    /// The next region to turn from owed whole to owed exactly.
+    pub(crate) stale_cursor: u32,
+    /// No region is taken up before this time (after its source failed).
+    pub(crate) regions_retry: Instant,
+    /// The one region so turned and not yet drained.
+    pub(crate) converting: Option<u32>,
+    /// A region whose debts go before others: somebody waits for this leg to take over there.
+    pub(crate) hastened: Option<u32>,
+    /// Writes that failed in a row.
+    pub(crate) write_failures: u32,
+    pub(crate) failing_since: Instant,
+    pub(crate) drain_rate: DrainRate,
+    /// The flush that regions in `Regions::healed` wait for must cover this stamp.
+    pub(crate) healing_stamp: u64,
+    pub(crate) counters: Counters,
+}
+
+/// What a leg did since open.
+#[derive(Clone, Default)]
+pub(crate) struct Counters {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) freezes: u64,
+    pub(crate) frozen_time: u64,
+    pub(crate) longest_freeze: u64,
+    pub(crate) drain_ios: u64,
+    pub(crate) drained_bytes: u64,
+    pub(crate) metadata_writes: u64,
+    pub(crate) errors: u64,
+}
+
+/// How fast a lagging leg pays, in bytes per second, while it has debts and answers.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DrainRate {
+    window_start: Instant,
+    bytes: u64,
+    rate: u64,
+    was_busy: bool,
+}
+
+impl DrainRate {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// `busy`: it answers and owes. A window that was not busy throughout says nothing.
+    pub(crate) fn refresh(&mut self, now: Instant, busy: bool) {
+        if !busy || !self.was_busy {
+            *self = DrainRate { window_start: now, was_busy: busy, ..DrainRate::default() };
+            return;
+        }
+        let elapsed = now.since(self.window_start);
+        if elapsed < 400 * MILLISECOND {
+            return;
+        }
+        let rate = (u128::from(self.bytes) * u128::from(SECOND) / u128::from(elapsed)) as u64;
+        self.rate = if self.rate == 0 { rate } else { (self.rate * 3 + rate) / 4 };
+        self.window_start = now;
+        self.bytes = 0;
+    }
+
+    /// Bytes per second; zero when unknown.
+    pub(crate) fn bytes_per_second(&self) -> u64 {
+        self.rate
+    }
+}
+
+impl Leg {
+    pub(crate) fn new(index: LegIndex, settings: &Settings, present: bool) -> Leg {
+        let debts_max = if present { settings.owed_extents_max + settings.requests_max } else { 0 };
+        let mut leg = Leg {
+            index,
+            health: if present { Health::Answering } else { Health::Absent },
+            membership: Membership::Empty,
+            fast_zeroes: false,
+            lagging: false,
+            slow: false,
+            debts: Debts::new(debts_max),
+            held: Vec::with_capacity(if present {
+                2 * settings.leg_window as usize + 64
+            } else {
+                0
+            }),
+            reads_in_flight: 0,
+            writes_in_flight: 0,
+            drain_reads: 0,
+            regions_retry: Instant(0),
+            acknowledged_in_flight: 0,
+            oldest_io: NONE,
+            newest_io: NONE,
+            next_scan: Instant::NEVER,
+            scan_was_late: false,
+            done_stamp: 0,
+            flushed: 0,
+            flushing: None,
+            flush_target: 0,
+            flush_failed: false,
+            histories: Default::default(),
+            flush_history: History::default(),
+            probation: PROBATION_FIRST,
+            probation_until: Instant(0),
+            last_thaw: Instant(0),
+            drain_cursor: 0,
+            stale_cursor: 0,
+            converting: None,
+            hastened: None,
+            write_failures: 0,
+            failing_since: Instant(0),
+            drain_rate: DrainRate::default(),
+            healing_stamp: 0,
+            counters: Counters::default(),
+        };
+        leg.refresh_limits(settings);
+        leg
+    }
+
+    /// It holds a copy and takes part: not empty, not out.
+    pub(crate) fn is_in(&self) -> bool {
+        self.membership == Membership::In
+    }
+
+    pub(crate) fn is_member(&self) -> bool {
+        self.membership != Membership::Empty
+    }
+
+    pub(crate) fn answers(&self) -> bool {
+        self.health == Health::Answering
+    }
+
+    /// It answers, and has done so for longer than its probation.
+    pub(crate) fn is_trusted(&self, now: Instant) -> bool {
+        self.answers() && now >= self.probation_until
+    }
+
+    pub(crate) fn hold(&mut self, extent: Extent, io: u32) {
+        debug_assert!(!self.is_held(extent), "overlapping writes in flight on one leg");
+        self.held.push((extent, io));
+    }
+
+    pub(crate) fn unhold(&mut self, io: u32) {
+        if let Some(at) = self.held.iter().position(|(_, holder)| *holder == io) {
+            self.held.swap_remove(at);
+        }
+    }
+
+    pub(crate) fn is_held(&self, extent: Extent) -> bool {
+        self.held.iter().any(|(held, _)| held.overlaps(extent))
+    }
+
+    /// Where the first held range that overlaps `extent` begins (clamped to it).
+    pub(crate) fn first_held(&self, extent: Extent) -> Option<u64> {
+        self.held
+            .iter()
+            .filter(|(held, _)| held.overlaps(extent))
+            .map(|(held, _)| held.start.max(extent.start))
+            .min()
+    }
+
+    /// Where the range that holds `sector` ends.
+    pub(crate) fn held_until(&self, sector: u64) -> Option<u64> {
+        let one = Extent::new(sector, 1);
+        self.held.iter().filter(|(held, _)| held.overlaps(one)).map(|(held, _)| held.end).max()
+    }
+
+    fn history(&self, class: Class, sectors: u64) -> &History {
+        match class {
+            Class::Flush => &self.flush_history,
+            Class::Read => &self.histories[0][usize::from(sectors > SMALL_SECTORS)],
+            Class::Write => &self.histories[1][usize::from(sectors > SMALL_SECTORS)],
+        }
+    }
+
+    pub(crate) fn record(&mut self, class: Class, sectors: u64, latency: u64, settings: &Settings) {
+        let large = usize::from(sectors > SMALL_SECTORS);
+        let history = match class {
+            Class::Flush => &mut self.flush_history,
+            Class::Read => &mut self.histories[0][large],
+            Class::Write => &mut self.histories[1][large],
+        };
+        history.record(latency, settings);
+        // Limits are refreshed by the background tick; a new leg's as soon as they can be.
+        if history.recent.count() == HISTORY_MIN {
+            history.refresh(settings);
+        }
+    }
+
+    pub(crate) fn refresh_limits(&mut self, settings: &Settings) {
+        for history in self.histories.iter_mut().flatten() {
+            history.refresh(settings);
+        }
+        self.flush_history.refresh(settings);
+        // A flush is a different animal: its cost is that of everything before it.
+        let write = self.histories[1][0].limit;
+        self.flush_history.limit =
+            self.flush_history.limit.max(2 * write).min(settings.wait_ceiling);
+    }
+
+    /// How long an I/O of this kind may take before the leg counts as frozen.
+    pub(crate) fn wait_limit(&self, class: Class, sectors: u64) -> u64 {
+        self.history(class, sectors).limit
+    }
+
+    /// How long a read may take before another leg is asked too.
+    pub(crate) fn hedge_delay(&self, sectors: u64) -> u64 {
+        self.history(Class::Read, sectors).hedge
+    }
+
+    /// Expected latency of a read sent now, nanoseconds.
+    pub(crate) fn expected_read(&self, sectors: u64) -> u64 {
+        let average = self.history(Class::Read, sectors).average;
+        let queued = u64::from(self.reads_in_flight) + u64::from(self.writes_in_flight) / 2;
+        // Latencies are measured under queueing already; weigh the queue at a quarter.
+        average.saturating_mul(4 + queued) / 4
+    }
+
+    /// The usual latency of a small write, nanoseconds; zero when unknown.
+    pub(crate) fn usual_write(&self) -> u64 {
+        self.histories[1][0].median().max(self.histories[1][1].median() / 4)
+    }
+
+    pub(crate) fn judge_slow(&mut self, fastest: u64) {
+        let own = self.usual_write();
+        if own == 0 || fastest == 0 {
+            self.slow = false;
+            return;
+        }
+        let percent = if self.slow { SLOW_LEAVE_PERCENT } else { SLOW_ENTER_PERCENT };
+        self.slow = own.saturating_mul(100) > fastest.saturating_mul(percent);
+    }
+
+    pub(crate) fn totals(&self, class: Class) -> LatencyHistogram {
+        match class {
+            Class::Flush => self.flush_history.total.clone(),
+            Class::Read | Class::Write => {
+                let pair = &self.histories[usize::from(class == Class::Write)];
+                let mut sum = pair[0].total.clone();
+                sum.merge(&pair[1].total);
+                sum
+            }
+        }
+    }
+
+    /// Ends a freeze; a relapse soon after the last thaw doubles the probation.
+    pub(crate) fn thaw(&mut self, since: Instant, now: Instant) -> u64 {
+        let duration = now.since(since);
+        self.counters.frozen_time += duration;
+        self.counters.longest_freeze = self.counters.longest_freeze.max(duration);
+        let well = since.since(self.last_thaw);
+        self.probation = if self.last_thaw == Instant(0) || well > PROBATION_FORGET {
+            PROBATION_FIRST
+        } else if well < 4 * self.probation {
+            (2 * self.probation).min(PROBATION_MAX)
+        } else {
+            self.probation
+        };
+        self.last_thaw = now;
+        self.health = Health::Answering;
+        self.probation_until = now + self.probation;
+        duration
+    }
+}

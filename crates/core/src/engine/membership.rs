@@ -1,0 +1,690 @@
+//! Opening and closing, and which legs take part: out, in, join, detach, remove.
+//!
+//! Every such change is one new superblock, durable on all legs that are in **before** it
+//! takes effect. Marking a leg out begins a new generation, so that two legs that each went
+//! on without the other are recognised as a fork.
+
+use super::Engine;
+use super::leg::{Health, Leg};
+use super::metadata::BlockWrite;
+use super::state::Stage;
+use crate::command::{Command, CommandError};
+use crate::format::superblock::Ancestor;
+use crate::format::{Id, Membership, lost, page};
+use crate::io::{Action, Buffers, LegError, Notice, OutReason};
+use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
+
+/// A leg whose every write has failed for this long is marked out.
+const WRITE_ERRORS_OUT_AFTER: u64 = 5 * SECOND;
+/// After the drain's time is over, closing gives up on metadata after this.
+const CLOSE_METADATA_TIME: u64 = 10 * SECOND;
+/// While closing or detaching, the background runs this often.
+pub(super) const TICK_WHILE_CHANGING: u64 = 5 * MILLISECOND;
+
+/// Where the volume stands between open and closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// "Open" is being made durable; requests wait.
+    Opening,
+    Serving,
+    Closing(Closing),
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Closing {
+    token: u64,
+    drain_until: Instant,
+    /// The closed superblock has been asked for.
+    marked: bool,
+}
+
+/// A change of the leg set on its way to being durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    kind: ChangeKind,
+    leg: LegIndex,
+    /// The superblock sequence that carries it.
+    sequence: u64,
+    token: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeKind {
+    Out(OutReason),
+    In,
+    Join,
+    Remove,
+}
+
+/// A detach under way: the leg is made whole, then let go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Detach {
+    leg: LegIndex,
+    token: u64,
+    /// No new writes start until it is done.
+    pub(super) paused: bool,
+    flush_stamp: Option<u64>,
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Turns what recovery found into debts: a leg that is not whole owes the region; a dirty
+    /// region is owed by all but its authority.
+    pub(super) fn adopt_recovered_state(&mut self) {
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            let record =
+                entry.is_dirty().then(|| self.regions.activate(region, self.now)).flatten();
+            if let Some(record) = record {
+                let page = self.metadata.page_of(region);
+                self.regions.active[record].authority_sequence = self.metadata.newest(page);
+            }
+            for leg in 0..LEGS_MAX {
+                let index = LegIndex(leg as u8);
+                let fresh = if entry.is_dirty() {
+                    entry.authority() == index
+                } else {
+                    entry.is_whole(index)
+                };
+                if self.legs[leg].is_member() && !fresh {
+                    self.regions.set_stale(index, region);
+                }
+            }
+        }
+    }
+
+    pub(super) fn begin_open(&mut self) {
+        self.superblock.open = true;
+        self.write_superblock(None);
+    }
+
+    /// Asks for the superblock as it is now on every leg that is in and answers; the sequence
+    /// that carries it.
+    fn write_superblock(&mut self, also: Option<LegIndex>) -> u64 {
+        let object = self.metadata.superblock();
+        let sequence = self.metadata.change(object);
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            if self.legs[leg].answers() && (self.legs[leg].is_in() || also == Some(index)) {
+                self.metadata.request(object, index);
+            }
+        }
+        sequence
+    }
+
+    /// Fills the image of a metadata write.
+    pub(super) fn encode_object(&mut self, leg: LegIndex, write: &BlockWrite) {
+        let volume = self.superblock.volume_id;
+        let generation = self.superblock.generation;
+        let join_epoch = self.superblock.join_epoch;
+        let volume_sectors = self.regions.volume_sectors();
+        if write.object == self.metadata.superblock() {
+            self.superblock.leg = leg;
+            self.superblock.sequence = write.sequence;
+            let image = self.metadata.image_mut(write.image);
+            self.superblock.encode(image, write.slot);
+        } else if write.object == self.metadata.lost_list() {
+            let header = lost::LostHeader { generation, join_epoch };
+            let image = self.metadata.image_mut(write.image);
+            lost::encode(
+                image,
+                write.address,
+                volume,
+                write.sequence,
+                &header,
+                &self.lost,
+                volume_sectors,
+            )
+            .expect("the engine keeps the list sorted, disjoint and short enough");
+        } else {
+            let header = page::PageHeader { page: write.object, generation, join_epoch };
+            let first = write.object as usize * page::ENTRIES_PER_PAGE;
+            let last = (first + page::ENTRIES_PER_PAGE).min(self.regions.count() as usize);
+            let entries = self.regions.entries()[first..last].iter().copied();
+            let image = self.metadata.image_mut(write.image);
+            page::encode(image, write.address, volume, write.sequence, &header, entries);
+        }
+    }
+
+    /// A metadata write ended.
+    pub(super) fn metadata_done(
+        &mut self,
+        leg: usize,
+        write: &BlockWrite,
+        result: Result<(), LegError>,
+    ) {
+        if result.is_err() {
+            self.metadata_failed(leg, write);
+            return;
+        }
+        let pages = self.metadata.superblock();
+        if write.object < pages {
+            self.retry_page(write.object);
+        } else if write.object == self.metadata.lost_list() {
+            self.retry_all_waiting();
+        }
+        if !self.flushes.is_empty() {
+            self.consider_flushes();
+        }
+    }
+
+    /// Whoever waits on this leg's metadata looks for another leg; the write is tried again
+    /// by the background, and a leg that keeps failing is marked out.
+    fn metadata_failed(&mut self, leg: usize, write: &BlockWrite) {
+        let state = &mut self.legs[leg];
+        if state.write_failures == 0 {
+            state.failing_since = self.now;
+        }
+        state.write_failures += 1;
+        for at in 0..self.waiting_records.len() {
+            let record = self.waiting_records[at];
+            let region = self.regions.active[record].region;
+            let entry = self.entry(region);
+            if self.metadata.page_of(region) == write.object
+                && entry.is_dirty()
+                && entry.authority().index() == leg
+            {
+                self.regions.active[record].move_forced = true;
+                self.want_move(record);
+            }
+        }
+    }
+
+    pub(super) fn leg_gone(&mut self, leg: LegIndex, removed: bool) {
+        let state = &mut self.legs[leg.index()];
+        match state.health {
+            Health::Absent => return,
+            Health::Gone { since, .. } => state.health = Health::Gone { since, removed },
+            Health::Frozen { since } => {
+                state.thaw(since, self.now);
+                state.health = Health::Gone { since: self.now, removed };
+            }
+            Health::Answering => state.health = Health::Gone { since: self.now, removed },
+        }
+        self.leave_leg(leg.index());
+        self.consider_out();
+    }
+
+    pub(super) fn leg_back(&mut self, leg: LegIndex) {
+        if let Health::Gone { since, .. } = self.legs[leg.index()].health {
+            self.legs[leg.index()].thaw(since, self.now);
+            self.lose_cache(leg.index());
+            self.after_return();
+        }
+    }
+
+    pub(super) fn is_removed(&self, leg: usize) -> bool {
+        matches!(self.legs[leg].health, Health::Absent | Health::Gone { removed: true, .. })
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing(_))
+    }
+
+    /// Whether writers have to wait for a change of the leg set.
+    pub(super) fn is_paused(&self) -> bool {
+        self.detach.is_some_and(|detach| detach.paused)
+    }
+
+    /// Marks out what has been dead for too long, brings in what has drained.
+    pub(super) fn consider_out(&mut self) {
+        if self.change.is_some() || self.phase != Phase::Serving {
+            return;
+        }
+        for leg in 0..LEGS_MAX {
+            if self.legs[leg].is_in() {
+                if let Some(reason) = self.is_dead(leg)
+                    && self.give_up_authority(leg)
+                {
+                    self.begin_change(LegIndex(leg as u8), ChangeKind::Out(reason), None);
+                    return;
+                }
+            } else if self.has_drained(leg) {
+                self.begin_change(LegIndex(leg as u8), ChangeKind::In, None);
+                return;
+            }
+        }
+    }
+
+    /// Whether, and why, a leg that is in has to be marked out.
+    fn is_dead(&self, leg: usize) -> Option<OutReason> {
+        if !self.in_legs().any(|other| other.index.index() != leg && other.answers()) {
+            return None;
+        }
+        let state = &self.legs[leg];
+        match state.health {
+            Health::Frozen { since } | Health::Gone { since, removed: false }
+                if self.now.since(since) >= self.settings.out_after =>
+            {
+                Some(OutReason::Unresponsive)
+            }
+            Health::Gone { removed: true, .. } => Some(OutReason::Removed),
+            Health::Answering
+                if state.write_failures > 2
+                    && self.now.since(state.failing_since) >= WRITE_ERRORS_OUT_AFTER =>
+            {
+                Some(OutReason::WriteErrors)
+            }
+            _ => None,
+        }
+    }
+
+    /// Moves every region's authority off a leg; whether none is left. What only a removed
+    /// leg held is lost.
+    fn give_up_authority(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        if self.clean_regions_depend_on(leg) {
+            return false;
+        }
+        if self.regions.authority_count(index) == 0 {
+            return true;
+        }
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let region = self.regions.active[record].region;
+            let entry = self.entry(region);
+            if entry.is_dirty() && entry.authority() == index {
+                self.regions.active[record].move_forced = true;
+                self.want_move(record);
+                if self.is_removed(leg) {
+                    self.lose_what_only(leg, region);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether a clean region is whole on this leg alone: it cannot be marked out, unless it
+    /// is gone for good; what it alone held is then lost.
+    fn clean_regions_depend_on(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let others: u8 = self
+            .in_legs()
+            .filter(|other| other.index != index)
+            .fold(0, |mask, other| mask | other.index.bit());
+        let owes =
+            self.in_legs().any(|l| l.index != index && self.regions.stale_count(l.index) > 0);
+        if !owes {
+            return false;
+        }
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            if entry.is_dirty() || entry.whole() & others != 0 || !entry.is_whole(index) {
+                continue;
+            }
+            if !self.is_removed(leg) {
+                return true;
+            }
+            self.lose_what_only(leg, region);
+        }
+        false
+    }
+
+    /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
+    /// The leg that lacks least becomes complete by not counting it.
+    fn lose_what_only(&mut self, leg: usize, region: u32) {
+        let heir = self
+            .in_legs()
+            .filter(|other| other.index.index() != leg && other.answers())
+            .min_by_key(|other| self.regions.is_stale(other.index, region))
+            .map(|other| other.index);
+        let Some(heir) = heir else { return };
+        let extent = self.regions.extent(region);
+        if self.regions.is_stale(heir, region) {
+            self.regions.clear_stale(heir, region);
+            self.note_lost(extent);
+            if let Some(record) = self.regions.slot(region) {
+                self.consider_complete(record, heir.index());
+            } else if !self.entry(region).is_dirty() {
+                self.regions.heal(heir, region);
+            }
+            return;
+        }
+        let Some(record) = self.regions.slot(region) else { return };
+        let mut at = extent.start;
+        while let Some((slot, debt)) = self.legs[heir.index()].debts.first_after(at) {
+            if debt.extent.start >= extent.end {
+                break;
+            }
+            at = debt.extent.end;
+            if debt.source == super::Source::Leg && debt.is_acknowledged() {
+                self.legs[heir.index()].debts.take(slot);
+                self.adjust_lacks(record, heir.index(), -1);
+                self.note_lost(debt.extent);
+            }
+        }
+        self.consider_complete(record, heir.index());
+    }
+
+    /// Whether a leg that is out holds everything, durably, its metadata included.
+    fn has_drained(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        let index = state.index;
+        matches!(state.membership, Membership::Out(reason) if reason != OutReason::Detached)
+            && state.is_trusted(self.now)
+            && state.debts.is_empty()
+            && state.writes_in_flight == 0
+            && self.regions.stale_count(index) == 0
+            && self.regions.healing_count(index) == 0
+            && self.metadata.is_current_but(index, self.metadata.superblock())
+    }
+
+    fn begin_change(&mut self, leg: LegIndex, kind: ChangeKind, token: Option<u64>) {
+        match kind {
+            ChangeKind::Out(reason) => {
+                self.superblock.legs[leg.index()].state = Membership::Out(reason);
+                self.begin_generation();
+            }
+            ChangeKind::In => self.superblock.legs[leg.index()].state = Membership::In,
+            ChangeKind::Join | ChangeKind::Remove => {}
+        }
+        let also = matches!(kind, ChangeKind::In | ChangeKind::Join).then_some(leg);
+        let sequence = self.write_superblock(also);
+        self.change = Some(Change { kind, leg, sequence, token });
+    }
+
+    /// A new random generation; the present one becomes history.
+    fn begin_generation(&mut self) {
+        let sequence = self.metadata.newest(self.metadata.superblock());
+        let past = Ancestor { generation: self.superblock.generation, sequence };
+        self.superblock.ancestry.push(past);
+        self.superblock.generation = self.random_id();
+    }
+
+    /// An id from the entropy the driver gave (SplitMix64 steps).
+    fn random_id(&mut self) -> Id {
+        let mut id = Id::default();
+        for half in id.chunks_mut(8) {
+            self.entropy = self.entropy.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut z = self.entropy ^ self.now.0.rotate_left(32);
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            half.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+        }
+        if id == Id::default() { self.random_id() } else { id }
+    }
+
+    /// Whether a superblock is durable on every leg that is in by it.
+    fn superblock_is_durable(&self, sequence: u64) -> bool {
+        let object = self.metadata.superblock();
+        self.superblock.legs.iter().zip(&self.legs).all(|(record, leg)| {
+            record.state != Membership::In || self.metadata.durable(object, leg.index) >= sequence
+        })
+    }
+
+    /// Steps of opening, changing, detaching and closing whose time has come.
+    pub(super) fn pump_phase(&mut self) {
+        let object = self.metadata.superblock();
+        match self.phase {
+            Phase::Opening if self.superblock_is_durable(self.metadata.newest(object)) => {
+                self.phase = Phase::Serving;
+                self.pump_backlog();
+                self.consider_flushes();
+            }
+            Phase::Closing(closing) => self.pump_closing(closing),
+            _ => {}
+        }
+        if let Some(change) = self.change
+            && self.superblock_is_durable(change.sequence)
+        {
+            self.change = None;
+            self.finish_change(change);
+        }
+        if self.detach.is_some() {
+            self.pump_detach();
+        }
+    }
+
+    fn finish_change(&mut self, change: Change) {
+        let leg = change.leg.index();
+        match change.kind {
+            ChangeKind::Out(reason) => {
+                self.legs[leg].membership = Membership::Out(reason);
+                if reason == OutReason::Detached {
+                    self.legs[leg].health = Health::Absent;
+                }
+                self.fold_debts(leg);
+                self.notice(Notice::Out { leg: change.leg, reason });
+                self.metadata.forget_leg(change.leg);
+                self.reconsider_operations();
+                self.consider_flushes();
+            }
+            ChangeKind::In => {
+                self.legs[leg].membership = Membership::In;
+                self.notice(Notice::In { leg: change.leg });
+            }
+            ChangeKind::Join | ChangeKind::Remove => {}
+        }
+        if let Some(token) = change.token {
+            self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        }
+    }
+
+    /// A leg that does not answer is out: its exact debts become owed regions, their copies
+    /// are given back.
+    fn fold_debts(&mut self, leg: usize) {
+        if self.legs[leg].answers() {
+            return;
+        }
+        let mut at = 0;
+        while let Some((_, debt)) = self.legs[leg].debts.first_after(at) {
+            let region = self.regions.of_sector(debt.extent.start);
+            self.owe_region(leg, region);
+            at = self.regions.extent(region).end;
+        }
+    }
+
+    /// Looks again at every write that is with the legs.
+    fn reconsider_operations(&mut self) {
+        for slot in 0..self.operations.capacity() as u32 {
+            if self.operations.is_used(slot)
+                && !self.operations[slot].is_read
+                && self.operations[slot].stage == Stage::Running
+            {
+                self.consider_acknowledgement(slot);
+            }
+        }
+    }
+
+    pub(super) fn run_command(&mut self, token: u64, command: Command) {
+        let result = match command {
+            _ if self.phase == Phase::Closed => Err(CommandError::Closing),
+            Command::Close { drain_until } => self.begin_close(token, drain_until),
+            _ if self.is_closing() => Err(CommandError::Closing),
+            Command::Detach { leg } => self.begin_detach(token, leg),
+            Command::Join { leg, id, fast_zeroes } => self.begin_join(token, leg, id, fast_zeroes),
+            Command::Remove { leg } => self.begin_remove(token, leg),
+            Command::Scrub { repair, extent } => self.begin_scrub(token, repair, extent),
+            Command::ScrubStop => self.stop_scrub(token),
+        };
+        if let Err(error) = result {
+            self.actions.push_back(Action::CommandDone { token, result: Err(error) });
+        }
+    }
+
+    fn may_change(&self, leg: LegIndex) -> Result<(), CommandError> {
+        if leg.index() >= LEGS_MAX {
+            Err(CommandError::NoSuchLeg)
+        } else if self.change.is_some() || self.detach.is_some() || self.phase != Phase::Serving {
+            Err(CommandError::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn begin_join(
+        &mut self,
+        token: u64,
+        leg: LegIndex,
+        id: Id,
+        fast_zeroes: bool,
+    ) -> Result<(), CommandError> {
+        self.may_change(leg)?;
+        let old = &self.legs[leg.index()];
+        let idle = old.oldest_io == super::slab::NONE;
+        if old.is_in() || old.is_member() && old.health != Health::Absent || !idle {
+            return Err(CommandError::SlotInUse);
+        }
+        self.superblock.join_epoch += 1;
+        let record = &mut self.superblock.legs[leg.index()];
+        record.id = id;
+        record.join_epoch = self.superblock.join_epoch;
+        record.state = Membership::Out(OutReason::Joining);
+        let mut fresh = Leg::new(leg, &self.settings, true);
+        fresh.membership = record.state;
+        fresh.fast_zeroes = fast_zeroes;
+        self.legs[leg.index()] = fresh;
+        self.regions.add_leg(leg);
+        self.metadata.forget_leg(leg);
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            self.regions.set_entry(region, entry.with_whole(entry.whole() & !leg.bit()));
+            self.regions.set_stale(leg, region);
+        }
+        for page in 0..self.metadata.superblock() {
+            self.metadata.change(page);
+        }
+        self.begin_change(leg, ChangeKind::Join, Some(token));
+        Ok(())
+    }
+
+    fn begin_remove(&mut self, token: u64, leg: LegIndex) -> Result<(), CommandError> {
+        self.may_change(leg)?;
+        let state = &self.legs[leg.index()];
+        if !state.is_member() {
+            return Err(CommandError::NoSuchLeg);
+        }
+        if state.is_in() || state.health != Health::Absent && state.answers() {
+            return Err(CommandError::LegInUse);
+        }
+        self.fold_debts(leg.index());
+        self.superblock.legs[leg.index()] = Default::default();
+        self.legs[leg.index()].membership = Membership::Empty;
+        self.legs[leg.index()].health = Health::Absent;
+        self.regions.drop_leg(leg);
+        self.begin_change(leg, ChangeKind::Remove, Some(token));
+        Ok(())
+    }
+
+    fn begin_detach(&mut self, token: u64, leg: LegIndex) -> Result<(), CommandError> {
+        self.may_change(leg)?;
+        if !self.legs[leg.index()].is_member() {
+            return Err(CommandError::NoSuchLeg);
+        }
+        let others = self.in_legs().any(|other| {
+            other.index != leg && other.answers() && self.regions.stale_count(other.index) == 0
+        });
+        if !others {
+            return Err(CommandError::LastCompleteLeg);
+        }
+        self.detach = Some(Detach { leg, token, paused: false, flush_stamp: None });
+        Ok(())
+    }
+
+    /// Detaching: drain under load, pause writers for the last few debts, flush, mark out.
+    fn pump_detach(&mut self) {
+        let Some(mut detach) = self.detach else { return };
+        let leg = detach.leg.index();
+        let state = &self.legs[leg];
+        let answers = state.answers();
+        if answers && !detach.paused {
+            let near = state.debts.len() < 64 && self.regions.stale_count(detach.leg) == 0;
+            detach.paused = near;
+            self.detach = Some(detach);
+            if !near {
+                return;
+            }
+        }
+        let writes_left = self.unacknowledged_sectors > 0;
+        if answers && (writes_left || !state.debts.is_empty() || state.writes_in_flight > 0) {
+            return;
+        }
+        if answers && detach.flush_stamp.is_none() {
+            detach.flush_stamp = Some(state.done_stamp);
+            self.detach = Some(detach);
+            self.want_flush(detach.leg, state.done_stamp);
+        }
+        if detach.flush_stamp.is_some_and(|stamp| self.legs[leg].flushed < stamp) && answers {
+            return;
+        }
+        if self.change.is_some() || !self.give_up_authority(leg) {
+            return;
+        }
+        self.detach = None;
+        let kind = ChangeKind::Out(OutReason::Detached);
+        if answers {
+            // Its own superblock says so too: it decides nothing if it is ever found alone.
+            self.metadata.request(self.metadata.superblock(), detach.leg);
+        }
+        self.begin_change(detach.leg, kind, Some(detach.token));
+        if answers {
+            self.metadata.request(self.metadata.superblock(), detach.leg);
+        }
+        self.pump_backlog();
+    }
+
+    fn begin_close(&mut self, token: u64, drain_until: Instant) -> Result<(), CommandError> {
+        if self.is_closing() {
+            // A second call shortens the drain.
+            if let Phase::Closing(closing) = &mut self.phase {
+                closing.drain_until = closing.drain_until.min(drain_until);
+            }
+            return Err(CommandError::Busy);
+        }
+        self.phase = Phase::Closing(Closing { token, drain_until, marked: false });
+        self.next_tick = self.now;
+        Ok(())
+    }
+
+    fn pump_closing(&mut self, closing: Closing) {
+        if self.requests.len() > 0 && self.now < closing.drain_until {
+            return;
+        }
+        let over = self.now >= closing.drain_until;
+        let hopeless = self.now >= closing.drain_until + CLOSE_METADATA_TIME;
+        if !closing.marked {
+            let owes = self.in_legs().any(|leg| {
+                leg.answers()
+                    && (!leg.debts.is_empty()
+                        || leg.writes_in_flight > 0
+                        || leg.flushing.is_some()
+                        || self.regions.healing_count(leg.index) > 0)
+            });
+            let cleanable = self
+                .in_legs()
+                .any(|leg| leg.answers() && self.regions.authority_count(leg.index) > 0);
+            if (owes || cleanable) && !over && !hopeless {
+                return;
+            }
+            let current = self
+                .in_legs()
+                .filter(|leg| leg.answers())
+                .all(|leg| self.metadata.is_current(leg.index));
+            if !current && !hopeless {
+                return;
+            }
+            if self.regions.dirty_count() == 0 {
+                self.superblock.open = false;
+                self.write_superblock(None);
+            }
+            self.phase = Phase::Closing(Closing { marked: true, ..closing });
+        }
+        let object = self.metadata.superblock();
+        let newest = self.metadata.newest(object);
+        let durable = self
+            .in_legs()
+            .filter(|leg| leg.answers())
+            .all(|leg| self.metadata.durable(object, leg.index) >= newest);
+        if durable || hopeless {
+            self.phase = Phase::Closed;
+            self.actions.push_back(Action::CommandDone { token: closing.token, result: Ok(()) });
+            self.actions.push_back(Action::Closed);
+        }
+    }
+
+    /// The volume's size as an extent.
+    pub fn extent(&self) -> Extent {
+        Extent { start: 0, end: self.regions.volume_sectors() }
+    }
+}

@@ -1,0 +1,258 @@
+//! Which metadata blocks exist, what of them is durable where, and what is to be written.
+//!
+//! The region table's pages, the superblock and the lost list are all **objects**: each has
+//! one sequence that grows with every change, two slots on every leg, and at most one write
+//! in flight per leg. Changes made while a write is in flight share the next one: that is
+//! the group commit. A write goes to the slot that does not hold the newest durable content,
+//! and only its success makes that slot the newest.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::format::{BLOCK_BYTES, Layout};
+use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+
+/// Metadata writes in flight, all legs together. Each holds a block image.
+pub(crate) const WRITES_MAX: usize = 64;
+/// Of these, the most that write content nobody waits for, per leg.
+const LAZY_WRITES_MAX: u32 = 4;
+
+/// Names a metadata object: pages first, then the superblock, then the lost list.
+pub(crate) type ObjectId = u32;
+
+#[derive(Clone, Copy, Default)]
+struct OnLeg {
+    /// Highest sequence known durable on the leg; zero for none.
+    durable: u64,
+    /// Sequence in flight; zero for none.
+    in_flight: u64,
+    /// The slot that holds `durable`.
+    slot: u8,
+    /// Queued for writing.
+    queued: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Object {
+    sequence: u64,
+    changed: bool,
+    legs: [OnLeg; LEGS_MAX],
+}
+
+/// A write to submit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockWrite {
+    pub(crate) object: ObjectId,
+    pub(crate) sequence: u64,
+    pub(crate) slot: u8,
+    /// Where on the leg, in sectors.
+    pub(crate) extent: Extent,
+    /// Byte address of the same.
+    pub(crate) address: u64,
+    /// Which image holds the bytes.
+    pub(crate) image: u32,
+}
+
+pub(crate) struct Metadata {
+    layout: Layout,
+    objects: Vec<Object>,
+    images: Vec<Box<[u8; BLOCK_BYTES]>>,
+    free_images: Vec<u32>,
+    queues: [VecDeque<ObjectId>; LEGS_MAX],
+    lazy_cursor: [u32; LEGS_MAX],
+    in_flight: [u32; LEGS_MAX],
+}
+
+/// What recovery knows of an object: its sequence and each leg's durable sequence and slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectState {
+    /// The highest valid sequence on any leg that counts.
+    pub sequence: u64,
+    /// Per leg: the highest valid sequence there, zero for none.
+    pub durable: [u64; LEGS_MAX],
+    /// Per leg: the slot that holds it.
+    pub slot: [u8; LEGS_MAX],
+}
+
+impl Metadata {
+    /// `states` holds one entry per page, then the superblock's, then the lost list's.
+    pub(crate) fn new(layout: Layout, states: &[ObjectState]) -> Metadata {
+        let objects = states
+            .iter()
+            .map(|state| Object {
+                sequence: state.sequence,
+                changed: false,
+                legs: core::array::from_fn(|leg| OnLeg {
+                    durable: state.durable[leg],
+                    in_flight: 0,
+                    slot: state.slot[leg],
+                    queued: false,
+                }),
+            })
+            .collect::<Vec<_>>();
+        let queue = || VecDeque::with_capacity(objects.len());
+        Metadata {
+            layout,
+            queues: core::array::from_fn(|_| queue()),
+            objects,
+            images: (0..WRITES_MAX).map(|_| Box::new([0; BLOCK_BYTES])).collect(),
+            free_images: (0..WRITES_MAX as u32).rev().collect(),
+            lazy_cursor: [0; LEGS_MAX],
+            in_flight: [0; LEGS_MAX],
+        }
+    }
+
+    pub(crate) fn page_of(&self, region: u32) -> ObjectId {
+        self.layout.page_of(region)
+    }
+
+    pub(crate) fn superblock(&self) -> ObjectId {
+        self.layout.page_count()
+    }
+
+    pub(crate) fn lost_list(&self) -> ObjectId {
+        self.layout.page_count() + 1
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Notes a change; the sequence that will carry it.
+    pub(crate) fn change(&mut self, object: ObjectId) -> u64 {
+        let object = &mut self.objects[object as usize];
+        object.changed = true;
+        object.sequence + 1
+    }
+
+    /// The sequence that carries everything known of the object so far.
+    pub(crate) fn newest(&self, object: ObjectId) -> u64 {
+        let object = &self.objects[object as usize];
+        object.sequence + u64::from(object.changed)
+    }
+
+    pub(crate) fn durable(&self, object: ObjectId, leg: LegIndex) -> u64 {
+        self.objects[object as usize].legs[leg.index()].durable
+    }
+
+    /// Asks for the newest content to be written to `leg` soon.
+    pub(crate) fn request(&mut self, object: ObjectId, leg: LegIndex) {
+        let on_leg = &mut self.objects[object as usize].legs[leg.index()];
+        if !on_leg.queued {
+            on_leg.queued = true;
+            self.queues[leg.index()].push_back(object);
+        }
+    }
+
+    /// Whether a request is waiting for `leg`.
+    pub(crate) fn has_requests(&self, leg: LegIndex) -> bool {
+        !self.queues[leg.index()].is_empty()
+    }
+
+    /// Queues some of what `leg` holds in an older version; whether all of it is newest.
+    pub(crate) fn request_lazily(&mut self, leg: LegIndex) -> bool {
+        let count = self.objects.len() as u32;
+        let start = self.lazy_cursor[leg.index()];
+        let mut current = true;
+        for step in 0..count {
+            let object = (start + step) % count;
+            let state = &self.objects[object as usize];
+            let on_leg = &state.legs[leg.index()];
+            if on_leg.durable < state.sequence + u64::from(state.changed) {
+                current = false;
+                if self.in_flight[leg.index()] + self.queues[leg.index()].len() as u32
+                    >= LAZY_WRITES_MAX
+                {
+                    self.lazy_cursor[leg.index()] = object;
+                    break;
+                }
+                self.request(object, leg);
+            }
+        }
+        current
+    }
+
+    /// Whether every object's newest content is durable on `leg`.
+    pub(crate) fn is_current(&self, leg: LegIndex) -> bool {
+        self.objects
+            .iter()
+            .all(|o| o.legs[leg.index()].durable >= o.sequence + u64::from(o.changed))
+    }
+
+    /// As [`Metadata::is_current`], one object left out.
+    pub(crate) fn is_current_but(&self, leg: LegIndex, except: ObjectId) -> bool {
+        self.objects.iter().zip(0..).all(|(o, id)| {
+            id == except || o.legs[leg.index()].durable >= o.sequence + u64::from(o.changed)
+        })
+    }
+
+    /// Nothing that was written to `leg` before counts: it joins anew.
+    pub(crate) fn forget_leg(&mut self, leg: LegIndex) {
+        for object in &mut self.objects {
+            let on_leg = &mut object.legs[leg.index()];
+            on_leg.durable = 0;
+        }
+    }
+
+    /// The next block to write to `leg`, its sequence assigned; the caller fills the image.
+    pub(crate) fn next_write(&mut self, leg: LegIndex) -> Option<BlockWrite> {
+        for _ in 0..self.queues[leg.index()].len() {
+            let id = *self.queues[leg.index()].front()?;
+            let pages = self.layout.page_count();
+            let object = &mut self.objects[id as usize];
+            let on_leg = &mut object.legs[leg.index()];
+            if on_leg.in_flight != 0 {
+                // One write in flight per object and leg: its completion comes back here.
+                self.queues[leg.index()].rotate_left(1);
+                continue;
+            }
+            if on_leg.durable >= object.sequence + u64::from(object.changed) {
+                on_leg.queued = false;
+                self.queues[leg.index()].pop_front();
+                continue;
+            }
+            let image = self.free_images.pop()?;
+            self.queues[leg.index()].pop_front();
+            on_leg.queued = false;
+            if object.changed {
+                object.changed = false;
+                object.sequence += 1;
+            }
+            on_leg.in_flight = object.sequence;
+            let slot = if on_leg.durable == 0 { 0 } else { 1 - on_leg.slot };
+            self.in_flight[leg.index()] += 1;
+            let sequence = object.sequence;
+            let address = if id < pages {
+                self.layout.page_address(id, slot)
+            } else if id == pages {
+                Layout::superblock_address(slot)
+            } else {
+                Layout::lost_address(slot)
+            };
+            let extent = Extent::new(address / SECTOR_BYTES, BLOCK_BYTES as u64 / SECTOR_BYTES);
+            return Some(BlockWrite { object: id, sequence, slot, extent, address, image });
+        }
+        None
+    }
+
+    pub(crate) fn image_mut(&mut self, image: u32) -> &mut [u8; BLOCK_BYTES] {
+        &mut self.images[image as usize]
+    }
+
+    pub(crate) fn image(&self, image: u32) -> &[u8; BLOCK_BYTES] {
+        &self.images[image as usize]
+    }
+
+    /// A write ended. A failed one stays wanted; its slot is written again.
+    pub(crate) fn complete(&mut self, leg: LegIndex, write: &BlockWrite, succeeded: bool) {
+        self.free_images.push(write.image);
+        self.in_flight[leg.index()] -= 1;
+        let on_leg = &mut self.objects[write.object as usize].legs[leg.index()];
+        on_leg.in_flight = 0;
+        if succeeded {
+            on_leg.durable = on_leg.durable.max(write.sequence);
+            on_leg.slot = write.slot;
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The engine: one state machine for writes, reads, flushes, freezes, drains and recovery.
+//!
+//! [`Engine`] is driven by six inputs ([`Engine::submit`], [`Engine::complete`],
+//! [`Engine::leg_event`], [`Engine::command`], [`Engine::tick`], and opening) and drained by
+//! [`Engine::next_action`] after each. Where to look: `write` who acknowledges when,
+//! `intent` dirty regions and authority, `read` which leg answers, `flush` durability,
+//! `drain` how debts are paid, `freeze` who counts as frozen, `exposure` when writers wait,
+//! `clean` how regions become clean and legs whole, `membership` out, join and close,
+//! `scrub` comparing, `invariants` what must hold after every step.
+
+mod bitmap;
+mod clean;
+mod debt;
+mod drain;
+mod exposure;
+mod flush;
+mod freeze;
+mod intent;
+mod invariants;
+mod leg;
+mod membership;
+pub mod metadata;
+mod read;
+mod region;
+mod report;
+mod scrub;
+mod slab;
+mod sorted;
+mod state;
+mod submit;
+mod write;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::command::Command;
+use crate::format::{BLOCK_BYTES, Membership, RegionEntry, Superblock};
+use crate::io::{
+    Action, Buffers, LegError, LegEvent, LegIo, LegOperation, Notice, Operation, Request,
+};
+use crate::recovery::Opening;
+use crate::settings::Settings;
+use crate::units::{BufferAt, Extent, Instant, IoId, LEGS_MAX, LegIndex, MILLISECOND};
+
+use debt::Source;
+use exposure::Throttle;
+use leg::{Class, Leg};
+use membership::Phase;
+use metadata::Metadata;
+use region::Regions;
+use report::Counters;
+use scrub::Scrub;
+use slab::{Key, NONE, Slab};
+use state::{Io, OperationState, Purpose, RangeLocks, RequestState};
+
+/// Operations of one request under way at once; a larger request goes in steps.
+const OPERATIONS_PER_REQUEST: u32 = 16;
+/// Largest leg I/O of a client's, in bytes: a longer request is split.
+const OPERATION_BYTES_MAX: u64 = 1 << 20;
+/// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
+const TICK: u64 = 100 * MILLISECOND;
+
+/// What the driver knows of a leg when the volume opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LegTraits {
+    /// The driver has the device.
+    pub present: bool,
+    /// It makes ranges read as zeros without writing them.
+    pub fast_zeroes: bool,
+}
+
+/// The mirror engine of one volume. See the module's documentation.
+pub struct Engine<B: Buffers> {
+    settings: Settings,
+    buffers: B,
+    now: Instant,
+    superblock: Superblock,
+    legs: Vec<Leg>,
+    regions: Regions,
+    metadata: Metadata,
+    requests: Slab<RequestState>,
+    operations: Slab<OperationState>,
+    ios: Slab<Io>,
+    locks: RangeLocks,
+    /// Operations behind an overlapping one, in order of arrival.
+    locked: VecDeque<u32>,
+    /// Operations that found no room for their region's record.
+    unplaced: VecDeque<u32>,
+    /// Requests with parts still to be split off.
+    backlog: VecDeque<u32>,
+    /// Reads that no answering leg can serve at present.
+    stalled: VecDeque<u32>,
+    /// Flush requests under way.
+    flushes: Vec<u32>,
+    /// Active records with operations waiting.
+    waiting_records: Vec<u32>,
+    /// Active records whose authority has to move.
+    moves: VecDeque<u32>,
+    /// Operations whose acknowledgement waits for a point in time (`Policy::Paper`).
+    timed: Vec<Key>,
+    throttle: Throttle,
+    actions: VecDeque<Action>,
+    /// Extents no leg holds; sorted, disjoint.
+    lost: Vec<Extent>,
+    phase: Phase,
+    change: Option<membership::Change>,
+    detach: Option<membership::Detach>,
+    scrub: Option<Scrub>,
+    scrub_mismatches: u64,
+    entropy: u64,
+    next_tick: Instant,
+    /// Client flushes acknowledged: until the first, authority moves need no flush.
+    flush_acknowledged: bool,
+    /// Whether a legs' flush error has lost data since; see `flush`.
+    flush_failures: flush::Failures,
+    reads_routed: u64,
+    /// Sectors of writes let in and not yet acknowledged.
+    unacknowledged_sectors: u64,
+    said_converged: bool,
+    counters: Counters,
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Opens a volume as recovery found it. Requests are taken at once and wait until every
+    /// leg that is in has durably recorded that the volume is open.
+    ///
+    /// `entropy` is a random number of the driver's: generation ids are derived from it.
+    pub fn open(
+        opening: Opening,
+        settings: Settings,
+        traits: [LegTraits; LEGS_MAX],
+        buffers: B,
+        now: Instant,
+        entropy: u64,
+    ) -> Engine<B> {
+        let requests_max = settings.requests_max;
+        let operations_max = requests_max + 64 * OPERATIONS_PER_REQUEST;
+        let present: usize = traits.iter().filter(|t| t.present).count();
+        let ios_max = operations_max * 2
+            + (present as u32) * (2 * settings.leg_window + 32)
+            + metadata::WRITES_MAX as u32;
+        let members = (0..LEGS_MAX)
+            .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
+            .fold(0u8, |mask, l| mask | 1 << l);
+        let dirty = opening.table.iter().filter(|entry| entry.is_dirty()).count();
+        let regions = Regions::new(
+            opening.superblock.layout.volume_bytes(),
+            opening.superblock.layout.region_bytes(),
+            opening.table,
+            settings.dirty_regions_max.max(dirty as u32) + 2 * requests_max,
+            members,
+        );
+        let blank_request = RequestState {
+            token: 0,
+            operation: Operation::Flush,
+            extent: Extent::default(),
+            next: 0,
+            buffer: None,
+            fua: false,
+            connection: 0,
+            started: Instant(0),
+            outstanding: 0,
+            error: None,
+            restart: false,
+            stalled: false,
+            targets: [0; LEGS_MAX],
+            needed: 0,
+            caught_up: 0,
+        };
+        let blank_operation = OperationState::new(0, Extent::default(), 0, Source::Leg);
+        let blank_io = Io::new(0, Purpose::Abandoned, Extent::default(), Source::Leg);
+        let legs = (0..LEGS_MAX)
+            .map(|l| {
+                let mut leg = Leg::new(LegIndex(l as u8), &settings, traits[l].present);
+                leg.fast_zeroes = traits[l].fast_zeroes;
+                leg.membership = opening.superblock.legs[l].state;
+                leg
+            })
+            .collect();
+        let records = regions.active.capacity();
+        let mut engine = Engine {
+            throttle: Throttle::new(requests_max as usize),
+            settings,
+            buffers,
+            now,
+            metadata: Metadata::new(opening.superblock.layout, &opening.objects),
+            superblock: opening.superblock,
+            legs,
+            regions,
+            requests: Slab::new(requests_max, blank_request),
+            operations: Slab::new(operations_max, blank_operation),
+            ios: Slab::new(ios_max, blank_io),
+            locks: RangeLocks::with_capacity(operations_max as usize),
+            locked: VecDeque::with_capacity(operations_max as usize),
+            unplaced: VecDeque::with_capacity(operations_max as usize),
+            backlog: VecDeque::with_capacity(requests_max as usize),
+            stalled: VecDeque::with_capacity(requests_max as usize),
+            flushes: Vec::with_capacity(requests_max as usize),
+            waiting_records: Vec::with_capacity(records),
+            moves: VecDeque::with_capacity(records),
+            timed: Vec::with_capacity(operations_max as usize),
+            actions: VecDeque::with_capacity(4 * requests_max as usize),
+            lost: opening.lost,
+            phase: Phase::Opening,
+            change: None,
+            detach: None,
+            scrub: None,
+            scrub_mismatches: 0,
+            entropy,
+            next_tick: now + TICK,
+            flush_acknowledged: true,
+            flush_failures: flush::Failures::default(),
+            reads_routed: 0,
+            unacknowledged_sectors: 0,
+            said_converged: false,
+            counters: Counters::default(),
+        };
+        engine.adopt_recovered_state();
+        engine.begin_open();
+        engine
+    }
+
+    /// The driver's buffers.
+    pub fn buffers(&self) -> &B {
+        &self.buffers
+    }
+
+    /// The driver's buffers, to allocate for requests.
+    pub fn buffers_mut(&mut self) -> &mut B {
+        &mut self.buffers
+    }
+
+    /// Whether [`Engine::submit`] may be called.
+    pub fn has_room(&self) -> bool {
+        self.requests.free_slots() > 0
+    }
+
+    /// Takes a client request. Its reply comes as an action, maybe at once.
+    ///
+    /// # Panics
+    /// If [`Engine::has_room`] is false: the driver bounds what it submits.
+    pub fn submit(&mut self, now: Instant, request: Request) {
+        self.advance(now);
+        self.accept(request);
+        self.settle();
+    }
+
+    /// Reports a leg I/O's end. A stale or repeated id is ignored.
+    pub fn complete(&mut self, now: Instant, id: IoId, result: Result<(), LegError>) {
+        self.advance(now);
+        let key = Key::from_u64(id.0);
+        if self.ios.is_live(key) {
+            self.io_done(key.slot, result);
+            self.settle();
+        }
+    }
+
+    /// Reports what happened to a leg apart from its I/O.
+    pub fn leg_event(&mut self, now: Instant, leg: LegIndex, event: LegEvent) {
+        self.advance(now);
+        match event {
+            LegEvent::Gone { removed } => self.leg_gone(leg, removed),
+            LegEvent::Back => self.leg_back(leg),
+        }
+        self.settle();
+    }
+
+    /// Takes an operator's command; its outcome comes as [`Action::CommandDone`].
+    pub fn command(&mut self, now: Instant, token: u64, command: Command) {
+        self.advance(now);
+        self.run_command(token, command);
+        self.settle();
+    }
+
+    /// Does what is due. Call when [`Engine::deadline`] has passed, after reporting every
+    /// completion the driver already has.
+    pub fn tick(&mut self, now: Instant) {
+        self.advance(now);
+        self.scan_legs();
+        self.release_timed();
+        if self.now >= self.next_tick {
+            self.background();
+            let changing = self.is_closing() || self.detach.is_some();
+            let wait = if changing { membership::TICK_WHILE_CHANGING } else { TICK };
+            self.next_tick = self.now + wait;
+        }
+        self.settle();
+    }
+
+    /// When [`Engine::tick`] is due; [`Instant::NEVER`] when nothing is.
+    pub fn deadline(&self) -> Instant {
+        let mut deadline = if self.is_quiescent() { Instant::NEVER } else { self.next_tick };
+        for leg in &self.legs {
+            if leg.oldest_io != NONE {
+                deadline = deadline.min(leg.next_scan);
+            }
+        }
+        deadline.min(self.throttle_deadline()).min(self.timed_deadline())
+    }
+
+    /// The next thing for the driver to do. Drain until `None` after each input.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The bytes of a metadata write, while its action is being taken.
+    ///
+    /// # Panics
+    /// If `id` is not a metadata write in flight.
+    pub fn metadata_bytes(&self, id: IoId) -> &[u8; BLOCK_BYTES] {
+        let io = self.ios.get(Key::from_u64(id.0)).expect("the driver asks while in flight");
+        match io.purpose {
+            Purpose::Metadata(write) => self.metadata.image(write.image),
+            _ => panic!("not a metadata write"),
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// After every input: move on whatever the input made possible.
+    fn settle(&mut self) {
+        self.retry_moves();
+        if !self.throttle.is_empty() {
+            self.pump_throttle();
+        }
+        self.pump_backlog();
+        for leg in 0..LEGS_MAX {
+            self.pump_leg(leg);
+        }
+        self.pump_phase();
+        self.pump_scrub();
+        self.check_invariants();
+    }
+
+    /// Starts what a leg has room for: metadata, then a flush, then drains.
+    fn pump_leg(&mut self, leg: usize) {
+        let state = &self.legs[leg];
+        if !state.answers() {
+            return;
+        }
+        if self.metadata.has_requests(state.index) {
+            self.pump_metadata(leg);
+        }
+        let state = &self.legs[leg];
+        if state.flush_target > state.flushed && state.flushing.is_none() {
+            self.start_flush(leg);
+        }
+        let state = &self.legs[leg];
+        if !state.debts.is_empty() || self.regions.stale_count(state.index) > 0 {
+            self.pump_drain(leg);
+        }
+    }
+
+    fn pump_metadata(&mut self, leg: usize) {
+        let index = LegIndex(leg as u8);
+        while self.ios.free_slots() > 0 {
+            let Some(write) = self.metadata.next_write(index) else { return };
+            self.encode_object(index, &write);
+            self.legs[leg].counters.metadata_writes += 1;
+            let io = Io::new(leg as u8, Purpose::Metadata(write), write.extent, Source::Leg);
+            self.start_io(io, LegOperation::WriteMetadata);
+        }
+    }
+
+    /// Hands an I/O to the driver. The caller has seen to a free slot.
+    fn start_io(&mut self, mut io: Io, operation: LegOperation) -> u32 {
+        io.submitted = self.now;
+        let is_data = !matches!(io.purpose, Purpose::Metadata(_));
+        let leg = usize::from(io.leg);
+        let class = class_of(operation);
+        let key = self.ios.insert(io).expect("the caller checked free_slots");
+        let newest = self.legs[leg].newest_io;
+        self.ios[key.slot].older = newest;
+        if newest == NONE {
+            self.legs[leg].oldest_io = key.slot;
+        } else {
+            self.ios[newest].newer = key.slot;
+        }
+        let state = &mut self.legs[leg];
+        state.newest_io = key.slot;
+        let wait = match class {
+            Class::Read => state.hedge_delay(io.extent.sectors()),
+            Class::Write => state.wait_limit(class, io.extent.sectors()) / 2,
+            Class::Flush => state.wait_limit(class, 0),
+        };
+        state.next_scan = state.next_scan.min(self.now + wait);
+        match operation {
+            LegOperation::Read => {
+                state.reads_in_flight += 1;
+                state.counters.read_bytes += io.extent.bytes();
+            }
+            LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => {
+                state.writes_in_flight += 1;
+                state.counters.written_bytes += io.extent.bytes();
+            }
+            _ => {}
+        }
+        let offset = if is_data {
+            self.metadata.layout().data_offset() / crate::units::SECTOR_BYTES
+        } else {
+            0
+        };
+        let extent = if operation == LegOperation::Flush {
+            Extent::default()
+        } else {
+            Extent { start: io.extent.start + offset, end: io.extent.end + offset }
+        };
+        self.actions.push_back(Action::Leg(LegIo {
+            leg: LegIndex(io.leg),
+            id: IoId(key.to_u64()),
+            operation,
+            extent,
+            buffer: io.buffer(),
+        }));
+        key.slot
+    }
+
+    /// Takes an ended I/O off its leg and gives it to whoever waits for it.
+    fn io_done(&mut self, slot: u32, result: Result<(), LegError>) {
+        let io = self.ios[slot];
+        let leg = usize::from(io.leg);
+        let class = match io.purpose {
+            Purpose::Read { .. }
+            | Purpose::Hedge { .. }
+            | Purpose::DrainRead { .. }
+            | Purpose::Scrub
+            | Purpose::Abandoned => Class::Read,
+            Purpose::Write { .. } => Class::Write,
+            Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
+        };
+        self.unlink_io(slot);
+        let state = &mut self.legs[leg];
+        match class {
+            Class::Read => state.reads_in_flight -= 1,
+            Class::Write => state.writes_in_flight -= 1,
+            Class::Flush => {}
+        }
+        let latency = self.now.since(io.submitted);
+        match result {
+            Ok(()) => state.record(class, io.extent.sectors(), latency, &self.settings),
+            Err(error) => self.note_leg_error(leg, error, io.extent.start),
+        }
+        match io.purpose {
+            Purpose::Read { operation } => self.read_done(&io, operation, result),
+            Purpose::Hedge { operation } => self.hedge_done(&io, operation, result),
+            Purpose::Write { operation, since, drain, repair } => {
+                self.legs[leg].unhold(slot);
+                self.write_done(&io, operation, since, drain, repair, result);
+            }
+            Purpose::DrainRead { target, since, repair } => {
+                self.drain_read_done(slot, &io, target, since, repair, result);
+            }
+            Purpose::Abandoned => io.source.release(&mut self.buffers),
+            Purpose::Flush => self.flush_done(leg, result),
+            Purpose::Metadata(write) => {
+                self.metadata.complete(LegIndex(io.leg), &write, result.is_ok());
+                self.metadata_done(leg, &write, result);
+            }
+            Purpose::Scrub => self.scrub_read_done(&io, result),
+        }
+        if self.ios.is_used(slot) {
+            self.ios.remove(slot);
+        }
+        self.consider_thaw(leg);
+    }
+
+    fn unlink_io(&mut self, slot: u32) {
+        let io = self.ios[slot];
+        let leg = &mut self.legs[usize::from(io.leg)];
+        if io.older == NONE {
+            leg.oldest_io = io.newer;
+        }
+        if io.newer == NONE {
+            leg.newest_io = io.older;
+        }
+        if io.older != NONE {
+            self.ios[io.older].newer = io.newer;
+        }
+        if io.newer != NONE {
+            self.ios[io.newer].older = io.older;
+        }
+    }
+
+    fn note_leg_error(&mut self, leg: usize, error: LegError, sector: u64) {
+        let state = &mut self.legs[leg];
+        state.counters.errors += 1;
+        let notice = Notice::LegError { leg: state.index, error, sector };
+        self.actions.push_back(Action::Notice(notice));
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.actions.push_back(Action::Notice(notice));
+    }
+
+    /// The legs that hold a copy, in slot order.
+    fn in_legs(&self) -> impl Iterator<Item = &Leg> {
+        self.legs.iter().filter(|leg| leg.is_in())
+    }
+
+    fn entry(&self, region: u32) -> RegionEntry {
+        self.regions.entry(region)
+    }
+
+    fn at(buffer: BufferAt) -> Source {
+        Source::Buffer(buffer)
+    }
+}
+
+fn class_of(operation: LegOperation) -> Class {
+    match operation {
+        LegOperation::Read => Class::Read,
+        LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Class::Write,
+        LegOperation::Flush | LegOperation::WriteMetadata => Class::Flush,
+    }
+}

@@ -1,0 +1,461 @@
+//! HM_READ: route to the fresh leg expected to answer first, split where freshness splits,
+//! serve from the delay queue's buffers where no answering leg is fresh, hedge past the
+//! leg's high quantile, and rewrite what a medium could not read.
+//!
+//! Range locks keep reads and unanswered writes apart, so everything a read can meet in
+//! flight is acknowledged: a leg is fresh for what it neither owes nor has in flight.
+
+use super::Engine;
+use super::debt::{Debt, Source};
+use super::leg::Health;
+use super::slab::Key;
+use super::state::{Io, Purpose, Stage};
+use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
+use crate::units::{BufferAt, Extent, LEGS_MAX, LegIndex};
+
+/// What can serve the beginning of an extent.
+enum Place {
+    /// This leg, for so many sectors.
+    Leg(usize, u64),
+    /// A debt's copy, for so many sectors.
+    Copy(Source, u64),
+    /// No leg that answers, but one that may: wait.
+    Wait,
+    /// Nothing.
+    Nowhere,
+}
+
+impl<B: Buffers> Engine<B> {
+    pub(super) fn begin_read(&mut self, operation: u32) {
+        self.operations[operation].stage = Stage::Running;
+        let extent = self.operations[operation].extent;
+        if self.lost.iter().any(|lost| lost.overlaps(extent)) {
+            self.end_operation(operation, Some(RequestError::Io));
+            return;
+        }
+        self.reads_routed += 1;
+        self.read_parts(operation, extent);
+        self.finish_read_if_done(operation);
+    }
+
+    /// Sends `extent` of an operation to whoever can serve it, in pieces if need be.
+    fn read_parts(&mut self, operation: u32, extent: Extent) {
+        let mut at = extent.start;
+        while at < extent.end {
+            let rest = Extent { start: at, end: extent.end };
+            let failed = self.operations[operation].failed;
+            let to = self.destination(operation, at);
+            match self.place(rest, failed) {
+                Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
+                    let part = Extent::new(at, sectors);
+                    self.operations[operation].parts += 1;
+                    self.buffers.retain(to.buffer);
+                    let key = self.operation_key(operation);
+                    let purpose = Purpose::Read { operation: key };
+                    let io = Io::new(leg as u8, purpose, part, Source::Buffer(to));
+                    self.start_io(io, LegOperation::Read);
+                    at += sectors;
+                }
+                Place::Copy(source, sectors) => {
+                    match source {
+                        Source::Buffer(from) => self.buffers.copy(from, to, sectors as u32),
+                        _ => self.buffers.zero(to, sectors as u32),
+                    }
+                    at += sectors;
+                }
+                Place::Leg(..) | Place::Wait => {
+                    // Give the whole read up for now; it starts over when a leg comes back
+                    // or at the next tick.
+                    self.operations[operation].given_up = true;
+                    self.operations[operation].stalled = true;
+                    return;
+                }
+                Place::Nowhere => {
+                    self.operations[operation].failed = u8::MAX;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Where in the request's buffer a sector goes.
+    fn destination(&self, operation: u32, sector: u64) -> BufferAt {
+        let state = &self.operations[operation];
+        match state.source.skip(sector - state.extent.start) {
+            Source::Buffer(at) => at,
+            _ => unreachable!("a read operation has a buffer"),
+        }
+    }
+
+    /// Who serves the beginning of `extent`, leaving out the legs in `except`.
+    fn place(&self, extent: Extent, except: u8) -> Place {
+        let mut best: Option<(u64, usize, u64)> = None;
+        let mut partial: Option<(u64, usize)> = None;
+        let mut frozen = None;
+        let mut may_come = false;
+        for leg in 0..LEGS_MAX {
+            let state = &self.legs[leg];
+            if !state.is_member() || except & state.index.bit() != 0 {
+                continue;
+            }
+            let fresh = self.fresh_prefix(leg, extent);
+            if fresh == 0 {
+                continue;
+            }
+            if matches!(state.health, Health::Frozen { .. }) {
+                frozen = Some((fresh, leg));
+                continue;
+            }
+            if !state.answers() {
+                may_come |= state.is_in() && !self.is_removed(leg);
+                continue;
+            }
+            if fresh < extent.sectors() {
+                if partial.is_none_or(|(longest, _)| fresh > longest) {
+                    partial = Some((fresh, leg));
+                }
+                continue;
+            }
+            let mut expected = state.expected_read(extent.sectors());
+            if !state.is_trusted(self.now) {
+                expected = expected.saturating_mul(8).max(1);
+            }
+            // Hysteresis: an earlier leg keeps the read unless this one is clearly better.
+            let handicap = 100 + u64::from(self.settings.read_hysteresis_percent);
+            let wins =
+                best.is_none_or(|(least, _, _)| expected.saturating_mul(handicap) < least * 100);
+            if wins {
+                best = Some((expected, leg, fresh));
+            }
+        }
+        if let Some((_, leg, sectors)) = best {
+            return Place::Leg(leg, sectors);
+        }
+        if let Some((sectors, leg)) = partial {
+            return Place::Leg(leg, sectors);
+        }
+        if let Some((source, sectors)) = self.copy_of(extent) {
+            return Place::Copy(source, sectors);
+        }
+        if let Some((sectors, leg)) = frozen {
+            // Nobody else has it: it is worth waiting for.
+            return Place::Leg(leg, sectors);
+        }
+        if may_come { Place::Wait } else { Place::Nowhere }
+    }
+
+    /// A debt that keeps the newest data of the beginning of `extent`.
+    fn copy_of(&self, extent: Extent) -> Option<(Source, u64)> {
+        for leg in &self.legs {
+            let Some((_, debt)) = leg.debts.overlapping(extent) else { continue };
+            if debt.extent.start <= extent.start && debt.source != Source::Leg {
+                let sectors = debt.extent.end.min(extent.end) - extent.start;
+                return Some((debt.source.skip(extent.start - debt.extent.start), sectors));
+            }
+        }
+        None
+    }
+
+    /// How many sectors from the beginning of `extent` (within one region) the leg is fresh
+    /// for.
+    pub(super) fn fresh_prefix(&self, leg: usize, extent: Extent) -> u64 {
+        let state = &self.legs[leg];
+        let region = self.regions.of_sector(extent.start);
+        if self.regions.is_stale(state.index, region) {
+            return 0;
+        }
+        let mut end = extent.end;
+        if let Some((_, debt)) = state.debts.overlapping(extent) {
+            end = end.min(debt.extent.start.max(extent.start));
+        }
+        if let Some(held) = state.first_held(extent) {
+            end = end.min(held);
+        }
+        end - extent.start
+    }
+
+    /// A leg's read of (a part of) an operation ended.
+    pub(super) fn read_done(&mut self, io: &Io, key: Key, result: Result<(), LegError>) {
+        io.source.release(&mut self.buffers);
+        if !self.operations.is_live(key) {
+            return;
+        }
+        let operation = key.slot;
+        self.operations[operation].parts -= 1;
+        if result.is_err() {
+            self.operations[operation].failed |= LegIndex(io.leg).bit();
+            if !self.operations[operation].hedged || self.operations[operation].parts == 0 {
+                self.read_parts(operation, io.extent);
+            }
+        } else {
+            if self.operations[operation].hedged {
+                self.abandon_reads_of(key);
+            }
+            self.repair_after(operation, io);
+        }
+        self.finish_read_if_done(operation);
+    }
+
+    /// A hedge ended: if it is first, its buffer takes the place of the request's.
+    pub(super) fn hedge_done(&mut self, io: &Io, key: Key, result: Result<(), LegError>) {
+        if !self.operations.is_live(key) {
+            io.source.release(&mut self.buffers);
+            return;
+        }
+        let operation = key.slot;
+        self.operations[operation].parts -= 1;
+        if result.is_err() {
+            io.source.release(&mut self.buffers);
+            self.operations[operation].failed |= LegIndex(io.leg).bit();
+            if self.operations[operation].parts == 0 {
+                self.read_parts(operation, io.extent);
+            }
+            self.finish_read_if_done(operation);
+            return;
+        }
+        self.counters.hedges_won += 1;
+        self.abandon_reads_of(key);
+        let request = self.operations[operation].request;
+        let fresh = io.buffer().expect("a hedge has a buffer");
+        if let Some(old) = self.requests[request].buffer.replace(fresh.buffer) {
+            self.buffers.release(old);
+        }
+        self.operations[operation].source = io.source;
+        self.repair_after(operation, io);
+        self.finish_read_if_done(operation);
+    }
+
+    fn finish_read_if_done(&mut self, operation: u32) {
+        let state = self.operations[operation];
+        if state.parts > 0 {
+            return;
+        }
+        if state.failed == u8::MAX {
+            self.end_operation(operation, Some(RequestError::Io));
+        } else {
+            if state.given_up {
+                self.requests[state.request].restart = true;
+                self.requests[state.request].stalled |= state.stalled;
+            }
+            self.end_operation(operation, None);
+        }
+    }
+
+    /// Turns the I/O an operation still has out into orphans that only hold their buffers.
+    fn abandon_reads_of(&mut self, key: Key) {
+        let parts = self.operations[key.slot].parts;
+        if parts == 0 {
+            return;
+        }
+        for leg in 0..LEGS_MAX {
+            let mut at = self.legs[leg].oldest_io;
+            while at != super::slab::NONE {
+                let next = self.ios[at].newer;
+                let owner = match self.ios[at].purpose {
+                    Purpose::Read { operation } | Purpose::Hedge { operation } => operation,
+                    _ => Key::NONE,
+                };
+                if owner == key {
+                    self.ios[at].purpose = Purpose::Abandoned;
+                    self.operations[key.slot].parts -= 1;
+                }
+                at = next;
+            }
+        }
+    }
+
+    /// After another leg answered: what a medium could not read is owed to its leg, with the
+    /// data just read.
+    fn repair_after(&mut self, operation: u32, io: &Io) {
+        let failed = self.operations[operation].failed;
+        if failed == 0 || failed == u8::MAX {
+            return;
+        }
+        let region = self.regions.of_sector(io.extent.start);
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            let wanted = failed & index.bit() != 0
+                && self.legs[leg].answers()
+                && self.fresh_prefix(leg, io.extent) == io.extent.sectors()
+                && self.legs[leg].debts.has_room(2);
+            if !wanted {
+                continue;
+            }
+            let Some(record) = self.regions.activate(region, self.now) else { return };
+            // Rewritten from a fresh leg: the client's buffer is about to be the client's.
+            let mut debt = Debt::new(io.extent, Source::Leg, self.now, Key::NONE);
+            debt.repair = true;
+            self.legs[leg].debts.add(debt);
+            self.adjust_lacks(record, leg, 1);
+        }
+        self.operations[operation].failed = 0;
+    }
+
+    /// A leg stopped answering: reads out on it are asked of others. Its buffers stay with
+    /// it, so each request starts over in a fresh one.
+    pub(super) fn give_up_reads(&mut self, leg: usize) {
+        let mut at = self.legs[leg].oldest_io;
+        while at != super::slab::NONE {
+            let next = self.ios[at].newer;
+            let io = self.ios[at];
+            match io.purpose {
+                Purpose::Read { operation } if self.operations.is_live(operation) => {
+                    let others = self.elsewhere(leg, io.extent);
+                    if others {
+                        self.ios[at].purpose = Purpose::Abandoned;
+                        let state = &mut self.operations[operation.slot];
+                        state.parts -= 1;
+                        // With a hedge out, that one may still answer in time.
+                        if state.parts == 0 {
+                            state.given_up = true;
+                            self.finish_read_if_done(operation.slot);
+                        } else if !state.hedged {
+                            state.given_up = true;
+                        }
+                    }
+                }
+                Purpose::Hedge { operation } if self.operations.is_live(operation) => {
+                    self.ios[at].purpose = Purpose::Abandoned;
+                    let state = &mut self.operations[operation.slot];
+                    state.parts -= 1;
+                    if state.parts == 0 {
+                        state.given_up = true;
+                        self.finish_read_if_done(operation.slot);
+                    }
+                }
+                _ => {}
+            }
+            at = next;
+        }
+    }
+
+    /// Whether anything but `leg` can serve the beginning of `extent` now.
+    fn elsewhere(&self, leg: usize, extent: Extent) -> bool {
+        match self.place(extent, LegIndex(leg as u8).bit()) {
+            Place::Leg(other, _) => self.legs[other].answers(),
+            Place::Copy(..) => true,
+            Place::Wait | Place::Nowhere => false,
+        }
+    }
+
+    /// Asks a second leg, if that is likely to answer before the first would.
+    pub(super) fn consider_hedge(&mut self, slot: u32) {
+        let io = self.ios[slot];
+        let Purpose::Read { operation: key } = io.purpose else { return };
+        let Some(state) = self.operations.get(key) else { return };
+        let request = self.requests[state.request];
+        let whole = state.extent == request.extent && io.extent == state.extent;
+        let budget = self.reads_routed * u64::from(self.settings.hedge_permille) / 1000 + 1;
+        if state.hedged || !whole || self.counters.hedges >= budget || self.ios.free_slots() == 0 {
+            return;
+        }
+        let first = LegIndex(io.leg);
+        let Place::Leg(other, sectors) = self.place(io.extent, first.bit() | state.failed) else {
+            return;
+        };
+        let leg = &self.legs[usize::from(io.leg)];
+        let remaining = leg
+            .wait_limit(super::leg::Class::Read, io.extent.sectors())
+            .saturating_sub(self.now.since(io.submitted));
+        let expected = self.legs[other].expected_read(io.extent.sectors());
+        if sectors < io.extent.sectors() || expected >= remaining {
+            return;
+        }
+        let Some(buffer) = self.buffers.allocate(io.extent.sectors() as u32) else { return };
+        self.counters.hedges += 1;
+        self.operations[key.slot].hedged = true;
+        self.operations[key.slot].parts += 1;
+        let source = Source::Buffer(BufferAt { buffer, offset: 0 });
+        let hedge = Io::new(other as u8, Purpose::Hedge { operation: key }, io.extent, source);
+        self.start_io(hedge, LegOperation::Read);
+    }
+
+    /// The longest beginning of `extent` with one set of fresh legs, and that set as a mask.
+    /// A debt's copy in memory counts for no leg.
+    pub fn copies(&self, extent: Extent) -> (Extent, u8) {
+        let region = self.regions.of_sector(extent.start);
+        let within = extent.intersection(self.regions.extent(region));
+        let mut mask = 0;
+        let mut end = within.end;
+        for leg in 0..LEGS_MAX {
+            if !self.legs[leg].is_member() {
+                continue;
+            }
+            let fresh = self.fresh_prefix(leg, within);
+            if fresh > 0 {
+                mask |= LegIndex(leg as u8).bit();
+                end = end.min(within.start + fresh);
+            } else {
+                end = end.min(self.stale_until(leg, within));
+            }
+        }
+        (Extent { start: within.start, end }, mask)
+    }
+
+    /// Where, within `extent`, a leg that is stale at its beginning may be fresh again.
+    fn stale_until(&self, leg: usize, extent: Extent) -> u64 {
+        let state = &self.legs[leg];
+        if self.regions.is_stale(state.index, self.regions.of_sector(extent.start)) {
+            return extent.end;
+        }
+        let debt = state.debts.overlapping(extent).filter(|(_, d)| d.extent.start <= extent.start);
+        let owed = debt.map_or(extent.start, |(_, d)| d.extent.end);
+        let held = state.held_until(extent.start).unwrap_or(extent.start);
+        owed.max(held).clamp(extent.start + 1, extent.end)
+    }
+
+    /// Nothing that answers is fresh for an extent a leg died with.
+    pub(super) fn note_lost(&mut self, extent: Extent) {
+        let mut merged = extent;
+        self.lost.retain(|other| {
+            let touches = other.start <= merged.end && merged.start <= other.end;
+            if touches {
+                merged.start = merged.start.min(other.start);
+                merged.end = merged.end.max(other.end);
+            }
+            !touches
+        });
+        let place = self.lost.partition_point(|other| other.start < merged.start);
+        self.lost.insert(place, merged);
+        self.bound_lost_list();
+        self.change_lost_list();
+        self.notice(Notice::Lost { extent });
+    }
+
+    /// Keeps the list within what a block holds: the two nearest extents become one, which
+    /// says too much rather than too little.
+    fn bound_lost_list(&mut self) {
+        while self.lost.len() > crate::format::lost::LOST_EXTENTS_MAX {
+            let gap = |at: &usize| self.lost[at + 1].start - self.lost[*at].end;
+            let Some(at) = (0..self.lost.len() - 1).min_by_key(gap) else { return };
+            self.lost[at].end = self.lost[at + 1].end;
+            self.lost.remove(at + 1);
+        }
+    }
+
+    /// An extent has been rewritten: it is no longer lost.
+    pub(super) fn forget_lost(&mut self, extent: Extent) {
+        if !self.lost.iter().any(|lost| lost.overlaps(extent)) {
+            return;
+        }
+        let mut kept = alloc::vec::Vec::with_capacity(self.lost.len() + 1);
+        for lost in &self.lost {
+            let front = Extent { start: lost.start, end: lost.end.min(extent.start) };
+            let back = Extent { start: lost.start.max(extent.end), end: lost.end };
+            kept.extend([front, back].into_iter().filter(|piece| !piece.is_empty()));
+        }
+        self.lost = kept;
+        self.bound_lost_list();
+        self.change_lost_list();
+    }
+
+    fn change_lost_list(&mut self) {
+        let list = self.metadata.lost_list();
+        self.metadata.change(list);
+        for leg in 0..LEGS_MAX {
+            if self.legs[leg].is_in() {
+                self.metadata.request(list, LegIndex(leg as u8));
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the volume tells of itself.
+
+use super::Engine;
+use super::leg::{Class, Health};
+use super::slab::NONE;
+use super::state::RequestState;
+use crate::format::Membership;
+use crate::histogram::LatencyHistogram;
+use crate::io::{Buffers, Operation, RequestError};
+use crate::status::{LegState, LegStatus, Status};
+use crate::units::{LEGS_MAX, LegIndex, SECTOR_BYTES};
+
+/// Sectors in the request whose wait limits the status shows: 4 KiB.
+const USUAL_SECTORS: u64 = 8;
+
+/// What happened since open, apart from what each leg counts.
+#[derive(Default)]
+pub(super) struct Counters {
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    failed: u64,
+    pub(super) hedges: u64,
+    pub(super) hedges_won: u64,
+    pub(super) authority_moves: u64,
+    pub(super) regions_dirtied: u64,
+    pub(super) regions_cleaned: u64,
+    pub(super) repairs: u64,
+    client_reads: LatencyHistogram,
+    client_writes: LatencyHistogram,
+    client_flushes: LatencyHistogram,
+}
+
+impl<B: Buffers> Engine<B> {
+    pub(super) fn count_reply(&mut self, request: &RequestState, result: Result<(), RequestError>) {
+        let latency = self.now.since(request.started);
+        let counters = &mut self.counters;
+        if result.is_err() {
+            counters.failed += 1;
+            return;
+        }
+        match request.operation {
+            Operation::Read => {
+                counters.reads += 1;
+                counters.client_reads.record(latency);
+            }
+            Operation::Flush => {
+                counters.flushes += 1;
+                counters.client_flushes.record(latency);
+            }
+            _ => {
+                counters.writes += 1;
+                counters.client_writes.record(latency);
+            }
+        }
+    }
+
+    /// Fills in a snapshot.
+    pub fn status(&self, now: crate::units::Instant, into: &mut Status) {
+        into.legs.clear();
+        for leg in 0..LEGS_MAX {
+            if self.legs[leg].is_member() {
+                into.legs.push(self.leg_status(leg, now));
+            }
+        }
+        let counters = &self.counters;
+        into.exposure_bytes = self.exposure();
+        into.exposure_age = self.exposure_age();
+        into.exposure_peak = self.throttle.peak.max(into.exposure_bytes);
+        into.exposure_bytes_bound = self.settings.exposure_bytes;
+        into.exposure_age_bound = self.settings.exposure_age;
+        into.throttling = self.throttle.active;
+        into.degraded = self.in_legs().count() < 2;
+        into.converged = self.is_converged();
+        into.lost_bytes = self.lost.iter().map(|extent| extent.bytes()).sum();
+        into.dirty_regions = self.regions.dirty_count();
+        into.requests = self.requests.len() as u32;
+        into.reads = counters.reads;
+        into.writes = counters.writes;
+        into.flushes = counters.flushes;
+        into.failed = counters.failed;
+        into.hedges = counters.hedges;
+        into.hedges_won = counters.hedges_won;
+        into.authority_moves = counters.authority_moves;
+        into.regions_dirtied = counters.regions_dirtied;
+        into.regions_cleaned = counters.regions_cleaned;
+        into.repairs = counters.repairs;
+        into.scrub = self.scrub.as_ref().map(|scrub| scrub.progress());
+        into.scrub_mismatches = self.scrub_mismatches;
+        into.client_reads = counters.client_reads.clone();
+        into.client_writes = counters.client_writes.clone();
+        into.client_flushes = counters.client_flushes.clone();
+    }
+
+    fn leg_status(&self, leg: usize, now: crate::units::Instant) -> LegStatus {
+        let state = &self.legs[leg];
+        let index = LegIndex(leg as u8);
+        let region_bytes = self.superblock.layout.region_bytes();
+        let owed_regions = self.regions.stale_count(index) * region_bytes;
+        let exact = state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES;
+        let mut in_flight = 0;
+        let mut at = state.oldest_io;
+        while at != NONE {
+            in_flight += 1;
+            at = self.ios[at].newer;
+        }
+        let (leg_state, out_reason) = match (state.membership, state.health) {
+            (Membership::Empty, _) => (LegState::Empty, None),
+            (Membership::Out(reason), _) => (LegState::Out, Some(reason)),
+            (_, Health::Absent | Health::Gone { .. }) => (LegState::Gone, None),
+            (_, Health::Frozen { .. }) => (LegState::Frozen, None),
+            _ if state.lagging || owed_regions > 0 => (LegState::Lagging, None),
+            _ => (LegState::Healthy, None),
+        };
+        let frozen_now = match state.health {
+            Health::Frozen { since } => now.since(since),
+            _ => 0,
+        };
+        LegStatus {
+            leg: index.0,
+            state: leg_state,
+            slow: state.slow,
+            out_reason,
+            owed_bytes: exact + owed_regions,
+            owed_region_bytes: owed_regions,
+            owed_age: state.debts.oldest_since().map_or(0, |since| now.since(since)),
+            in_flight,
+            write_wait_limit: state.wait_limit(Class::Write, USUAL_SECTORS),
+            read_wait_limit: state.wait_limit(Class::Read, USUAL_SECTORS),
+            reads: state.totals(Class::Read),
+            writes: state.totals(Class::Write),
+            flushes: state.totals(Class::Flush),
+            read_bytes: state.counters.read_bytes,
+            written_bytes: state.counters.written_bytes,
+            freezes: state.counters.freezes,
+            frozen_time: state.counters.frozen_time + frozen_now,
+            longest_freeze: state.counters.longest_freeze.max(frozen_now),
+            drain_ios: state.counters.drain_ios,
+            drained_bytes: state.counters.drained_bytes,
+            metadata_writes: state.counters.metadata_writes,
+            errors: state.counters.errors,
+            authority_regions: self.regions.authority_count(index),
+        }
+    }
+}

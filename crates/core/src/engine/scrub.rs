@@ -1,0 +1,248 @@
+//! Scrub: comparing all legs, piece by piece, each under a range lock.
+
+use alloc::vec::Vec;
+
+use super::Engine;
+use super::debt::{Debt, Source};
+use super::slab::{Key, NONE};
+use super::state::{Io, Purpose};
+use crate::command::CommandError;
+use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
+use crate::units::{BufferAt, BufferId, Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+
+/// Bytes compared at once.
+const PIECE_BYTES: u64 = 256 << 10;
+/// The owner under which scrub holds its range lock.
+pub(super) const LOCK_OWNER: u32 = NONE - 1;
+
+/// A scrub under way.
+pub(super) struct Scrub {
+    token: u64,
+    repair: bool,
+    extent: Extent,
+    next: u64,
+    /// The piece being read, its lock's place, and how many reads are out.
+    piece: Extent,
+    pub(super) place: u32,
+    outstanding: u32,
+    buffers: Vec<(u8, BufferId)>,
+    failed: bool,
+    found: bool,
+    stopping: bool,
+}
+
+impl Scrub {
+    /// Sectors done, of how many.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        (self.next.min(self.extent.end) - self.extent.start, self.extent.sectors())
+    }
+}
+
+impl<B: Buffers> Engine<B> {
+    pub(super) fn begin_scrub(
+        &mut self,
+        token: u64,
+        repair: bool,
+        extent: Extent,
+    ) -> Result<(), CommandError> {
+        if self.scrub.is_some() {
+            return Err(CommandError::Busy);
+        }
+        let extent = extent.intersection(self.extent());
+        self.scrub_mismatches = 0;
+        self.scrub = Some(Scrub {
+            token,
+            repair,
+            extent,
+            next: extent.start,
+            piece: Extent::default(),
+            place: NONE,
+            outstanding: 0,
+            buffers: Vec::with_capacity(LEGS_MAX),
+            failed: false,
+            found: false,
+            stopping: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn stop_scrub(&mut self, token: u64) -> Result<(), CommandError> {
+        if let Some(scrub) = &mut self.scrub {
+            scrub.stopping = true;
+        }
+        self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        Ok(())
+    }
+
+    /// Starts the next piece, if none is being read and its range is free.
+    pub(super) fn pump_scrub(&mut self) {
+        let Some(scrub) = &self.scrub else { return };
+        if scrub.outstanding > 0 || scrub.place != NONE {
+            return;
+        }
+        if scrub.stopping || scrub.next >= scrub.extent.end {
+            let Some(done) = self.scrub.take() else { return };
+            let result =
+                if done.found && !done.repair { Err(CommandError::Mismatches) } else { Ok(()) };
+            self.actions.push_back(Action::CommandDone { token: done.token, result });
+            return;
+        }
+        let region = self.regions.of_sector(scrub.next);
+        let end = self
+            .regions
+            .extent(region)
+            .end
+            .min(scrub.extent.end)
+            .min(scrub.next + PIECE_BYTES / SECTOR_BYTES);
+        let piece = Extent { start: scrub.next, end };
+        let queued = self.locked.iter().any(|&op| self.operations[op].extent.overlaps(piece));
+        if queued || !self.locks.is_free(piece, false) || self.ios.free_slots() <= LEGS_MAX {
+            return;
+        }
+        self.read_piece(piece);
+    }
+
+    fn read_piece(&mut self, piece: Extent) {
+        let legs: Vec<usize> = (0..LEGS_MAX)
+            .filter(|&leg| self.legs[leg].is_member() && self.legs[leg].answers())
+            .filter(|&leg| self.fresh_prefix(leg, piece) == piece.sectors())
+            .collect();
+        let lost = self.lost.iter().any(|lost| lost.overlaps(piece));
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.piece = piece;
+        scrub.next = piece.end;
+        if legs.len() < 2 || lost {
+            // Owed or lost: the drain is what compares it, by rewriting.
+            return;
+        }
+        let mut buffers = core::mem::take(&mut scrub.buffers);
+        for &leg in &legs {
+            if let Some(buffer) = self.buffers.allocate(piece.sectors() as u32) {
+                buffers.push((leg as u8, buffer));
+            }
+        }
+        if buffers.len() < legs.len() {
+            // No room now: the same piece again later.
+            for (_, buffer) in buffers.drain(..) {
+                self.buffers.release(buffer);
+            }
+            let Some(scrub) = &mut self.scrub else { return };
+            scrub.buffers = buffers;
+            scrub.next = piece.start;
+            return;
+        }
+        let place = self.locks.lock(piece, false, LOCK_OWNER);
+        for &(leg, buffer) in &buffers {
+            self.buffers.retain(buffer);
+            let source = Source::Buffer(BufferAt { buffer, offset: 0 });
+            self.start_io(Io::new(leg, Purpose::Scrub, piece, source), LegOperation::Read);
+        }
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.place = place;
+        scrub.outstanding = buffers.len() as u32;
+        scrub.buffers = buffers;
+        scrub.failed = false;
+    }
+
+    pub(super) fn scrub_read_done(&mut self, io: &Io, result: Result<(), LegError>) {
+        io.source.release(&mut self.buffers);
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.outstanding -= 1;
+        if result.is_err() {
+            // The medium cannot read it: rewrite it from another leg, and compare the rest.
+            scrub.failed = true;
+            let (piece, repair) = (scrub.piece, scrub.repair);
+            scrub.buffers.retain(|(leg, buffer)| {
+                if *leg == io.leg {
+                    self.buffers.release(*buffer);
+                }
+                *leg != io.leg
+            });
+            if repair {
+                self.owe_for_repair(usize::from(io.leg), piece);
+            }
+        }
+        let Some(scrub) = &self.scrub else { return };
+        if scrub.outstanding == 0 {
+            self.compare_piece();
+        }
+    }
+
+    /// All reads of the piece are in: compare with the authority's, sector by sector.
+    fn compare_piece(&mut self) {
+        let Some(scrub) = &mut self.scrub else { return };
+        let piece = scrub.piece;
+        let repair = scrub.repair;
+        let mut buffers = core::mem::take(&mut scrub.buffers);
+        let authority = {
+            let entry = self.regions.entry(self.regions.of_sector(piece.start));
+            let holds = |leg: u8| buffers.iter().any(|(l, _)| *l == leg);
+            if entry.is_dirty() && holds(entry.authority().0) {
+                Some(entry.authority().0)
+            } else {
+                buffers.first().map(|(leg, _)| *leg)
+            }
+        };
+        let reference = buffers.iter().find(|(leg, _)| Some(*leg) == authority).map(|(_, b)| *b);
+        for &(leg, buffer) in &buffers {
+            let Some(reference) = reference.filter(|_| Some(leg) != authority) else { continue };
+            self.compare_leg(usize::from(leg), buffer, reference, piece, repair);
+        }
+        for (_, buffer) in buffers.drain(..) {
+            self.buffers.release(buffer);
+        }
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.buffers = buffers;
+        let place = core::mem::replace(&mut scrub.place, NONE);
+        self.unlock(place, false);
+        self.let_in();
+    }
+
+    fn compare_leg(
+        &mut self,
+        leg: usize,
+        buffer: BufferId,
+        reference: BufferId,
+        piece: Extent,
+        repair: bool,
+    ) {
+        let at = |buffer, offset: u64| BufferAt { buffer, offset: offset as u32 };
+        if self.buffers.equal(at(buffer, 0), at(reference, 0), piece.sectors() as u32) {
+            return;
+        }
+        let mut offset = 0;
+        while offset < piece.sectors() {
+            let differs =
+                |engine: &Self, o: u64| !engine.buffers.equal(at(buffer, o), at(reference, o), 1);
+            if !differs(self, offset) {
+                offset += 1;
+                continue;
+            }
+            let start = offset;
+            while offset < piece.sectors() && differs(self, offset) {
+                offset += 1;
+            }
+            let extent = Extent { start: piece.start + start, end: piece.start + offset };
+            self.scrub_mismatches += extent.sectors();
+            if let Some(scrub) = &mut self.scrub {
+                scrub.found = true;
+            }
+            self.notice(Notice::Mismatch { leg: LegIndex(leg as u8), extent });
+            if repair {
+                self.owe_for_repair(leg, extent);
+            }
+        }
+    }
+
+    fn owe_for_repair(&mut self, leg: usize, extent: Extent) {
+        let region = self.regions.of_sector(extent.start);
+        if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
+            return;
+        }
+        let Some(record) = self.regions.activate(region, self.now) else { return };
+        let mut debt = Debt::new(extent, Source::Leg, self.now, Key::NONE);
+        debt.repair = true;
+        self.legs[leg].debts.add(debt);
+        self.adjust_lacks(record, leg, 1);
+    }
+}

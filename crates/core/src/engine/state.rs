@@ -1,0 +1,207 @@
+//! The engine's records: client requests, the operations they split into, leg I/O, locks.
+
+use alloc::vec::Vec;
+
+use super::debt::Source;
+use super::metadata::BlockWrite;
+use super::slab::{Key, NONE};
+use crate::io::{Operation, RequestError};
+use crate::units::{BufferAt, BufferId, Extent, Instant, LEGS_MAX};
+
+/// A client request from submission to reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestState {
+    pub(crate) token: u64,
+    pub(crate) operation: Operation,
+    pub(crate) extent: Extent,
+    /// First sector not yet split off into an operation.
+    pub(crate) next: u64,
+    pub(crate) buffer: Option<BufferId>,
+    pub(crate) fua: bool,
+    pub(crate) connection: u32,
+    pub(crate) started: Instant,
+    /// Operations running.
+    pub(crate) outstanding: u32,
+    pub(crate) error: Option<RequestError>,
+    /// A read whose buffer a frozen leg still holds: start over with another buffer.
+    pub(crate) restart: bool,
+    /// Starting over has to wait: no leg that answers has what it reads.
+    pub(crate) stalled: bool,
+    /// For a flush: which stamp each leg must have flushed.
+    pub(crate) targets: [u64; LEGS_MAX],
+    /// For a flush: legs still waited for.
+    pub(crate) needed: u8,
+    /// For a flush of several copies: legs seen to have everything from before it.
+    pub(crate) caught_up: u8,
+}
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Held back by the exposure bound.
+    Throttled,
+    /// Behind an overlapping operation.
+    Locked,
+    /// Waits for its region's intent to be durable, or for a record to hold it.
+    Intent,
+    /// Sent to the legs.
+    Running,
+}
+
+/// One part of a request, within one region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationState {
+    pub(crate) request: u32,
+    pub(crate) extent: Extent,
+    pub(crate) region: u32,
+    pub(crate) source: Source,
+    pub(crate) is_read: bool,
+    pub(crate) fua: bool,
+    pub(crate) stage: Stage,
+    pub(crate) started: Instant,
+    /// Its place among the range locks; [`NONE`] without one.
+    pub(crate) lock: u32,
+    /// Legs that have it.
+    pub(crate) done: u8,
+    /// Legs with it in flight.
+    pub(crate) in_flight: u8,
+    /// Legs that owe it.
+    pub(crate) owed: u8,
+    /// Legs that failed it.
+    pub(crate) failed: u8,
+    /// When the first leg had it (`Policy::Paper`).
+    pub(crate) first_done: Option<Instant>,
+    /// The lost list must have this sequence before acknowledgement; zero for none.
+    pub(crate) lost_sequence: u64,
+    /// Reads: I/O outstanding, and whether any was given up.
+    pub(crate) parts: u32,
+    pub(crate) given_up: bool,
+    /// Reads: given up because no leg that answers has it.
+    pub(crate) stalled: bool,
+    /// Reads: a second leg has been asked.
+    pub(crate) hedged: bool,
+    pub(crate) next_waiting: u32,
+    pub(crate) is_waiting: bool,
+}
+
+impl OperationState {
+    pub(crate) fn new(request: u32, extent: Extent, region: u32, source: Source) -> Self {
+        OperationState {
+            request,
+            extent,
+            region,
+            source,
+            is_read: false,
+            fua: false,
+            stage: Stage::Throttled,
+            started: Instant(0),
+            lock: NONE,
+            done: 0,
+            in_flight: 0,
+            owed: 0,
+            failed: 0,
+            first_done: None,
+            lost_sequence: 0,
+            parts: 0,
+            given_up: false,
+            stalled: false,
+            hedged: false,
+            next_waiting: NONE,
+            is_waiting: false,
+        }
+    }
+}
+
+/// What a leg I/O is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// A client's read (part of an operation); stale once given up.
+    Read {
+        operation: Key,
+    },
+    /// A second read of the same, into a buffer of its own.
+    Hedge {
+        operation: Key,
+    },
+    /// A write: a client's, or a debt being paid. Acknowledged once the key is stale.
+    Write {
+        operation: Key,
+        since: Instant,
+        drain: bool,
+        repair: bool,
+    },
+    /// The read half of paying a debt without a copy. The range is held on `target`.
+    DrainRead {
+        target: u8,
+        since: Instant,
+        repair: bool,
+    },
+    /// A client's read given up: only its buffer matters.
+    Abandoned,
+    Flush,
+    Metadata(BlockWrite),
+    Scrub,
+}
+
+/// A leg I/O in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Io {
+    pub(crate) leg: u8,
+    pub(crate) purpose: Purpose,
+    /// Volume sectors (leg sectors for metadata).
+    pub(crate) extent: Extent,
+    pub(crate) source: Source,
+    pub(crate) submitted: Instant,
+    pub(crate) older: u32,
+    pub(crate) newer: u32,
+}
+
+impl Io {
+    pub(crate) fn new(leg: u8, purpose: Purpose, extent: Extent, source: Source) -> Io {
+        let submitted = Instant(0);
+        Io { leg, purpose, extent, source, submitted, older: NONE, newer: NONE }
+    }
+
+    pub(crate) fn buffer(&self) -> Option<BufferAt> {
+        match self.source {
+            Source::Buffer(at) => Some(at),
+            _ => None,
+        }
+    }
+}
+
+/// Extents of operations under way: reads may share sectors, a write shares with nobody.
+///
+/// Two dense arrays scanned in cache: the number of operations is bounded and small, and a
+/// tree that allows overlaps would cost more than it saves.
+#[derive(Default)]
+pub(crate) struct RangeLocks {
+    reads: Vec<(Extent, u32)>,
+    writes: Vec<(Extent, u32)>,
+}
+
+impl RangeLocks {
+    pub(crate) fn with_capacity(capacity: usize) -> RangeLocks {
+        RangeLocks { reads: Vec::with_capacity(capacity), writes: Vec::with_capacity(capacity) }
+    }
+
+    /// Whether an operation may start beside those under way.
+    pub(crate) fn is_free(&self, extent: Extent, is_read: bool) -> bool {
+        let clear = |held: &[(Extent, u32)]| !held.iter().any(|(other, _)| other.overlaps(extent));
+        clear(&self.writes) && (is_read || clear(&self.reads))
+    }
+
+    /// Locks; the place to unlock it at.
+    pub(crate) fn lock(&mut self, extent: Extent, is_read: bool, owner: u32) -> u32 {
+        let list = if is_read { &mut self.reads } else { &mut self.writes };
+        list.push((extent, owner));
+        list.len() as u32 - 1
+    }
+
+    /// Unlocks; the owner whose place changed to `place`, if any.
+    pub(crate) fn unlock(&mut self, place: u32, is_read: bool) -> Option<u32> {
+        let list = if is_read { &mut self.reads } else { &mut self.writes };
+        list.swap_remove(place as usize);
+        list.get(place as usize).map(|(_, owner)| *owner)
+    }
+}

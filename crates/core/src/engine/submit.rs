@@ -1,0 +1,319 @@
+//! From a client's request to operations and back to its reply.
+//!
+//! A request is split at region boundaries and at [`super::OPERATION_BYTES_MAX`] into
+//! operations, a few at a time. Before an operation starts it passes the exposure gate and
+//! takes its range lock: an operation that overlaps an earlier one still unanswered, where
+//! either writes, waits its turn. No read can therefore see a write that is not
+//! acknowledged, whichever leg answers it, and no two unanswered writes share a sector.
+
+use super::debt::Source;
+use super::membership::Phase;
+use super::scrub;
+use super::slab::NONE;
+use super::state::{OperationState, RequestState, Stage};
+use super::{Engine, OPERATION_BYTES_MAX, OPERATIONS_PER_REQUEST};
+use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
+use crate::units::{BufferAt, Extent, LEGS_MAX, SECTOR_BYTES};
+
+impl<B: Buffers> Engine<B> {
+    pub(super) fn accept(&mut self, request: Request) {
+        let state = RequestState {
+            token: request.token,
+            operation: request.operation,
+            extent: request.extent,
+            next: request.extent.start,
+            buffer: request.buffer,
+            fua: request.fua,
+            connection: request.connection,
+            started: self.now,
+            outstanding: 0,
+            error: None,
+            restart: false,
+            stalled: false,
+            targets: [0; LEGS_MAX],
+            needed: 0,
+            caught_up: 0,
+        };
+        let key = self.requests.insert(state).expect("the driver checked has_room");
+        if matches!(self.phase, Phase::Closing(_) | Phase::Closed) {
+            self.requests[key.slot].error = Some(RequestError::ShuttingDown);
+            self.reply(key.slot);
+            return;
+        }
+        match request.operation {
+            Operation::Flush => self.begin_flush(key.slot),
+            Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
+            _ if request.extent.is_empty() => self.reply(key.slot),
+            _ if self.phase == Phase::Opening || self.is_paused() || !self.backlog.is_empty() => {
+                self.backlog.push_back(key.slot);
+            }
+            _ => {
+                if !self.issue(key.slot) {
+                    self.backlog.push_back(key.slot);
+                }
+            }
+        }
+    }
+
+    /// Whether every leg that takes writes zeroes ranges without writing them.
+    fn all_zero_fast(&self) -> bool {
+        self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.fast_zeroes)
+    }
+
+    /// Splits off operations while there is room; whether the request is split up.
+    fn issue(&mut self, slot: u32) -> bool {
+        loop {
+            let request = self.requests[slot];
+            if request.next >= request.extent.end || request.restart {
+                return true;
+            }
+            if request.outstanding >= OPERATIONS_PER_REQUEST {
+                // Goes on when one of its operations ends.
+                return true;
+            }
+            if self.operations.free_slots() == 0 {
+                return false;
+            }
+            let operation = self.split_off(slot, &request);
+            self.start_operation(operation);
+            // A request can end while it is being split only if it was answered as a whole.
+            if !self.requests.is_used(slot) {
+                return true;
+            }
+        }
+    }
+
+    fn split_off(&mut self, slot: u32, request: &RequestState) -> u32 {
+        let region = self.regions.of_sector(request.next);
+        let unit = match request.operation {
+            Operation::WriteZeroes { .. } | Operation::Discard => u64::MAX,
+            _ => OPERATION_BYTES_MAX / SECTOR_BYTES,
+        };
+        let end = request
+            .extent
+            .end
+            .min(self.regions.extent(region).end)
+            .min(request.next.saturating_add(unit));
+        let extent = Extent { start: request.next, end };
+        let offset = (request.next - request.extent.start) as u32;
+        let source = match request.operation {
+            Operation::Read | Operation::Write => {
+                let buffer = request.buffer.expect("reads and writes come with a buffer");
+                Source::Buffer(BufferAt { buffer, offset })
+            }
+            Operation::WriteZeroes { may_unmap } => Source::Zero { may_unmap },
+            _ => Source::Zero { may_unmap: true },
+        };
+        let mut operation = OperationState::new(slot, extent, region, source);
+        operation.is_read = request.operation == Operation::Read;
+        operation.fua = request.fua && !operation.is_read;
+        operation.started = request.started;
+        let state = &mut self.requests[slot];
+        state.next = end;
+        state.outstanding += 1;
+        self.operations.insert(operation).expect("issue checked free_slots").slot
+    }
+
+    fn start_operation(&mut self, operation: u32) {
+        if !self.operations[operation].is_read && self.holds_back(operation) {
+            self.operations[operation].stage = Stage::Throttled;
+            return;
+        }
+        self.enter(operation);
+    }
+
+    /// Takes the range lock and starts, or queues behind what overlaps.
+    pub(super) fn enter(&mut self, operation: u32) {
+        let state = self.operations[operation];
+        if !state.is_read {
+            self.unacknowledged_sectors += state.extent.sectors();
+        }
+        let behind = self.locked.iter().any(|&other| self.conflict(other, &state));
+        if behind || !self.locks.is_free(state.extent, state.is_read) {
+            self.operations[operation].stage = Stage::Locked;
+            self.locked.push_back(operation);
+            return;
+        }
+        self.run_locked(operation);
+    }
+
+    fn conflict(&self, other: u32, state: &OperationState) -> bool {
+        let other = &self.operations[other];
+        other.extent.overlaps(state.extent) && !(other.is_read && state.is_read)
+    }
+
+    fn run_locked(&mut self, operation: u32) {
+        let state = self.operations[operation];
+        let place = self.locks.lock(state.extent, state.is_read, operation);
+        self.operations[operation].lock = place;
+        if state.is_read {
+            self.begin_read(operation);
+        } else {
+            self.begin_write(operation);
+        }
+    }
+
+    /// Ends an operation: gives back its lock, lets others in, answers the request if it
+    /// was the last.
+    pub(super) fn end_operation(&mut self, operation: u32, error: Option<RequestError>) {
+        let state = self.operations[operation];
+        if state.lock != NONE {
+            self.unlock(state.lock, state.is_read);
+        }
+        self.operations.remove(operation);
+        if !state.is_read {
+            self.unacknowledged_sectors -= state.extent.sectors();
+        }
+        let request = &mut self.requests[state.request];
+        request.outstanding -= 1;
+        if request.error.is_none() {
+            request.error = error;
+        }
+        if !self.locked.is_empty() {
+            self.let_in();
+        }
+        self.advance_request(state.request);
+    }
+
+    /// Gives back a range lock; another may take its place in the list.
+    pub(super) fn unlock(&mut self, place: u32, is_read: bool) {
+        match self.locks.unlock(place, is_read) {
+            Some(scrub::LOCK_OWNER) => {
+                if let Some(scrub) = &mut self.scrub {
+                    scrub.place = place;
+                }
+            }
+            Some(moved) => self.operations[moved].lock = place,
+            None => {}
+        }
+    }
+
+    /// Starts every queued operation that nothing before it holds up any more.
+    pub(super) fn let_in(&mut self) {
+        let mut at = 0;
+        while at < self.locked.len() {
+            let operation = self.locked[at];
+            let state = self.operations[operation];
+            let behind = self.locked.iter().take(at).any(|&other| self.conflict(other, &state));
+            if !behind && self.locks.is_free(state.extent, state.is_read) {
+                self.locked.remove(at);
+                self.run_locked(operation);
+                // Starting can end operations at once and so change the queue: start over.
+                at = 0;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn advance_request(&mut self, slot: u32) {
+        if !self.requests.is_used(slot) {
+            return;
+        }
+        let request = self.requests[slot];
+        if request.restart {
+            if request.outstanding == 0 {
+                if core::mem::take(&mut self.requests[slot].stalled) {
+                    self.stalled.push_back(slot);
+                } else {
+                    self.backlog.push_back(slot);
+                }
+            }
+        } else if request.next < request.extent.end && request.error.is_none() {
+            if !self.issue(slot) && request.outstanding == 0 {
+                self.backlog.push_back(slot);
+            }
+        } else if request.outstanding == 0 {
+            if request.fua
+                && request.error.is_none()
+                && request.operation != Operation::Read
+                && self.flush_is_strict()
+            {
+                self.begin_flush(slot);
+            } else {
+                self.reply(slot);
+            }
+        }
+    }
+
+    /// Goes on with requests that found no room, or start over.
+    pub(super) fn pump_backlog(&mut self) {
+        if self.phase == Phase::Opening || self.is_paused() {
+            return;
+        }
+        for _ in 0..self.backlog.len() {
+            let Some(slot) = self.backlog.pop_front() else { return };
+            if self.requests[slot].restart && !self.restart_read(slot) {
+                self.backlog.push_back(slot);
+                continue;
+            }
+            if !self.issue(slot) {
+                self.backlog.push_front(slot);
+                return;
+            }
+        }
+    }
+
+    /// Lets reads start over that no answering leg could serve.
+    pub(super) fn retry_stalled(&mut self) {
+        while let Some(slot) = self.stalled.pop_front() {
+            self.backlog.push_back(slot);
+        }
+    }
+
+    /// Gives a read that was given up on a frozen leg a buffer of its own to start over in.
+    fn restart_read(&mut self, slot: u32) -> bool {
+        let request = self.requests[slot];
+        let Some(buffer) = self.buffers.allocate(request.extent.sectors() as u32) else {
+            return false;
+        };
+        if let Some(old) = request.buffer {
+            self.buffers.release(old);
+        }
+        let state = &mut self.requests[slot];
+        state.buffer = Some(buffer);
+        state.restart = false;
+        state.next = state.extent.start;
+        state.error = None;
+        true
+    }
+
+    /// Answers a request and forgets it.
+    pub(super) fn reply(&mut self, slot: u32) {
+        let request = self.requests[slot];
+        let result = request.error.map_or(Ok(()), Err);
+        let buffer = match (request.operation, result) {
+            (Operation::Read, Ok(())) => request.buffer,
+            _ => {
+                if let Some(buffer) = request.buffer {
+                    self.buffers.release(buffer);
+                }
+                None
+            }
+        };
+        self.count_reply(&request, result);
+        self.requests.remove(slot);
+        self.actions.push_back(Action::Reply(Reply { token: request.token, result, buffer }));
+    }
+
+    /// Nothing is under way and nothing is owed or dirty: no timer is needed.
+    pub(super) fn is_quiescent(&self) -> bool {
+        self.phase == Phase::Serving
+            && self.requests.len() == 0
+            && self.ios.len() == 0
+            && self.regions.dirty_count() == 0
+            && self.regions.active.len() == 0
+            && self.scrub.is_none()
+            && self.legs.iter().all(|leg| {
+                leg.is_in() && leg.answers() && leg.debts.is_empty()
+                    || leg.membership == crate::format::Membership::Empty
+            })
+            && self.legs.iter().all(|leg| {
+                !leg.is_in()
+                    || self.regions.stale_count(leg.index) == 0
+                        && self.regions.healing_count(leg.index) == 0
+                        && self.metadata.is_current(leg.index)
+            })
+            || self.phase == Phase::Closed
+    }
+}

@@ -1,0 +1,558 @@
+//! HM_WRITE: a write goes to every leg that keeps up, becomes a debt on the others, and is
+//! acknowledged at the first completion recovery would honour.
+
+use super::Engine;
+use super::debt::{Debt, Source};
+use super::slab::{Key, NONE};
+use super::state::{Io, Purpose, Stage};
+use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
+use crate::settings::Policy;
+use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND};
+
+/// A debt older than this makes its leg lagging: every write to it is then a debt.
+const LAGGING_AFTER: u64 = 50 * MILLISECOND;
+/// A failed write is tried again after this, and at most …
+const RETRY_FIRST: u64 = 20 * MILLISECOND;
+/// … this long after each further failure.
+const RETRY_MAX: u64 = 2_000 * MILLISECOND;
+
+impl<B: Buffers> Engine<B> {
+    /// A write has its range lock: find its region's record and make its intent durable.
+    pub(super) fn begin_write(&mut self, operation: u32) {
+        let region = self.operations[operation].region;
+        self.operations[operation].stage = Stage::Intent;
+        let Some(record) = self.regions.activate(region, self.now) else {
+            self.unplaced.push_back(operation);
+            return;
+        };
+        self.regions.active[record].operations += 1;
+        self.regions.touch(record, self.now);
+        self.go_on_with_intent(operation);
+    }
+
+    /// Places operations that found no room for their region's record.
+    pub(super) fn place_unplaced(&mut self) {
+        for _ in 0..self.unplaced.len() {
+            let Some(operation) = self.unplaced.pop_front() else { return };
+            self.begin_write(operation);
+        }
+    }
+
+    pub(super) fn go_on_with_intent(&mut self, operation: u32) {
+        let record = self.record_of(operation);
+        if self.intent_is_durable(record) {
+            let authority = self.entry(self.operations[operation].region).authority();
+            if !self.legs[authority.index()].answers() {
+                // The write and the record of its new authority go out together.
+                self.want_move(record);
+            }
+            self.dispatch(operation);
+        } else {
+            self.wait_in_region(operation, record);
+        }
+    }
+
+    fn record_of(&self, operation: u32) -> u32 {
+        let region = self.operations[operation].region;
+        self.regions.slot(region).expect("a region with operations has a record")
+    }
+
+    /// Sends the write to every leg, or owes it.
+    fn dispatch(&mut self, operation: u32) {
+        let extent = self.operations[operation].extent;
+        self.operations[operation].stage = Stage::Running;
+        if !self.lost.is_empty() && self.lost.iter().any(|lost| lost.overlaps(extent)) {
+            self.operations[operation].lost_sequence =
+                self.metadata.newest(self.metadata.lost_list()) + 1;
+        }
+        for leg in 0..LEGS_MAX {
+            if self.legs[leg].is_member() {
+                self.send(operation, leg);
+            }
+        }
+        self.consider_acknowledgement(operation);
+    }
+
+    fn send(&mut self, operation: u32, leg: usize) {
+        let state = self.operations[operation];
+        let index = LegIndex(leg as u8);
+        if self.regions.is_stale(index, state.region) {
+            // It owes the whole region anyway.
+            return;
+        }
+        if !self.legs[leg].is_in() && !self.legs[leg].answers() {
+            self.owe_region(leg, state.region);
+            return;
+        }
+        let lagging = self.is_lagging(leg);
+        let target = &self.legs[leg];
+        let direct = target.is_trusted(self.now)
+            && target.writes_in_flight < self.settings.leg_window
+            && self.ios.free_slots() > LEGS_MAX
+            && !lagging
+            && target.debts.overlapping(state.extent).is_none()
+            && !target.is_held(state.extent);
+        if direct {
+            state.source.retain(&mut self.buffers);
+            let key = self.operation_key(operation);
+            self.operations[operation].in_flight |= index.bit();
+            self.start_write(
+                leg,
+                state.extent,
+                state.source,
+                key,
+                state.fua,
+                self.now,
+                false,
+                false,
+            );
+        } else {
+            self.owe(operation, leg);
+        }
+    }
+
+    /// Whether new writes to a leg go through its delay queue.
+    pub(super) fn is_lagging(&mut self, leg: usize) -> bool {
+        let target = &self.legs[leg];
+        let Some(since) = target.debts.oldest_since() else {
+            if target.lagging {
+                self.set_lagging(leg, false);
+            }
+            return false;
+        };
+        let age = self.now.since(since);
+        let bound = if target.lagging { LAGGING_AFTER / 2 } else { LAGGING_AFTER };
+        if (age > bound) != target.lagging {
+            self.set_lagging(leg, age > bound);
+        }
+        self.legs[leg].lagging
+    }
+
+    fn set_lagging(&mut self, leg: usize, lagging: bool) {
+        self.legs[leg].lagging = lagging;
+        let index = LegIndex(leg as u8);
+        self.notice(if lagging {
+            Notice::Lagging { leg: index }
+        } else {
+            Notice::CaughtUp { leg: index }
+        });
+    }
+
+    /// Starts a write on a leg; the I/O takes over one reference to the source's buffer.
+    #[allow(clippy::too_many_arguments, reason = "one call per way a write can come about")]
+    pub(super) fn start_write(
+        &mut self,
+        leg: usize,
+        extent: Extent,
+        source: Source,
+        operation: Key,
+        fua: bool,
+        since: Instant,
+        drain: bool,
+        repair: bool,
+    ) -> u32 {
+        let purpose = Purpose::Write { operation, since, drain, repair };
+        let io = Io::new(leg as u8, purpose, extent, source);
+        let command = match source {
+            Source::Zero { may_unmap } => LegOperation::WriteZeroes { may_unmap, fua },
+            _ => LegOperation::Write { fua },
+        };
+        let slot = self.start_io(io, command);
+        self.legs[leg].hold(extent, slot);
+        slot
+    }
+
+    /// Makes an operation's write a debt of a leg.
+    fn owe(&mut self, operation: u32, leg: usize) {
+        let state = self.operations[operation];
+        let index = LegIndex(leg as u8);
+        let is_authority = self.entry(state.region).authority() == index;
+        let full = self.legs[leg].debts.len() >= self.settings.owed_extents_max as usize;
+        if full && !is_authority || !self.legs[leg].debts.has_room(2) {
+            self.owe_region(leg, state.region);
+            return;
+        }
+        let record = self.record_of(operation);
+        let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
+        self.adjust_lacks(record, leg, carved.debts);
+        state.source.retain(&mut self.buffers);
+        let key = self.operation_key(operation);
+        self.legs[leg].debts.add(Debt::new(state.extent, state.source, self.now, key));
+        self.operations[operation].owed |= index.bit();
+    }
+
+    pub(super) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
+        let lacks = &mut self.regions.active[record].lacks[leg];
+        *lacks = lacks.checked_add_signed(debts).expect("debts of a region are counted exactly");
+    }
+
+    /// From now on the leg owes all of a region, without copies: its exact debts there go.
+    pub(super) fn owe_region(&mut self, leg: usize, region: u32) {
+        let index = LegIndex(leg as u8);
+        if self.regions.is_stale(index, region) {
+            return;
+        }
+        let extent = self.regions.extent(region);
+        let mut dropped = 0i32;
+        while let Some((slot, debt)) = self.legs[leg].debts.overlapping(extent) {
+            let debt_operation = debt.operation;
+            let taken = self.legs[leg].debts.take(slot);
+            taken.source.release(&mut self.buffers);
+            if debt_operation == Key::NONE {
+                dropped += 1;
+            } else if let Some(state) = self.operations.get(debt_operation) {
+                let owed = state.owed & !index.bit();
+                self.operations[debt_operation.slot].owed = owed;
+            }
+        }
+        if let Some(record) = self.regions.slot(region) {
+            self.adjust_lacks(record, leg, -dropped);
+        }
+        if self.legs[leg].converting == Some(region) {
+            self.legs[leg].converting = None;
+        }
+        self.regions.stop_healing(index, region);
+        self.regions.set_stale(index, region);
+    }
+
+    /// A write ended on a leg.
+    pub(super) fn write_done(
+        &mut self,
+        io: &Io,
+        key: Key,
+        since: Instant,
+        drain: bool,
+        repair: bool,
+        result: Result<(), LegError>,
+    ) {
+        let leg = usize::from(io.leg);
+        let region = self.regions.of_sector(io.extent.start);
+        let record = self.regions.slot(region);
+        let waiting = self.operations.is_live(key);
+        match result {
+            Ok(()) => {
+                let state = &mut self.legs[leg];
+                state.done_stamp += 1;
+                state.write_failures = 0;
+                if drain {
+                    state.counters.drained_bytes += io.extent.bytes();
+                    state.drain_rate.add(io.extent.bytes());
+                }
+                let stamp = state.done_stamp;
+                if let Some(record) = record {
+                    self.regions.active[record].last_done[leg] = stamp;
+                }
+                io.source.release(&mut self.buffers);
+                if repair {
+                    self.counters.repairs += 1;
+                    self.notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
+                }
+            }
+            Err(_) => self.write_failed(io, key, since, repair),
+        }
+        if waiting {
+            let state = &mut self.operations[key.slot];
+            let bit = LegIndex(io.leg).bit();
+            state.in_flight &= !bit;
+            match result {
+                Ok(()) => {
+                    state.done |= bit;
+                    state.failed &= !bit;
+                    state.first_done.get_or_insert(self.now);
+                }
+                Err(_) => state.failed |= bit,
+            }
+            self.consider_acknowledgement(key.slot);
+        } else {
+            if result.is_ok() || self.regions.is_stale(LegIndex(io.leg), region) {
+                self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+            }
+            let Some(record) = record else { return };
+            if result.is_ok() {
+                self.adjust_lacks(record, leg, -1);
+                self.consider_complete(record, leg);
+            }
+        }
+    }
+
+    /// A write failed on a leg: it is owed (again), beneath anything newer.
+    fn write_failed(&mut self, io: &Io, key: Key, since: Instant, repair: bool) {
+        let leg = usize::from(io.leg);
+        let region = self.regions.of_sector(io.extent.start);
+        let state = &mut self.legs[leg];
+        if state.write_failures == 0 {
+            state.failing_since = self.now;
+        }
+        state.write_failures += 1;
+        let backoff = (RETRY_FIRST << state.write_failures.min(8)).min(RETRY_MAX);
+        let until = self.now + backoff;
+        let waiting = self.operations.is_live(key);
+        if self.regions.is_stale(LegIndex(io.leg), region) {
+            // Owed as part of the whole region meanwhile.
+            if !waiting && let Some(record) = self.regions.slot(region) {
+                self.adjust_lacks(record, leg, -1);
+            }
+            io.source.release(&mut self.buffers);
+        } else if waiting {
+            self.legs[leg].debts.add(Debt::new(io.extent, io.source, since, key));
+            self.legs[leg].debts.postpone(io.extent, until);
+            self.operations[key.slot].owed |= LegIndex(io.leg).bit();
+        } else {
+            self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+            self.owe_beneath(leg, io.extent, io.source, since, until, repair);
+        }
+    }
+
+    /// Owes the parts of an extent that nothing newer covers; replaces one counted lack.
+    pub(super) fn owe_beneath(
+        &mut self,
+        leg: usize,
+        extent: Extent,
+        source: Source,
+        since: Instant,
+        until: Instant,
+        _repair: bool,
+    ) {
+        let region = self.regions.of_sector(extent.start);
+        let record = self.regions.slot(region).expect("a region with lacks has a record");
+        let mut pieces = -1i32;
+        let mut at = extent.start;
+        while at < extent.end {
+            let rest = Extent { start: at, end: extent.end };
+            let covered = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt.extent);
+            let gap = Extent { start: at, end: covered.map_or(extent.end, |c| c.start.max(at)) };
+            if !gap.is_empty() {
+                if !self.legs[leg].debts.has_room(2) {
+                    self.adjust_lacks(record, leg, pieces);
+                    source.release(&mut self.buffers);
+                    self.owe_region(leg, region);
+                    return;
+                }
+                let part = source.skip(gap.start - extent.start);
+                part.retain(&mut self.buffers);
+                self.legs[leg].debts.add(Debt::new(gap, part, since, Key::NONE));
+                self.legs[leg].debts.postpone(gap, until);
+                pieces += 1;
+            }
+            at = covered.map_or(extent.end, |c| c.end);
+        }
+        source.release(&mut self.buffers);
+        self.adjust_lacks(record, leg, pieces);
+    }
+
+    /// Acknowledges an operation if recovery would honour it; else sees to what is missing.
+    pub(super) fn consider_acknowledgement(&mut self, operation: u32) {
+        let state = self.operations[operation];
+        let record = self.record_of(operation);
+        let authority = self.entry(state.region).authority();
+        if state.done & authority.bit() != 0 {
+            if !self.authority_is_durable(record) || !self.lost_list_follows(operation) {
+                self.wait_in_region(operation, record);
+            } else if self.policy_allows(operation) {
+                self.acknowledge(operation, record);
+            }
+            return;
+        }
+        if state.done != 0 {
+            let answers = self.legs[authority.index()].answers();
+            let timed_out = self.is_timed_out(operation);
+            if !answers || state.failed & authority.bit() != 0 || timed_out {
+                self.regions.active[record].move_forced |= timed_out;
+                self.want_move(record);
+                self.wait_in_region(operation, record);
+            }
+            return;
+        }
+        let failed = self.legs.iter().all(|leg| {
+            !leg.is_in()
+                || state.failed & leg.index.bit() != 0
+                || self.regions.is_stale(leg.index, state.region)
+        });
+        if failed && state.in_flight == 0 && state.failed != 0 {
+            self.fail_write(operation, record);
+        }
+    }
+
+    /// Whether the lost list no longer names what this write has rewritten.
+    fn lost_list_follows(&mut self, operation: u32) -> bool {
+        let state = self.operations[operation];
+        if state.lost_sequence == 0 {
+            return true;
+        }
+        self.forget_lost(state.extent);
+        let authority = self.entry(state.region).authority();
+        let list = self.metadata.lost_list();
+        if self.metadata.durable(list, authority) >= self.metadata.newest(list) {
+            return true;
+        }
+        self.metadata.request(list, authority);
+        false
+    }
+
+    /// Whether the volume's policy lets a safe write be acknowledged now.
+    fn policy_allows(&mut self, operation: u32) -> bool {
+        let state = self.operations[operation];
+        let region = state.region;
+        let missing = |engine: &Self, except: Option<usize>| {
+            engine.in_legs().any(|leg| {
+                Some(leg.index.index()) != except
+                    && state.done & leg.index.bit() == 0
+                    && !engine.regions.is_stale(leg.index, region)
+            })
+        };
+        match self.settings.policy {
+            Policy::First => true,
+            Policy::All => !missing(self, None),
+            Policy::WriteBehind => {
+                let slow = usize::from(self.settings.slow_leg);
+                let leg = &self.legs[slow];
+                let behind = leg.debts.len() as u32 + leg.writes_in_flight;
+                let except = (behind <= self.settings.write_behind_limit).then_some(slow);
+                !missing(self, except)
+            }
+            Policy::Paper => {
+                if !missing(self, None) || self.is_timed_out(operation) {
+                    return true;
+                }
+                self.wait_until_timed_out(operation);
+                false
+            }
+        }
+    }
+
+    /// When the paper's rule gives up on the legs that are still missing.
+    fn paper_deadline(&self, operation: u32) -> Option<Instant> {
+        let state = &self.operations[operation];
+        let first = state.first_done?;
+        let wait = first.since(state.started) as u128
+            * u128::from(self.settings.paper_wait_permille)
+            / 1000;
+        Some(state.started + wait as u64)
+    }
+
+    fn is_timed_out(&mut self, operation: u32) -> bool {
+        if self.settings.policy != Policy::Paper {
+            return false;
+        }
+        let timed_out = self.paper_deadline(operation).is_some_and(|deadline| self.now >= deadline);
+        if !timed_out {
+            self.wait_until_timed_out(operation);
+        }
+        timed_out
+    }
+
+    fn wait_until_timed_out(&mut self, operation: u32) {
+        let key = self.operation_key(operation);
+        if !self.timed.contains(&key) {
+            self.timed.push(key);
+        }
+    }
+
+    pub(super) fn timed_deadline(&self) -> Instant {
+        self.timed
+            .iter()
+            .filter(|key| self.operations.is_live(**key))
+            .filter_map(|key| self.paper_deadline(key.slot))
+            .min()
+            .unwrap_or(Instant::NEVER)
+    }
+
+    /// Looks again at operations whose wait under the paper's rule is over.
+    pub(super) fn release_timed(&mut self) {
+        let mut at = 0;
+        while at < self.timed.len() {
+            let key = self.timed[at];
+            let due = !self.operations.is_live(key)
+                || self.paper_deadline(key.slot).is_some_and(|deadline| self.now >= deadline);
+            if due {
+                self.timed.swap_remove(at);
+                if self.operations.is_live(key) {
+                    self.consider_acknowledgement(key.slot);
+                }
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// The write is safe: what legs do not have yet is from now on an acknowledged lack.
+    fn acknowledge(&mut self, operation: u32, record: u32) {
+        let state = self.operations[operation];
+        let key = self.operation_key(operation);
+        // Past the budget a debt is read from a fresh leg when it is paid.
+        let keep_copy = self.buffers.free_bytes() > self.settings.copies_reserve;
+        for leg in 0..LEGS_MAX {
+            let bit = LegIndex(leg as u8).bit();
+            if state.in_flight & bit != 0 {
+                self.legs[leg].acknowledged_in_flight += state.extent.sectors();
+                self.adjust_lacks(record, leg, 1);
+            } else if state.owed & bit != 0
+                && self.legs[leg].debts.acknowledge(state.extent, key, keep_copy, &mut self.buffers)
+            {
+                self.adjust_lacks(record, leg, 1);
+            }
+        }
+        self.leave_region(operation, record);
+        self.end_operation(operation, None);
+        self.note_exposure();
+    }
+
+    fn leave_region(&mut self, operation: u32, record: u32) {
+        if self.operations[operation].is_waiting {
+            self.unwait(operation, record);
+        }
+        let active = &mut self.regions.active[record];
+        active.operations -= 1;
+        active.last_use = self.now;
+    }
+
+    fn unwait(&mut self, operation: u32, record: u32) {
+        let mut at = self.regions.active[record].waiting;
+        let next = self.operations[operation].next_waiting;
+        if at == operation {
+            self.regions.active[record].waiting = next;
+            if next == NONE
+                && let Some(place) = self.waiting_records.iter().position(|&r| r == record)
+            {
+                self.waiting_records.swap_remove(place);
+            }
+        }
+        while at != NONE && at != operation {
+            let after = self.operations[at].next_waiting;
+            if after == operation {
+                self.operations[at].next_waiting = next;
+            }
+            at = after;
+        }
+        self.operations[operation].is_waiting = false;
+    }
+
+    /// No leg could take it. What the legs hold there now may differ: all but the authority
+    /// owe it, from the authority, so that reads give one answer until it is rewritten.
+    fn fail_write(&mut self, operation: u32, record: u32) {
+        let state = self.operations[operation];
+        let authority = self.entry(state.region).authority();
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            if !self.legs[leg].is_member() || self.regions.is_stale(index, state.region) {
+                continue;
+            }
+            if state.owed & index.bit() != 0
+                && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)
+            {
+                let debt = self.legs[leg].debts.take(slot);
+                debt.source.release(&mut self.buffers);
+            }
+            if index != authority && self.legs[leg].debts.has_room(2) {
+                let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
+                let debt = Debt::new(state.extent, Source::Leg, self.now, Key::NONE);
+                self.legs[leg].debts.add(debt);
+                self.adjust_lacks(record, leg, carved.debts + 1);
+            } else if index != authority {
+                self.owe_region(leg, state.region);
+            }
+        }
+        self.leave_region(operation, record);
+        self.end_operation(operation, Some(RequestError::Io));
+    }
+}
