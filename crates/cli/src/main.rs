@@ -1,2 +1,26 @@
-//! hemi.
-fn main() {}
+//! The `hemi` command: one file for each subcommand.
+//!
+//! `create`, `inspect` and `promote` work on legs nobody serves; `serve` serves a volume;
+//! everything else is a client of the served volume's control API. Exit codes are the same
+//! for all: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 refused
+//! because it could lose data.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod arguments;
+mod client;
+mod commands;
+mod failure;
+mod logging;
+mod text;
+
+fn main() -> ExitCode {
+    // A closed pipe (`hemi status | head`) ends the command as any other, not in a panic.
+    let arguments = arguments::Arguments::parse();
+    match commands::run(arguments.command) {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}

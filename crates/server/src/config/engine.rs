@@ -14,7 +14,7 @@ use super::units::{Size, Time};
 
 /// `[engine]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct EngineConfig {
     /// Acknowledgement rule: `first`, `paper`, `all` or `write-behind`.
     pub policy: Policy,
@@ -52,7 +52,7 @@ pub struct EngineConfig {
 
 /// `[engine.exposure]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ExposureConfig {
     /// Bound in bytes.
     pub bytes: Size,
@@ -65,7 +65,7 @@ pub struct ExposureConfig {
 /// `[engine.wait]`: wait limit = `multiple` × the leg's own 99.9 % quantile, kept between
 /// `floor` and `ceiling`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct WaitConfig {
     /// Lowest wait limit.
     pub floor: Time,

@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Listen {
 
 /// TLS of an export (PEM files).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct TlsConfig {
     /// The server's certificate chain.
     pub cert: PathBuf,
@@ -129,7 +129,7 @@ fn yes() -> bool {
 
 /// What one export's clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ExportLimits {
     /// Open connections; further ones are closed at once. Default 64.
     pub connections_max: u32,
@@ -154,7 +154,7 @@ impl Default for ExportLimits {
 
 /// One export: a listener and what it offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct ExportConfig {
     /// NBD: where to listen.
     pub nbd: Listen,

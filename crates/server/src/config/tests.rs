@@ -95,6 +95,7 @@ fn errors_of_form_show_the_line() {
         ("[engine]\nwait_floor = '5ms'", "unknown field `wait_floor`"),
         ("[engine.wait]\nfloor = '5'", "`5` is not a duration"),
         ("[engine.wait]\nfloor = 5", "a duration with its unit"),
+        ("[engine]\nwait = 3", "invalid type: integer `3`, expected a table"),
         ("[engine]\npolicy = 'fastest'", "unknown variant `fastest`"),
         ("[engine]\nflush_copies = 9", "a number of legs from 1 to 8, or \"all\""),
         ("legs = ['stripe:/a']", "2 to 16 devices, not 1"),

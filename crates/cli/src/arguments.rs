@@ -1,0 +1,82 @@
+//! The command line as a whole.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+
+/// The end of the help.
+const AFTER_HELP: &str = "\
+Examples:
+  hemi create --size 10G --leg /dev/nvme0n1p3 --leg /dev/sdb --name db
+  hemi serve --leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd
+  hemi status --watch
+
+Exit status:
+  0  done
+  1  failed
+  2  the command line or the configuration makes no sense
+  3  refused, because it could lose data or would have to guess";
+
+/// A volume mirrored over unlike drives.
+///
+/// hemi mirrors a volume over drives that stall at different times (an SSD and a hard disk, a
+/// local drive and a network disk), keeps its latency at the level of whichever is not
+/// stalling, and never loses an acknowledged write.
+#[derive(Debug, Parser)]
+#[command(name = "hemi", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(commands::serve::ServeArgs),
+    Status(commands::status::StatusArgs),
+    Leg(commands::leg::LegArgs),
+    Scrub(commands::scrub::ScrubArgs),
+    Inject(commands::inject::InjectArgs),
+    Config(commands::config::ConfigArgs),
+    Generate(commands::generate::GenerateArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Every command has a page that names all of its options.
+    #[test]
+    fn the_documentation_has_every_option() {
+        let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
+        for command in Arguments::command().get_subcommands() {
+            if command.is_hide_set() {
+                continue;
+            }
+            let page = pages.join(format!("{}.md", command.get_name()));
+            let text = std::fs::read_to_string(&page)
+                .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+            for section in ["## Synopsis", "## Description", "## Examples", "## Exit status"] {
+                assert!(text.contains(section), "{} lacks {section}", page.display());
+            }
+            let nested = command.get_subcommands().flat_map(|nested| nested.get_arguments());
+            for argument in command.get_arguments().chain(nested) {
+                if let Some(long) = argument.get_long().filter(|_| !argument.is_hide_set()) {
+                    let option = format!("--{long}");
+                    assert!(text.contains(&option), "{} lacks {option}", page.display());
+                }
+            }
+            for nested in command.get_subcommands() {
+                let name = format!("{} {}", command.get_name(), nested.get_name());
+                assert!(text.contains(&name), "{} lacks {name}", page.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The subcommands, one file each.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::arguments::Command;
+
+pub(crate) mod config;
+pub(crate) mod generate;
+pub(crate) mod inject;
+pub(crate) mod leg;
+pub(crate) mod scrub;
+pub(crate) mod serve;
+pub(crate) mod status;
+
+/// Runs one.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Status(arguments) => done(status::run(&arguments)),
+        Command::Leg(arguments) => done(leg::run(&arguments)),
+        Command::Scrub(arguments) => done(scrub::run(&arguments)),
+        Command::Inject(arguments) => done(inject::run(&arguments)),
+        Command::Config(arguments) => done(config::run(&arguments)),
+        Command::Generate(arguments) => done(generate::run(&arguments)),
+    }
+}
+
+fn done(result: Result<()>) -> Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
+}

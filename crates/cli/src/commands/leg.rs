@@ -1,0 +1,204 @@
+//! `hemi leg`: the legs of a served volume.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::units::Time;
+use hemi_server::control::api::{self, VolumeStatus};
+
+use crate::client::{Client, Which};
+use crate::text;
+
+/// List and change the legs of a served volume.
+#[derive(Debug, Args)]
+pub(crate) struct LegArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the legs.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Put a new, empty leg into a free slot; it is filled in the background.
+    ///
+    /// What is mounted, in use, or holds anything is refused; --wipe allows overwriting
+    /// content, never what is in use.
+    #[command(after_help = "\
+Examples:
+  hemi leg add /dev/sdc
+  hemi leg add nbd://storage/db --name remote --quarantine 30s
+  hemi leg add old.img --wipe --slot 2")]
+    Add {
+        #[command(flatten)]
+        new: NewLeg,
+        /// Slot, 0 to 7; the first free one without it.
+        #[arg(long, value_name = "N")]
+        slot: Option<u8>,
+        /// Overwrite what is on it.
+        #[arg(long)]
+        wipe: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Forget a leg that is out or detached; its slot is free then.
+    Remove {
+        /// Slot.
+        #[arg(value_name = "N")]
+        leg: u8,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Put a new leg into the slot of one that is out, detached or gone.
+    #[command(after_help = "\
+Example, for a drive that died:
+  hemi leg replace 1 /dev/sdd")]
+    Replace {
+        /// Slot.
+        #[arg(value_name = "N")]
+        leg: u8,
+        #[command(flatten)]
+        new: NewLeg,
+        /// Overwrite what is on it.
+        #[arg(long)]
+        wipe: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Drain a leg, make it whole, close it and let go of it.
+    ///
+    /// Its data area is a plain disk image then (hemi inspect tells at which offset) and can
+    /// be used without hemi. Refused if no other leg holds everything.
+    Detach {
+        /// Slot.
+        #[arg(value_name = "N")]
+        leg: u8,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Take back a leg of this volume that was detached or gone; it is filled anew.
+    Attach {
+        #[command(flatten)]
+        new: NewLeg,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+struct NewLeg {
+    /// The leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
+    /// nbd+unix:///[EXPORT]?socket=PATH.
+    #[arg(value_name = "LEG")]
+    spec: LegSpec,
+
+    /// What status, logs and metrics call it; the spec without it.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Remote legs: how long after a lost session its writes may still land.
+    #[arg(long, value_name = "DURATION")]
+    quarantine: Option<Time>,
+}
+
+impl NewLeg {
+    /// As sent to the server, which may run in another directory.
+    fn config(&self) -> Result<LegConfig> {
+        let mut config = LegConfig::new(absolute(&self.spec)?);
+        config.name.clone_from(&self.name);
+        config.quarantine = self.quarantine;
+        Ok(config)
+    }
+}
+
+fn absolute(spec: &LegSpec) -> Result<LegSpec> {
+    let full = |path: &PathBuf| {
+        std::path::absolute(path).with_context(|| format!("where is {}?", path.display()))
+    };
+    Ok(match spec {
+        LegSpec::Path(path) => LegSpec::Path(full(path)?),
+        LegSpec::Stripe { paths, chunk } => {
+            LegSpec::Stripe { paths: paths.iter().map(full).collect::<Result<_>>()?, chunk: *chunk }
+        }
+        LegSpec::NbdUnix { socket, export } => {
+            LegSpec::NbdUnix { socket: full(socket)?, export: export.clone() }
+        }
+        LegSpec::NbdTcp { .. } => spec.clone(),
+    })
+}
+
+pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
+    match &arguments.what {
+        What::List { json, which } => list(*json, which),
+        What::Add { new, slot, wipe, which } => {
+            let request = api::AddLeg { leg: *slot, config: new.config()?, wipe: *wipe };
+            change(which, "/v1/legs/add", &request, "added; it is being filled")
+        }
+        What::Remove { leg, which } => {
+            change(which, "/v1/legs/remove", &api::OneLeg { leg: *leg }, "removed")
+        }
+        What::Replace { leg, new, wipe, which } => {
+            let request = api::ReplaceLeg { leg: *leg, config: new.config()?, wipe: *wipe };
+            change(which, "/v1/legs/replace", &request, "replaced; it is being filled")
+        }
+        What::Detach { leg, which } => {
+            change(which, "/v1/legs/detach", &api::OneLeg { leg: *leg }, "detached")
+        }
+        What::Attach { new, which } => {
+            let request = api::AttachLeg { config: new.config()? };
+            change(which, "/v1/legs/attach", &request, "attached; it is being filled")
+        }
+    }
+}
+
+fn list(json: bool, which: &Which) -> Result<()> {
+    let client = Client::new(which)?;
+    let mut out = std::io::stdout().lock();
+    if json {
+        let legs: serde_json::Value = client.block_on(client.get("/v1/legs"))?;
+        writeln!(out, "{legs:#}")?;
+    } else {
+        let status: VolumeStatus = client.block_on(client.get("/v1/status"))?;
+        out.write_all(text::leg_table(&status).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn change(which: &Which, path: &str, request: &impl serde::Serialize, done: &str) -> Result<()> {
+    let client = Client::new(which)?;
+    client.block_on(client.post(path, request))?;
+    writeln!(std::io::stdout(), "leg {done}")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_sent_whole() {
+        let here = std::env::current_dir().expect("a test has a directory");
+        let whole = |text: &str| {
+            absolute(&text.parse().expect("a spec")).expect("paths can be made whole").to_string()
+        };
+        assert_eq!(whole("a.img"), here.join("a.img").display().to_string());
+        assert_eq!(
+            whole("stripe:a,/b,chunk=64KiB"),
+            format!("stripe:{},/b,chunk=64KiB", here.join("a").display())
+        );
+        assert_eq!(
+            whole("nbd+unix:///x?socket=s"),
+            format!("nbd+unix:///x?socket={}", here.join("s").display())
+        );
+        assert_eq!(whole("nbd://h/x"), "nbd://h/x");
+    }
+}

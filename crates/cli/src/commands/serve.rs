@@ -1,0 +1,201 @@
+//! `hemi serve`: serves a volume to clients until it is stopped.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use hemi_server::config::exports::{ExportConfig, Listen};
+use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::units::{Size, Time};
+use hemi_server::config::{Config, ConfigError, HttpAddress};
+
+use crate::logging::{self, LogArgs};
+
+/// Serve a volume.
+///
+/// Name every leg of the volume, in any order, or a configuration file that does. Clients
+/// connect by NBD; control is HTTP on a unix socket, which the other hemi commands use.
+///
+/// TERM or INT stops: what legs owe is paid back for at most --drain-on-stop, then the volume
+/// is closed clean. A second signal skips the draining; what is owed is recorded either way
+/// and paid after the next start.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi serve --leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd
+  hemi serve --leg ssd.img --leg nbd://storage/db --nbd tcp:0.0.0.0:10809 --http 127.0.0.1:9188
+  hemi serve /etc/hemi/db.toml
+  hemi serve /etc/hemi/db.toml --set engine.exposure.bytes=256MiB --print-config
+
+docs/configuration.md lists every option with its default and range.")]
+pub(crate) struct ServeArgs {
+    /// Take the configuration from this file; flags come on top.
+    #[arg(value_name = "CONFIG.toml")]
+    file: Option<PathBuf>,
+
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
+    /// nbd+unix:///[EXPORT]?socket=PATH. Once for each leg.
+    #[arg(long = "leg", value_name = "LEG", conflicts_with = "file")]
+    legs: Vec<LegSpec>,
+
+    /// Export by NBD on unix:PATH or tcp:HOST[:PORT]; may be repeated.
+    #[arg(long = "nbd", value_name = "ADDRESS", conflicts_with = "file")]
+    nbd: Vec<Listen>,
+
+    /// Refuse writes on the exports named by --nbd.
+    #[arg(long, requires = "nbd")]
+    read_only: bool,
+
+    /// The name the volume must have.
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+
+    /// Path of the control socket [default: <volume>.sock in /run/hemi or
+    /// $XDG_RUNTIME_DIR/hemi].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+
+    /// Serve metrics and health by HTTP.
+    #[arg(long, value_name = "HOST:PORT")]
+    http: Option<HttpAddress>,
+
+    /// Acknowledgement rule: first, paper, all or write-behind [default: first].
+    #[arg(long, value_name = "POLICY", value_parser = ["first", "paper", "all", "write-behind"])]
+    policy: Option<String>,
+
+    /// Memory for payload [default: 256MiB].
+    #[arg(long, value_name = "SIZE")]
+    buffer_budget: Option<Size>,
+
+    /// How long a stop pays back what legs owe [default: 30s].
+    #[arg(long, value_name = "DURATION")]
+    drain_on_stop: Option<Time>,
+
+    /// Allow hemi inject to delay, freeze and fail legs. For tests.
+    #[arg(long)]
+    allow_inject: bool,
+
+    /// Set any option of the configuration, for example engine.wait.floor=10ms; may be
+    /// repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    /// Print the effective configuration and end.
+    #[arg(long)]
+    print_config: bool,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+impl ServeArgs {
+    /// The configuration from file, assignments and flags, checked.
+    fn config(&self) -> Result<Config, ConfigError> {
+        let mut set = self.set.clone();
+        set.extend(self.policy.iter().map(|policy| format!("engine.policy={policy}")));
+        let mut config = match &self.file {
+            Some(file) => Config::load(file, &set)?,
+            None => Config::parse("", Path::new("command line"), &set)?,
+        };
+        config.legs.extend(self.legs.iter().cloned().map(LegConfig::new));
+        config.exports.extend(
+            self.nbd.iter().cloned().map(|listen| ExportConfig {
+                read_only: self.read_only,
+                ..ExportConfig::new(listen)
+            }),
+        );
+        if let Some(volume) = &self.volume {
+            config.volume = Some(volume.clone());
+        }
+        if let Some(control) = &self.control {
+            config.control = Some(control.clone());
+        }
+        if let Some(http) = &self.http {
+            config.http = Some(http.clone());
+        }
+        if let Some(budget) = self.buffer_budget {
+            config.buffer_budget = budget;
+        }
+        if let Some(drain) = self.drain_on_stop {
+            config.drain_on_stop = drain;
+        }
+        config.allow_inject |= self.allow_inject;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
+    let config = arguments.config()?;
+    if arguments.print_config {
+        std::io::stdout().write_all(config.to_toml().as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
+    anyhow::bail!("serving is not connected yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Serve {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn config(arguments: &[&str]) -> Config {
+        let whole = std::iter::once("serve").chain(arguments.iter().copied());
+        let parsed = Serve::try_parse_from(whole).unwrap_or_else(|error| panic!("{error}"));
+        parsed.serve.config().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn flags_and_assignments_make_a_configuration() {
+        let config = config(&[
+            "--leg",
+            "a",
+            "--leg",
+            "stripe:b,c",
+            "--nbd",
+            "unix:/s",
+            "--read-only",
+            "--policy",
+            "all",
+            "--buffer-budget",
+            "64M",
+            "--drain-on-stop",
+            "5s",
+            "--allow-inject",
+            "--set",
+            "engine.wait.floor=10ms",
+            "--http",
+            "[::1]:9",
+            "--control",
+            "/c",
+            "--volume",
+            "db",
+        ]);
+        assert_eq!(config.legs.len(), 2);
+        assert!(config.exports[0].read_only);
+        assert_eq!(config.engine.policy, hemi_core::settings::Policy::All);
+        assert_eq!(config.buffer_budget, Size::mib(64));
+        assert_eq!(config.drain_on_stop, Time::seconds(5));
+        assert_eq!(config.engine.wait.floor, Time::millis(10));
+        assert!(config.allow_inject);
+        assert_eq!(config.volume.as_deref(), Some("db"));
+        let printed = config.to_toml();
+        let again = Config::parse(&printed, Path::new("printed"), &[]);
+        assert_eq!(again.ok(), Some(config));
+    }
+
+    #[test]
+    fn a_file_and_legs_exclude_each_other() {
+        assert!(Serve::try_parse_from(["serve", "x.toml", "--leg", "a"]).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! `hemi status`: how a served volume is.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use hemi_server::control::api::VolumeStatus;
+
+use crate::client::{Client, Which};
+use crate::text;
+
+/// Show how a served volume is.
+///
+/// The volume in one line, what clients see, a table of its legs, how much is held by one leg
+/// only (exposure) and its bound, and a sentence for each promise that does not hold in full
+/// at the moment. Latencies are those of the last ten seconds.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi status
+  hemi status --watch
+  hemi status --json | jq .exposure")]
+pub(crate) struct StatusArgs {
+    /// Print JSON: the status as in the control API.
+    #[arg(long)]
+    json: bool,
+
+    /// Show it anew every second, with rates, until interrupted or the volume is gone.
+    #[arg(long)]
+    watch: bool,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+pub(crate) fn run(arguments: &StatusArgs) -> Result<()> {
+    let client = Client::new(&arguments.which)?;
+    if arguments.watch {
+        return client.block_on(watch(&client, arguments.json));
+    }
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let status: serde_json::Value = client.block_on(client.get("/v1/status"))?;
+        writeln!(out, "{status:#}")?;
+    } else {
+        let status: VolumeStatus = client.block_on(client.get("/v1/status"))?;
+        out.write_all(text::status(&status, None).as_bytes())?;
+    }
+    Ok(())
+}
+
+async fn watch(client: &Client, json: bool) -> Result<()> {
+    let on_terminal = std::io::stdout().is_terminal();
+    let mut previous: Option<VolumeStatus> = None;
+    client
+        .lines("/v1/status/stream", |line| {
+            let mut out = std::io::stdout().lock();
+            if json {
+                out.write_all(line)?;
+                out.write_all(b"\n")?;
+            } else {
+                let status: VolumeStatus =
+                    serde_json::from_slice(line).context("a line of the status stream")?;
+                let screen = text::status(&status, previous.as_ref());
+                // One write, home and overwrite rather than clear: no flicker.
+                let screen = match on_terminal {
+                    true => format!("\x1b[H{}\x1b[J", screen.replace('\n', "\x1b[K\n")),
+                    false => format!("{screen}\n"),
+                };
+                out.write_all(screen.as_bytes())?;
+                previous = Some(status);
+            }
+            out.flush()?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .await
+}

@@ -1,0 +1,296 @@
+//! A volume's status as text for a terminal: pure functions of the status.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use hemi_core::settings::{ExposureMode, Policy};
+use hemi_core::status::LegState;
+use hemi_server::control::api::{Health, Latencies, LegStatus, OutReason, VolumeStatus};
+use hemi_server::control::promises::{bytes, duration};
+use hemi_server::control::volume::Phase;
+
+/// Columns that sentences are broken at.
+const WIDTH: usize = 96;
+/// Figures older than this mean that the data path is stuck.
+const AGE_MAX_NS: u64 = 10_000_000_000;
+/// Shown where there is no figure.
+const NONE: &str = "-";
+
+/// One screen; with an earlier status, rates between the two.
+pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> String {
+    let previous = previous.filter(|previous| previous.uptime_ns < status.uptime_ns);
+    let mut text = headline(status);
+    text.push('\n');
+    text.push_str(&client_table(status, previous));
+    text.push('\n');
+    text.push_str(&leg_table(status));
+    text.push('\n');
+    text.push_str(&exposure(status));
+    if status.scrub.running {
+        let _ = writeln!(
+            text,
+            "scrub     compared {} of {}, {} differ",
+            bytes(status.scrub.compared_bytes),
+            bytes(status.scrub.total_bytes),
+            bytes(status.scrub.mismatched_bytes)
+        );
+    }
+    text.push('\n');
+    text.push_str(&promises(status));
+    text
+}
+
+fn headline(status: &VolumeStatus) -> String {
+    let name = if status.name.is_empty() { "(unnamed)" } else { &status.name };
+    let mut line = format!("{name}  {}  {}", bytes(status.size_bytes), condition(status));
+    if status.phase == Phase::Serving {
+        let _ = write!(line, "  served for {}", duration(status.uptime_ns));
+    }
+    let _ = write!(line, "  policy {}", policy(status.policy));
+    line.push('\n');
+    if status.phase == Phase::Serving && status.age_ns > AGE_MAX_NS {
+        let _ = writeln!(
+            line,
+            "These figures are {} old: the data path does not move. See the log of hemi serve.",
+            duration(status.age_ns)
+        );
+    }
+    line
+}
+
+fn condition(status: &VolumeStatus) -> String {
+    match (status.phase, status.health) {
+        (Phase::Opening, _) => return "opening".into(),
+        (Phase::Closing, _) => return "closing".into(),
+        (Phase::Closed, _) => return "closed".into(),
+        (Phase::Serving, Health::NotServing) => return "not serving".into(),
+        (Phase::Serving, Health::Healthy) if status.converged => {
+            return "healthy, all legs alike".into();
+        }
+        (Phase::Serving, Health::Healthy) => return "healthy".into(),
+        (Phase::Serving, Health::Degraded) => {}
+    }
+    let mut reasons: Vec<String> = status
+        .legs
+        .iter()
+        .filter(|leg| matches!(leg.state, LegState::Frozen | LegState::Gone | LegState::Out))
+        .map(|leg| format!("leg {} {}", leg.leg, state(leg)))
+        .collect();
+    if status.lost_bytes > 0 {
+        reasons.push(format!("{} lost", bytes(status.lost_bytes)));
+    }
+    if reasons.is_empty() {
+        return "degraded".into();
+    }
+    format!("degraded ({})", reasons.join(", "))
+}
+
+/// A leg's condition in a word or two.
+fn state(leg: &LegStatus) -> String {
+    let word = match (leg.state, leg.out_reason) {
+        (LegState::Empty, _) => "empty",
+        (LegState::Healthy, _) => "healthy",
+        (LegState::Lagging, _) => "lagging",
+        (LegState::Frozen, _) => "frozen",
+        (LegState::Gone, _) => "gone",
+        (LegState::Out, Some(OutReason::Joining)) => "filling",
+        (LegState::Out, Some(OutReason::Unresponsive)) => "out: unresponsive",
+        (LegState::Out, Some(OutReason::Removed)) => "out: removed",
+        (LegState::Out, Some(OutReason::WriteErrors)) => "out: write errors",
+        (LegState::Out, Some(OutReason::Detached)) => "detached",
+        (LegState::Out, None) => "out",
+    };
+    match leg.slow {
+        true => format!("{word}, slow"),
+        false => word.into(),
+    }
+}
+
+fn policy(policy: Policy) -> &'static str {
+    match policy {
+        Policy::First => "first",
+        Policy::Paper => "paper",
+        Policy::All => "all",
+        Policy::WriteBehind => "write-behind",
+    }
+}
+
+fn client_table(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> String {
+    let clients = &status.clients;
+    let mut text = format!(
+        "clients   {} connected, {} under way, {} failed\n",
+        clients.connections.open,
+        count(u64::from(clients.requests), "request"),
+        clients.failed
+    );
+    let recent = duration(status.recent_ns);
+    let mut table = plain_table();
+    let mut head = vec!["requests".to_owned(), "total".to_owned()];
+    if previous.is_some() {
+        head.push("per second".to_owned());
+    }
+    head.extend(["p50", "p99", "p99.9", "max"].map(str::to_owned));
+    table.set_header(head);
+    type Of = fn(&VolumeStatus) -> &Latencies;
+    let rows: [(&str, &Latencies, Of); 3] = [
+        ("read", &clients.reads, |status| &status.clients.reads),
+        ("write", &clients.writes, |status| &status.clients.writes),
+        ("flush", &clients.flushes, |status| &status.clients.flushes),
+    ];
+    for (name, now, of) in rows {
+        let mut row = vec![name.to_owned(), now.total.count.to_string()];
+        if let Some(previous) = previous {
+            let done = now.total.count.saturating_sub(of(previous).total.count);
+            let seconds = (status.uptime_ns - previous.uptime_ns) as f64 / 1e9;
+            row.push(format!("{:.0}", done as f64 / seconds));
+        }
+        let recent = &now.recent;
+        row.extend(
+            [recent.p50_ns, recent.p99_ns, recent.p999_ns, recent.max_ns]
+                .map(|figure| if recent.count == 0 { NONE.to_owned() } else { duration(figure) }),
+        );
+        table.add_row(row);
+    }
+    right_align(&mut table, 1..);
+    let _ = writeln!(text, "{}", table.trim_fmt());
+    let _ = writeln!(text, "(latencies of the last {recent})");
+    text
+}
+
+/// The legs, one a line.
+pub(crate) fn leg_table(status: &VolumeStatus) -> String {
+    let mut table = plain_table();
+    table.set_header([
+        "leg",
+        "name",
+        "state",
+        "for",
+        "read p50",
+        "p99",
+        "write p50",
+        "p99",
+        "wait limit",
+        "owes",
+        "freezes",
+    ]);
+    for leg in &status.legs {
+        let quantiles = |latencies: &Latencies| {
+            let recent = &latencies.recent;
+            match recent.count {
+                0 => [NONE.to_owned(), NONE.to_owned()],
+                _ => [duration(recent.p50_ns), duration(recent.p99_ns)],
+            }
+        };
+        let [read, read_high] = quantiles(&leg.reads);
+        let [write, write_high] = quantiles(&leg.writes);
+        table.add_row([
+            leg.leg.to_string(),
+            leg.name.clone(),
+            state(leg),
+            duration(leg.state_age_ns.unwrap_or(status.uptime_ns)),
+            read,
+            read_high,
+            write,
+            write_high,
+            duration(leg.write_wait_limit_ns),
+            owes(leg),
+            freezes(leg),
+        ]);
+    }
+    right_align(&mut table, 3..9);
+    format!("{}\n", table.trim_fmt())
+}
+
+fn owes(leg: &LegStatus) -> String {
+    match (leg.owed_bytes, leg.owed_age_ns) {
+        (0, _) => NONE.into(),
+        (owed, 0) => bytes(owed),
+        (owed, age) => format!("{}, {}", bytes(owed), duration(age)),
+    }
+}
+
+fn freezes(leg: &LegStatus) -> String {
+    match leg.freezes {
+        0 => NONE.into(),
+        count => format!("{count}, longest {}", duration(leg.longest_freeze_ns)),
+    }
+}
+
+fn exposure(status: &VolumeStatus) -> String {
+    let exposure = &status.exposure;
+    let now = match exposure.bytes {
+        0 => "none".to_owned(),
+        held => format!("{}, {} old", bytes(held), duration(exposure.age_ns)),
+    };
+    let mode = match exposure.mode {
+        ExposureMode::Throttle => "throttle",
+        ExposureMode::FallBehind => "fall-behind",
+    };
+    let throttling = if exposure.throttling { "; writers are being slowed" } else { "" };
+    format!(
+        "exposure  {now}; bound {}, {} ({mode}); peak {}{throttling}\n",
+        bytes(exposure.bound_bytes),
+        duration(exposure.bound_age_ns),
+        bytes(exposure.peak_bytes)
+    )
+}
+
+fn promises(status: &VolumeStatus) -> String {
+    if status.risks.is_empty() {
+        return match status.phase {
+            Phase::Serving => "Every promise holds.\n".into(),
+            _ => String::new(),
+        };
+    }
+    let mut text = String::new();
+    for risk in &status.risks {
+        let prefix = format!("{}  ", risk.promise);
+        for (index, line) in wrap(&risk.text, WIDTH - prefix.len()).iter().enumerate() {
+            let start = if index == 0 { prefix.clone() } else { " ".repeat(prefix.len()) };
+            let _ = writeln!(text, "{start}{line}");
+        }
+    }
+    text
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    // Never broken: what does not fit is for the terminal to wrap, not to be lost.
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+fn right_align(table: &mut Table, columns: impl std::ops::RangeBounds<usize>) {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if columns.contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+#[cfg(test)]
+mod tests;

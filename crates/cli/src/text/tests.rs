@@ -1,0 +1,221 @@
+//! Golden screens. `UPDATE_GOLDEN=1 cargo test -p hemi-cli` rewrites them; read the diff.
+
+use hemi_core::settings::Settings;
+use hemi_server::control::api::{Latency, Risk};
+use hemi_server::control::promises;
+
+use super::*;
+
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+const MIB: u64 = 1 << 20;
+
+fn latencies(count: u64, p50_ns: u64) -> Latencies {
+    let recent = Latency {
+        count,
+        mean_ns: p50_ns,
+        p50_ns,
+        p99_ns: p50_ns * 2,
+        p999_ns: p50_ns * 4,
+        max_ns: p50_ns * 100,
+    };
+    Latencies { recent, total: Latency { count: count * 100, ..recent } }
+}
+
+fn leg(slot: u8, name: &str, state: LegState) -> LegStatus {
+    LegStatus {
+        leg: slot,
+        name: name.into(),
+        path: name.into(),
+        state,
+        read_wait_limit_ns: 20 * MILLISECOND,
+        write_wait_limit_ns: 20 * MILLISECOND,
+        reads: latencies(1000, 85_000),
+        writes: latencies(500, 65_000),
+        ..Default::default()
+    }
+}
+
+fn healthy() -> VolumeStatus {
+    let mut status = VolumeStatus {
+        version: "0.1.0".into(),
+        name: "db".into(),
+        id: "ab".repeat(16),
+        size_bytes: 10 << 30,
+        block_bytes: 512,
+        region_bytes: 65536,
+        phase: Phase::Serving,
+        health: Health::Healthy,
+        uptime_ns: 11_000 * SECOND,
+        age_ns: 100 * MILLISECOND,
+        recent_ns: 10 * SECOND,
+        converged: true,
+        legs: vec![
+            leg(0, "/dev/nvme0n1p3", LegState::Healthy),
+            leg(1, "/dev/sdb", LegState::Healthy),
+        ],
+        ..Default::default()
+    };
+    status.exposure.bound_bytes = 64 * MIB;
+    status.exposure.bound_age_ns = 5 * SECOND;
+    status.exposure.peak_bytes = 3 * MIB / 2;
+    status.clients.connections.open = 2;
+    status.clients.requests = 1;
+    status.clients.reads = latencies(1000, 90_000);
+    status.clients.writes = latencies(500, 70_000);
+    status
+}
+
+/// With the sentences that the server would send.
+fn finished(mut status: VolumeStatus) -> VolumeStatus {
+    let settings = Settings { policy: status.policy, ..Default::default() };
+    status.risks = promises::at_risk(&status, &settings);
+    status
+}
+
+fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/text/golden")
+        .join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).expect("the golden files can be written");
+    }
+    let wanted = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(text, wanted, "{name}: see {}", path.display());
+}
+
+#[test]
+fn a_healthy_volume() {
+    golden("healthy", &status(&finished(healthy()), None));
+}
+
+#[test]
+fn rates_need_two_moments_of_one_opening() {
+    let mut earlier = healthy();
+    earlier.uptime_ns -= SECOND;
+    earlier.clients.reads.total.count -= 12_345;
+    golden("rates", &status(&finished(healthy()), Some(&earlier)));
+    let mut other_opening = healthy();
+    other_opening.uptime_ns += SECOND;
+    assert_eq!(
+        status(&finished(healthy()), Some(&other_opening)),
+        status(&finished(healthy()), None)
+    );
+}
+
+#[test]
+fn a_frozen_leg() {
+    let mut volume = healthy();
+    volume.health = Health::Degraded;
+    volume.converged = false;
+    volume.exposure.bytes = 12 * MIB;
+    volume.exposure.age_ns = 3 * SECOND;
+    let frozen = &mut volume.legs[1];
+    frozen.state = LegState::Frozen;
+    frozen.state_age_ns = Some(3 * SECOND);
+    frozen.owed_bytes = 12 * MIB;
+    frozen.owed_age_ns = 3 * SECOND;
+    frozen.freezes = 2;
+    frozen.longest_freeze_ns = 1900 * MILLISECOND;
+    frozen.reads = Latencies::default();
+    frozen.writes = Latencies::default();
+    golden("frozen", &status(&finished(volume), None));
+}
+
+#[test]
+fn a_slow_leg_at_the_bound() {
+    let mut volume = healthy();
+    volume.converged = false;
+    volume.exposure.bytes = 60 * MIB;
+    volume.exposure.age_ns = 4 * SECOND;
+    volume.exposure.peak_bytes = 63 * MIB;
+    volume.exposure.throttling = true;
+    let slow = &mut volume.legs[1];
+    slow.state = LegState::Lagging;
+    slow.slow = true;
+    slow.state_age_ns = Some(90 * SECOND);
+    slow.owed_bytes = 60 * MIB;
+    slow.owed_age_ns = 4 * SECOND;
+    slow.writes = latencies(100, 20 * MILLISECOND);
+    golden("slow", &status(&finished(volume), None));
+}
+
+#[test]
+fn one_leg_out_and_data_lost() {
+    let mut volume = healthy();
+    volume.health = Health::Degraded;
+    volume.degraded = true;
+    volume.converged = false;
+    volume.lost_bytes = 8192;
+    volume.legs[0].state = LegState::Out;
+    volume.legs[0].out_reason = Some(OutReason::Removed);
+    volume.legs[0].owed_bytes = 10 << 30;
+    volume.legs[0].state_age_ns = Some(600 * SECOND);
+    golden("lost", &status(&finished(volume), None));
+}
+
+#[test]
+fn a_leg_being_filled_while_a_scrub_runs() {
+    let mut volume = healthy();
+    volume.health = Health::Degraded;
+    volume.degraded = true;
+    volume.converged = false;
+    volume.legs[1].state = LegState::Out;
+    volume.legs[1].out_reason = Some(OutReason::Joining);
+    volume.legs[1].owed_bytes = 3 << 30;
+    volume.scrub.running = true;
+    volume.scrub.compared_bytes = 1 << 30;
+    volume.scrub.total_bytes = 10 << 30;
+    golden("filling", &status(&finished(volume), None));
+}
+
+#[test]
+fn eight_legs_of_many_kinds() {
+    let mut volume = healthy();
+    volume.policy = Policy::All;
+    volume.health = Health::Degraded;
+    volume.name = String::new();
+    volume.legs = (0..8)
+        .map(|slot| leg(slot, &format!("nbd://storage-{slot}.example/volume"), LegState::Healthy))
+        .collect();
+    volume.legs[3].state = LegState::Gone;
+    volume.legs[3].state_age_ns = Some(20 * SECOND);
+    volume.legs[3].owed_bytes = 4096;
+    volume.legs[5].state = LegState::Lagging;
+    volume.legs[5].owed_bytes = MIB;
+    volume.exposure.mode = ExposureMode::FallBehind;
+    golden("eight", &status(&finished(volume), None));
+}
+
+#[test]
+fn a_stuck_data_path_is_said() {
+    let mut volume = healthy();
+    volume.age_ns = 42 * SECOND;
+    golden("stuck", &status(&finished(volume), None));
+}
+
+#[test]
+fn before_and_after_serving() {
+    for (phase, word) in
+        [(Phase::Opening, "opening"), (Phase::Closing, "closing"), (Phase::Closed, "closed")]
+    {
+        let mut volume = healthy();
+        volume.phase = phase;
+        volume.health = Health::NotServing;
+        let screen = status(&finished(volume), None);
+        assert!(screen.starts_with(&format!("db  10 GiB  {word}  policy first\n")), "{screen}");
+        assert!(!screen.contains("Every promise holds"), "{screen}");
+    }
+}
+
+#[test]
+fn long_sentences_are_broken_between_words() {
+    let mut volume = healthy();
+    let text = "word ".repeat(60).trim_end().to_owned();
+    volume.risks = vec![Risk { promise: "P1".into(), text }];
+    let screen = promises(&volume);
+    assert!(screen.lines().all(|line| line.len() <= WIDTH), "{screen}");
+    assert_eq!(screen.matches("word").count(), 60);
+    assert!(screen.lines().skip(1).all(|line| line.starts_with("    word")), "{screen}");
+}
