@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Leg(commands::leg::LegArgs),
     Scrub(commands::scrub::ScrubArgs),
     Inject(commands::inject::InjectArgs),
+    Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),
 }

@@ -22,6 +22,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Leg(arguments) => done(leg::run(&arguments)),
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
+        Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),
         Command::Generate(arguments) => done(generate::run(&arguments)),
     }

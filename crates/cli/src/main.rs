@@ -12,6 +12,7 @@ use clap::Parser as _;
 mod arguments;
 mod client;
 mod commands;
+mod demo;
 mod failure;
 mod logging;
 mod text;

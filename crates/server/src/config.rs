@@ -17,7 +17,7 @@ pub mod units;
 use bounds::Bounds;
 use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
-use hemi_core::settings::{FlushCopies, Policy};
+use hemi_core::settings::{FlushCopies, Policy, Settings};
 use hemi_core::units::LEGS_MAX;
 use legs::LegConfig;
 use units::{Size, Time};
@@ -329,6 +329,14 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// The engine's settings. The reserve for requests is kept within half of the buffer
+    /// budget, so that a small budget still has room for debts' copies.
+    pub fn settings(&self) -> Settings {
+        let mut settings = self.engine.settings();
+        settings.copies_reserve = settings.copies_reserve.min(self.buffer_budget.0 / 2);
+        settings
     }
 
     /// The configuration as a file that would give it.

@@ -110,7 +110,7 @@ impl Listeners {
             .map_err(ControlError::Thread)?;
         let (stop, stopped) = watch::channel(false);
         let shared =
-            Shared { volume, settings: config.engine.settings(), config, history: Arc::default() };
+            Shared { volume, settings: config.settings(), config, history: Arc::default() };
         let handle = std::thread::Builder::new()
             .name("hemi-control".into())
             .spawn(move || runtime.block_on(self.serve(shared, stopped)))

@@ -34,6 +34,8 @@ pub struct EngineConfig {
     pub dirty_regions_max: u32,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed.
     pub owed_extents_max: u32,
+    /// Buffer budget that debts' private copies leave to requests under way.
+    pub copies_reserve: Size,
     /// Share of reads that may be hedged, per mille.
     pub hedge_permille: u32,
     /// How much better another leg must be expected to be to be read from instead, per cent.
@@ -131,6 +133,7 @@ impl From<Settings> for EngineConfig {
             requests_max: settings.requests_max,
             dirty_regions_max: settings.dirty_regions_max,
             owed_extents_max: settings.owed_extents_max,
+            copies_reserve: Size(settings.copies_reserve),
             hedge_permille: settings.hedge_permille,
             read_hysteresis_percent: settings.read_hysteresis_percent,
             paper_wait_permille: settings.paper_wait_permille,
@@ -190,6 +193,7 @@ impl EngineConfig {
             requests_max: self.requests_max,
             dirty_regions_max: self.dirty_regions_max,
             owed_extents_max: self.owed_extents_max,
+            copies_reserve: self.copies_reserve.0,
             clean_after: self.clean_after.0,
             hedge_permille: self.hedge_permille,
             read_hysteresis_percent: self.read_hysteresis_percent,
@@ -207,6 +211,7 @@ impl EngineConfig {
         list.count("engine.requests_max", self.requests_max, default.requests_max, 64..=65_536);
         list.count("engine.dirty_regions_max", self.dirty_regions_max, default.dirty_regions_max, 64..=1_048_576);
         list.count("engine.owed_extents_max", self.owed_extents_max, default.owed_extents_max, 1024..=1_048_576);
+        list.size("engine.copies_reserve", self.copies_reserve, default.copies_reserve, Size::mib(1)..=Size::gib(64));
         list.count("engine.hedge_permille", self.hedge_permille, default.hedge_permille, 0..=1000);
         list.count("engine.read_hysteresis_percent", self.read_hysteresis_percent, default.read_hysteresis_percent, 0..=100);
         list.count("engine.paper_wait_permille", self.paper_wait_permille, default.paper_wait_permille, 1000..=100_000);
@@ -275,6 +280,7 @@ mod tests {
             requests_max: 120,
             dirty_regions_max: 130,
             owed_extents_max: 1400,
+            copies_reserve: 14 << 20,
             clean_after: 15_000_000_000,
             hedge_permille: 16,
             read_hysteresis_percent: 17,
