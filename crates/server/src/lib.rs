@@ -10,11 +10,15 @@
 //! `docs/design/reactor.md` gives the loop and its bounds, `docs/design/legs.md` the legs.
 
 pub mod arena;
+pub mod blocking;
 pub mod config;
 pub mod control;
+pub mod create;
+pub mod inspect;
 pub mod leg;
 pub mod memory;
 pub mod messages;
+pub mod probe;
 pub mod ring;
 pub mod ring_message;
 pub mod slots;

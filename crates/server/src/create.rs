@@ -1,0 +1,301 @@
+//! `hemi create`: formats legs into a new volume.
+//!
+//! Everything is checked before anything is changed, so that a refusal leaves every leg as it
+//! was; see [`crate::probe`] for what is asked. What is written in which order is
+//! in `create/format.rs`.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hemi_core::format::layout::{VOLUME_GRAIN, default_region_bytes};
+use hemi_core::format::superblock::Name;
+use hemi_core::format::{Id, Layout};
+use serde::Serialize;
+
+use crate::blocking::BlockingLeg;
+use crate::config::units::Size;
+use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use crate::probe::{Kind, hex};
+
+mod candidate;
+mod error;
+mod format;
+mod prepare;
+
+pub use error::CreateError;
+
+use candidate::Candidate;
+use format::{FormatError, Plan};
+
+/// Fewest legs a volume is created with.
+pub const LEGS_MIN: usize = 2;
+
+/// What to create.
+#[derive(Clone, Debug, Default)]
+pub struct CreateOptions {
+    /// The volume's size in bytes, a multiple of 4096.
+    pub size: u64,
+    /// The legs, as on the command line; the first gets slot 0.
+    pub legs: Vec<String>,
+    /// The volume's name; may be empty.
+    pub name: String,
+    /// The region size in bytes; none for the default.
+    pub region_bytes: Option<u64>,
+    /// The smallest request in bytes, 512 or 4096; none for the largest block of the legs.
+    pub block_bytes: Option<u32>,
+    /// Paths of legs, or of a stripe's members, whose content may be destroyed.
+    pub wipe: Vec<PathBuf>,
+    /// Reserve the space of files that are made, rather than leave them sparse.
+    pub reserve: bool,
+    /// Go through the page cache, for file systems that cannot bypass it (O_DIRECT).
+    pub cached: bool,
+    /// Zero the data area of legs not known to be zero, so that they start alike.
+    pub zero: bool,
+}
+
+/// A leg of a volume just created.
+#[derive(Clone, Debug, Serialize)]
+pub struct CreatedLeg {
+    /// Its slot.
+    pub leg: usize,
+    /// As it was named.
+    pub path: String,
+    /// Its id.
+    pub id: String,
+    /// Whether the file was made.
+    pub made: bool,
+    /// Whether it holds the volume's content from the beginning; otherwise it is drained to
+    /// when the volume is served.
+    pub whole: bool,
+}
+
+/// A volume just created.
+#[derive(Clone, Debug, Serialize)]
+pub struct Created {
+    /// Its id.
+    pub volume: String,
+    /// Its name, perhaps empty.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its region size in bytes.
+    pub region_bytes: u64,
+    /// Its smallest request in bytes.
+    pub block_bytes: u32,
+    /// Where on each leg the data begins, in bytes.
+    pub data_offset: u64,
+    /// Its legs.
+    pub legs: Vec<CreatedLeg>,
+    /// Whether its content is all zeros; otherwise it is what the first whole leg held.
+    pub zeros: bool,
+}
+
+/// Creates a volume.
+///
+/// # Errors
+/// See [`CreateError`].
+pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
+    let layout = layout(options)?;
+    let name = Name::new(&options.name)?;
+    let candidates = candidate::candidates(options)?;
+    candidate::check(&candidates, &layout)?;
+
+    let files = FileOptions { direct: !options.cached, sparse: !options.reserve };
+    let mut opened = Opened::default();
+    for candidate in &candidates {
+        opened.open(candidate, &layout, files)?;
+    }
+    for (candidate, leg) in candidates.iter().zip(&opened.legs) {
+        candidate::check_opened(candidate, leg, &layout)?;
+    }
+    let block_bytes = block_bytes(options.block_bytes, &candidates, &opened.legs)?;
+    let zero_legs = opened.prepare(&candidates, &layout, options.zero)?;
+    let plan = Plan {
+        volume: random_id()?,
+        generation: random_id()?,
+        legs: candidates.iter().map(|_| random_id()).collect::<Result<_, _>>()?,
+        name,
+        layout,
+        block_bytes,
+        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        // Where nothing is known to be zeros the first leg's content is the volume's.
+        whole: if zero_legs == 0 { 1 } else { zero_legs },
+    };
+    let legs: Vec<&dyn BlockingLeg> =
+        opened.legs.iter().map(|leg| leg as &dyn BlockingLeg).collect();
+    format::format(&plan, &legs).map_err(|FormatError { leg, action, source }| {
+        CreateError::Write { action, path: candidates[leg].text.clone(), source }
+    })?;
+    opened.keep()?;
+    prepare::forget_partitions(&candidates);
+    Ok(created(&plan, &candidates, zero_legs != 0))
+}
+
+fn layout(options: &CreateOptions) -> Result<Layout, CreateError> {
+    let size = options.size;
+    if !size.is_multiple_of(VOLUME_GRAIN) && size > VOLUME_GRAIN {
+        let below = size / VOLUME_GRAIN * VOLUME_GRAIN;
+        return Err(CreateError::Size { size, below, above: below.saturating_add(VOLUME_GRAIN) });
+    }
+    let region_bytes = options.region_bytes.unwrap_or_else(|| default_region_bytes(size));
+    Layout::new(size, region_bytes).map_err(CreateError::Layout)
+}
+
+fn block_bytes(
+    asked: Option<u32>,
+    candidates: &[Candidate],
+    legs: &[OpenLeg],
+) -> Result<u32, CreateError> {
+    let mut largest = 512;
+    for (candidate, leg) in candidates.iter().zip(legs) {
+        let block = leg.block();
+        if block > 4096 {
+            let reason = format!("{} has blocks of {block} bytes", candidate.text);
+            return Err(CreateError::BlockBytes { asked: block, reason });
+        }
+        if asked.is_some_and(|asked| asked < block) {
+            let reason = format!("{} has blocks of {block} bytes", candidate.text);
+            return Err(CreateError::BlockBytes { asked: asked.unwrap_or(block), reason });
+        }
+        largest = largest.max(block);
+    }
+    match asked {
+        None => Ok(if largest > 512 { 4096 } else { 512 }),
+        Some(asked @ (512 | 4096)) => Ok(asked),
+        Some(asked) => {
+            Err(CreateError::BlockBytes { asked, reason: "it must be 512 or 4096".into() })
+        }
+    }
+}
+
+fn random_id() -> Result<Id, CreateError> {
+    let mut id = Id::default();
+    getrandom::fill(&mut id).map_err(CreateError::Random)?;
+    // All zeros means none.
+    if id == Id::default() { random_id() } else { Ok(id) }
+}
+
+/// Legs open and locked; files made are removed again unless they are kept.
+#[derive(Default)]
+struct Opened {
+    legs: Vec<OpenLeg>,
+    made: Vec<PathBuf>,
+}
+
+impl Opened {
+    fn open(
+        &mut self,
+        candidate: &Candidate,
+        layout: &Layout,
+        files: FileOptions,
+    ) -> Result<(), CreateError> {
+        let missing = candidate.members.iter().filter(|one| one.probe.kind == Kind::Missing);
+        self.made.extend(missing.map(|member| member.path.clone()));
+        let purpose = Purpose::Create { size: layout.leg_bytes() };
+        match OpenLeg::open(&candidate.spec, files, purpose) {
+            Ok(leg) => {
+                self.legs.push(leg);
+                Ok(())
+            }
+            Err(error) => {
+                if let OpenError::Io { path, source } = &error
+                    && source.kind() == io::ErrorKind::AlreadyExists
+                {
+                    // Somebody else made it a moment ago: it is not ours to remove.
+                    self.made.retain(|made| made != path);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Wipes and zeroes as asked, makes stripes of their members; tells which legs are known
+    /// to be zeros.
+    fn prepare(
+        &mut self,
+        candidates: &[Candidate],
+        layout: &Layout,
+        zero: bool,
+    ) -> Result<u8, CreateError> {
+        let mut zero_legs = 0;
+        for (index, (candidate, leg)) in candidates.iter().zip(&mut self.legs).enumerate() {
+            let path = &candidate.text;
+            let failed =
+                |source| CreateError::Write { action: "prepare", path: path.clone(), source };
+            let is_zero = prepare::prepare(candidate, leg, layout, zero).map_err(failed)?;
+            leg.format().map_err(failed)?;
+            zero_legs |= u8::from(is_zero) << index;
+        }
+        Ok(zero_legs)
+    }
+
+    /// Keeps the files made, and makes their names durable too.
+    fn keep(mut self) -> Result<(), CreateError> {
+        for path in std::mem::take(&mut self.made) {
+            let folder = candidate::folder_of(&path);
+            let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(|source| CreateError::Folder { folder: folder.into(), source })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // Best effort: the error that led here is what the operator must hear of.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn created(plan: &Plan, candidates: &[Candidate], zeros: bool) -> Created {
+    let legs = candidates.iter().zip(&plan.legs).enumerate();
+    Created {
+        volume: hex(plan.volume),
+        name: plan.name.as_str().into(),
+        size_bytes: plan.layout.volume_bytes(),
+        region_bytes: plan.layout.region_bytes(),
+        block_bytes: plan.block_bytes,
+        data_offset: plan.layout.data_offset(),
+        legs: legs
+            .map(|(leg, (candidate, id))| CreatedLeg {
+                leg,
+                path: candidate.text.clone(),
+                id: hex(*id),
+                made: candidate.makes_files(),
+                whole: plan.whole >> leg & 1 == 1,
+            })
+            .collect(),
+        zeros,
+    }
+}
+
+impl fmt::Display for Created {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.name.is_empty() { String::new() } else { format!(" \"{}\"", self.name) };
+        let (size, region) = (Size(self.size_bytes), Size(self.region_bytes));
+        writeln!(formatter, "created volume{name} {}", self.volume)?;
+        writeln!(formatter, "  size {size}, regions of {region}, blocks of {}", self.block_bytes)?;
+        for leg in &self.legs {
+            let made = if leg.made { ", made" } else { "" };
+            let state = if leg.whole { "whole" } else { "to be drained to" };
+            writeln!(formatter, "  leg {}: {} ({state}{made})", leg.leg, leg.path)?;
+        }
+        if self.legs.iter().any(|leg| !leg.whole) {
+            let source = if self.zeros { "zeros" } else { "what leg 0 held" };
+            writeln!(
+                formatter,
+                "  the volume's content is {source}; the other legs are brought to it when the \
+                 volume is served"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "create/tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+//! Why a volume was not created.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use hemi_core::format::LayoutError;
+use hemi_core::format::superblock::NameError;
+use hemi_core::units::LEGS_MAX;
+
+use super::LEGS_MIN;
+use crate::config::legs::LegSpecError;
+use crate::config::units::Size;
+use crate::leg::OpenError;
+use crate::probe::{Content, ProbeError, Use};
+
+/// Why a volume was not created. Nothing has been changed, but for
+/// [`CreateError::Write`], which leaves legs that hold no volume, and
+/// [`CreateError::Folder`], which leaves one that holds.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// Too few or too many legs.
+    #[error("a volume has {LEGS_MIN} to {LEGS_MAX} legs, not {0}; name each with --leg")]
+    LegCount(usize),
+    /// A leg's name was not understood.
+    #[error(transparent)]
+    Spec(#[from] LegSpecError),
+    /// The size or region size.
+    #[error(transparent)]
+    Layout(LayoutError),
+    /// A size between two possible ones.
+    #[error(
+        "size {size} bytes is not a multiple of 4096; the nearest sizes that are: {below} and \
+         {above} bytes"
+    )]
+    Size {
+        /// The size asked for.
+        size: u64,
+        /// The next one below.
+        below: u64,
+        /// The next one above.
+        above: u64,
+    },
+    /// The name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The smallest request.
+    #[error("the block size {asked} is not possible: {reason}")]
+    BlockBytes {
+        /// The size asked for.
+        asked: u32,
+        /// Why not.
+        reason: String,
+    },
+    /// `--wipe` for something else.
+    #[error("--wipe {} names none of the legs; name the leg exactly as after --leg", .0.display())]
+    WipeWhat(PathBuf),
+    /// A path could not be looked at.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// Two legs on the same storage.
+    #[error(
+        "{} and {} are the same {what}; each leg needs its own", first.display(), second.display()
+    )]
+    Same {
+        /// One.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+        /// File or block device.
+        what: &'static str,
+    },
+    /// In use.
+    #[error(
+        "{} is in use: {}. Release it first; --wipe does not override this",
+        path.display(), List(uses)
+    )]
+    InUse {
+        /// The leg's path.
+        path: PathBuf,
+        /// By whom.
+        uses: Vec<Use>,
+    },
+    /// Something is on it.
+    #[error(
+        "{what} is not empty; it holds {}. If that may be destroyed, add --wipe {what}",
+        List(contents)
+    )]
+    NotEmpty {
+        /// The leg, or the member of a stripe.
+        what: String,
+        /// What is on it.
+        contents: Vec<Content>,
+    },
+    /// Too small.
+    #[error(
+        "{} has {has} bytes; for a volume of {} it needs {needs}, metadata included: {} bytes \
+         more",
+        path.display(), Size(*volume), needs - has
+    )]
+    TooSmall {
+        /// The leg's path.
+        path: PathBuf,
+        /// Its size in bytes.
+        has: u64,
+        /// The size it needs in bytes.
+        needs: u64,
+        /// The volume's size in bytes.
+        volume: u64,
+    },
+    /// It could not be opened or made.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The leg as named.
+        path: String,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// The folder of a file that was made could not be flushed.
+    #[error(
+        "the volume was created, but its files may be gone from {} after a power cut: {source}",
+        folder.display()
+    )]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// No random numbers from the system.
+    #[error("the system gives no random numbers for the ids: {0}")]
+    Random(getrandom::Error),
+    /// A write failed half-way.
+    #[error("cannot {action} {path}: {source}. No volume was created; the legs may be used again")]
+    Write {
+        /// What was tried.
+        action: &'static str,
+        /// The leg as named.
+        path: String,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+/// Items as a sentence has them.
+struct List<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for List<'_, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, item) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{item}")?;
+        }
+        Ok(())
+    }
+}

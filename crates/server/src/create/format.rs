@@ -1,0 +1,144 @@
+//! Writes a new volume's metadata to its legs.
+//!
+//! The order makes a volume appear at once or not at all: old superblocks go first, durably,
+//! so that they never speak of a table that is gone; the new ones come last, after all they
+//! speak of is durable. The lost list and every page are written to both slots, so that
+//! from then on a slot is never blank, and anything but a valid or torn one is damage.
+
+use std::io;
+
+use hemi_core::format::lost::{self, LostHeader};
+use hemi_core::format::page::{self, PageHeader};
+use hemi_core::format::superblock::{Ancestry, Name};
+use hemi_core::format::{
+    BLOCK_BYTES, Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock, block,
+};
+use hemi_core::units::{LEGS_MAX, LegIndex};
+
+use crate::blocking::BlockingLeg;
+
+/// The join epoch of the legs a volume is created with; zero is before every join.
+pub(super) const FIRST_JOIN_EPOCH: u64 = 1;
+/// Pages written at a time, both slots of each: 1 MiB.
+const PAGES_AT_ONCE: u32 = 128;
+
+/// A volume about to be written.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) volume: Id,
+    pub(super) generation: Id,
+    pub(super) legs: Vec<Id>,
+    pub(super) name: Name,
+    pub(super) layout: Layout,
+    pub(super) block_bytes: u32,
+    pub(super) created: u64,
+    /// Which legs are whole everywhere, a bit for each slot.
+    pub(super) whole: u8,
+}
+
+/// A write or flush that failed.
+#[derive(Debug)]
+pub(super) struct FormatError {
+    /// The leg's slot.
+    pub(super) leg: usize,
+    pub(super) action: &'static str,
+    pub(super) source: io::Error,
+}
+
+/// Writes everything to all legs, superblocks last.
+pub(super) fn format(plan: &Plan, legs: &[&dyn BlockingLeg]) -> Result<(), FormatError> {
+    for_each(legs, "erase the old superblocks of", |_, leg| erase_superblocks(leg))?;
+    for_each(legs, "write the region table to", |_, leg| write_table(plan, leg))?;
+    for_each(legs, "write the lost list to", |_, leg| write_lost(plan, leg))?;
+    for_each(legs, "flush", |_, leg| leg.flush())?;
+    // One slot is durable before the other is begun, as it will always be from now on.
+    for slot in 0..2 {
+        for_each(legs, "write the superblock to", |index, leg| {
+            write_superblock(plan, index, leg, slot)
+        })?;
+        for_each(legs, "flush", |_, leg| leg.flush())?;
+    }
+    Ok(())
+}
+
+fn for_each(
+    legs: &[&dyn BlockingLeg],
+    action: &'static str,
+    mut work: impl FnMut(u8, &dyn BlockingLeg) -> io::Result<()>,
+) -> Result<(), FormatError> {
+    for (index, leg) in (0u8..).zip(legs) {
+        work(index, *leg).map_err(|source| FormatError { leg: index.into(), action, source })?;
+    }
+    Ok(())
+}
+
+fn erase_superblocks(leg: &dyn BlockingLeg) -> io::Result<()> {
+    for slot in 0..2 {
+        leg.write_at(Layout::superblock_address(slot), &block::blank())?;
+    }
+    leg.flush()
+}
+
+fn write_table(plan: &Plan, leg: &dyn BlockingLeg) -> io::Result<()> {
+    let entry = RegionEntry::new(plan.whole, false, LegIndex(0));
+    let pages = plan.layout.page_count();
+    let mut bytes = Vec::with_capacity(PAGES_AT_ONCE as usize * 2 * BLOCK_BYTES);
+    for start in (0..pages).step_by(PAGES_AT_ONCE as usize) {
+        bytes.clear();
+        for page in start..pages.min(start + PAGES_AT_ONCE) {
+            let header =
+                PageHeader { page, generation: plan.generation, join_epoch: FIRST_JOIN_EPOCH };
+            let regions = plan.layout.page_regions(page).len();
+            for slot in 0..2 {
+                let mut block: Block = block::blank();
+                let address = plan.layout.page_address(page, slot);
+                let entries = std::iter::repeat_n(entry, regions);
+                page::encode(&mut block, address, plan.volume, sequence(slot), &header, entries);
+                bytes.extend_from_slice(&block);
+            }
+        }
+        leg.write_at(plan.layout.page_address(start, 0), &bytes)?;
+    }
+    Ok(())
+}
+
+fn write_lost(plan: &Plan, leg: &dyn BlockingLeg) -> io::Result<()> {
+    let header = LostHeader { generation: plan.generation, join_epoch: FIRST_JOIN_EPOCH };
+    for slot in 0..2 {
+        let mut block = block::blank();
+        let (address, sectors) = (Layout::lost_address(slot), plan.layout.volume_sectors());
+        lost::encode(&mut block, address, plan.volume, sequence(slot), &header, &[], sectors)
+            .map_err(io::Error::other)?;
+        leg.write_at(address, &block)?;
+    }
+    Ok(())
+}
+
+fn write_superblock(plan: &Plan, index: u8, leg: &dyn BlockingLeg, slot: u8) -> io::Result<()> {
+    let mut legs = [LegRecord::default(); LEGS_MAX];
+    for (record, id) in legs.iter_mut().zip(&plan.legs) {
+        *record = LegRecord { id: *id, join_epoch: FIRST_JOIN_EPOCH, state: Membership::In };
+    }
+    let superblock = Superblock {
+        volume_id: plan.volume,
+        name: plan.name.clone(),
+        layout: plan.layout,
+        block_bytes: plan.block_bytes,
+        created: plan.created,
+        leg: LegIndex(index),
+        sequence: sequence(slot),
+        generation: plan.generation,
+        ancestry: Ancestry::default(),
+        open: false,
+        join_epoch: FIRST_JOIN_EPOCH,
+        legs,
+    };
+    let mut block = block::blank();
+    superblock.encode(&mut block, slot);
+    leg.write_at(Layout::superblock_address(slot), &block)
+}
+
+/// Slot 0 is written as the first, slot 1 as the second and newest.
+fn sequence(slot: u8) -> u64 {
+    u64::from(slot) + 1
+}

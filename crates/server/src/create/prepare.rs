@@ -1,0 +1,202 @@
+//! Making a leg's storage ready to be formatted: destroying what it held, and finding out
+//! whether it is known to read as zeros.
+//!
+//! Works on handles of its own, through the page cache, while the leg is held open and
+//! locked; everything is flushed before the leg is written to.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use hemi_core::format::{BLOCK_BYTES, Layout, block};
+
+use super::candidate::{Candidate, Member};
+use crate::blocking::BlockingLeg;
+use crate::config::legs::LegSpec;
+use crate::leg::stripe;
+use crate::probe::Kind;
+
+/// Most bytes zeroed by one call, which cannot be interrupted.
+const ZERO_AT_ONCE: u64 = 1 << 30;
+/// Most bytes of zeros written at a time where the system cannot zero a range itself.
+const WRITE_AT_ONCE: u64 = 1 << 20;
+/// At either end of the data, how much is zeroed of a device whose content may be destroyed:
+/// where other formats sign.
+const WIPE_BYTES: u64 = 1 << 20;
+
+/// Destroys what may be destroyed, zeroes the data area if `zero`, and tells whether it is
+/// known to read as zeros.
+pub(super) fn prepare(
+    candidate: &Candidate,
+    leg: &dyn BlockingLeg,
+    layout: &Layout,
+    zero: bool,
+) -> io::Result<bool> {
+    if candidate.members.is_empty() {
+        return prepare_remote(candidate, leg, layout, zero);
+    }
+    let (metadata, start, end) = match candidate.spec {
+        // Where the volume's data begins on a member hangs on the chunk: take all of it.
+        LegSpec::Stripe { .. } => (
+            stripe::DATA_OFFSET + layout.data_offset(),
+            stripe::DATA_OFFSET,
+            candidate.share(layout),
+        ),
+        _ => (layout.data_offset(), layout.data_offset(), layout.leg_bytes()),
+    };
+    let mut is_zero = true;
+    for member in &candidate.members {
+        let storage = Storage::open(member)?;
+        if member.wipe {
+            storage.wipe(metadata)?;
+        }
+        if !storage.is_zero(start, end) {
+            if zero {
+                storage.zero_data(start, end)?;
+            } else {
+                is_zero = false;
+            }
+        }
+    }
+    Ok(is_zero)
+}
+
+/// A remote leg is what its protocol shows: nothing is known to be zero but what is written.
+fn prepare_remote(
+    candidate: &Candidate,
+    leg: &dyn BlockingLeg,
+    layout: &Layout,
+    zero: bool,
+) -> io::Result<bool> {
+    if candidate.wipe_remote || zero {
+        for slot in 0..2 {
+            leg.write_at(Layout::superblock_address(slot), &block::blank())?;
+        }
+        leg.flush()?;
+    }
+    if zero {
+        write_zeros(layout.data_offset(), layout.leg_bytes(), |at, zeros| leg.write_at(at, zeros))?;
+        leg.flush()?;
+    } else if candidate.wipe_remote {
+        let end = leg.size() / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let head = (layout.data_offset() + WIPE_BYTES).min(end);
+        write_zeros(0, head, |at, zeros| leg.write_at(at, zeros))?;
+        write_zeros(end - WIPE_BYTES.min(end), end, |at, zeros| leg.write_at(at, zeros))?;
+        leg.flush()?;
+    }
+    Ok(zero)
+}
+
+/// Has the kernel look again for partitions on devices that were wiped. Where it cannot, the
+/// partitions' names stay until the next boot, without meaning.
+pub(super) fn forget_partitions(candidates: &[Candidate]) {
+    let members = candidates.iter().flat_map(|candidate| &candidate.members);
+    for member in members.filter(|member| member.wipe && member.probe.kind == Kind::Block) {
+        reread_partitions(&member.path);
+    }
+}
+
+fn reread_partitions(path: &Path) {
+    for program in ["blockdev", "/usr/sbin/blockdev", "/sbin/blockdev"] {
+        let mut command = Command::new(program);
+        command.arg("--rereadpt").arg(path).stdin(Stdio::null());
+        if command.output().is_ok() {
+            return;
+        }
+    }
+}
+
+/// A file or device, open for writing.
+struct Storage {
+    file: File,
+    size: u64,
+    device: bool,
+}
+
+impl Storage {
+    fn open(member: &Member) -> io::Result<Storage> {
+        let file = File::options().read(true).write(true).open(&member.path)?;
+        let size = rustix::fs::seek(&file, SeekFrom::End(0))?;
+        Ok(Storage { file, size, device: member.probe.kind == Kind::Block })
+    }
+
+    /// Destroys what it held so that nothing recognises it any more: of a file everything,
+    /// of a device the first `metadata` bytes and both ends of the rest.
+    fn wipe(&self, metadata: u64) -> io::Result<()> {
+        self.erase_beginning()?;
+        if self.device {
+            self.zero(0, (metadata + WIPE_BYTES).min(self.size))?;
+            self.zero(self.size - WIPE_BYTES.min(self.size), self.size)?;
+        } else {
+            self.zero(0, self.size)?;
+        }
+        self.file.sync_all()
+    }
+
+    fn zero_data(&self, start: u64, end: u64) -> io::Result<()> {
+        self.erase_beginning()?;
+        self.zero(start, end)?;
+        self.file.sync_all()
+    }
+
+    /// A crash between here and the end of create must not leave a superblock or a stripe's
+    /// identity that speaks of what is half gone.
+    fn erase_beginning(&self) -> io::Result<()> {
+        for slot in 0..2 {
+            let address = Layout::superblock_address(slot);
+            if address + BLOCK_BYTES as u64 <= self.size {
+                self.file.write_all_at(&block::blank(), address)?;
+            }
+        }
+        self.file.sync_all()
+    }
+
+    /// Whether a range of a regular file is known to read as zeros: all hole, or reserved
+    /// but never written.
+    fn is_zero(&self, start: u64, end: u64) -> bool {
+        if self.device {
+            return false;
+        }
+        match rustix::fs::seek(&self.file, SeekFrom::Data(start)) {
+            Err(Errno::NXIO) => true,
+            Ok(data) => data >= end,
+            Err(_) => false,
+        }
+    }
+
+    fn zero(&self, start: u64, end: u64) -> io::Result<()> {
+        let mut at = start;
+        while at < end {
+            let bytes = ZERO_AT_ONCE.min(end - at);
+            match rustix::fs::fallocate(&self.file, FallocateFlags::ZERO_RANGE, at, bytes) {
+                Ok(()) => at += bytes,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    return write_zeros(at, end, |at, zeros| self.file.write_all_at(zeros, at));
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_zeros(
+    start: u64,
+    end: u64,
+    mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let zeros = vec![0; WRITE_AT_ONCE as usize];
+    let mut at = start;
+    while at < end {
+        let bytes = WRITE_AT_ONCE.min(end - at);
+        write(at, &zeros[..bytes as usize])?;
+        at += bytes;
+    }
+    Ok(())
+}

@@ -1,0 +1,356 @@
+//! What is at a path that is to become a leg: what it is, who uses it, what it holds.
+//!
+//! `hemi create` destroys what its legs held, so everything that can be known is asked
+//! before: mounts, swap, loop devices, device-mapper and md holders, partitions, another
+//! hemi's lock, a hemi volume, signatures of other formats (by `wipefs` of util-linux, where
+//! installed) and, not depending on anyone's knowledge of formats, any byte that is not zero
+//! in the first or last MiB.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use hemi_core::format::{BLOCK_BYTES, Id, Layout, Superblock, SuperblockError, block};
+use serde::Serialize;
+
+use crate::blocking::BlockingLeg;
+
+mod system;
+
+/// How much is looked at for bytes that are not zero, at either end.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// What kind of thing is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Nothing, in a folder that exists.
+    Missing,
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// What two paths that lead to the same storage have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// A regular file: device and inode.
+    File(u64, u64),
+    /// A block device's number.
+    Block(u64),
+}
+
+/// Who has a file or device in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Use {
+    /// Mounted, itself or a partition of it.
+    Mounted {
+        /// The device mounted.
+        device: String,
+        /// Where.
+        at: String,
+    },
+    /// Swap space.
+    Swap,
+    /// Part of a device-mapper, md or other stacked device.
+    Holder {
+        /// The device held: itself or a partition.
+        device: String,
+        /// The device that holds it.
+        holder: String,
+    },
+    /// The file behind a loop device.
+    Loop {
+        /// The loop device.
+        device: String,
+    },
+    /// Locked, as a served volume's legs are.
+    Locked {
+        /// The process, where the system tells.
+        process: Option<u32>,
+    },
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Use::Mounted { device, at } => write!(formatter, "{device} is mounted on {at}"),
+            Use::Swap => formatter.write_str("it is in use as swap"),
+            Use::Holder { device, holder } => write!(formatter, "{device} is held by {holder}"),
+            Use::Loop { device } => write!(formatter, "it is attached to {device}"),
+            Use::Locked { process: Some(process) } => {
+                write!(formatter, "it is in use by another hemi (process {process})")
+            }
+            Use::Locked { process: None } => formatter.write_str("it is in use by another hemi"),
+        }
+    }
+}
+
+/// Something a file or device holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// A leg of a hemi volume.
+    Hemi {
+        /// The volume's name, perhaps empty.
+        name: String,
+        /// Its id in hexadecimal.
+        volume: String,
+        /// Which leg.
+        leg: u8,
+    },
+    /// A hemi superblock that cannot be used.
+    HemiUnusable {
+        /// Why not.
+        reason: String,
+    },
+    /// Partitions the kernel knows.
+    Partitions {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A file system, volume manager, partition table or the like.
+    Signature {
+        /// Its type as `wipefs` names it.
+        format: String,
+        /// Its label, if it has one.
+        label: Option<String>,
+    },
+    /// A byte that is not zero.
+    Data {
+        /// Where.
+        offset: u64,
+    },
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Content::Hemi { name, volume, leg } if name.is_empty() => {
+                write!(formatter, "leg {leg} of the hemi volume {volume}")
+            }
+            Content::Hemi { name, volume, leg } => {
+                write!(formatter, "leg {leg} of the hemi volume \"{name}\" ({volume})")
+            }
+            Content::HemiUnusable { reason } => write!(formatter, "a hemi leg ({reason})"),
+            Content::Partitions { names } => write!(formatter, "partitions ({})", names.join(", ")),
+            Content::Signature { format, label: None } => write!(formatter, "{format}"),
+            Content::Signature { format, label: Some(label) } => {
+                write!(formatter, "{format} labelled \"{label}\"")
+            }
+            Content::Data { offset } => write!(formatter, "data (at byte {offset})"),
+        }
+    }
+}
+
+/// Why a path could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// Neither it nor the folder it would be in exists.
+    #[error("{}: there is no folder {} to make it in", path.display(), folder.display())]
+    NoFolder {
+        /// The path.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder, socket or the like.
+    #[error("{} is {found}; a leg is a regular file or a block device", path.display())]
+    NotStorage {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+/// What is at a path.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The path.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Its size in bytes; 0 where nothing is.
+    pub size: u64,
+    /// To tell whether two paths lead to the same storage; none where nothing is.
+    pub identity: Option<Identity>,
+    /// Who uses it.
+    pub uses: Vec<Use>,
+}
+
+impl Probe {
+    /// Looks at what is at `path` and who uses it, without opening it for writing.
+    ///
+    /// # Errors
+    /// See [`ProbeError`].
+    pub fn new(path: &Path) -> Result<Probe, ProbeError> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Probe::missing(path),
+            Err(source) => return Err(failed("look at", path, source)),
+        };
+        let file_type = metadata.file_type();
+        if file_type.is_file() {
+            return Ok(Probe {
+                path: path.into(),
+                kind: Kind::File,
+                size: metadata.size(),
+                identity: Some(Identity::File(metadata.dev(), metadata.ino())),
+                uses: system::uses_of_file(path, &metadata),
+            });
+        }
+        if !file_type.is_block_device() {
+            let found = match file_type {
+                kind if kind.is_dir() => "a folder",
+                kind if kind.is_char_device() => "a character device",
+                kind if kind.is_fifo() => "a pipe",
+                kind if kind.is_socket() => "a socket",
+                _ => "no regular file",
+            };
+            return Err(ProbeError::NotStorage { path: path.into(), found });
+        }
+        let device = File::open(path).map_err(|source| failed("open", path, source))?;
+        let size = rustix::fs::seek(&device, rustix::fs::SeekFrom::End(0))
+            .map_err(|errno| failed("find the size of", path, errno.into()))?;
+        Ok(Probe {
+            path: path.into(),
+            kind: Kind::Block,
+            size,
+            identity: Some(Identity::Block(metadata.rdev())),
+            uses: system::uses_of_device(&metadata),
+        })
+    }
+
+    fn missing(path: &Path) -> Result<Probe, ProbeError> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if !folder.is_dir() {
+            return Err(ProbeError::NoFolder { path: path.into(), folder: folder.into() });
+        }
+        let kind = Kind::Missing;
+        Ok(Probe { path: path.into(), kind, size: 0, identity: None, uses: Vec::new() })
+    }
+
+    /// What it holds, most telling first; empty means that it is free to be overwritten.
+    ///
+    /// # Errors
+    /// [`ProbeError::Io`] where it cannot be read: what cannot be read may hold anything.
+    pub fn contents(&self) -> Result<Vec<Content>, ProbeError> {
+        if self.kind == Kind::Missing || self.size == 0 {
+            return Ok(Vec::new());
+        }
+        let path = &self.path;
+        let file = File::open(path).map_err(|source| failed("open", path, source))?;
+        let read = |source| failed("read", path, source);
+        let mut contents = Vec::new();
+        let read_at = |offset, into: &mut [u8]| file.read_exact_at(into, offset);
+        contents.extend(hemi(self.size, read_at).map_err(read)?);
+        if let Some(Identity::Block(number)) = self.identity {
+            let names = system::partitions(number);
+            if !names.is_empty() {
+                contents.push(Content::Partitions { names });
+            }
+        }
+        contents.extend(system::signatures(path));
+        if contents.is_empty() {
+            let offset = first_data(self.size, read_at).map_err(read)?;
+            contents.extend(offset.map(|offset| Content::Data { offset }));
+        }
+        Ok(contents)
+    }
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> ProbeError {
+    ProbeError::Io { action, path: path.into(), source }
+}
+
+/// What an opened leg holds, for legs that are no file or device of this machine.
+///
+/// # Errors
+/// The leg's own: what cannot be read may hold anything.
+pub fn contents_of_leg(leg: &dyn BlockingLeg) -> io::Result<Vec<Content>> {
+    let read_at = |offset, into: &mut [u8]| leg.read_at(offset, into);
+    let mut contents = Vec::from_iter(hemi(leg.size(), read_at)?);
+    if contents.is_empty() {
+        contents.extend(first_data(leg.size(), read_at)?.map(|offset| Content::Data { offset }));
+    }
+    Ok(contents)
+}
+
+/// A hemi superblock in either slot.
+fn hemi(
+    size: u64,
+    mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<Option<Content>> {
+    let mut unusable = None;
+    for slot in 0..2 {
+        let address = Layout::superblock_address(slot);
+        if address + BLOCK_BYTES as u64 > size {
+            break;
+        }
+        let mut block = block::blank();
+        read_at(address, &mut block)?;
+        match Superblock::decode(&block, slot) {
+            Ok(superblock) => {
+                return Ok(Some(Content::Hemi {
+                    name: superblock.name.as_str().into(),
+                    volume: hex(superblock.volume_id),
+                    leg: superblock.leg.0,
+                }));
+            }
+            Err(SuperblockError::Blank | SuperblockError::NotHemi) => {}
+            Err(error) => unusable = Some(Content::HemiUnusable { reason: error.to_string() }),
+        }
+    }
+    Ok(unusable)
+}
+
+/// The first byte that is not zero in the first or last [`LOOK_BYTES`].
+fn first_data(
+    size: u64,
+    mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<Option<u64>> {
+    let head = size.min(LOOK_BYTES);
+    let mut bytes = vec![0; head as usize];
+    for start in [0, size - head] {
+        read_at(start, &mut bytes)?;
+        if let Some(index) = bytes.iter().position(|&byte| byte != 0) {
+            return Ok(Some(start + index as u64));
+        }
+    }
+    Ok(None)
+}
+
+/// An id in hexadecimal, grouped like a UUID, which it may be used as.
+pub fn hex(id: Id) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in id.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// The process that holds the lock of a file or device, as far as the system tells.
+pub(crate) fn lock_owner(path: &Path) -> Option<Option<u32>> {
+    fs::metadata(path).ok().and_then(|metadata| system::lock_owner(&metadata))
+}

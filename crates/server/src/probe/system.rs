@@ -1,0 +1,205 @@
+//! What Linux says of files and devices in /proc, /sys and by `wipefs`.
+//!
+//! All of it is advice for a clear message: where a file of /proc is missing, nothing is
+//! found. What must not fail is held by the exclusive open and the lock of the leg itself.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::{Content, Use};
+
+/// Where `wipefs` is when the search path of a plain user does not lead there.
+const WIPEFS: [&str; 3] = ["wipefs", "/usr/sbin/wipefs", "/sbin/wipefs"];
+
+pub(super) fn uses_of_file(path: &Path, metadata: &Metadata) -> Vec<Use> {
+    let mut uses = Vec::new();
+    uses.extend(lock_owner(metadata).map(|process| Use::Locked { process }));
+    let Ok(real) = fs::canonicalize(path) else {
+        return uses;
+    };
+    if is_swap(&real) {
+        uses.push(Use::Swap);
+    }
+    for device in entries(Path::new("/sys/block")) {
+        let backing = Path::new("/sys/block").join(&device).join("loop/backing_file");
+        let text = fs::read_to_string(backing).unwrap_or_default();
+        if !text.is_empty() && Path::new(text.trim_end_matches('\n')) == real {
+            uses.push(Use::Loop { device: format!("/dev/{device}") });
+        }
+    }
+    uses
+}
+
+pub(super) fn uses_of_device(metadata: &Metadata) -> Vec<Use> {
+    let mut uses = Vec::new();
+    uses.extend(lock_owner(metadata).map(|process| Use::Locked { process }));
+    let folder = sys_folder(metadata.rdev());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let whole = folder_name(&folder);
+    let mut parts = vec![(whole, folder.clone())];
+    for name in partition_names(&folder) {
+        parts.push((name.clone(), folder.join(name)));
+    }
+    for (name, folder) in parts {
+        let device = format!("/dev/{name}");
+        let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
+        if let Some(at) = mount_point(&mounts, number.trim()) {
+            uses.push(Use::Mounted { device: device.clone(), at });
+        }
+        for holder in entries(&folder.join("holders")) {
+            let holder = format!("/dev/{holder}");
+            uses.push(Use::Holder { device: device.clone(), holder });
+        }
+        if is_swap(Path::new(&device)) {
+            uses.push(Use::Swap);
+        }
+    }
+    uses
+}
+
+pub(super) fn partitions(number: u64) -> Vec<String> {
+    partition_names(&sys_folder(number))
+}
+
+/// Whether someone holds a `flock` on the file or device node, and which process.
+pub(super) fn lock_owner(metadata: &Metadata) -> Option<Option<u32>> {
+    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let inode = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields[..] {
+            [_, "FLOCK", _, _, process, of, ..] if of == inode => {
+                Some(process.parse().ok().filter(|&process| process != 0))
+            }
+            _ => None,
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct Wipefs {
+    signatures: Vec<WipefsSignature>,
+}
+
+#[derive(Deserialize)]
+struct WipefsSignature {
+    r#type: String,
+    label: Option<String>,
+}
+
+/// The signatures `wipefs` finds; none where it is not installed.
+pub(super) fn signatures(path: &Path) -> Vec<Content> {
+    let Ok(path) = fs::canonicalize(path) else {
+        return Vec::new();
+    };
+    for program in WIPEFS {
+        let mut command = Command::new(program);
+        command.args(["--no-act", "--json", "--"]).arg(&path);
+        command.env("LC_ALL", "C").stdin(Stdio::null());
+        let Ok(output) = command.output() else {
+            continue;
+        };
+        let found: Option<Wipefs> = serde_json::from_slice(&output.stdout).ok();
+        let mut contents: Vec<_> = found
+            .map_or(Vec::new(), |found| found.signatures)
+            .into_iter()
+            .map(|found| Content::Signature { format: found.r#type, label: found.label })
+            .collect();
+        // Some formats are signed in several places.
+        contents.dedup();
+        return contents;
+    }
+    Vec::new()
+}
+
+fn sys_folder(number: u64) -> PathBuf {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    fs::canonicalize(&link).unwrap_or(link)
+}
+
+fn folder_name(folder: &Path) -> String {
+    folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn entries(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn partition_names(folder: &Path) -> Vec<String> {
+    let mut names = entries(folder);
+    names.retain(|name| folder.join(name).join("partition").exists());
+    names
+}
+
+/// Where the device with this `major:minor` is mounted, by /proc/self/mountinfo.
+fn mount_point(mounts: &str, number: &str) -> Option<String> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(2);
+        let matches = fields.next() == Some(number);
+        let point = fields.nth(1)?;
+        matches.then(|| unescape(point))
+    })
+}
+
+fn is_swap(path: &Path) -> bool {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    swaps.lines().skip(1).any(|line| {
+        let used = line.split_whitespace().next().map(unescape);
+        used.is_some_and(|used| Path::new(&used) == path)
+    })
+}
+
+/// Undoes the kernel's octal escapes (`\040`) of blanks in paths.
+fn unescape(text: &str) -> String {
+    let mut pieces = text.split('\\');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let code = piece.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
+        match (code, piece.get(3..)) {
+            (Some(code), Some(rest)) => {
+                plain.push(char::from(code));
+                plain.push_str(rest);
+            }
+            _ => {
+                plain.push('\\');
+                plain.push_str(piece);
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_paths_are_read() {
+        assert_eq!(unescape("/mnt/two\\040words\\011"), "/mnt/two words\t");
+        assert_eq!(unescape("/mnt/plain"), "/mnt/plain");
+        assert_eq!(unescape("odd\\"), "odd\\");
+        assert_eq!(unescape("odd\\9zz"), "odd\\9zz");
+    }
+
+    #[test]
+    fn mounts_are_found_by_number() {
+        let mounts = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+                      30 22 7:3 /sub /mnt/a\\040b rw shared:1 - xfs /dev/loop3 rw\n";
+        assert_eq!(mount_point(mounts, "7:3"), Some("/mnt/a b".into()));
+        assert_eq!(mount_point(mounts, "7:30"), None);
+        assert_eq!(mount_point("broken", "7:3"), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! `create` on block devices: loop devices, so these need root and are skipped without it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hemi_server::create::{CreateOptions, Created, create};
+use hemi_server::inspect::inspect;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 64 * MIB;
+
+/// Runs a program and returns what it prints; panics with what it complains of.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {complaint}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A loop device over a new file, gone when dropped.
+struct Loop {
+    device: String,
+    file: PathBuf,
+}
+
+impl Loop {
+    fn new(folder: &Path, name: &str, options: &[&str]) -> Loop {
+        let file = folder.join(name);
+        File::create(&file).and_then(|file| file.set_len(80 * MIB)).expect("a sparse file");
+        let path = file.display().to_string();
+        let device = run("losetup", &[&["--find", "--show"], options, &[path.as_str()]].concat());
+        Loop { device, file }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.device]).output();
+    }
+}
+
+/// A mounted file system, unmounted when dropped.
+struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    fn new(device: &str, at: &'a Path) -> Mount<'a> {
+        fs::create_dir(at).expect("a new folder");
+        run("mount", &[device, &at.display().to_string()]);
+        Mount(at)
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).output();
+    }
+}
+
+fn root() -> Option<TempDir> {
+    if rustix::process::geteuid().is_root() {
+        return Some(tempfile::tempdir().expect("a temporary folder"));
+    }
+    eprintln!("SKIPPED: loop devices need root");
+    None
+}
+
+fn options(legs: &[&str]) -> CreateOptions {
+    let legs = legs.iter().map(|leg| (*leg).into()).collect();
+    CreateOptions { size: SIZE, legs, ..CreateOptions::default() }
+}
+
+fn wiping(legs: &[&str]) -> CreateOptions {
+    CreateOptions { wipe: legs.iter().map(PathBuf::from).collect(), ..options(legs) }
+}
+
+fn refused(options: &CreateOptions, parts: &[&str]) {
+    let text = create(options).expect_err("it must be refused").to_string();
+    for part in parts {
+        assert!(text.contains(part), "{text}\n  lacks: {part}");
+    }
+}
+
+fn whole(created: &Created) -> Vec<bool> {
+    created.legs.iter().map(|leg| leg.whole).collect()
+}
+
+#[test]
+fn devices_become_legs_and_the_largest_block_counts() {
+    let Some(folder) = root() else { return };
+    let small = Loop::new(folder.path(), "a", &[]);
+    let large = Loop::new(folder.path(), "b", &["--sector-size", "4096"]);
+    let legs = [small.device.as_str(), large.device.as_str()];
+    let blocks = CreateOptions { block_bytes: Some(512), ..options(&legs) };
+    refused(&blocks, &["block size 512", "has blocks of 4096 bytes"]);
+    let created = create(&options(&legs)).expect("both are empty");
+    assert_eq!(created.block_bytes, 4096);
+    // Nothing is known of what the devices hold.
+    assert_eq!((whole(&created), created.zeros), (vec![true, false], false));
+    for leg in legs {
+        let report = inspect(leg).expect("it can be opened");
+        assert_eq!(report.superblock.expect("a superblock").volume, created.volume);
+        assert!(report.table.expect("a table").slots.valid == 2);
+    }
+    let zero = CreateOptions { zero: true, ..wiping(&legs) };
+    let created = create(&zero).expect("both may be wiped");
+    assert_eq!((whole(&created), created.zeros), (vec![true, true], true));
+}
+
+#[test]
+fn a_mounted_device_is_refused_whatever_is_said() {
+    let Some(folder) = root() else { return };
+    let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
+    let legs = [device.device.as_str(), other.device.as_str()];
+    run("mkfs.ext4", &["-q", "-L", "precious", &device.device]);
+    let point = folder.path().join("mounted here");
+    let mount = Mount::new(&device.device, &point);
+    let place = format!("{} is mounted on {}", device.device, point.display());
+    refused(&options(&legs), &[&place]);
+    refused(&wiping(&legs), &[&place, "--wipe does not override"]);
+    fs::write(point.join("file"), "kept").expect("the file system works");
+    drop(mount);
+    refused(&options(&legs), &["is not empty", "ext4 labelled \"precious\""]);
+    create(&wiping(&legs)).expect("unmounted, it may be wiped");
+    assert_eq!(run("wipefs", &["--no-act", "--noheadings", &device.device]), "");
+}
+
+#[test]
+fn the_file_behind_a_loop_device_is_in_use() {
+    let Some(folder) = root() else { return };
+    let device = Loop::new(folder.path(), "a", &[]);
+    let file = device.file.display().to_string();
+    let other = folder.path().join("b").display().to_string();
+    refused(&wiping(&[&file, &other]), &["is in use", &format!("attached to {}", device.device)]);
+}
+
+#[test]
+fn partitions_are_named_and_forgotten_when_wiped() {
+    let Some(folder) = root() else { return };
+    let device = Loop::new(folder.path(), "a", &["--partscan"]);
+    let other = Loop::new(folder.path(), "b", &[]);
+    let legs = [device.device.as_str(), other.device.as_str()];
+    let mut table = [0; 512];
+    for (entry, start) in [(446, 2048u32), (462, 20480)] {
+        table[entry + 4] = 0x83;
+        table[entry + 8..entry + 12].copy_from_slice(&start.to_le_bytes());
+        table[entry + 12..entry + 16].copy_from_slice(&16384u32.to_le_bytes());
+    }
+    table[510..].copy_from_slice(&[0x55, 0xAA]);
+    let file = File::options().write(true).open(&device.device).expect("root may");
+    file.write_all_at(&table, 0).and_then(|()| file.sync_all()).expect("it can be written");
+    drop(file);
+    run("blockdev", &["--rereadpt", &device.device]);
+    let name = device.device.trim_start_matches("/dev/").to_owned();
+    let folder_of = |part| format!("/sys/class/block/{name}/{name}p{part}");
+    let known = Path::new(&folder_of(1)).exists();
+    refused(&options(&legs), &["is not empty", "dos"]);
+    if known {
+        refused(&options(&legs), &[&format!("partitions ({name}p1, {name}p2)")]);
+    } else {
+        eprintln!("SKIPPED in part: this kernel shows no partitions of loop devices");
+    }
+    create(&wiping(&legs)).expect("it may be wiped");
+    assert_eq!(run("wipefs", &["--no-act", "--noheadings", &device.device]), "");
+    assert!(!Path::new(&folder_of(1)).exists(), "the kernel still knows the partitions");
+}
+
+#[test]
+fn an_exclusive_holder_is_respected() {
+    let Some(folder) = root() else { return };
+    let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
+    let legs = [device.device.as_str(), other.device.as_str()];
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;
+    let held = rustix::fs::open(&device.device, flags, rustix::fs::Mode::empty());
+    let held = held.expect("nobody else has it");
+    refused(&wiping(&legs), &["held exclusively by another program"]);
+    drop(held);
+    create(&options(&legs)).expect("now it is free");
+}
+
+#[test]
+fn the_same_device_twice_and_a_small_one_are_refused() {
+    let Some(folder) = root() else { return };
+    let device = Loop::new(folder.path(), "a", &[]);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&device.device, &link).expect("a new name");
+    let link = link.display().to_string();
+    refused(&options(&[&device.device, &link]), &["are the same block device"]);
+    let other = folder.path().join("b").display().to_string();
+    let large = CreateOptions { size: 79 * MIB, ..options(&[&device.device, &other]) };
+    refused(&large, &["has 83886080 bytes", "needs 84934656", "1048576 bytes more"]);
+}
+
+/// Signatures at the far end go as well.
+#[test]
+fn a_wipe_reaches_both_ends() {
+    let Some(folder) = root() else { return };
+    let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
+    let legs = [device.device.as_str(), other.device.as_str()];
+    let file = File::options().write(true).open(&device.device).expect("root may");
+    file.write_all_at(b"end", 80 * MIB - 3).expect("it is that large");
+    file.sync_all().expect("it can be flushed");
+    drop(file);
+    refused(&options(&legs), &["data (at byte 83886077)"]);
+    create(&wiping(&legs)).expect("it may be wiped");
+    let mut end = [1; 3];
+    let file = File::open(&device.device).expect("root may");
+    file.read_exact_at(&mut end, 80 * MIB - 3).expect("it is that large");
+    assert_eq!(end, [0; 3]);
+}
