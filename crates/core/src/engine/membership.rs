@@ -70,7 +70,14 @@ pub(super) struct Detach {
 impl<B: Buffers> Engine<B> {
     /// Turns what recovery found into debts: a leg that is not whole owes the region; a dirty
     /// region is owed by all but its authority.
+    ///
+    /// What a dirty region holds may still be in its legs' caches, from before hemi was
+    /// killed: no flush of ours has covered it yet.
     pub(super) fn adopt_recovered_state(&mut self) {
+        const BEFORE_OPEN: u64 = 1;
+        for leg in &mut self.legs {
+            leg.done_stamp = BEFORE_OPEN;
+        }
         for region in 0..self.regions.count() {
             let entry = self.entry(region);
             let record =
@@ -78,6 +85,7 @@ impl<B: Buffers> Engine<B> {
             if let Some(record) = record {
                 let page = self.metadata.page_of(region);
                 self.regions.active[record].authority_sequence = self.metadata.newest(page);
+                self.regions.active[record].last_done = [BEFORE_OPEN; LEGS_MAX];
             }
             for leg in 0..LEGS_MAX {
                 let index = LegIndex(leg as u8);

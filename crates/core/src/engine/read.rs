@@ -271,24 +271,35 @@ impl<B: Buffers> Engine<B> {
         if failed == 0 || failed == u8::MAX {
             return;
         }
-        let region = self.regions.of_sector(io.extent.start);
         for leg in 0..LEGS_MAX {
-            let index = LegIndex(leg as u8);
-            let wanted = failed & index.bit() != 0
-                && self.legs[leg].answers()
-                && self.fresh_prefix(leg, io.extent) == io.extent.sectors()
-                && self.legs[leg].debts.has_room(2);
-            if !wanted {
-                continue;
+            if failed & LegIndex(leg as u8).bit() != 0 && self.legs[leg].answers() {
+                self.owe_for_repair(leg, io.extent);
             }
-            let Some(record) = self.regions.activate(region, self.now) else { return };
-            // Rewritten from a fresh leg: the client's buffer is about to be the client's.
-            let mut debt = Debt::new(io.extent, Source::Leg, self.now, Key::NONE);
-            debt.repair = true;
-            self.legs[leg].debts.add(debt);
-            self.adjust_lacks(record, leg, 1);
         }
         self.operations[operation].failed = 0;
+    }
+
+    /// Owes a leg what its medium could not read, or what scrub found wrong there, to be
+    /// rewritten from a fresh leg. Where that leg is the authority it has to stop being so
+    /// first: recovery must not choose a leg that cannot read what it holds.
+    pub(super) fn owe_for_repair(&mut self, leg: usize, extent: Extent) {
+        let region = self.regions.of_sector(extent.start);
+        let index = LegIndex(leg as u8);
+        if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
+            return;
+        }
+        let Some(record) = self.regions.activate(region, self.now) else { return };
+        let entry = self.entry(region);
+        if entry.is_dirty() && entry.authority() == index {
+            // The next read that meets the error finds the authority elsewhere.
+            self.regions.active[record].move_forced = true;
+            self.want_move(record);
+            return;
+        }
+        let mut debt = Debt::new(extent, Source::Leg, self.now, Key::NONE);
+        debt.repair = true;
+        self.legs[leg].debts.add(debt);
+        self.adjust_lacks(record, leg, 1);
     }
 
     /// A leg stopped answering: reads out on it are asked of others. Its buffers stay with

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::Engine;
-use super::debt::{Debt, Source};
-use super::slab::{Key, NONE};
+use super::debt::Source;
+use super::slab::NONE;
 use super::state::{Io, Purpose};
 use crate::command::CommandError;
 use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
@@ -232,17 +232,5 @@ impl<B: Buffers> Engine<B> {
                 self.owe_for_repair(leg, extent);
             }
         }
-    }
-
-    fn owe_for_repair(&mut self, leg: usize, extent: Extent) {
-        let region = self.regions.of_sector(extent.start);
-        if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
-            return;
-        }
-        let Some(record) = self.regions.activate(region, self.now) else { return };
-        let mut debt = Debt::new(extent, Source::Leg, self.now, Key::NONE);
-        debt.repair = true;
-        self.legs[leg].debts.add(debt);
-        self.adjust_lacks(record, leg, 1);
     }
 }

@@ -1,0 +1,475 @@
+//! A small world in memory for the engine: legs with volatile caches, delays, freezes and
+//! errors; clients; kills and power cuts; and a checker that knows what a disk must do.
+//!
+//! Data is one version number per sector, so a run needs no payload bytes; metadata is real
+//! bytes, written by the engine and read back by recovery. Faults, per zone:
+//!
+//! - data: a write in flight at a kill or a power cut lands sector by sector or not; what was
+//!   completed but not flushed at a power cut is kept, dropped or rolled back to any version
+//!   since the last flush, sector by sector;
+//! - metadata: a write in flight lands sector by sector or not; a completed one is durable;
+//! - any I/O can fail transiently, and be held up for as long as a freeze lasts.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+
+pub mod checker;
+pub mod disk;
+pub mod memory;
+
+use std::collections::BTreeMap;
+
+use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::format::superblock::{Ancestry, Name};
+use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
+use hemi_core::io::{Action, LegError, LegIo, LegOperation, Notice, Operation, Request};
+use hemi_core::recovery::{self, LegImage, Refusal};
+use hemi_core::settings::Settings;
+use hemi_core::units::{Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND};
+
+use checker::Checker;
+use disk::Disk;
+use memory::Memory;
+
+/// SplitMix64: a test's only source of chance.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+pub const REGION_BYTES: u64 = 64 << 10;
+pub const VOLUME_BYTES: u64 = 1 << 20;
+pub const SECTORS: u64 = VOLUME_BYTES / 512;
+
+/// An I/O under way on a leg.
+#[derive(Clone)]
+pub struct Pending {
+    pub due: Instant,
+    pub io: LegIo,
+    pub data: Vec<u64>,
+    pub metadata: Option<Box<[u8; 4096]>>,
+    /// What flush covers: everything the disk had completed when it was submitted.
+    pub flush_mark: u64,
+}
+
+/// How a leg behaves.
+#[derive(Clone, Copy)]
+pub struct Behaviour {
+    pub latency: u64,
+    pub jitter: u64,
+    pub frozen_until: Instant,
+    /// One in so many I/Os fails; zero for none.
+    pub read_errors: u64,
+    pub write_errors: u64,
+    pub flush_errors: u64,
+}
+
+impl Default for Behaviour {
+    fn default() -> Behaviour {
+        Behaviour {
+            latency: 50 * MICROSECOND,
+            jitter: 100 * MICROSECOND,
+            frozen_until: Instant(0),
+            read_errors: 0,
+            write_errors: 0,
+            flush_errors: 0,
+        }
+    }
+}
+
+pub struct World {
+    pub random: Random,
+    pub now: Instant,
+    pub engine: Option<Engine<Memory>>,
+    pub settings: Settings,
+    pub disks: Vec<Disk>,
+    pub behaviour: Vec<Behaviour>,
+    pub pending: Vec<Pending>,
+    pub checker: Checker,
+    pub requests: BTreeMap<u64, Request>,
+    pub next_token: u64,
+    pub next_version: u64,
+    pub notices: Vec<Notice>,
+    pub closed: bool,
+    pub commands: BTreeMap<u64, Result<(), hemi_core::command::CommandError>>,
+    pub thorough: bool,
+    pub trace: bool,
+    pub failed_requests: u64,
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        requests_max: 64,
+        dirty_regions_max: 8,
+        owed_extents_max: 64,
+        exposure_bytes: 256 << 10,
+        copies_reserve: 0,
+        leg_window: 8,
+        drain_bytes: 16 << 10,
+        clean_after: 300 * MILLISECOND,
+        out_after: 3000 * MILLISECOND,
+        ..Settings::default()
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, legs: usize, settings: Settings) -> World {
+        let layout = Layout::new(VOLUME_BYTES, REGION_BYTES).expect("the sizes are fixed");
+        let disks = (0..legs).map(|leg| formatted(layout, leg, legs)).collect();
+        let mut world = World {
+            random: Random(seed),
+            now: Instant(1),
+            engine: None,
+            settings,
+            disks,
+            behaviour: vec![Behaviour::default(); legs],
+            pending: Vec::new(),
+            checker: Checker::new(SECTORS as usize),
+            requests: BTreeMap::new(),
+            next_token: 1,
+            next_version: 1,
+            notices: Vec::new(),
+            closed: false,
+            commands: BTreeMap::new(),
+            thorough: true,
+            trace: std::env::var_os("TRACE").is_some(),
+            failed_requests: 0,
+        };
+        let all: Vec<usize> = (0..legs).collect();
+        world.open(&all).expect("a fresh volume opens");
+        world
+    }
+
+    /// Opens the volume with some of its legs.
+    pub fn open(&mut self, legs: &[usize]) -> Result<(), Refusal> {
+        let images: Vec<LegImage> =
+            legs.iter().map(|&l| LegImage { bytes: &self.disks[l].metadata }).collect();
+        let opening = recovery::assess(&images)?;
+        let mut traits = [LegTraits::default(); LEGS_MAX];
+        for &leg in legs {
+            traits[leg] = LegTraits { present: true, fast_zeroes: true };
+        }
+        let memory = Memory::new(4096);
+        let entropy = self.random.next();
+        self.closed = false;
+        self.engine = Some(Engine::open(opening, self.settings, traits, memory, self.now, entropy));
+        self.take_actions();
+        Ok(())
+    }
+
+    pub fn engine(&mut self) -> &mut Engine<Memory> {
+        self.engine.as_mut().expect("the volume is open")
+    }
+
+    /// Performs the engine's actions until it has none.
+    pub fn take_actions(&mut self) {
+        while let Some(action) = self.engine().next_action() {
+            match action {
+                Action::Leg(io) => self.submit_io(io),
+                Action::Reply(reply) => self.take_reply(reply),
+                Action::CommandDone { token, result } => {
+                    self.commands.insert(token, result);
+                }
+                Action::Notice(notice) => {
+                    if self.trace {
+                        println!("{:>12} {notice:?}", self.now.0);
+                    }
+                    self.notices.push(notice);
+                }
+                Action::Closed => self.closed = true,
+            }
+        }
+        if self.thorough {
+            self.engine().check_thoroughly();
+        }
+    }
+
+    fn submit_io(&mut self, io: LegIo) {
+        let leg = io.leg.index();
+        let behaviour = self.behaviour[leg];
+        let mut due = self.now + behaviour.latency;
+        if behaviour.jitter > 0 {
+            due = due + self.random.below(behaviour.jitter);
+        }
+        due = due.max(behaviour.frozen_until + self.random.below(1000));
+        let data = match (io.operation, io.buffer) {
+            (LegOperation::Write { .. }, Some(at)) => {
+                self.engine().buffers().snapshot(at, io.extent.sectors())
+            }
+            (LegOperation::WriteZeroes { .. }, _) => vec![0; io.extent.sectors() as usize],
+            _ => Vec::new(),
+        };
+        let metadata = (io.operation == LegOperation::WriteMetadata)
+            .then(|| Box::new(*self.engine().metadata_bytes(io.id)));
+        let flush_mark = self.disks[leg].mark();
+        if self.trace {
+            println!("{:>12} submit {io:?} due {}", self.now.0, due.0);
+        }
+        self.pending.push(Pending { due, io, data, metadata, flush_mark });
+    }
+
+    /// Freezes a leg: what is in flight and what comes ends no sooner than `until`.
+    pub fn freeze(&mut self, leg: usize, until: Instant) {
+        self.behaviour[leg].frozen_until = until;
+        for pending in &mut self.pending {
+            if pending.io.leg.index() == leg {
+                pending.due = pending.due.max(until + self.random.below(1000));
+            }
+        }
+    }
+
+    /// Ends the I/O at `index` of the pending list.
+    pub fn finish(&mut self, index: usize) {
+        let pending = self.pending.swap_remove(index);
+        let leg = pending.io.leg.index();
+        let behaviour = self.behaviour[leg];
+        let rate = match pending.io.operation {
+            LegOperation::Read => behaviour.read_errors,
+            LegOperation::Flush => behaviour.flush_errors,
+            _ => behaviour.write_errors,
+        };
+        let failed = rate > 0 && self.random.one_in(rate);
+        let disk = &mut self.disks[leg];
+        if failed {
+            // A failed write may have landed in part.
+            disk.land_partly(&pending, &mut self.random);
+        } else {
+            disk.land(&pending);
+        }
+        if let (LegOperation::Read, Some(at)) = (pending.io.operation, pending.io.buffer) {
+            let read = self.disks[leg].read(pending.io.extent);
+            // A failed read leaves rubbish behind.
+            let read = if failed { vec![u64::MAX; read.len()] } else { read };
+            self.engine().buffers_mut().fill(at, &read);
+        }
+        let result = if failed { Err(LegError::Media) } else { Ok(()) };
+        let (now, id) = (self.now, pending.io.id);
+        if self.trace {
+            println!("{:>12} done {:?} {result:?}", self.now.0, pending.io);
+        }
+        self.engine().complete(now, id, result);
+        self.take_actions();
+    }
+
+    /// Lets time pass until `until`, or until nothing is left to happen before it.
+    pub fn run_until(&mut self, until: Instant) {
+        loop {
+            let next_io = self.pending.iter().map(|p| p.due).min().unwrap_or(Instant::NEVER);
+            let deadline = self.engine().deadline();
+            let next = next_io.min(deadline);
+            if next > until {
+                self.now = self.now.max(until);
+                return;
+            }
+            self.now = self.now.max(next);
+            if next_io <= deadline {
+                let index = self
+                    .pending
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|(_, p)| (p.due, p.io.id))
+                    .map(|(i, _)| i)
+                    .expect("an I/O is due");
+                self.finish(index);
+            } else {
+                let now = self.now;
+                self.engine().tick(now);
+                self.take_actions();
+            }
+        }
+    }
+
+    /// Lets time pass until every request is answered; at most `limit` nanoseconds.
+    pub fn run_until_answered(&mut self, limit: u64) {
+        let end = self.now + limit;
+        while !self.requests.is_empty() {
+            let step = self.now + MILLISECOND;
+            assert!(step <= end, "requests unanswered after {limit} ns: {:?}", self.requests);
+            self.run_until(step);
+        }
+    }
+
+    pub fn can_submit(&mut self) -> bool {
+        self.engine().has_room()
+    }
+
+    pub fn submit(&mut self, operation: Operation, extent: Extent, fua: bool) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        let sectors = extent.sectors() as u32;
+        let buffer = match operation {
+            Operation::Read | Operation::Write => Some(self.engine().buffers_mut().take(sectors)),
+            _ => None,
+        };
+        let mut version = 0;
+        if operation == Operation::Write {
+            version = self.next_version;
+            self.next_version += 1;
+            let at = hemi_core::units::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
+            self.engine().buffers_mut().fill(at, &vec![version; extent.sectors() as usize]);
+        }
+        let request = Request { token, operation, extent, buffer, fua, connection: 1 };
+        if self.trace {
+            println!("{:>12} {request:?} version {version}", self.now.0);
+        }
+        self.checker.invoked(&request, version, self.now);
+        self.requests.insert(token, request);
+        let now = self.now;
+        self.engine().submit(now, request);
+        self.take_actions();
+        token
+    }
+
+    fn take_reply(&mut self, reply: hemi_core::io::Reply) {
+        let request = self.requests.remove(&reply.token).expect("each request is answered once");
+        if self.trace {
+            println!("{:>12} reply {reply:?}", self.now.0);
+        }
+        let data = reply.buffer.map(|buffer| {
+            let at = hemi_core::units::BufferAt { buffer, offset: 0 };
+            let data = self.engine().buffers().snapshot(at, request.extent.sectors());
+            hemi_core::io::Buffers::release(self.engine().buffers_mut(), buffer);
+            data
+        });
+        if reply.result.is_err() {
+            self.failed_requests += 1;
+        }
+        self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
+    }
+
+    /// Kills hemi: what is in flight lands in part; the disks go on.
+    pub fn kill(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
+        }
+        self.engine = None;
+        self.requests.clear();
+        self.checker.killed(self.now);
+    }
+
+    /// Cuts the power of everything.
+    pub fn power_cut(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
+        }
+        for disk in &mut self.disks {
+            disk.lose_cache(&mut self.random);
+        }
+        self.engine = None;
+        self.requests.clear();
+        self.checker.power_cut(self.now);
+    }
+
+    /// Reads the whole volume and has the checker look at it.
+    pub fn read_everything(&mut self) {
+        let step = 64;
+        for start in (0..SECTORS).step_by(step as usize) {
+            self.submit(Operation::Read, Extent::new(start, step), false);
+            self.run_until_answered(20_000 * MILLISECOND);
+        }
+    }
+
+    /// Runs until every leg is whole; then compares them sector by sector.
+    pub fn converge(&mut self) {
+        for behaviour in &mut self.behaviour {
+            behaviour.read_errors = 0;
+            behaviour.write_errors = 0;
+            behaviour.flush_errors = 0;
+        }
+        let end = self.now + 120_000 * MILLISECOND;
+        loop {
+            let step = self.now + 50 * MILLISECOND;
+            self.run_until(step);
+            let mut status = hemi_core::status::Status::default();
+            let now = self.now;
+            self.engine().status(now, &mut status);
+            if status.converged {
+                break;
+            }
+            assert!(self.now < end, "not converged: {status:#?}");
+        }
+        let data: Vec<Vec<u64>> = self.disks.iter().map(Disk::contents).collect();
+        for (leg, contents) in data.iter().enumerate().skip(1) {
+            for (sector, (a, b)) in data[0].iter().zip(contents).enumerate() {
+                assert_eq!(a, b, "sector {sector} differs between leg 0 and leg {leg}");
+            }
+        }
+    }
+
+    pub fn close(&mut self) {
+        let now = self.now;
+        let drain_until = now + 10_000 * MILLISECOND;
+        self.engine().command(now, 1 << 60, hemi_core::command::Command::Close { drain_until });
+        self.take_actions();
+        let end = now + 60_000 * MILLISECOND;
+        while !self.closed {
+            let step = self.now + 10 * MILLISECOND;
+            assert!(step < end, "the volume does not close");
+            self.run_until(step);
+        }
+    }
+
+    pub fn complete_id(&self, id: IoId) -> Option<usize> {
+        self.pending.iter().position(|p| p.io.id == id)
+    }
+}
+
+/// A leg as `create` leaves it: all whole, closed.
+fn formatted(layout: Layout, leg: usize, legs: usize) -> Disk {
+    let volume_id = [7; 16];
+    let mut records = [LegRecord::default(); LEGS_MAX];
+    for (slot, record) in records.iter_mut().enumerate().take(legs) {
+        *record = LegRecord { id: [slot as u8 + 1; 16], join_epoch: 1, state: Membership::In };
+    }
+    let superblock = Superblock {
+        volume_id,
+        name: Name::new("test").expect("a plain name"),
+        layout,
+        block_bytes: 512,
+        created: 0,
+        leg: LegIndex(leg as u8),
+        sequence: 1,
+        generation: [9; 16],
+        ancestry: Ancestry::default(),
+        open: false,
+        join_epoch: 1,
+        legs: records,
+    };
+    let mut metadata = vec![0u8; layout.data_offset() as usize];
+    let mut put = |address: u64, block: &[u8; 4096]| {
+        metadata[address as usize..address as usize + 4096].copy_from_slice(block);
+    };
+    let mut block = [0u8; 4096];
+    let whole = ((1u16 << legs) - 1) as u8;
+    for slot in 0..2u8 {
+        superblock.encode(&mut block, slot);
+        put(Layout::superblock_address(slot), &block);
+        let header = lost::LostHeader { generation: [9; 16], join_epoch: 1 };
+        let address = Layout::lost_address(slot);
+        lost::encode(&mut block, address, volume_id, 1, &header, &[], layout.volume_sectors())
+            .expect("an empty list fits");
+        put(address, &block);
+        for number in 0..layout.page_count() {
+            let address = layout.page_address(number, slot);
+            let header = page::PageHeader { page: number, generation: [9; 16], join_epoch: 1 };
+            let entries = layout.page_regions(number);
+            let entries = entries.map(|_| RegionEntry::new(whole, false, LegIndex(0)));
+            page::encode(&mut block, address, volume_id, 1, &header, entries);
+            put(address, &block);
+        }
+    }
+    Disk::new(metadata, layout.data_offset() / 512, SECTORS as usize)
+}
