@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Status(commands::status::StatusArgs),
     Leg(commands::leg::LegArgs),
     Scrub(commands::scrub::ScrubArgs),
+    Promote(commands::promote::PromoteArgs),
     Inject(commands::inject::InjectArgs),
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),

@@ -10,6 +10,7 @@ pub(crate) mod config;
 pub(crate) mod generate;
 pub(crate) mod inject;
 pub(crate) mod leg;
+pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod status;
@@ -21,6 +22,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(arguments) => done(status::run(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
+        Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
         Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),

@@ -19,6 +19,7 @@ pub mod leg;
 pub mod memory;
 pub mod messages;
 pub mod probe;
+pub mod promote;
 pub mod ring;
 pub mod ring_message;
 pub mod slots;

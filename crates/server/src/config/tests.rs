@@ -209,3 +209,14 @@ fn the_documentation_has_every_bound() {
         assert!(text.contains(&row), "docs/configuration.md lacks the row beginning: {row}");
     }
 }
+
+/// The example that is installed says what the defaults are, and is sound.
+#[test]
+fn the_packaged_example_is_sound() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/hemi.toml");
+    let config = Config::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+    config.check().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.engine, EngineConfig::default());
+    assert_eq!(config.buffer_budget, Config::default().buffer_budget);
+    assert_eq!(config.drain_on_stop, Config::default().drain_on_stop);
+}

@@ -1,0 +1,162 @@
+//! `hemi promote`: the operator's word that one leg decides alone.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use clap::Args;
+use hemi_server::config::legs::LegSpec;
+use hemi_server::control::promises::bytes;
+use hemi_server::leg::FileOptions;
+use hemi_server::promote::{PromotionPlan, PromotionReport};
+
+use crate::failure::{Failure, Kind};
+
+/// Most stretches that are listed; the sum covers all.
+const LISTED_MAX: usize = 20;
+
+/// Let one leg decide alone, where hemi serve refuses to guess.
+///
+/// For a volume whose other legs are lost, or damaged beyond what recovery can tell apart.
+/// The volume must not be served. Every other leg is out from then on and can only come back
+/// to be filled anew. What this leg knows it lacks fails to be read until it is written again;
+/// more may be missing than it knows.
+///
+/// Without --accept-loss it tells what would be given up, changes nothing, and exits with 3.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi promote /dev/nvme0n1p3                 what would be given up?
+  hemi promote /dev/nvme0n1p3 --accept-loss   do it
+  hemi serve --leg /dev/nvme0n1p3 --nbd unix:/run/hemi/db.nbd")]
+pub(crate) struct PromoteArgs {
+    /// The leg: a path, stripe:PATH,PATH[,chunk=64K], or an NBD URI.
+    #[arg(value_name = "LEG")]
+    leg: LegSpec,
+
+    /// Do it: what only the other legs hold is given up.
+    #[arg(long)]
+    accept_loss: bool,
+
+    /// Do not bypass the page cache (for file systems without O_DIRECT).
+    #[arg(long)]
+    no_direct: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &PromoteArgs) -> Result<()> {
+    let options = FileOptions { direct: !arguments.no_direct, ..FileOptions::default() };
+    let plan = PromotionPlan::new(&arguments.leg, options)?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(plan.report())?)?;
+    } else {
+        out.write_all(told(plan.report()).as_bytes())?;
+    }
+    if !arguments.accept_loss {
+        return Err(Failure::error(
+            Kind::Refused,
+            "nothing was changed",
+            "Look for the missing legs first. To go on without them: --accept-loss.",
+        ));
+    }
+    let report = plan.carry_out()?;
+    if !arguments.json {
+        writeln!(
+            out,
+            "\nLeg {} decides alone now. Serve the volume with it, and give it others with \
+             'hemi leg add' or 'hemi leg replace'.",
+            report.leg
+        )?;
+    }
+    Ok(())
+}
+
+fn told(report: &PromotionReport) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("volume {:?}, leg {} ({})\n\n", report.volume, report.leg, report.path);
+    let others: Vec<String> = report.others.iter().map(u8::to_string).collect();
+    let others = match others.len() {
+        0 => "No other leg belongs to the volume.".to_owned(),
+        _ => format!("Out from then on: leg {}.", others.join(", leg ")),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{others}");
+    if report.lacks.is_empty() {
+        text.push_str("This leg knows of nothing that it lacks.\n");
+    } else {
+        let _ = writeln!(
+            text,
+            "This leg knows that it lacks {}; reading there fails until it is written again:",
+            bytes(report.lacks_bytes)
+        );
+        for stretch in report.lacks.iter().take(LISTED_MAX) {
+            let _ = writeln!(
+                text,
+                "  {} at byte {}",
+                bytes(stretch.length_bytes),
+                stretch.offset_bytes
+            );
+        }
+        if let Some(more) = report.lacks.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+            let _ = writeln!(text, "  and {more} stretches more (--json lists all)");
+        }
+    }
+    if report.uncertain_regions > 0 {
+        let _ = writeln!(
+            text,
+            "{} more were being written under another leg's authority: the newest writes there \
+             may be missing, and older ones be read instead.",
+            bytes(u64::from(report.uncertain_regions) * report.region_bytes)
+        );
+    }
+    if report.closed {
+        text.push_str(
+            "As far as this leg knows the volume was closed clean; if others were used after \
+             that, more is missing.\n",
+        );
+    } else {
+        text.push_str(
+            "The volume was open when this leg was last written: more may be missing than it \
+             knows, if others went on without it.\n",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use hemi_server::promote::Stretch;
+
+    use super::*;
+
+    #[test]
+    fn what_is_given_up_is_told() {
+        let stretch = |index: u64| Stretch { offset_bytes: index << 20, length_bytes: 65536 };
+        let report = PromotionReport {
+            volume: "db".into(),
+            path: "/dev/sdb".into(),
+            leg: 1,
+            closed: false,
+            others: vec![0, 2],
+            lacks: (0..22).map(stretch).collect(),
+            lacks_bytes: 22 * 65536,
+            uncertain_regions: 3,
+            region_bytes: 65536,
+        };
+        let text = told(&report);
+        for part in [
+            "volume \"db\", leg 1 (/dev/sdb)",
+            "Out from then on: leg 0, leg 2.",
+            "lacks 1.4 MiB; reading there fails",
+            "  64 KiB at byte 1048576\n",
+            "and 2 stretches more",
+            "192 KiB more were being written",
+            "The volume was open",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+    }
+}
