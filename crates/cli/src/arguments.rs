@@ -32,10 +32,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Create(commands::create::CreateArgs),
     Serve(commands::serve::ServeArgs),
     Status(commands::status::StatusArgs),
     Leg(commands::leg::LegArgs),
     Scrub(commands::scrub::ScrubArgs),
+    Inspect(commands::inspect::InspectArgs),
     Promote(commands::promote::PromoteArgs),
     Inject(commands::inject::InjectArgs),
     Demo(crate::demo::DemoArgs),

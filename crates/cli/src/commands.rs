@@ -7,8 +7,10 @@ use anyhow::Result;
 use crate::arguments::Command;
 
 pub(crate) mod config;
+pub(crate) mod create;
 pub(crate) mod generate;
 pub(crate) mod inject;
+pub(crate) mod inspect;
 pub(crate) mod leg;
 pub(crate) mod promote;
 pub(crate) mod scrub;
@@ -18,6 +20,8 @@ pub(crate) mod status;
 /// Runs one.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
+        Command::Create(arguments) => done(create::run(&arguments)),
+        Command::Inspect(arguments) => done(inspect::run(&arguments)),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => done(status::run(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),

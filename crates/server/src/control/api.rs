@@ -219,7 +219,7 @@ pub struct VolumeStatus {
     pub version: String,
     /// The volume's name.
     pub name: String,
-    /// Its id, 32 hexadecimal digits.
+    /// Its id, as a UUID is written.
     pub id: String,
     /// Its size.
     pub size_bytes: u64,

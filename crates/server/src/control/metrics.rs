@@ -19,8 +19,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::api::Health;
-use super::view::{health, hexadecimal};
+use super::view::health;
 use super::volume::{Phase, Snapshot};
+use crate::probe::hex;
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -73,7 +74,7 @@ impl SnapshotCollector {
         let seconds = |since: &Instant| self.now.saturating_duration_since(*since).as_secs_f64();
         out.info("volume", "The volume and the version that serves it", &vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("id", hexadecimal(&identity.id)),
+            ("id", hex(identity.id)),
             ("policy", policy_name(self.policy).to_owned()),
         ])?;
         out.gauge("size_bytes", "Size of the volume", identity.size_bytes as f64)?;

@@ -138,7 +138,7 @@ fn status_names_the_volume_and_its_legs() {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!(code, 200);
     assert_eq!((status.name.as_str(), status.size_bytes), ("db", 1 << 30));
-    assert_eq!(status.id, "ab".repeat(16));
+    assert_eq!(status.id, "abababab-abab-abab-abab-abababababab");
     assert_eq!(status.legs.len(), 2);
     assert_eq!(status.legs[1].name, "l1");
     assert_eq!(status.legs[1].path, "/dev/l1");

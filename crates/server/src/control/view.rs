@@ -12,6 +12,7 @@ use super::api::{
 use super::history::{History, latencies};
 use super::promises;
 use super::volume::{Phase, Snapshot};
+use crate::probe::hex;
 
 /// The answer, with `history` for what is recent and `now` for ages.
 pub fn volume_status(
@@ -26,7 +27,7 @@ pub fn volume_status(
     let mut view = VolumeStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         name: snapshot.identity.name.clone(),
-        id: hexadecimal(&snapshot.identity.id),
+        id: hex(snapshot.identity.id),
         size_bytes: snapshot.identity.size_bytes,
         block_bytes: snapshot.identity.block_bytes,
         region_bytes: snapshot.identity.region_bytes,
@@ -150,14 +151,4 @@ fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
 
 fn as_nanoseconds(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Two lower-case digits a byte.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -1,0 +1,151 @@
+//! `hemi create`: formats legs into a new volume.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use hemi_server::config::units::Size;
+use hemi_server::create::{CreateError, CreateOptions, Created, create};
+
+use crate::failure::{Failure, Kind};
+
+/// Format legs into a new volume.
+///
+/// Every leg is looked at before any is changed. What is mounted, partitioned, held by another
+/// program or not empty is refused; --wipe allows destroying the content of the leg it names,
+/// never what is in use. A file that is not there is made, as large as needed.
+///
+/// Each leg needs room for the volume and hemi's metadata: at least 2 MiB, less than a
+/// thousandth of the volume. The data lies at an aligned offset as a plain disk image.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi create --size 10G --leg /dev/nvme0n1p3 --leg /dev/sdb --name db
+  hemi create --size 1T --leg stripe:/dev/nvme0n1,/dev/nvme1n1 --leg nbd://storage/db
+  hemi create --size 1G --leg a.img --leg b.img --wipe b.img")]
+pub(crate) struct CreateArgs {
+    /// Size of the volume, a multiple of 4096 bytes.
+    #[arg(long, value_name = "SIZE")]
+    size: Size,
+
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
+    /// nbd+unix:///[EXPORT]?socket=PATH. Twice or more; the first gets slot 0.
+    #[arg(long = "leg", value_name = "LEG", required = true)]
+    legs: Vec<String>,
+
+    /// Name of the volume.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    name: String,
+
+    /// The grain of persistent metadata, a power of two, 64KiB or more [default: by the
+    /// volume's size].
+    #[arg(long, value_name = "SIZE")]
+    region_size: Option<Size>,
+
+    /// The smallest request clients may send: 512 or 4096 [default: the largest block of the
+    /// legs].
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<Size>,
+
+    /// Destroy what is on this leg, named as after --leg, or on this member of a stripe; may
+    /// be repeated.
+    #[arg(long, value_name = "PATH")]
+    wipe: Vec<PathBuf>,
+
+    /// Write zeros over legs not known to be zero, so that all start alike; otherwise they
+    /// are filled from the first when the volume is served.
+    #[arg(long)]
+    zero: bool,
+
+    /// Reserve the space of files that are made, rather than leave them sparse.
+    #[arg(long)]
+    reserve: bool,
+
+    /// Do not bypass the page cache (for file systems without O_DIRECT).
+    #[arg(long)]
+    no_direct: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
+    let block_bytes = match arguments.block_size {
+        None => None,
+        Some(size) => Some(u32::try_from(size.0).map_err(|_| {
+            Failure::error(
+                Kind::Usage,
+                format!("--block-size {size} is not possible"),
+                "Use 512 or 4096.",
+            )
+        })?),
+    };
+    let options = CreateOptions {
+        size: arguments.size.0,
+        legs: arguments.legs.clone(),
+        name: arguments.name.clone(),
+        region_bytes: arguments.region_size.map(|size| size.0),
+        block_bytes,
+        wipe: arguments.wipe.clone(),
+        reserve: arguments.reserve,
+        cached: arguments.no_direct,
+        zero: arguments.zero,
+    };
+    let created = create(&options).map_err(refused)?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&created)?)?;
+    } else {
+        out.write_all(told(&created, &arguments.legs).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// What protects data is told apart from what fails, and from what was asked wrongly.
+fn refused(error: CreateError) -> anyhow::Error {
+    let kind = match &error {
+        CreateError::InUse { .. } | CreateError::NotEmpty { .. } | CreateError::Same { .. } => {
+            Kind::Refused
+        }
+        CreateError::LegCount(_)
+        | CreateError::Spec(_)
+        | CreateError::Layout(_)
+        | CreateError::Size { .. }
+        | CreateError::Name(_)
+        | CreateError::BlockBytes { .. }
+        | CreateError::WipeWhat(_) => Kind::Usage,
+        _ => return error.into(),
+    };
+    Failure::error(kind, error.to_string(), "")
+}
+
+fn told(created: &Created, specs: &[String]) -> String {
+    use std::fmt::Write as _;
+    let name = match created.name.as_str() {
+        "" => format!("volume {}", created.volume),
+        name => format!("volume {name:?} ({})", created.volume),
+    };
+    let mut text = format!(
+        "created {name}: {}, regions of {}, blocks of {}\n",
+        Size(created.size_bytes),
+        Size(created.region_bytes),
+        created.block_bytes
+    );
+    for leg in &created.legs {
+        let made = if leg.made { ", made" } else { "" };
+        let whole = if leg.whole { "" } else { ", filled from the first when served" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  leg {}: {}{made}{whole}", leg.leg, leg.path);
+    }
+    let content = match created.zeros {
+        true => "reads as zeros",
+        false => "holds what the first leg held at its data offset",
+    };
+    let _ =
+        writeln!(text, "It {content}; on each leg the data lies at byte {}.", created.data_offset);
+    let legs: Vec<String> = specs.iter().map(|spec| format!("--leg {spec}")).collect();
+    let _ = writeln!(text, "Serve it: hemi serve {}", legs.join(" "));
+    text
+}

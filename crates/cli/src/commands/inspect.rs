@@ -1,0 +1,39 @@
+//! `hemi inspect`: what legs' metadata says.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use clap::Args;
+use hemi_server::inspect::inspect_all;
+
+/// Show what legs' metadata says; change and lock nothing.
+///
+/// For each leg: its superblock, with the volume, generations and leg set; regions that are
+/// dirty or not whole; what is lost; slots that are torn or damaged. For several: how their
+/// histories go together. Works on legs that are being served, too; what it reads may be
+/// changing then.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi inspect /dev/nvme0n1p3 /dev/sdb
+  hemi inspect --json leg0.img | jq '.legs[0].superblock.data_offset'")]
+pub(crate) struct InspectArgs {
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], or an NBD URI.
+    #[arg(value_name = "LEG", required = true)]
+    legs: Vec<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
+    let inspection = inspect_all(&arguments.legs)?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&inspection)?)?;
+    } else {
+        write!(out, "{inspection}")?;
+    }
+    Ok(())
+}
