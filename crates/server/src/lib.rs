@@ -11,15 +11,21 @@
 
 pub mod arena;
 pub mod blocking;
+mod clock;
 pub mod config;
 pub mod control;
 pub mod create;
+pub mod export;
 pub mod inspect;
 pub mod leg;
 pub mod memory;
 pub mod messages;
+mod notices;
 pub mod probe;
 pub mod promote;
+mod reactor;
 pub mod ring;
 pub mod ring_message;
+pub mod serve;
 pub mod slots;
+pub mod volume;

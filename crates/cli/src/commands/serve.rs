@@ -134,7 +134,8 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
-    anyhow::bail!("serving is not connected yet")
+    hemi_server::serve::serve(config)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -20,16 +20,13 @@ pub enum Injection {
     Freeze(u64),
     /// Every I/O starts this many nanoseconds later; zero ends it.
     Delay(u64),
-    /// This many of a thousand I/Os of each kind fail with [`LegError::Media`], without
-    /// reaching the drive; zero ends it.
-    Errors {
-        /// Of reads.
-        reads: u16,
-        /// Of writes, write-zeroes and metadata.
-        writes: u16,
-        /// Of flushes.
-        flushes: u16,
-    },
+    /// This many of a thousand reads fail with [`LegError::Media`], without reaching the
+    /// drive; zero ends it.
+    ReadErrors(u16),
+    /// The same of writes, write-zeroes and metadata.
+    WriteErrors(u16),
+    /// The same of flushes.
+    FlushErrors(u16),
     /// Ends all of them; held I/O goes on at once.
     Clear,
 }
@@ -117,9 +114,9 @@ impl Injector {
                 self.frozen_until = now + duration.min(INJECTION_TIME_MAX);
             }
             Injection::Delay(delay) => self.delay = delay.min(INJECTION_TIME_MAX),
-            Injection::Errors { reads, writes, flushes } => {
-                (self.reads, self.writes, self.flushes) = (reads, writes, flushes);
-            }
+            Injection::ReadErrors(rate) => self.reads = rate,
+            Injection::WriteErrors(rate) => self.writes = rate,
+            Injection::FlushErrors(rate) => self.flushes = rate,
             Injection::Clear => {
                 self.frozen_until = now;
                 self.delay = 0;
@@ -234,7 +231,8 @@ mod tests {
     #[test]
     fn errors_come_at_their_rate_and_for_their_kind_only() {
         let mut injector = Injector::new();
-        injector.apply(Instant(0), Injection::Errors { reads: 1000, writes: 0, flushes: 250 });
+        injector.apply(Instant(0), Injection::ReadErrors(1000));
+        injector.apply(Instant(0), Injection::FlushErrors(250));
         let failed = (0..4000)
             .filter(|id| matches!(injector.judge(Instant(0), io(*id)), Verdict::Fail(_)))
             .count();

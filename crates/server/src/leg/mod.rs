@@ -132,6 +132,7 @@ pub struct Leg {
     /// I/Os submitted and not ended.
     in_flight: usize,
     description: String,
+    fast_zeroes: bool,
     injector: Option<Injector>,
     pages: PagePool,
     /// Metadata pages in flight: few, so a list is searched.
@@ -148,6 +149,7 @@ impl Leg {
         injectable: bool,
     ) -> std::io::Result<Leg> {
         let description = opened.description();
+        let fast_zeroes = opened.fast_zeroes();
         let driver = match opened {
             OpenLeg::File(device) => Driver::File(FileLeg::new(device, ring)?),
             OpenLeg::Stripe(stripe) => Driver::Stripe(StripeLeg::new(stripe, ring)?),
@@ -157,6 +159,7 @@ impl Leg {
             owner,
             in_flight: 0,
             description,
+            fast_zeroes,
             injector: injectable.then(Injector::new),
             pages: PagePool::new()?,
             metadata: Vec::with_capacity(64),
@@ -166,6 +169,11 @@ impl Leg {
     /// The leg as the operator named it.
     pub fn description(&self) -> &str {
         &self.description
+    }
+
+    /// Whether ranges become zero without being written.
+    pub fn fast_zeroes(&self) -> bool {
+        self.fast_zeroes
     }
 
     /// A metadata page's bytes in aligned memory, to be written by the I/O `id`; kept until

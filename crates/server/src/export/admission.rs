@@ -1,0 +1,243 @@
+//! From a valid NBD request to the engine: room, buffers, parts.
+
+use hemi_core::io::{Buffers, Operation, RequestError};
+use hemi_core::units::{Extent, SECTOR_BYTES};
+use hemi_nbd::codec::{ErrorCode, ReplyStyle};
+use hemi_nbd::server::{Command, ContextSet, Request, StatusExtent};
+
+use super::ExportContext;
+use super::connection::{Blocked, Connection, Step};
+use super::input::{Filling, Intake};
+use super::listener::{CONTEXT_ALLOCATION, CONTEXT_COPIES};
+use super::output::Answer;
+use super::request::{ClientRequest, Held, Kind, Part, Requests};
+use crate::slots::SlotId;
+
+/// Extents in one block status answer; the client asks again for the rest.
+const STATUS_EXTENTS_MAX: usize = 1024;
+/// Regions looked at for one block status answer, so that it takes less than a millisecond.
+const STATUS_STEPS_MAX: usize = 16_384;
+
+impl Connection {
+    /// Lets a request in, or says what it has to wait for.
+    pub(super) fn admit(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        request: Request,
+    ) -> Step {
+        let payload = matches!(request.command, Command::Read { .. } | Command::Write);
+        let weight = if payload { request.length } else { 0 };
+        let full = self.in_flight >= self.in_flight_max
+            || (self.in_flight > 0 && self.in_flight_bytes + weight > self.in_flight_bytes_max);
+        if full {
+            return Step::Blocked(Blocked::Own);
+        }
+        if !cx.engine.has_room() {
+            return Step::Blocked(Blocked::Room);
+        }
+        let intake = match request.command {
+            Command::Read { .. } => {
+                if !requests.charge(request.length) {
+                    return Step::Blocked(Blocked::Room);
+                }
+                let read = ClientRequest::new(self.id, Kind::Read, &request);
+                Intake::Reading { request: requests.insert(read), next: 0 }
+            }
+            Command::Write => {
+                let write = ClientRequest::new(self.id, Kind::Write, &request);
+                Intake::Writing { request: requests.insert(write), next: 0, part: None }
+            }
+            Command::Flush => self.plain(cx, requests, &request, Operation::Flush),
+            Command::Trim => self.plain(cx, requests, &request, Operation::Discard),
+            Command::WriteZeroes { fast: true, .. } if !requests.fast_zeroes => {
+                let why = "a leg has to write zeros out; no faster than writing them";
+                self.refuse(&request, ErrorCode::NotSupported, why);
+                self.input.intake = Intake::Idle;
+                return Step::Go;
+            }
+            Command::WriteZeroes { no_hole, .. } => {
+                let operation = Operation::WriteZeroes { may_unmap: !no_hole };
+                self.plain(cx, requests, &request, operation)
+            }
+            Command::Cache => {
+                // The volume has no cache of its own to bring the data into.
+                let packet = self.session.style().success(request.reply_to());
+                self.output.push(Answer { packet, held: Held::Nothing, length: 0, weight: 0 });
+                Intake::Idle
+            }
+            Command::BlockStatus { one, contexts } => {
+                self.block_status(cx, &request, one, contexts);
+                self.input.intake = Intake::Idle;
+                return Step::Go;
+            }
+        };
+        self.in_flight += 1;
+        self.in_flight_bytes += weight;
+        self.input.intake = intake;
+        Step::Go
+    }
+
+    /// Submits a request without payload.
+    fn plain(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        request: &Request,
+        operation: Operation,
+    ) -> Intake {
+        let id = requests.insert(ClientRequest::new(self.id, Kind::Plain, request));
+        let part = Part { at: 0, length: request.length, buffer: None, last: true };
+        requests.submit(cx, id, operation, part, self.number);
+        Intake::Idle
+    }
+
+    /// Submits a read's parts from `next` on.
+    pub(super) fn read_parts(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        id: SlotId,
+        next: u64,
+    ) -> Step {
+        let Some(&request) = requests.get(id) else {
+            self.input.intake = Intake::Idle;
+            return Step::Go;
+        };
+        let length = request.part_length(next);
+        let buffer = cx
+            .engine
+            .has_room()
+            .then(|| cx.engine.buffers_mut().allocate((length / SECTOR_BYTES) as u32))
+            .flatten();
+        if buffer.is_none() {
+            return Step::Blocked(Blocked::Room);
+        }
+        let last = next + length == request.length;
+        let part = Part { at: next, length, buffer, last };
+        requests.submit(cx, id, Operation::Read, part, self.number);
+        self.input.intake =
+            if last { Intake::Idle } else { Intake::Reading { request: id, next: next + length } };
+        Step::Go
+    }
+
+    /// Fills and submits a write's parts from `next` on.
+    pub(super) fn write_parts(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        id: SlotId,
+        next: u64,
+        part: Option<Filling>,
+    ) -> Step {
+        let Some(&request) = requests.get(id) else {
+            self.input.intake = Intake::Idle;
+            return Step::Go;
+        };
+        let Some(mut part) = part else {
+            let length = request.part_length(next);
+            if !requests.charge(length) {
+                return Step::Blocked(Blocked::Room);
+            }
+            let Some(buffer) = cx.engine.buffers_mut().allocate((length / SECTOR_BYTES) as u32)
+            else {
+                requests.discharge(length);
+                return Step::Blocked(Blocked::Room);
+            };
+            let part = Some(Filling { buffer, length, filled: 0 });
+            self.input.intake = Intake::Writing { request: id, next, part };
+            return Step::Go;
+        };
+        if part.filled < part.length {
+            let filled = self.input.fill(cx, &mut part);
+            self.input.intake = Intake::Writing { request: id, next, part: Some(part) };
+            return if filled == 0 { Step::Empty } else { Step::Go };
+        }
+        if !cx.engine.has_room() {
+            return Step::Blocked(Blocked::Room);
+        }
+        let Filling { buffer, length, .. } = part;
+        self.session.payload_taken(length);
+        let last = next + length == request.length;
+        let part = Part { at: next, length, buffer: Some(buffer), last };
+        requests.submit(cx, id, Operation::Write, part, self.number);
+        self.input.intake = if last {
+            Intake::Idle
+        } else {
+            Intake::Writing { request: id, next: next + length, part: None }
+        };
+        Step::Go
+    }
+
+    /// Answers which extents are allocated, and how many legs hold them.
+    fn block_status(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        request: &Request,
+        one: bool,
+        contexts: ContextSet,
+    ) {
+        let style = self.session.style();
+        let to = request.reply_to();
+        let most = if one { 1 } else { STATUS_EXTENTS_MAX };
+        let mut left = contexts.len();
+        let mut extents = Vec::new();
+        for context in contexts.indices() {
+            left -= 1;
+            extents.clear();
+            match context {
+                CONTEXT_COPIES => copies(cx, request, most, &mut extents),
+                // Legs may have holes, but which is not worth asking every leg for each time:
+                // allocated is always a true answer.
+                _ => {
+                    debug_assert_eq!(context, CONTEXT_ALLOCATION);
+                    extents.push(StatusExtent { length: request.length, status: 0 });
+                }
+            }
+            style.block_status(to, context, &extents, left == 0, self.output.text());
+        }
+        if style == ReplyStyle::Simple {
+            // The session lets nobody ask without structured replies; be safe.
+            self.refuse(request, ErrorCode::Invalid, "block status needs structured replies");
+        }
+    }
+}
+
+/// How many legs hold each extent of the request; a part of it from its beginning if it is
+/// long.
+fn copies(cx: &ExportContext<'_>, request: &Request, most: usize, extents: &mut Vec<StatusExtent>) {
+    let end = (request.offset + request.length) / SECTOR_BYTES;
+    let mut start = request.offset / SECTOR_BYTES;
+    for _ in 0..STATUS_STEPS_MAX {
+        if start >= end {
+            return;
+        }
+        let (uniform, legs) = cx.engine.copies(Extent { start, end });
+        let status = u64::from(legs.count_ones());
+        // The engine's answer is never empty; if it were, this ends all the same.
+        let length = uniform.bytes();
+        let count = extents.len();
+        match extents.last_mut() {
+            Some(last) if last.status == status => last.length += length,
+            _ if count == most => return,
+            _ => extents.push(StatusExtent { length, status }),
+        }
+        start = uniform.end;
+    }
+}
+
+/// An engine's error in the client's terms.
+pub(super) fn explain(request: &ClientRequest, error: RequestError) -> (ErrorCode, String) {
+    let what = match request.kind {
+        Kind::Read => format!("read of {} bytes at {}", request.length, request.offset),
+        Kind::Write => format!("write of {} bytes at {}", request.length, request.offset),
+        Kind::Plain => format!("request at {}", request.offset),
+    };
+    match error {
+        RequestError::Io => (ErrorCode::Io, format!("{what} failed: no leg could do it")),
+        RequestError::NoSpace => (ErrorCode::NoSpace, format!("{what}: a leg is full")),
+        RequestError::ShuttingDown => {
+            (ErrorCode::Shutdown, format!("{what}: the volume is closing"))
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! One client connection.
+//!
+//! Its life: open (handshake, then requests), finishing (no further request is taken, what
+//! is in flight is answered), closed (the socket is shut down; the connection goes once the
+//! ring has let go of its memory).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use hemi_core::units::Instant;
+use hemi_nbd::codec::ErrorCode;
+use hemi_nbd::server::{ServerEvent, ServerSession};
+use rustix::io::Errno;
+
+use super::input::{Input, InputMemory, Intake};
+use super::listener::Listener;
+use super::output::{Answer, Output, OutputMemory, TEXT_BYTES_MAX};
+use super::request::{ClientRequest, Held, Kind, Requests};
+use super::{ExportContext, HANDSHAKE_TIMEOUT, REQUESTS_PER_TURN, STALL_TIMEOUT, release};
+use crate::ring::{Completion, Ring, RingFile, Source, Tag};
+use crate::slots::SlotId;
+
+/// The connection's two operations in the ring, as slots of its tags.
+const RECEIVE: u32 = 0;
+const SEND: u32 = 1;
+
+/// Memory of a connection, which outlives it and serves the next.
+#[derive(Debug)]
+pub(super) struct ConnectionMemory {
+    input: InputMemory,
+    output: OutputMemory,
+}
+
+impl ConnectionMemory {
+    pub(super) fn new() -> io::Result<ConnectionMemory> {
+        Ok(ConnectionMemory { input: InputMemory::new()?, output: OutputMemory::new()? })
+    }
+}
+
+/// What a connection needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing but what it is waiting for anyway.
+    Nothing,
+    /// It has input to be processed.
+    Process,
+    /// It has had its turn and has input left.
+    Again,
+    /// There is no room in the engine or the buffers.
+    Wait,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Finishing,
+    Closed,
+}
+
+/// Why input is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    No,
+    /// By the connection's own bounds: ends with its own answers.
+    Own,
+    /// For want of room: it is in the queue for it.
+    Room,
+    /// It has had its turn.
+    Turn,
+}
+
+pub(super) struct Connection {
+    pub(super) id: SlotId,
+    /// Number since start: its name towards the engine.
+    pub(super) number: u32,
+    pub(super) listener: u16,
+    pub(super) peer: String,
+    /// Whether it is listed to be settled at the end of the turn.
+    pub(super) touched: bool,
+    descriptor: OwnedFd,
+    file: RingFile,
+    pub(super) session: ServerSession,
+    pub(super) input: Input,
+    pub(super) output: Output,
+    state: State,
+    blocked: Blocked,
+    pub(super) in_flight: u32,
+    pub(super) in_flight_bytes: u64,
+    pub(super) in_flight_max: u32,
+    pub(super) in_flight_bytes_max: u64,
+    accepted: Instant,
+    served: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        owner: u16,
+        listener: &Listener,
+        descriptor: OwnedFd,
+        file: RingFile,
+        number: u32,
+        memory: ConnectionMemory,
+        now: Instant,
+    ) -> Connection {
+        let mut output = Output::new(memory.output, now);
+        let session = ServerSession::new(Arc::clone(&listener.config), output.text());
+        Connection {
+            id: SlotId { slot: 0, generation: 0 },
+            number,
+            listener: owner,
+            peer: listener.peer(&descriptor),
+            touched: false,
+            descriptor,
+            file,
+            session,
+            input: Input::new(memory.input, now),
+            output,
+            state: State::Open,
+            blocked: Blocked::No,
+            in_flight: 0,
+            in_flight_bytes: 0,
+            in_flight_max: listener.options.in_flight_requests_max,
+            in_flight_bytes_max: listener.options.in_flight_bytes_max,
+            accepted: now,
+            served: false,
+        }
+    }
+
+    /// Tells the connection its slot.
+    pub(super) fn named(&mut self, id: SlotId) {
+        self.id = id;
+    }
+
+    /// Whether it came past the handshake.
+    pub(super) fn was_served(&self) -> bool {
+        self.served
+    }
+
+    fn tag(&self, operation: u32) -> Tag {
+        let id = SlotId { slot: operation, generation: self.id.generation };
+        Tag { source: Source::Connection, owner: self.id.slot as u16, id }
+    }
+
+    /// A receive or send completed.
+    pub(super) fn completion(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        completion: Completion,
+        requests: &mut Requests,
+    ) -> Next {
+        match completion.tag.id.slot {
+            RECEIVE => self.received(cx, completion),
+            _ => self.sent(cx, requests, completion),
+        }
+    }
+
+    fn received(&mut self, cx: &mut ExportContext<'_>, completion: Completion) -> Next {
+        match completion.outcome() {
+            Ok(0) => {
+                self.input.busy = false;
+                // The client may have shut down its sending side only: it gets its answers.
+                self.finish();
+                Next::Nothing
+            }
+            Ok(count) => {
+                self.input.received(cx.now, count as usize);
+                if self.state == State::Open { Next::Process } else { Next::Nothing }
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {
+                self.input.busy = false;
+                Next::Nothing
+            }
+            Err(errno) => {
+                self.input.busy = false;
+                self.fail("receiving", errno);
+                Next::Nothing
+            }
+        }
+    }
+
+    fn sent(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        completion: Completion,
+    ) -> Next {
+        let (file, tag) = (self.file, self.tag(SEND));
+        match completion.outcome() {
+            Ok(count) if self.state != State::Closed => {
+                let freed = self.output.sent(cx, requests, count as usize, file, tag);
+                self.in_flight -= freed.answers;
+                self.in_flight_bytes -= freed.weight;
+                if self.blocked == Blocked::Own { Next::Process } else { Next::Nothing }
+            }
+            Err(Errno::INTR | Errno::AGAIN) if self.state != State::Closed => {
+                self.output.retry(cx, file, tag);
+                Next::Nothing
+            }
+            outcome => {
+                self.output.busy = false;
+                if let Err(errno) = outcome {
+                    self.fail("sending", errno);
+                }
+                Next::Nothing
+            }
+        }
+    }
+
+    fn fail(&mut self, doing: &str, errno: Errno) {
+        if self.state != State::Closed {
+            tracing::debug!(peer = %self.peer, %errno, "a connection failed while {doing}");
+        }
+        self.close();
+    }
+
+    /// Uses what has been received, as far as there is room and the connection's turn lasts.
+    pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
+        self.blocked = Blocked::No;
+        let mut quota = REQUESTS_PER_TURN;
+        while self.state == State::Open {
+            let step = match self.input.intake {
+                Intake::Idle => self.header(&mut quota),
+                Intake::Admitting(request) => self.admit(cx, requests, request),
+                Intake::Reading { request, next } => self.read_parts(cx, requests, request, next),
+                Intake::Writing { request, next, part } => {
+                    self.write_parts(cx, requests, request, next, part)
+                }
+            };
+            match step {
+                Step::Go => {}
+                Step::Empty => break,
+                Step::Blocked(blocked) => {
+                    self.blocked = blocked;
+                    return match blocked {
+                        Blocked::Room => Next::Wait,
+                        Blocked::Turn => Next::Again,
+                        Blocked::Own | Blocked::No => Next::Nothing,
+                    };
+                }
+            }
+        }
+        Next::Nothing
+    }
+
+    /// Takes the next event out of the staged bytes.
+    fn header(&mut self, quota: &mut u32) -> Step {
+        if self.output.text_waiting() > TEXT_BYTES_MAX {
+            return Step::Blocked(Blocked::Own);
+        }
+        let staged = self.input.staged();
+        if staged.is_empty() {
+            return Step::Empty;
+        }
+        if *quota == 0 {
+            return Step::Blocked(Blocked::Turn);
+        }
+        *quota -= 1;
+        let advance = match self.session.advance(staged.bytes(), self.output.text()) {
+            Ok(advance) => advance,
+            Err(end) => {
+                tracing::info!(peer = %self.peer, reason = %end, "a client broke the protocol");
+                self.finish();
+                return Step::Empty;
+            }
+        };
+        self.input.consume(advance.consumed);
+        match advance.event {
+            ServerEvent::NeedMore | ServerEvent::Reply | ServerEvent::Refused { .. } => {}
+            ServerEvent::Ready => {
+                self.served = true;
+                tracing::debug!(peer = %self.peer, "a client is connected");
+            }
+            ServerEvent::Request(request) => {
+                self.served = true;
+                self.input.intake = Intake::Admitting(request);
+            }
+            ServerEvent::StartTls | ServerEvent::Payload { .. } => {
+                // Neither can come: TLS is not offered, and payload is taken at once.
+                self.close();
+            }
+            ServerEvent::Abort | ServerEvent::Disconnect => self.finish(),
+        }
+        Step::Go
+    }
+
+    /// Queues the answer to a request the engine has finished.
+    pub(super) fn answer(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        done: ClientRequest,
+    ) {
+        if self.state == State::Closed {
+            requests.forget(cx.engine.buffers_mut(), done);
+            return;
+        }
+        let style = self.session.style();
+        let weight = done.length;
+        if let Some(error) = done.error {
+            let (code, text) = super::admission::explain(&done, error);
+            style.error(done.to, code, &text, self.output.text());
+            requests.forget(cx.engine.buffers_mut(), done);
+            self.in_flight -= 1;
+            self.in_flight_bytes -= weight;
+            return;
+        }
+        let answer = match done.kind {
+            Kind::Read => {
+                let packet = style.read_data(done.to, done.offset, done.length as u32, true);
+                Answer { packet, held: done.held, length: done.length, weight }
+            }
+            Kind::Write | Kind::Plain => {
+                Answer { packet: style.success(done.to), held: Held::Nothing, length: 0, weight }
+            }
+        };
+        self.output.push(answer);
+    }
+
+    /// Answers a request that never came to the engine.
+    pub(super) fn refuse(
+        &mut self,
+        request: &hemi_nbd::server::Request,
+        code: ErrorCode,
+        why: &str,
+    ) {
+        let style = self.session.style();
+        style.error(request.reply_to(), code, why, self.output.text());
+    }
+
+    /// End of a turn: sends what is ready, receives if there is room for more. Says whether
+    /// the connection is over and the ring has let go of it.
+    pub(super) fn settle(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> bool {
+        if self.state == State::Finishing && self.in_flight == 0 && self.output.is_empty() {
+            self.close();
+        }
+        if self.state == State::Closed {
+            let over = !self.input.busy && !self.output.busy;
+            if over {
+                self.drop_intake(cx, requests);
+                self.output.dissolve(cx, requests);
+            }
+            return over;
+        }
+        let (receive, send) = (self.tag(RECEIVE), self.tag(SEND));
+        self.output.send(cx, requests, self.file, send);
+        let wanted = self.state == State::Open && self.blocked == Blocked::No;
+        if wanted && !self.input.busy {
+            self.input.receive(cx, self.file, receive);
+        }
+        false
+    }
+
+    /// Gives back what a half-received request holds.
+    fn drop_intake(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) {
+        let arena = cx.engine.buffers_mut();
+        match std::mem::replace(&mut self.input.intake, Intake::Idle) {
+            Intake::Idle | Intake::Admitting(_) => {}
+            Intake::Reading { request, .. } => requests.abandon(arena, request),
+            Intake::Writing { request, part, .. } => {
+                if let Some(part) = part {
+                    release(arena, Some(part.buffer));
+                    requests.discharge(part.length);
+                }
+                requests.abandon(arena, request);
+            }
+        }
+    }
+
+    /// Takes no further request; closes once everything is answered.
+    pub(super) fn finish(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Finishing;
+            // A request that was not received or submitted whole is never answered.
+            if !matches!(self.input.intake, Intake::Idle | Intake::Admitting(_)) {
+                self.close();
+            }
+        }
+    }
+
+    /// Ends the connection: what is in the ring ends soon, answers are dropped.
+    pub(super) fn close(&mut self) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            let _ = rustix::net::shutdown(&self.descriptor, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Why this client should be cut off, if it should. `scarce`: others wait for room.
+    pub(super) fn overdue(&self, now: Instant, scarce: bool) -> Option<&'static str> {
+        if self.state == State::Closed {
+            return None;
+        }
+        if !self.session.in_transmission() {
+            let late = now.since(self.accepted) > HANDSHAKE_TIMEOUT;
+            return late.then_some("it did not finish the handshake");
+        }
+        let stalled = |since: Instant| now.since(since) > STALL_TIMEOUT;
+        if self.output.busy && stalled(self.output.progress) {
+            let gone = self.state == State::Finishing;
+            return (scarce || gone).then_some("it does not take its answers");
+        }
+        let half = matches!(self.input.intake, Intake::Writing { part: Some(_), .. });
+        let dawdles = half && self.blocked == Blocked::No && stalled(self.input.progress);
+        (dawdles && scarce).then_some("it does not send the rest of its request")
+    }
+
+    /// Gives the memory back for the next connection.
+    pub(super) fn dissolve(self, ring: &mut Ring) -> ConnectionMemory {
+        ring.remove_file(self.file);
+        ConnectionMemory { input: self.input.into_memory(), output: self.output.into_memory() }
+    }
+}
+
+/// One step through the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Go on.
+    Go,
+    /// Nothing staged any more.
+    Empty,
+    /// Not now.
+    Blocked(Blocked),
+}

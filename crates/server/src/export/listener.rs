@@ -1,0 +1,239 @@
+//! Where clients call: unix and TCP sockets, each with its own export and bounds.
+
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use hemi_core::units::{Instant, MILLISECOND};
+use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
+use hemi_nbd::server::{Export, ServerConfig, TlsMode};
+use rustix::io::Errno;
+
+use super::request_bytes_max;
+use crate::config::exports::{ExportConfig, Listen};
+use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
+use crate::ring::{Ring, RingFile, Source, Tag};
+use crate::slots::SlotId;
+
+/// Index of `base:allocation` among an export's contexts.
+pub(super) const CONTEXT_ALLOCATION: usize = 0;
+/// Index of `hemi:copies`.
+pub(super) const CONTEXT_COPIES: usize = 1;
+
+/// Mode of an NBD socket's file: whoever may write it reads and writes the volume.
+const SOCKET_MODE: u32 = 0o600;
+/// Pause after a failed accept (out of descriptors, mostly).
+const RETRY_AFTER: u64 = 100 * MILLISECOND;
+
+/// Why a listener could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The unix socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The TCP address.
+    #[error("cannot listen on {address}: {source} (--nbd)")]
+    Tcp {
+        /// As configured.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// What is to be exported breaks a rule of the protocol.
+    #[error(transparent)]
+    Export(#[from] hemi_nbd::server::ConfigError),
+    /// A file of the TLS configuration.
+    #[error("TLS for {address}: {reason}")]
+    Tls {
+        /// The listener.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What is exported, as all listeners of a volume share it.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The volume's name: the export's name unless configured.
+    pub volume: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Smallest request in bytes.
+    pub block: u32,
+    /// Buffer budget in bytes; bounds the largest request.
+    pub buffer_budget: u64,
+}
+
+/// Bounds of one listener's connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) connections_max: u32,
+    pub(super) in_flight_requests_max: u32,
+    pub(super) in_flight_bytes_max: u64,
+}
+
+/// A bound socket, not yet accepting.
+pub struct Listener {
+    /// `unix:PATH` or `tcp:HOST:PORT`, with the port in fact bound.
+    pub(super) name: String,
+    descriptor: OwnedFd,
+    tcp: bool,
+    /// The socket's file goes with the listener.
+    _file: Option<SocketFile>,
+    ring_file: Option<RingFile>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) options: Bounds,
+    /// Connections now.
+    pub(super) open: u32,
+    /// When to try to accept again after a failure.
+    pub(super) retry_at: Instant,
+}
+
+impl Listener {
+    /// Binds what `config` names, to export the volume `options` describes.
+    ///
+    /// # Errors
+    /// [`ListenError`] where the address is taken, not allowed, or not there, or the export
+    /// breaks a rule of the protocol.
+    pub fn bind(
+        config: &ExportConfig,
+        options: &ExportOptions,
+    ) -> Result<Vec<Listener>, ListenError> {
+        let server = Arc::new(ServerConfig::new(vec![export(config, options)], TlsMode::Off)?);
+        let bounds = Bounds {
+            connections_max: config.limits.connections_max,
+            in_flight_requests_max: config.limits.in_flight_requests_max,
+            in_flight_bytes_max: config.limits.in_flight_bytes_max.0,
+        };
+        let make = |name, descriptor, tcp, file| Listener {
+            name,
+            descriptor,
+            tcp,
+            _file: file,
+            ring_file: None,
+            config: Arc::clone(&server),
+            options: bounds,
+            open: 0,
+            retry_at: Instant::NEVER,
+        };
+        match &config.nbd {
+            Listen::Unix(path) => {
+                let socket = OwnedSocket::bind(path, SOCKET_MODE, "--nbd")?;
+                let (listener, file) = socket.into_parts();
+                let name = config.nbd.to_string();
+                Ok(vec![make(name, listener.into(), false, Some(file))])
+            }
+            Listen::Tcp { host, port } => {
+                let sockets = bind_tcp(host, *port).map_err(|source| ListenError::Tcp {
+                    address: config.nbd.to_string(),
+                    source,
+                })?;
+                let name = |socket: &TcpListener| match socket.local_addr() {
+                    Ok(address) => format!("tcp:{address}"),
+                    Err(_) => config.nbd.to_string(),
+                };
+                Ok(sockets
+                    .into_iter()
+                    .map(|socket| make(name(&socket), socket.into(), true, None))
+                    .collect())
+            }
+        }
+    }
+
+    /// `unix:PATH` or `tcp:ADDRESS:PORT`, with the port in fact bound.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Begins to accept.
+    pub(super) fn start(&mut self, ring: &mut Ring, owner: u16) {
+        self.retry_at = Instant::NEVER;
+        if self.ring_file.is_none() {
+            self.ring_file = Some(ring.add_file(&self.descriptor));
+        }
+        self.rearm(ring, owner);
+    }
+
+    /// Accepts the next client.
+    pub(super) fn rearm(&self, ring: &mut Ring, owner: u16) {
+        if let Some(file) = self.ring_file {
+            let id = SlotId { slot: 0, generation: 0 };
+            ring.accept(file, Tag { source: Source::Listener, owner, id });
+        }
+    }
+
+    /// An accept failed: tries again later, unless the volume is closing.
+    pub(super) fn failed(&mut self, now: Instant, errno: Errno, stopped: bool) {
+        if !stopped {
+            tracing::warn!(listener = %self.name, %errno, "a client could not be accepted");
+            self.retry_at = now + RETRY_AFTER;
+        }
+    }
+
+    /// Sets a new connection's socket options. Failures cost speed only.
+    pub(super) fn tune(&self, descriptor: &OwnedFd) {
+        if self.tcp {
+            let _ = rustix::net::sockopt::set_tcp_nodelay(descriptor, true);
+            let _ = rustix::net::sockopt::set_socket_keepalive(descriptor, true);
+        }
+    }
+
+    /// What logs call a new connection.
+    pub(super) fn peer(&self, descriptor: &OwnedFd) -> String {
+        if !self.tcp {
+            let process = rustix::net::sockopt::socket_peercred(descriptor)
+                .map(|who| who.pid.as_raw_nonzero().get());
+            return match process {
+                Ok(process) => format!("{} (process {process})", self.name),
+                Err(_) => self.name.clone(),
+            };
+        }
+        let address = rustix::net::getpeername(descriptor)
+            .ok()
+            .flatten()
+            .and_then(|address| std::net::SocketAddr::try_from(address).ok());
+        address.map_or_else(|| self.name.clone(), |address| address.to_string())
+    }
+}
+
+/// Every address the host stands for. With port 0 each gets its own port.
+fn bind_tcp(host: &str, port: u16) -> std::io::Result<Vec<TcpListener>> {
+    let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+    let mut sockets = Vec::new();
+    for address in addresses {
+        sockets.push(TcpListener::bind(address)?);
+    }
+    if sockets.is_empty() {
+        return Err(std::io::Error::other("the name has no address"));
+    }
+    Ok(sockets)
+}
+
+/// The export a listener offers.
+fn export(config: &ExportConfig, options: &ExportOptions) -> Export {
+    let mut features = TransmissionFlags::SEND_FLUSH
+        | TransmissionFlags::SEND_FUA
+        | TransmissionFlags::SEND_TRIM
+        | TransmissionFlags::SEND_WRITE_ZEROES
+        | TransmissionFlags::SEND_FAST_ZERO
+        | TransmissionFlags::SEND_CACHE
+        | TransmissionFlags::CAN_MULTI_CONN;
+    if config.read_only {
+        features = features | TransmissionFlags::READ_ONLY;
+    }
+    let maximum_payload =
+        request_bytes_max(config.limits.request_bytes_max.0, options.buffer_budget);
+    Export {
+        name: config.name.clone().unwrap_or_else(|| options.volume.clone()),
+        description: format!("hemi volume {}", options.volume),
+        size: options.size,
+        features,
+        block_size: BlockSize {
+            minimum: options.block,
+            preferred: options.block.max(4096),
+            maximum_payload,
+        },
+        contexts: vec![CONTEXT_BASE_ALLOCATION.into(), CONTEXT_HEMI_COPIES.into()],
+    }
+}

@@ -1,0 +1,330 @@
+//! The NBD export: listeners, connections, and what their clients asked for.
+//!
+//! Everything here runs on the reactor's thread. Connections are served in turns: each takes
+//! at most [`REQUESTS_PER_TURN`] requests from its input before the next one is looked at.
+//! Where the engine or the buffers have no room, a connection stops receiving and queues up;
+//! the queue is served in order, so a client that asks for much cannot starve one that asks
+//! for little.
+
+mod admission;
+mod connection;
+mod input;
+mod listener;
+mod output;
+mod request;
+
+use std::collections::VecDeque;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use hemi_core::io::{Buffers, Reply};
+use hemi_core::units::{Instant, SECOND};
+
+use crate::arena::Arena;
+use crate::ring::{Completion, Ring, Source};
+use crate::slots::{SlotId, SlotTable};
+use hemi_core::engine::Engine;
+
+use connection::{Connection, ConnectionMemory, Next};
+pub use listener::{ExportOptions, ListenError, Listener};
+use request::Requests;
+
+/// Requests taken from one connection before the next has its turn.
+pub const REQUESTS_PER_TURN: u32 = 64;
+/// Time a client has to finish the handshake.
+pub const HANDSHAKE_TIMEOUT: u64 = 30 * SECOND;
+/// A client that neither sends the rest of its request nor takes its answers for this long
+/// is cut off if others wait for the buffers it holds.
+pub const STALL_TIMEOUT: u64 = 5 * SECOND;
+/// How often connections are looked at for the two above.
+pub const SWEEP_INTERVAL: u64 = SECOND;
+/// Largest single payload, whatever is configured.
+pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
+
+/// Connections the table holds before it grows.
+const TABLE_CAPACITY: usize = 64;
+
+/// What the export works with during one call.
+pub(crate) struct ExportContext<'a> {
+    pub(crate) ring: &'a mut Ring,
+    pub(crate) engine: &'a mut Engine<Arena>,
+    pub(crate) now: Instant,
+}
+
+/// Connections since start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) open: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+}
+
+/// Every listener and connection of a volume.
+pub(crate) struct Exports {
+    listeners: Vec<Listener>,
+    connections: SlotTable<Box<Connection>>,
+    requests: Requests,
+    /// Connections that wait for room in the engine or the buffers, in order.
+    waiting: VecDeque<SlotId>,
+    /// Connections with input left from this turn.
+    again: VecDeque<SlotId>,
+    /// Connections with something to send, receive or close at the end of this turn.
+    touched: Vec<SlotId>,
+    /// Memory of connections that are gone, for those to come.
+    spare: Vec<ConnectionMemory>,
+    counts: Counts,
+    next_sweep: Instant,
+    stopped: bool,
+}
+
+impl Exports {
+    /// Exports that begin to accept at once.
+    pub(crate) fn new(
+        mut listeners: Vec<Listener>,
+        buffer_budget: u64,
+        ring: &mut Ring,
+    ) -> Exports {
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            listener.start(ring, index as u16);
+        }
+        Exports {
+            listeners,
+            connections: SlotTable::with_capacity(TABLE_CAPACITY),
+            requests: Requests::new(buffer_budget),
+            waiting: VecDeque::with_capacity(TABLE_CAPACITY),
+            again: VecDeque::with_capacity(TABLE_CAPACITY),
+            touched: Vec::with_capacity(TABLE_CAPACITY),
+            spare: Vec::new(),
+            counts: Counts::default(),
+            next_sweep: Instant(0),
+            stopped: false,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { open: self.connections.len() as u64, ..self.counts }
+    }
+
+    /// The legs changed: whether all of them zero ranges without writing them now.
+    pub(crate) fn set_fast_zeroes(&mut self, fast_zeroes: bool) {
+        self.requests.fast_zeroes = fast_zeroes;
+    }
+
+    /// A ring entry of a listener or connection completed.
+    pub(crate) fn completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
+        let owner = completion.tag.owner;
+        if completion.tag.source == Source::Listener {
+            self.accepted(cx, owner, completion);
+            return;
+        }
+        let id = SlotId { slot: u32::from(owner), generation: completion.tag.id.generation };
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let mut next = connection.completion(cx, completion, &mut self.requests);
+        if let Next::Process = next {
+            next = connection.process(cx, &mut self.requests);
+        }
+        self.follow(id, next);
+    }
+
+    /// What becomes of a connection after it was served.
+    fn follow(&mut self, id: SlotId, next: Next) {
+        match next {
+            Next::Nothing | Next::Process => {}
+            Next::Again => self.again.push_back(id),
+            Next::Wait => self.waiting.push_back(id),
+        }
+        self.touch(id);
+    }
+
+    fn touch(&mut self, id: SlotId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.touched
+        {
+            connection.touched = true;
+            self.touched.push(id);
+        }
+    }
+
+    /// A client called, or a listener failed.
+    fn accepted(&mut self, cx: &mut ExportContext<'_>, owner: u16, completion: Completion) {
+        let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
+        let descriptor = match completion.outcome() {
+            // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+            Ok(descriptor) => unsafe { OwnedFd::from_raw_fd(descriptor as i32) },
+            Err(errno) => {
+                listener.failed(cx.now, errno, self.stopped);
+                return;
+            }
+        };
+        if self.stopped {
+            return;
+        }
+        listener.rearm(cx.ring, owner);
+        if listener.open >= listener.options.connections_max {
+            self.counts.refused += 1;
+            tracing::debug!(listener = %listener.name, "too many connections: one closed");
+            return;
+        }
+        let memory = match self.spare.pop().map_or_else(ConnectionMemory::new, Ok) {
+            Ok(memory) => memory,
+            Err(error) => {
+                self.counts.refused += 1;
+                tracing::warn!(%error, "no memory for a connection");
+                return;
+            }
+        };
+        self.counts.accepted += 1;
+        listener.open += 1;
+        listener.tune(&descriptor);
+        let file = cx.ring.add_file(&descriptor);
+        let number = self.counts.accepted as u32;
+        let connection = Connection::new(owner, listener, descriptor, file, number, memory, cx.now);
+        let id = self.connections.insert(Box::new(connection));
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.named(id);
+        }
+        self.touch(id);
+    }
+
+    /// The engine answered a request.
+    pub(crate) fn reply(&mut self, cx: &mut ExportContext<'_>, reply: Reply) {
+        let Some(done) = self.requests.reply(cx.engine.buffers_mut(), reply) else { return };
+        match self.connections.get_mut(done.connection) {
+            Some(connection) => {
+                let id = done.connection;
+                connection.answer(cx, &mut self.requests, done);
+                self.touch(id);
+            }
+            None => self.requests.forget(cx.engine.buffers_mut(), done),
+        }
+    }
+
+    /// Serves connections that waited: those with input left, once each, and those that had
+    /// no room, as far as there is room now. Says whether the engine got anything new.
+    pub(crate) fn resume(&mut self, cx: &mut ExportContext<'_>, first: bool) -> bool {
+        let submitted = self.requests.submitted;
+        if first {
+            for _ in 0..self.again.len() {
+                let Some(id) = self.again.pop_front() else { break };
+                self.serve(cx, id);
+            }
+        }
+        for _ in 0..self.waiting.len() {
+            if !cx.engine.has_room() {
+                break;
+            }
+            let Some(id) = self.waiting.pop_front() else { break };
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let next = connection.process(cx, &mut self.requests);
+            if let Next::Wait = next {
+                // Whoever waits longest is first in line for what comes free.
+                self.waiting.push_front(id);
+                self.touch(id);
+                break;
+            }
+            self.follow(id, next);
+        }
+        self.requests.submitted != submitted
+    }
+
+    fn serve(&mut self, cx: &mut ExportContext<'_>, id: SlotId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            let next = connection.process(cx, &mut self.requests);
+            self.follow(id, next);
+        }
+    }
+
+    /// Sends, receives and closes what this turn has touched.
+    pub(crate) fn finish_turn(&mut self, cx: &mut ExportContext<'_>) {
+        while let Some(id) = self.touched.pop() {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            connection.touched = false;
+            if connection.settle(cx, &mut self.requests) {
+                self.remove(cx, id);
+            }
+        }
+    }
+
+    fn remove(&mut self, cx: &mut ExportContext<'_>, id: SlotId) {
+        let Some(connection) = self.connections.remove(id) else { return };
+        if let Some(listener) = self.listeners.get_mut(usize::from(connection.listener)) {
+            listener.open = listener.open.saturating_sub(1);
+        }
+        if !connection.was_served() {
+            self.counts.refused += 1;
+        }
+        self.spare.push(connection.dissolve(cx.ring));
+    }
+
+    /// When [`Exports::tick`] is due; now if a connection has input left.
+    pub(crate) fn deadline(&self) -> Instant {
+        if !self.again.is_empty() {
+            return Instant(0);
+        }
+        let retry = self.listeners.iter().map(|listener| listener.retry_at).min();
+        let sweep = if self.connections.is_empty() { Instant::NEVER } else { self.next_sweep };
+        sweep.min(retry.unwrap_or(Instant::NEVER))
+    }
+
+    /// Looks after listeners that failed and clients that dawdle.
+    pub(crate) fn tick(&mut self, cx: &mut ExportContext<'_>) {
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            if listener.retry_at <= cx.now {
+                listener.start(cx.ring, index as u16);
+            }
+        }
+        if self.next_sweep > cx.now {
+            return;
+        }
+        self.next_sweep = cx.now + SWEEP_INTERVAL;
+        let scarce = !self.waiting.is_empty();
+        let mut late = Vec::new();
+        for (id, connection) in self.connections.iter() {
+            if let Some(reason) = connection.overdue(cx.now, scarce) {
+                tracing::info!(peer = %connection.peer, reason, "a client is cut off");
+                late.push(id);
+            }
+        }
+        for id in late {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.close();
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Accepts no more clients, and takes no more requests from those there are.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        let ids: Vec<SlotId> = self.connections.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.finish();
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Whether every client has its answers.
+    pub(crate) fn idle(&self) -> bool {
+        self.connections.is_empty()
+    }
+}
+
+/// The buffers a client's payload may take in all: the rest is the engine's, for drains,
+/// repairs and debts, so that what frees buffers never waits for one.
+fn client_share(budget: u64) -> u64 {
+    budget / 4 * 3
+}
+
+/// The largest payload a client may send or ask for, with this buffer budget.
+pub(crate) fn request_bytes_max(configured: u64, budget: u64) -> u32 {
+    let fits = 1 << client_share(budget).ilog2();
+    configured.min(REQUEST_BYTES_MAX).min(fits) as u32
+}
+
+/// Releases a buffer of the arena inside the engine.
+fn release(arena: &mut Arena, buffer: Option<hemi_core::units::BufferId>) {
+    if let Some(buffer) = buffer {
+        arena.release(buffer);
+    }
+}

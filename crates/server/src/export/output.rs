@@ -1,0 +1,220 @@
+//! What a connection sends: answers in the order they are ready, gathered into as few system
+//! calls as the socket takes.
+//!
+//! One message is in flight at a time. It is first tried without waiting; if the socket is
+//! full, the rest waits in the kernel for room, and nobody else waits for it.
+
+use std::collections::VecDeque;
+use std::io;
+
+use hemi_core::units::{BufferAt, Instant, SECTOR_BYTES};
+use hemi_nbd::codec::Packet;
+
+use super::ExportContext;
+use super::request::{Held, PART_BYTES, Requests};
+use crate::memory::{Mapping, Span};
+use crate::ring::{RingFile, Tag};
+use crate::ring_message::Gather;
+
+/// Headers and handshake text of one message.
+const AREA_BYTES: usize = 16 << 10;
+/// Handshake answers, errors and block status that may wait to be sent before the
+/// connection stops taking requests.
+pub(super) const TEXT_BYTES_MAX: usize = 256 << 10;
+/// Payload of one message, so that a large read does not hold up small answers' buffers.
+const MESSAGE_BYTES_MAX: u64 = 4 << 20;
+
+/// An answer that is ready.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) packet: Packet,
+    pub(super) held: Held,
+    /// Payload in bytes.
+    pub(super) length: u64,
+    /// What the request weighed in the connection's account.
+    pub(super) weight: u64,
+}
+
+/// Memory for sending, reused by connection after connection.
+#[derive(Debug)]
+pub(super) struct OutputMemory {
+    area: Mapping,
+    gather: Gather,
+    answers: VecDeque<Answer>,
+    sending: Vec<Answer>,
+    text: Vec<u8>,
+}
+
+impl OutputMemory {
+    pub(super) fn new() -> io::Result<OutputMemory> {
+        Ok(OutputMemory {
+            area: Mapping::new(AREA_BYTES, false)?,
+            gather: Gather::new(),
+            answers: VecDeque::with_capacity(256),
+            sending: Vec::with_capacity(crate::ring_message::PIECES_MAX),
+            text: Vec::with_capacity(4096),
+        })
+    }
+}
+
+/// A connection's outgoing side.
+#[derive(Debug)]
+pub(super) struct Output {
+    memory: OutputMemory,
+    text_sent: usize,
+    /// Whether a message is in the ring.
+    pub(super) busy: bool,
+    /// When the socket last took something, or the message began.
+    pub(super) progress: Instant,
+}
+
+/// What a sent message freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Freed {
+    pub(super) answers: u32,
+    pub(super) weight: u64,
+}
+
+impl Output {
+    pub(super) fn new(memory: OutputMemory, now: Instant) -> Output {
+        Output { memory, text_sent: 0, busy: false, progress: now }
+    }
+
+    /// Where the session writes what it says itself.
+    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.memory.text
+    }
+
+    pub(super) fn text_waiting(&self) -> usize {
+        self.memory.text.len() - self.text_sent
+    }
+
+    /// Whether nothing is left to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.busy && self.memory.answers.is_empty() && self.text_waiting() == 0
+    }
+
+    pub(super) fn push(&mut self, answer: Answer) {
+        self.memory.answers.push_back(answer);
+    }
+
+    /// Submits a message of all that is ready, unless one is in flight.
+    pub(super) fn send(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &Requests,
+        file: RingFile,
+        tag: Tag,
+    ) {
+        if self.busy || self.is_empty() {
+            return;
+        }
+        self.gather(cx, requests);
+        self.busy = true;
+        self.progress = cx.now;
+        cx.ring.send_gathered(file, &mut self.memory.gather, true, tag);
+    }
+
+    /// Text first: it may be the rest of an answer that has been begun.
+    fn gather(&mut self, cx: &ExportContext<'_>, requests: &Requests) {
+        let OutputMemory { area, gather, answers, sending, text } = &mut self.memory;
+        gather.clear();
+        let mut used = (text.len() - self.text_sent).min(AREA_BYTES);
+        if used > 0 {
+            let span = area.span(0, used);
+            span.copy_from(&text[self.text_sent..self.text_sent + used]);
+            gather.push(span);
+            self.text_sent += used;
+            if self.text_sent < text.len() {
+                return;
+            }
+            text.clear();
+            self.text_sent = 0;
+        }
+        let mut bytes = 0;
+        while let Some(answer) = answers.front() {
+            let parts = answer.length.div_ceil(PART_BYTES) as usize;
+            let header = answer.packet.as_bytes();
+            let fits = gather.room() > parts
+                && used + header.len() <= AREA_BYTES
+                && (bytes == 0 || bytes + answer.length <= MESSAGE_BYTES_MAX);
+            if !fits {
+                return;
+            }
+            let span = area.span(used, header.len());
+            span.copy_from(header);
+            gather.push(span);
+            used += header.len();
+            for part in 0..parts {
+                if let Some(span) = payload(cx, requests, answer, part) {
+                    gather.push(span);
+                }
+            }
+            bytes += answer.length;
+            sending.push(*answer);
+            answers.pop_front();
+        }
+    }
+
+    /// The socket took `count` bytes. If that was all, frees what the message held.
+    pub(super) fn sent(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        count: usize,
+        file: RingFile,
+        tag: Tag,
+    ) -> Freed {
+        self.progress = cx.now;
+        self.memory.gather.advance(count);
+        if !self.memory.gather.is_empty() {
+            // The socket is full: the rest goes when there is room.
+            cx.ring.send_gathered(file, &mut self.memory.gather, false, tag);
+            return Freed::default();
+        }
+        self.busy = false;
+        self.free_sending(cx, requests)
+    }
+
+    /// The socket is full: waits for room.
+    pub(super) fn retry(&mut self, cx: &mut ExportContext<'_>, file: RingFile, tag: Tag) {
+        cx.ring.send_gathered(file, &mut self.memory.gather, false, tag);
+    }
+
+    fn free_sending(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Freed {
+        let mut freed = Freed::default();
+        for answer in self.memory.sending.drain(..) {
+            requests.drop_held(cx.engine.buffers_mut(), answer.held);
+            requests.discharge(answer.length);
+            freed.answers += 1;
+            freed.weight += answer.weight;
+        }
+        freed
+    }
+
+    /// Drops everything; no message is in flight any more.
+    pub(super) fn dissolve(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) {
+        debug_assert!(!self.busy);
+        self.memory.sending.extend(self.memory.answers.drain(..));
+        self.free_sending(cx, requests);
+        self.memory.text.clear();
+        self.text_sent = 0;
+    }
+
+    pub(super) fn into_memory(self) -> OutputMemory {
+        self.memory
+    }
+}
+
+/// Where a part of an answer's payload lies.
+fn payload(
+    cx: &ExportContext<'_>,
+    requests: &Requests,
+    answer: &Answer,
+    part: usize,
+) -> Option<Span> {
+    let buffer = requests.buffer(answer.held, part)?;
+    let length = (answer.length - part as u64 * PART_BYTES).min(PART_BYTES);
+    let at = BufferAt { buffer, offset: 0 };
+    Some(cx.engine.buffers().span(at, (length / SECTOR_BYTES) as u32))
+}

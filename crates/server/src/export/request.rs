@@ -1,0 +1,256 @@
+//! Client requests in flight, and the buffers they hold.
+//!
+//! A large request goes to the engine in parts of [`PART_BYTES`], so that it needs no large
+//! contiguous buffer and a client that sends slowly holds one part at most.
+
+use hemi_core::io::{Buffers, Operation, Reply, Request, RequestError};
+use hemi_core::units::{BufferId, Extent, Instant, SECTOR_BYTES};
+use hemi_nbd::server::ReplyTo;
+
+use super::{ExportContext, REQUEST_BYTES_MAX, client_share, release};
+use crate::arena::Arena;
+use crate::slots::{SlotId, SlotTable};
+
+/// Largest part of a request.
+pub(super) const PART_BYTES: u64 = 1 << 20;
+/// Most parts of a request.
+pub(super) const PARTS_MAX: usize = (REQUEST_BYTES_MAX / PART_BYTES) as usize;
+/// Requests the table holds before it grows.
+const TABLE_CAPACITY: usize = 1024;
+/// Where a part's number stands in a token, above the request's name.
+const PART_SHIFT: u32 = 48;
+
+/// What is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    /// Without payload: flush, trim, write-zeroes.
+    Plain,
+}
+
+/// The buffers of a request's parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    Nothing,
+    One(BufferId),
+    /// A list of [`Requests::lists`].
+    List(u32),
+}
+
+/// A request the engine works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientRequest {
+    pub(super) connection: SlotId,
+    pub(super) kind: Kind,
+    pub(super) to: ReplyTo,
+    /// First byte of the volume.
+    pub(super) offset: u64,
+    /// Payload in bytes; zero for [`Kind::Plain`].
+    pub(super) length: u64,
+    pub(super) fua: bool,
+    pub(super) held: Held,
+    pub(super) error: Option<RequestError>,
+    /// Parts the engine has not answered.
+    left: u32,
+    /// Whether every part has been submitted.
+    complete: bool,
+}
+
+impl ClientRequest {
+    pub(super) fn new(connection: SlotId, kind: Kind, request: &hemi_nbd::server::Request) -> Self {
+        ClientRequest {
+            connection,
+            kind,
+            to: request.reply_to(),
+            offset: request.offset,
+            length: if kind == Kind::Plain { 0 } else { request.length },
+            fua: request.fua,
+            held: Held::Nothing,
+            error: None,
+            left: 0,
+            complete: false,
+        }
+    }
+
+    /// Bytes of the part that begins `at` bytes in.
+    pub(super) fn part_length(&self, at: u64) -> u64 {
+        (self.length - at).min(PART_BYTES)
+    }
+}
+
+type List = [Option<BufferId>; PARTS_MAX];
+
+/// All requests of all connections.
+#[derive(Debug)]
+pub(super) struct Requests {
+    table: SlotTable<ClientRequest>,
+    lists: Vec<List>,
+    lists_free: Vec<u32>,
+    /// Bytes of buffers charged to clients, and the most there may be.
+    charged: u64,
+    charged_max: u64,
+    /// Whether every leg zeroes ranges without writing them.
+    pub(super) fast_zeroes: bool,
+    /// Parts handed to the engine since start.
+    pub(super) submitted: u64,
+}
+
+impl Requests {
+    pub(super) fn new(budget: u64) -> Requests {
+        Requests {
+            table: SlotTable::with_capacity(TABLE_CAPACITY),
+            lists: Vec::new(),
+            lists_free: Vec::new(),
+            charged: 0,
+            charged_max: client_share(budget),
+            fast_zeroes: false,
+            submitted: 0,
+        }
+    }
+
+    /// Charges a client's payload, if there is room for it.
+    pub(super) fn charge(&mut self, bytes: u64) -> bool {
+        let fits = self.charged + bytes <= self.charged_max;
+        if fits {
+            self.charged += bytes;
+        }
+        fits
+    }
+
+    pub(super) fn discharge(&mut self, bytes: u64) {
+        debug_assert!(self.charged >= bytes);
+        self.charged = self.charged.saturating_sub(bytes);
+    }
+
+    pub(super) fn insert(&mut self, mut request: ClientRequest) -> SlotId {
+        if request.kind == Kind::Read && request.length > PART_BYTES {
+            request.held = Held::List(self.take_list());
+        }
+        self.table.insert(request)
+    }
+
+    pub(super) fn get(&self, id: SlotId) -> Option<&ClientRequest> {
+        self.table.get(id)
+    }
+
+    fn take_list(&mut self) -> u32 {
+        self.lists_free.pop().unwrap_or_else(|| {
+            self.lists.push([None; PARTS_MAX]);
+            self.lists.len() as u32 - 1
+        })
+    }
+
+    /// Hands a part to the engine: `length` bytes, `at` bytes into the request. `last`: no
+    /// part follows.
+    pub(super) fn submit(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        id: SlotId,
+        operation: Operation,
+        part: Part,
+        connection: u32,
+    ) {
+        let Some(request) = self.table.get_mut(id) else {
+            release(cx.engine.buffers_mut(), part.buffer);
+            return;
+        };
+        request.left += 1;
+        request.complete |= part.last;
+        self.submitted += 1;
+        let start = (request.offset + part.at) / SECTOR_BYTES;
+        let token = ((part.at / PART_BYTES) << PART_SHIFT) | id.to_bits();
+        let now: Instant = cx.now;
+        let request = Request {
+            token: if request.length == 0 { id.to_bits() } else { token },
+            operation,
+            extent: Extent::new(start, part.length / SECTOR_BYTES),
+            buffer: part.buffer,
+            fua: request.fua,
+            connection,
+        };
+        cx.engine.submit(now, request);
+    }
+
+    /// Takes in an answer of the engine's. Returns the request if it was its last part.
+    pub(super) fn reply(&mut self, arena: &mut Arena, reply: Reply) -> Option<ClientRequest> {
+        let id = SlotId::from_bits(reply.token);
+        let part = (reply.token >> PART_SHIFT) as usize;
+        let Some(request) = self.table.get_mut(id) else {
+            tracing::error!(token = reply.token, "the engine answered an unknown request");
+            release(arena, reply.buffer);
+            return None;
+        };
+        request.left -= 1;
+        let mut paid = 0;
+        match (request.kind, reply.result) {
+            (Kind::Read, Ok(())) => match (&mut request.held, reply.buffer) {
+                (Held::List(list), Some(buffer)) => {
+                    self.lists[*list as usize][part] = Some(buffer);
+                }
+                (held, Some(buffer)) => *held = Held::One(buffer),
+                (_, None) => request.error = Some(RequestError::Io),
+            },
+            (Kind::Write, _) => paid = request.part_length(part as u64 * PART_BYTES),
+            _ => release(arena, reply.buffer),
+        }
+        if let Err(error) = reply.result {
+            request.error.get_or_insert(error);
+        }
+        let done = request.complete && request.left == 0;
+        self.discharge(paid);
+        if done { self.table.remove(id) } else { None }
+    }
+
+    /// The client of a half-submitted request is gone: nothing more of it will come.
+    pub(super) fn abandon(&mut self, arena: &mut Arena, id: SlotId) {
+        let Some(request) = self.table.get_mut(id) else { return };
+        request.complete = true;
+        if request.left == 0
+            && let Some(request) = self.table.remove(id)
+        {
+            self.forget(arena, request);
+        }
+    }
+
+    /// Drops a finished request that nobody waits for.
+    pub(super) fn forget(&mut self, arena: &mut Arena, request: ClientRequest) {
+        self.drop_held(arena, request.held);
+        if request.kind == Kind::Read {
+            self.discharge(request.length);
+        }
+    }
+
+    /// The buffer of a request's part.
+    pub(super) fn buffer(&self, held: Held, part: usize) -> Option<BufferId> {
+        match held {
+            Held::Nothing => None,
+            Held::One(buffer) => (part == 0).then_some(buffer),
+            Held::List(list) => self.lists[list as usize][part],
+        }
+    }
+
+    pub(super) fn drop_held(&mut self, arena: &mut Arena, held: Held) {
+        match held {
+            Held::Nothing => {}
+            Held::One(buffer) => arena.release(buffer),
+            Held::List(list) => {
+                for buffer in self.lists[list as usize].iter_mut() {
+                    release(arena, buffer.take());
+                }
+                self.lists_free.push(list);
+            }
+        }
+    }
+}
+
+/// A part of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Bytes into the request.
+    pub(super) at: u64,
+    /// Bytes; for requests without payload, of the whole.
+    pub(super) length: u64,
+    pub(super) buffer: Option<BufferId>,
+    pub(super) last: bool,
+}

@@ -1,0 +1,491 @@
+//! The event loop of one volume.
+//!
+//! Each turn: one system call submits everything new and waits; the time is read once; every
+//! completion that has arrived is fed to its leg or connection and through it to the engine,
+//! before any timer runs, so that the reactor's own lateness never makes a leg look frozen;
+//! the engine's actions become ring entries; answers are gathered and sent. Nothing here
+//! waits for a lock or allocates per request.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use arc_swap::ArcSwap;
+use hemi_core::command::Command;
+use hemi_core::engine::Engine;
+use hemi_core::io::{Action, Buffers, LegError, LegIo, LegOperation};
+use hemi_core::status::Status;
+use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+
+use crate::arena::Arena;
+use crate::clock;
+use crate::control::volume::{BufferUse, Connections, LegIdentity, Phase, Snapshot};
+use crate::export::{ExportContext, Exports};
+use crate::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
+use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_INTERVAL};
+use crate::notices;
+use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
+
+/// Time clients have to take their last answers once the volume is closed.
+const LAST_ANSWERS: u64 = 2 * SECOND;
+/// Low bits of a leg's owner number: its slot. Above them, a count of attachments.
+const OWNER_SLOT_BITS: u32 = LEGS_MAX.ilog2();
+/// Attachments after which owner numbers begin again.
+const OWNER_EPOCHS: u16 = crate::ring::OWNERS_MAX >> OWNER_SLOT_BITS;
+/// The token of the closing command.
+const TOKEN_CLOSE: u64 = 0;
+
+type Outcome = Result<(), ReactorError>;
+
+/// What is to happen when a command is done.
+enum After {
+    Nothing,
+    /// Let go of the leg.
+    Release(LegIndex),
+}
+
+struct PendingCommand {
+    token: u64,
+    after: After,
+    reply: ReplyTo<Outcome>,
+}
+
+/// What a reactor is made of.
+pub(crate) struct Parts {
+    pub(crate) ring: Ring,
+    pub(crate) engine: Engine<Arena>,
+    pub(crate) exports: Exports,
+    pub(crate) messages: Receiver<ReactorMessage>,
+    pub(crate) published: Arc<ArcSwap<Snapshot>>,
+    pub(crate) allow_inject: bool,
+}
+
+/// The loop and all it owns.
+pub(crate) struct Reactor {
+    ring: Ring,
+    engine: Engine<Arena>,
+    legs: [Option<Leg>; LEGS_MAX],
+    /// Legs that left with I/O in flight: kept until it has ended.
+    retired: Vec<Leg>,
+    exports: Exports,
+    messages: Receiver<ReactorMessage>,
+    pending: Vec<PendingCommand>,
+    closing: Vec<ReplyTo<Outcome>>,
+    next_token: u64,
+    next_epoch: u16,
+    allow_inject: bool,
+    published: Arc<ArcSwap<Snapshot>>,
+    phase: Phase,
+    closed_at: Instant,
+    next_snapshot: Instant,
+    now: Instant,
+    completions: Vec<Completion>,
+    outcomes: Vec<LegOutcome>,
+}
+
+impl Reactor {
+    pub(crate) fn new(parts: Parts) -> Reactor {
+        let Parts { ring, engine, exports, messages, published, allow_inject } = parts;
+        Reactor {
+            ring,
+            engine,
+            legs: Default::default(),
+            retired: Vec::new(),
+            exports,
+            messages,
+            pending: Vec::new(),
+            closing: Vec::new(),
+            next_token: TOKEN_CLOSE + 1,
+            next_epoch: 0,
+            allow_inject,
+            published,
+            phase: Phase::Serving,
+            closed_at: Instant::NEVER,
+            next_snapshot: Instant(0),
+            now: clock::now(),
+            completions: Vec::with_capacity(COMPLETION_ENTRIES as usize),
+            outcomes: Vec::with_capacity(256),
+        }
+    }
+
+    /// Puts an opened leg into its slot, before the loop runs or when one joins.
+    pub(crate) fn install(&mut self, slot: LegIndex, opened: OpenLeg) -> io::Result<()> {
+        let owner = self.new_owner(slot);
+        let leg = Leg::attach(opened, &mut self.ring, owner, self.allow_inject)?;
+        self.release(slot);
+        self.legs[slot.index()] = Some(leg);
+        self.legs_changed();
+        Ok(())
+    }
+
+    fn new_owner(&mut self, slot: LegIndex) -> u16 {
+        loop {
+            let owner = self.next_epoch << OWNER_SLOT_BITS | u16::from(slot.0);
+            self.next_epoch = (self.next_epoch + 1) % OWNER_EPOCHS;
+            if self.retired.iter().all(|leg| leg.owner() != owner) {
+                return owner;
+            }
+        }
+    }
+
+    /// Takes the leg out of its slot; it is kept while I/O is in flight.
+    fn release(&mut self, slot: LegIndex) {
+        if let Some(leg) = self.legs[slot.index()].take() {
+            if leg.in_flight() == 0 {
+                leg.detach(&mut self.ring);
+            } else {
+                self.retired.push(leg);
+            }
+            self.legs_changed();
+        }
+    }
+
+    fn legs_changed(&mut self) {
+        self.exports.set_fast_zeroes(self.legs.iter().flatten().all(Leg::fast_zeroes));
+    }
+
+    /// Runs until the volume is closed. An error is one the loop cannot go on after; the
+    /// volume is then as after a kill: nothing acknowledged is lost.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        tracing::info!(capabilities = %self.ring.capabilities(), "serving");
+        loop {
+            self.turn();
+            if self.finished() {
+                break;
+            }
+            let deadline = self.deadline();
+            let timeout = (deadline != Instant::NEVER).then(|| deadline.since(clock::now()));
+            self.ring.wait(timeout)?;
+            self.now = clock::now();
+        }
+        for slot in 0..LEGS_MAX {
+            self.release(LegIndex(slot as u8));
+        }
+        self.publish();
+        for reply in self.closing.drain(..) {
+            reply(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Everything between two waits.
+    fn turn(&mut self) {
+        let mut batch = std::mem::take(&mut self.completions);
+        self.ring.completions(&mut batch);
+        for completion in batch.drain(..) {
+            self.dispatch(completion);
+        }
+        self.completions = batch;
+        self.run_timers();
+        self.act();
+        let mut first = true;
+        while self.with_exports(|exports, cx| exports.resume(cx, first)) {
+            first = false;
+            self.act();
+        }
+        self.with_exports(|exports, cx| exports.finish_turn(cx));
+        if self.now >= self.next_snapshot {
+            self.publish();
+            self.next_snapshot = self.now + SNAPSHOT_INTERVAL;
+        }
+    }
+
+    fn with_exports<T>(
+        &mut self,
+        call: impl FnOnce(&mut Exports, &mut ExportContext<'_>) -> T,
+    ) -> T {
+        let Reactor { exports, ring, engine, now, .. } = self;
+        call(exports, &mut ExportContext { ring, engine, now: *now })
+    }
+
+    fn dispatch(&mut self, completion: Completion) {
+        match completion.tag.source {
+            Source::Leg => self.leg_completion(completion),
+            Source::Connection | Source::Listener => {
+                self.with_exports(|exports, cx| exports.completion(cx, completion));
+            }
+            Source::Wake => {
+                self.ring.arm_wake();
+                while let Ok(message) = self.messages.try_recv() {
+                    self.message(message);
+                }
+            }
+            Source::Nobody => {}
+        }
+    }
+
+    fn leg_completion(&mut self, completion: Completion) {
+        let owner = completion.tag.owner;
+        let slot = LegIndex((usize::from(owner) % LEGS_MAX) as u8);
+        let Reactor { legs, retired, ring, outcomes, now, .. } = self;
+        let mut cx = LegContext { ring, now: *now, owner, outcomes };
+        if let Some(leg) = legs[slot.index()].as_mut().filter(|leg| leg.owner() == owner) {
+            leg.completion(&mut cx, completion);
+            self.report(slot);
+        } else if let Some(index) = retired.iter().position(|leg| leg.owner() == owner) {
+            retired[index].completion(&mut cx, completion);
+            self.report_retired(index);
+        }
+    }
+
+    /// Tells the engine what a leg has to say.
+    fn report(&mut self, slot: LegIndex) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        for outcome in outcomes.drain(..) {
+            match outcome {
+                LegOutcome::Done { id, result } => {
+                    if let Some(leg) = &mut self.legs[slot.index()] {
+                        leg.settle(id);
+                    }
+                    self.engine.complete(self.now, id, result);
+                }
+                LegOutcome::Event(event) => self.engine.leg_event(self.now, slot, event),
+            }
+        }
+        self.outcomes = outcomes;
+    }
+
+    /// A leg that has left: its I/O still holds buffers, its events mean nothing any more.
+    fn report_retired(&mut self, index: usize) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        for outcome in outcomes.drain(..) {
+            if let LegOutcome::Done { id, result } = outcome {
+                self.retired[index].settle(id);
+                self.engine.complete(self.now, id, result);
+            }
+        }
+        self.outcomes = outcomes;
+        if self.retired[index].in_flight() == 0 {
+            self.retired.swap_remove(index).detach(&mut self.ring);
+        }
+    }
+
+    fn run_timers(&mut self) {
+        for slot in (0..LEGS_MAX as u8).map(LegIndex) {
+            let Reactor { legs, ring, outcomes, now, .. } = self;
+            let Some(leg) = &mut legs[slot.index()] else { continue };
+            if leg.deadline() <= *now {
+                let owner = leg.owner();
+                leg.tick(&mut LegContext { ring, now: *now, owner, outcomes });
+                self.report(slot);
+            }
+        }
+        for index in (0..self.retired.len()).rev() {
+            let Reactor { retired, ring, outcomes, now, .. } = self;
+            let leg = &mut retired[index];
+            if leg.deadline() <= *now {
+                let owner = leg.owner();
+                leg.tick(&mut LegContext { ring, now: *now, owner, outcomes });
+                self.report_retired(index);
+            }
+        }
+        if self.engine.deadline() <= self.now {
+            self.engine.tick(self.now);
+        }
+        if self.exports.deadline() <= self.now {
+            self.with_exports(|exports, cx| exports.tick(cx));
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let legs = self.legs.iter().flatten().chain(&self.retired);
+        let legs = legs.map(Leg::deadline).min().unwrap_or(Instant::NEVER);
+        let last = self.closed_at + LAST_ANSWERS;
+        let own = self.next_snapshot.min(last);
+        self.engine.deadline().min(legs).min(self.exports.deadline()).min(own)
+    }
+
+    /// Carries out everything the engine wants.
+    fn act(&mut self) {
+        while let Some(action) = self.engine.next_action() {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Leg(io) => self.start(io),
+            Action::Reply(reply) => self.with_exports(|exports, cx| exports.reply(cx, reply)),
+            Action::CommandDone { token: TOKEN_CLOSE, result } => {
+                if let Err(error) = result {
+                    tracing::error!(%error, "the volume could not be closed clean");
+                }
+            }
+            Action::CommandDone { token, result } => self.command_done(token, result),
+            Action::Notice(notice) => notices::log(&self.published.load().legs, notice),
+            Action::Closed => {
+                self.phase = Phase::Closed;
+                self.closed_at = self.now;
+                self.next_snapshot = self.now;
+            }
+        }
+    }
+
+    /// Hands an I/O to its leg.
+    fn start(&mut self, io: LegIo) {
+        let Reactor { legs, ring, engine, outcomes, now, .. } = self;
+        let Some(leg) = &mut legs[io.leg.index()] else {
+            engine.complete(*now, io.id, Err(LegError::Gone));
+            return;
+        };
+        let data = match (io.operation, io.buffer) {
+            (LegOperation::WriteMetadata, _) => {
+                match leg.stage_metadata(io.id, engine.metadata_bytes(io.id)) {
+                    Ok(span) => Some(span),
+                    Err(error) => {
+                        tracing::error!(%error, "no memory for metadata");
+                        engine.complete(*now, io.id, Err(LegError::Other));
+                        return;
+                    }
+                }
+            }
+            (_, Some(at)) => Some(engine.buffers().span(at, io.extent.sectors() as u32)),
+            (_, None) => None,
+        };
+        let resolved = ResolvedIo {
+            id: io.id,
+            operation: io.operation,
+            offset: io.extent.start * hemi_core::units::SECTOR_BYTES,
+            length: io.extent.bytes(),
+            data,
+        };
+        let owner = leg.owner();
+        leg.submit(&mut LegContext { ring, now: *now, owner, outcomes }, resolved);
+        if !self.outcomes.is_empty() {
+            self.report(io.leg);
+        }
+    }
+
+    fn message(&mut self, message: ReactorMessage) {
+        match message {
+            ReactorMessage::Command { command, reply } => {
+                let after = match command {
+                    Command::Remove { leg } | Command::Detach { leg } => After::Release(leg),
+                    _ => After::Nothing,
+                };
+                let token = self.expect(after, reply);
+                self.engine.command(self.now, token, command);
+            }
+            ReactorMessage::Attach { leg, opened, name, id, reply } => {
+                self.attach(leg, *opened, name, id, reply);
+            }
+            ReactorMessage::Inject { leg, injection, reply } => {
+                let now = self.now;
+                let target = self.legs.get_mut(leg.index()).and_then(Option::as_mut);
+                reply(match target.map(|leg| leg.inject(now, injection)) {
+                    None => Err(ReactorError::NoSuchLeg(leg.0)),
+                    Some(true) => Ok(()),
+                    Some(false) => Err(ReactorError::InjectionOff),
+                });
+            }
+            ReactorMessage::Shutdown { drain, reply } => {
+                self.closing.push(reply);
+                if self.phase != Phase::Closed {
+                    self.phase = Phase::Closing;
+                    self.next_snapshot = self.now;
+                    self.exports.stop();
+                    let drain_until = self.now + drain;
+                    self.engine.command(self.now, TOKEN_CLOSE, Command::Close { drain_until });
+                }
+            }
+        }
+    }
+
+    fn expect(&mut self, after: After, reply: ReplyTo<Outcome>) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.pending.push(PendingCommand { token, after, reply });
+        token
+    }
+
+    /// Lets a leg join. The engine refuses at once or not at all, so the slot changes hands
+    /// only after it has agreed and before its first I/O is started.
+    fn attach(
+        &mut self,
+        leg: LegIndex,
+        opened: OpenLeg,
+        name: String,
+        id: [u8; 16],
+        reply: ReplyTo<Outcome>,
+    ) {
+        self.act();
+        let path = opened.description();
+        let join = Command::Join { leg, id, fast_zeroes: opened.fast_zeroes() };
+        let token = self.expect(After::Nothing, reply);
+        self.engine.command(self.now, token, join);
+        let mut actions = Vec::new();
+        while let Some(action) = self.engine.next_action() {
+            actions.push(action);
+        }
+        let refused = actions.iter().any(|action| {
+            matches!(action, Action::CommandDone { token: done, result: Err(_) } if *done == token)
+        });
+        if !refused {
+            if let Err(error) = self.install(leg, opened) {
+                tracing::error!(%error, "a leg could not be attached");
+            }
+            self.rename(leg, name, path);
+        }
+        for action in actions {
+            self.carry_out(action);
+        }
+    }
+
+    fn rename(&mut self, leg: LegIndex, name: String, path: String) {
+        let mut snapshot = Snapshot::clone(&self.published.load());
+        let mut legs = Vec::clone(&snapshot.legs);
+        legs.retain(|known| known.leg != leg.0);
+        legs.push(LegIdentity { leg: leg.0, name, path });
+        legs.sort_by_key(|known| known.leg);
+        snapshot.legs = Arc::new(legs);
+        self.published.store(Arc::new(snapshot));
+        self.next_snapshot = self.now;
+    }
+
+    fn command_done(&mut self, token: u64, result: Result<(), hemi_core::command::CommandError>) {
+        let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
+            return;
+        };
+        let PendingCommand { after, reply, .. } = self.pending.swap_remove(index);
+        if let (After::Release(leg), Ok(())) = (after, result) {
+            self.release(leg);
+        }
+        self.next_snapshot = self.now;
+        reply(result.map_err(ReactorError::from));
+    }
+
+    /// Whether everything is done: the volume is closed and clients have their answers, or
+    /// had time to take them.
+    fn finished(&self) -> bool {
+        self.phase == Phase::Closed
+            && (self.exports.idle() || self.now >= self.closed_at + LAST_ANSWERS)
+    }
+
+    /// Publishes the state of things.
+    fn publish(&mut self) {
+        let last = self.published.load();
+        let counts = self.exports.counts();
+        let arena = self.engine.buffers();
+        let mut status = Status::default();
+        self.engine.status(self.now, &mut status);
+        let snapshot = Snapshot {
+            taken: std::time::Instant::now(),
+            opened: last.opened,
+            phase: self.phase,
+            identity: Arc::clone(&last.identity),
+            legs: Arc::clone(&last.legs),
+            status,
+            connections: Connections {
+                open: counts.open,
+                accepted: counts.accepted,
+                refused: counts.refused,
+            },
+            buffers: BufferUse {
+                budget_bytes: arena.budget(),
+                used_bytes: arena.budget() - arena.free_bytes(),
+            },
+        };
+        drop(last);
+        self.published.store(Arc::new(snapshot));
+    }
+}

@@ -1,0 +1,385 @@
+//! From a configuration to a served volume.
+//!
+//! [`serve`] opens the legs, lets recovery decide what they say, binds every socket, and only
+//! then starts the reactor's and the control's threads: whatever is wrong is known before a
+//! client is let in.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening};
+use hemi_core::settings::Settings;
+use hemi_core::units::{LEGS_MAX, LegIndex};
+
+use crate::arena::Arena;
+use crate::clock;
+use crate::config::legs::LegConfig;
+use crate::config::{Config, units};
+use crate::control::socket::{NBD_EXTENSION, run_directory};
+use crate::control::volume::{Identity, LegIdentity, Phase, Snapshot};
+use crate::control::{ControlError, Listeners};
+use crate::export::{ExportOptions, Exports, ListenError, Listener};
+use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use crate::messages::{MESSAGES_MAX, ReactorHandle};
+use crate::reactor::{Parts, Reactor};
+use crate::ring::{Ring, RingError};
+use crate::volume::ServedVolume;
+
+/// Why a volume is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A leg could not be opened.
+    #[error("leg {leg}: {source}")]
+    Open {
+        /// As configured.
+        leg: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// A leg could not be read.
+    #[error("leg {leg}: its metadata could not be read: {source}")]
+    Read {
+        /// As configured.
+        leg: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What the legs say does not make a volume that may be opened.
+    #[error("{0}")]
+    Refused(String),
+    /// The legs are of another volume than the one named.
+    #[error("the legs belong to volume {found:?}, not to {wanted:?}")]
+    OtherVolume {
+        /// The name configured.
+        wanted: String,
+        /// The name found.
+        found: String,
+    },
+    /// A leg's blocks are larger than the volume's.
+    #[error(
+        "leg {leg} has blocks of {block} bytes, the volume of {volume}: it cannot hold the \
+         volume; use a device with blocks of {volume} bytes or less"
+    )]
+    Block {
+        /// As configured.
+        leg: String,
+        /// Its block in bytes.
+        block: u32,
+        /// The volume's.
+        volume: u32,
+    },
+    /// An export.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Control.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The event loop.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// Memory for payload.
+    #[error("the buffer budget of {budget} could not be had: {source}; lower buffer_budget")]
+    Buffers {
+        /// The budget.
+        budget: units::Size,
+        /// Why.
+        source: io::Error,
+    },
+    /// A thread, or the event loop while running.
+    #[error("the event loop failed: {0}")]
+    Reactor(io::Error),
+}
+
+/// Serves the volume the configuration names until it is stopped: by a signal, or through
+/// control. Blocks.
+///
+/// # Errors
+/// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
+pub fn serve(config: Config) -> Result<(), ServeError> {
+    let opened = open(&config.legs)?;
+    check(&config, &opened)?;
+    let name = opened.name();
+    let control = Listeners::bind(&config, &name)?;
+    let listeners = listen(&config, &opened)?;
+    let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
+    let options = ReactorOptions {
+        settings: config.engine.settings(),
+        buffer_budget: config.buffer_budget.0,
+        allow_inject: config.allow_inject,
+    };
+    for listener in &listeners {
+        tracing::info!(address = listener.name(), "export");
+    }
+    let running = start(opened, options, listeners, snapshot)?;
+    let volume = Arc::new(ServedVolume::new(running.handle.clone()));
+    let control = control.spawn(Arc::new(config), volume)?;
+    let result = running.join();
+    control.stop();
+    result
+}
+
+/// Every leg of a volume, opened and locked, and what recovery makes of them.
+pub struct OpenedVolume {
+    /// What the engine opens with.
+    pub opening: Opening,
+    legs: Vec<(LegIndex, OpenLeg)>,
+    identities: Vec<LegIdentity>,
+}
+
+impl OpenedVolume {
+    /// The volume's name, or its id if it has none.
+    pub fn name(&self) -> String {
+        let superblock = &self.opening.superblock;
+        match superblock.name.as_str() {
+            "" => superblock.volume_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
+            name => name.to_owned(),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        let superblock = &self.opening.superblock;
+        Identity {
+            name: self.name(),
+            id: superblock.volume_id,
+            size_bytes: superblock.layout.volume_bytes(),
+            block_bytes: superblock.block_bytes,
+            region_bytes: superblock.layout.region_bytes(),
+        }
+    }
+}
+
+/// Opens and locks legs, reads their metadata, and lets recovery decide.
+///
+/// # Errors
+/// The first leg that cannot be opened or read; then everything recovery objects to.
+pub fn open(configs: &[LegConfig]) -> Result<OpenedVolume, ServeError> {
+    let mut opened = Vec::new();
+    let mut images = Vec::new();
+    for config in configs {
+        let options = FileOptions { direct: config.direct, ..FileOptions::default() };
+        let leg = OpenLeg::open(&config.path, options, Purpose::Serve)
+            .map_err(|source| ServeError::Open { leg: config.label(), source })?;
+        let image = read_metadata(&leg)
+            .map_err(|source| ServeError::Read { leg: config.label(), source })?;
+        opened.push(leg);
+        images.push(image);
+    }
+    let views: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
+    let opening = recovery::assess(&views).map_err(|refusal| {
+        let labels: Vec<String> = configs.iter().map(LegConfig::label).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        ServeError::Refused(refusal.describe(&labels))
+    })?;
+    let identities = configs
+        .iter()
+        .zip(&opening.slots)
+        .map(|(config, slot)| LegIdentity {
+            leg: slot.0,
+            name: config.label(),
+            path: config.path.to_string(),
+        })
+        .collect();
+    let legs = opening.slots.iter().copied().zip(opened).collect();
+    Ok(OpenedVolume { opening, legs, identities })
+}
+
+/// The beginning of a leg, as long as its metadata is.
+fn read_metadata(leg: &OpenLeg) -> io::Result<Vec<u8>> {
+    let head = HEAD_BYTES.min(leg.size());
+    let mut bytes = vec![0; head as usize];
+    leg.read_at(0, &mut bytes)?;
+    // Without a superblock the head is all recovery needs to say what is wrong.
+    let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
+    if needed > head {
+        bytes.resize(needed as usize, 0);
+        leg.read_at(head, &mut bytes[head as usize..])?;
+    }
+    Ok(bytes)
+}
+
+fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeError> {
+    let superblock = &opened.opening.superblock;
+    if let Some(wanted) = &config.volume
+        && *wanted != opened.name()
+    {
+        let (wanted, found) = (wanted.clone(), opened.name());
+        return Err(ServeError::OtherVolume { wanted, found });
+    }
+    for ((_, leg), identity) in opened.legs.iter().zip(&opened.identities) {
+        let needed = superblock.layout.data_offset() + superblock.layout.volume_bytes();
+        if leg.size() < needed {
+            return Err(ServeError::Refused(format!(
+                "leg {}: has {} bytes, the volume needs {needed}; it was truncated: replace it",
+                identity.name,
+                leg.size()
+            )));
+        }
+        if leg.block() > superblock.block_bytes {
+            let (leg, block) = (identity.name.clone(), leg.block());
+            return Err(ServeError::Block { leg, block, volume: superblock.block_bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Binds every export; one on a unix socket in the run directory if none is configured.
+fn listen(config: &Config, opened: &OpenedVolume) -> Result<Vec<Listener>, ServeError> {
+    let superblock = &opened.opening.superblock;
+    let options = ExportOptions {
+        volume: opened.name(),
+        size: superblock.layout.volume_bytes(),
+        block: superblock.block_bytes,
+        buffer_budget: config.buffer_budget.0,
+    };
+    let mut exports = config.exports.clone();
+    if exports.is_empty() {
+        let folder = run_directory().map_err(ListenError::from)?;
+        let path = folder.join(format!("{}.{NBD_EXTENSION}", opened.name()));
+        exports.push(crate::config::exports::ExportConfig::new(
+            crate::config::exports::Listen::Unix(path),
+        ));
+    }
+    let mut listeners = Vec::new();
+    for export in &exports {
+        listeners.extend(Listener::bind(export, &options)?);
+    }
+    Ok(listeners)
+}
+
+/// How a reactor runs.
+#[derive(Clone, Copy, Debug)]
+pub struct ReactorOptions {
+    /// The engine's.
+    pub settings: Settings,
+    /// Bytes for payload.
+    pub buffer_budget: u64,
+    /// Whether faults may be injected.
+    pub allow_inject: bool,
+}
+
+/// A reactor's thread.
+#[derive(Debug)]
+pub struct Running {
+    /// The line to it.
+    pub handle: ReactorHandle,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    /// Waits for the volume to be closed.
+    ///
+    /// # Errors
+    /// [`ServeError::Reactor`] if the event loop ended by itself.
+    pub fn join(self) -> Result<(), ServeError> {
+        match self.thread.join() {
+            Ok(result) => result.map_err(ServeError::Reactor),
+            Err(_) => Err(ServeError::Reactor(io::Error::other("the reactor's thread panicked"))),
+        }
+    }
+}
+
+/// Starts the reactor's thread.
+///
+/// # Errors
+/// [`ServeError::Buffers`], [`ServeError::Ring`] or [`ServeError::Reactor`], before any leg
+/// has been written to.
+pub fn start(
+    opened: OpenedVolume,
+    options: ReactorOptions,
+    listeners: Vec<Listener>,
+    mut snapshot: Snapshot,
+) -> Result<Running, ServeError> {
+    let (messages, inbox) = sync_channel(MESSAGES_MAX);
+    let (started, outcome) = sync_channel(1);
+    snapshot.phase = Phase::Opening;
+    let published = Arc::new(ArcSwap::from_pointee(snapshot));
+    let shared = Arc::clone(&published);
+    let run = move || {
+        // The ring belongs to the thread that made it.
+        let (ring, arena) = match prepare(options.buffer_budget) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let _ = started.send(Err(error));
+                return Ok(());
+            }
+        };
+        let waker = ring.waker();
+        let inbox = Inbox { messages: inbox, published: shared };
+        match build(ring, arena, opened, options, listeners, inbox) {
+            Ok(reactor) => {
+                let _ = started.send(Ok(waker));
+                reactor.run().inspect_err(|error| {
+                    tracing::error!(%error, "the event loop failed; the volume is as after a kill");
+                })
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+                Ok(())
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("hemi-reactor".into())
+        .spawn(run)
+        .map_err(ServeError::Reactor)?;
+    match outcome.recv() {
+        Ok(Ok(waker)) => {
+            Ok(Running { handle: ReactorHandle::new(messages, waker, published), thread })
+        }
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(ServeError::Reactor(io::Error::other("the reactor's thread panicked"))),
+    }
+}
+
+fn prepare(budget: u64) -> Result<(Ring, Arena), ServeError> {
+    let mut ring = Ring::new()?;
+    let mut arena = Arena::new(budget)
+        .map_err(|source| ServeError::Buffers { budget: units::Size(budget), source })?;
+    for mapping in arena.memory_mut() {
+        ring.add_memory(mapping);
+    }
+    Ok((ring, arena))
+}
+
+struct Inbox {
+    messages: std::sync::mpsc::Receiver<crate::messages::ReactorMessage>,
+    published: Arc<ArcSwap<Snapshot>>,
+}
+
+fn build(
+    mut ring: Ring,
+    arena: Arena,
+    opened: OpenedVolume,
+    options: ReactorOptions,
+    listeners: Vec<Listener>,
+    inbox: Inbox,
+) -> Result<Reactor, ServeError> {
+    let mut traits = [LegTraits::default(); LEGS_MAX];
+    for (slot, leg) in &opened.legs {
+        traits[slot.index()] = LegTraits { present: true, fast_zeroes: leg.fast_zeroes() };
+    }
+    let mut entropy = [0; 8];
+    rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| ServeError::Reactor(errno.into()))?;
+    let budget = arena.budget();
+    let entropy = u64::from_ne_bytes(entropy);
+    let now = clock::now();
+    let engine = Engine::open(opened.opening, options.settings, traits, arena, now, entropy);
+    let exports = Exports::new(listeners, budget, &mut ring);
+    let mut reactor = Reactor::new(Parts {
+        ring,
+        engine,
+        exports,
+        messages: inbox.messages,
+        published: inbox.published,
+        allow_inject: options.allow_inject,
+    });
+    for (slot, leg) in opened.legs {
+        reactor.install(slot, leg).map_err(ServeError::Reactor)?;
+    }
+    Ok(reactor)
+}

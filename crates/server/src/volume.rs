@@ -1,0 +1,140 @@
+//! The served volume as the control thread sees it.
+
+use std::sync::Arc;
+
+use hemi_core::command::{Command, CommandError};
+use hemi_core::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use tokio::sync::oneshot;
+
+use crate::control::volume::{
+    Fault, FaultyOperation, Outcome, Refusal, RefusalKind, Request, Snapshot, Volume,
+};
+use crate::leg::Injection;
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo};
+
+/// A volume in the reactor's hands.
+#[derive(Debug)]
+pub struct ServedVolume {
+    reactor: ReactorHandle,
+}
+
+impl ServedVolume {
+    /// The volume of this reactor.
+    pub fn new(reactor: ReactorHandle) -> ServedVolume {
+        ServedVolume { reactor }
+    }
+
+    /// Sends what `make` makes of a reply, and waits for that reply.
+    fn ask(
+        &self,
+        make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
+    ) -> Outcome {
+        let (sender, receiver) = oneshot::channel();
+        let reply: ReplyTo<_> = Box::new(move |result| {
+            // Whoever asked may not wait any more.
+            let _ = sender.send(result);
+        });
+        let sent = self.reactor.send(make(reply));
+        Box::pin(async move {
+            sent.map_err(refusal)?;
+            // A dropped reply: the reactor has ended without it.
+            receiver.await.unwrap_or(Err(ReactorError::Ended)).map_err(refusal)
+        })
+    }
+
+    fn command(&self, command: Command) -> Outcome {
+        self.ask(|reply| ReactorMessage::Command { command, reply })
+    }
+}
+
+impl Volume for ServedVolume {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.reactor.snapshot()
+    }
+
+    fn request(&self, request: Request) -> Outcome {
+        match request {
+            Request::Remove { leg } => with_slot(leg, |leg| self.command(Command::Remove { leg })),
+            Request::Detach { leg } => with_slot(leg, |leg| self.command(Command::Detach { leg })),
+            Request::Scrub { repair } => {
+                let sectors = self.snapshot().identity.size_bytes / SECTOR_BYTES;
+                let extent = Extent { start: 0, end: sectors };
+                self.command(Command::Scrub { repair, extent })
+            }
+            Request::ScrubStop => self.command(Command::ScrubStop),
+            Request::Inject { leg, fault } => with_slot(leg, |leg| {
+                let injection = injection(fault);
+                self.ask(|reply| ReactorMessage::Inject { leg, injection, reply })
+            }),
+            Request::Shutdown { drain } => {
+                self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })
+            }
+            Request::Add { .. } | Request::Replace { .. } | Request::Attach { .. } => {
+                let refusal = Refusal::new(
+                    RefusalKind::Failed,
+                    "legs cannot be added while the volume is served",
+                    "Stop the volume first.",
+                );
+                Box::pin(async move { Err(refusal) })
+            }
+        }
+    }
+}
+
+/// Goes on with a slot that can exist.
+fn with_slot(leg: u8, go_on: impl FnOnce(LegIndex) -> Outcome) -> Outcome {
+    if usize::from(leg) < LEGS_MAX {
+        return go_on(LegIndex(leg));
+    }
+    Box::pin(async move { Err(refusal(ReactorError::NoSuchLeg(leg))) })
+}
+
+fn injection(fault: Fault) -> Injection {
+    match fault {
+        Fault::Freeze { duration } => Injection::Freeze(duration.0),
+        Fault::Delay { delay } => Injection::Delay(delay.0),
+        Fault::Error { operation, rate } => {
+            let per_mille = (rate.clamp(0.0, 1.0) * 1000.0).round() as u16;
+            match operation {
+                FaultyOperation::Read => Injection::ReadErrors(per_mille),
+                FaultyOperation::Write => Injection::WriteErrors(per_mille),
+                FaultyOperation::Flush => Injection::FlushErrors(per_mille),
+            }
+        }
+        Fault::Clear => Injection::Clear,
+    }
+}
+
+/// A reactor's error with its kind and way out.
+fn refusal(error: ReactorError) -> Refusal {
+    let (kind, way_out) = match &error {
+        ReactorError::NoSuchLeg(_) | ReactorError::Command(CommandError::NoSuchLeg) => {
+            (RefusalKind::NotFound, "hemi leg list shows the legs.")
+        }
+        ReactorError::InjectionOff => {
+            (RefusalKind::Forbidden, "Serve the volume with --allow-inject.")
+        }
+        ReactorError::Command(CommandError::LastCompleteLeg) => {
+            (RefusalKind::Unsafe, "Wait until another leg owes nothing: hemi status --watch.")
+        }
+        ReactorError::Command(CommandError::SlotInUse) => {
+            (RefusalKind::Conflict, "Use a free slot, or hemi leg replace.")
+        }
+        ReactorError::Command(CommandError::LegInUse) => {
+            (RefusalKind::Conflict, "Detach it first: hemi leg detach.")
+        }
+        ReactorError::Busy | ReactorError::Command(CommandError::Busy) => {
+            (RefusalKind::Conflict, "Try again when the other command is done.")
+        }
+        ReactorError::Ended | ReactorError::Command(CommandError::Closing) => {
+            (RefusalKind::Closing, "Start the volume again.")
+        }
+        ReactorError::Command(CommandError::Mismatches) => {
+            (RefusalKind::Failed, "hemi scrub --repair makes the legs alike.")
+        }
+        ReactorError::Command(CommandError::Metadata) | ReactorError::Attach(_) => {
+            (RefusalKind::Failed, "Look at the legs: hemi status.")
+        }
+    };
+    Refusal::new(kind, error.to_string(), way_out)
+}
