@@ -22,9 +22,11 @@ use crate::probe::{Kind, hex};
 mod candidate;
 mod error;
 mod format;
+mod join;
 mod prepare;
 
 pub use error::CreateError;
+pub use join::{JoinOptions, prepare_join, superblock_of};
 
 use candidate::Candidate;
 use format::{FormatError, Plan};
@@ -279,6 +281,7 @@ impl fmt::Display for Created {
         let (size, region) = (Size(self.size_bytes), Size(self.region_bytes));
         writeln!(formatter, "created volume{name} {}", self.volume)?;
         writeln!(formatter, "  size {size}, regions of {region}, blocks of {}", self.block_bytes)?;
+        writeln!(formatter, "  data at byte {} of each leg", self.data_offset)?;
         for leg in &self.legs {
             let made = if leg.made { ", made" } else { "" };
             let state = if leg.whole { "whole" } else { "to be drained to" };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use hemi_server::config::units::Size;
-use hemi_server::create::{CreateError, CreateOptions, Created, create};
+use hemi_server::create::{CreateError, CreateOptions, create};
 
 use crate::failure::{Failure, Kind};
 
@@ -98,7 +98,8 @@ pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&created)?)?;
     } else {
-        out.write_all(told(&created, &arguments.legs).as_bytes())?;
+        let legs: Vec<String> = arguments.legs.iter().map(|leg| format!("--leg {leg}")).collect();
+        writeln!(out, "{created}Serve it: hemi serve {}", legs.join(" "))?;
     }
     Ok(())
 }
@@ -119,33 +120,4 @@ fn refused(error: CreateError) -> anyhow::Error {
         _ => return error.into(),
     };
     Failure::error(kind, error.to_string(), "")
-}
-
-fn told(created: &Created, specs: &[String]) -> String {
-    use std::fmt::Write as _;
-    let name = match created.name.as_str() {
-        "" => format!("volume {}", created.volume),
-        name => format!("volume {name:?} ({})", created.volume),
-    };
-    let mut text = format!(
-        "created {name}: {}, regions of {}, blocks of {}\n",
-        Size(created.size_bytes),
-        Size(created.region_bytes),
-        created.block_bytes
-    );
-    for leg in &created.legs {
-        let made = if leg.made { ", made" } else { "" };
-        let whole = if leg.whole { "" } else { ", filled from the first when served" };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  leg {}: {}{made}{whole}", leg.leg, leg.path);
-    }
-    let content = match created.zeros {
-        true => "reads as zeros",
-        false => "holds what the first leg held at its data offset",
-    };
-    let _ =
-        writeln!(text, "It {content}; on each leg the data lies at byte {}.", created.data_offset);
-    let legs: Vec<String> = specs.iter().map(|spec| format!("--leg {spec}")).collect();
-    let _ = writeln!(text, "Serve it: hemi serve {}", legs.join(" "));
-    text
 }

@@ -92,6 +92,12 @@ fn prepare_remote(
     Ok(zero)
 }
 
+/// Makes a leg's metadata blank, so that nothing left there is ever taken for the volume's.
+pub(super) fn blank_metadata(leg: &dyn BlockingLeg, layout: &Layout) -> io::Result<()> {
+    write_zeros(0, layout.data_offset(), |at, zeros| leg.write_at(at, zeros))?;
+    leg.flush()
+}
+
 /// Has the kernel look again for partitions on devices that were wiped. Where it cannot, the
 /// partitions' names stay until the next boot, without meaning.
 pub(super) fn forget_partitions(candidates: &[Candidate]) {

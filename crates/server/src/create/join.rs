@@ -1,0 +1,83 @@
+//! Making a leg ready to join a volume that is being served.
+//!
+//! The same questions are asked of it as of a leg of a new volume. Its metadata is left blank:
+//! the volume writes it when the leg joins, and until then nothing on it speaks of anything.
+
+use hemi_core::format::{Id, Layout, Superblock};
+use hemi_core::recovery::{HEAD_BYTES, newest_of};
+
+use super::candidate::{self, Candidate, Member};
+use super::{CreateError, Opened, prepare, random_id};
+use crate::config::legs::LegSpec;
+use crate::leg::{FileOptions, OpenLeg, Purpose};
+use crate::probe::Probe;
+
+/// A leg that is to join.
+#[derive(Clone, Debug)]
+pub struct JoinOptions {
+    /// Where it is.
+    pub spec: LegSpec,
+    /// The volume's layout.
+    pub layout: Layout,
+    /// The volume's smallest request in bytes.
+    pub block_bytes: u32,
+    /// Whether what is on it may be destroyed.
+    pub wipe: bool,
+    /// Whether to bypass the page cache (O_DIRECT).
+    pub direct: bool,
+}
+
+/// Checks the leg, destroys what may be destroyed, blanks its metadata and gives it a random
+/// id. Blocks.
+///
+/// # Errors
+/// As for a leg of a new volume; nothing has been changed, but for [`CreateError::Write`].
+pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError> {
+    let JoinOptions { spec, layout, .. } = options;
+    let text = spec.to_string();
+    let mut members = Vec::new();
+    for path in spec.paths() {
+        let probe = Probe::new(path)?;
+        members.push(Member { path: path.clone(), probe, wipe: options.wipe });
+    }
+    let spec = spec.clone();
+    let candidate = Candidate { text: text.clone(), spec, members, wipe_remote: options.wipe };
+    let candidates = [candidate];
+    candidate::check(&candidates, layout)?;
+    let [candidate] = &candidates;
+
+    let mut opened = Opened::default();
+    let files = FileOptions { direct: options.direct, sparse: true };
+    opened.open(candidate, layout, files)?;
+    candidate::check_opened(candidate, &opened.legs[0], layout)?;
+    let block = opened.legs[0].block();
+    if block > options.block_bytes {
+        return Err(CreateError::BlockBytes {
+            asked: options.block_bytes,
+            reason: format!("{text} has blocks of {block} bytes, more than the volume's"),
+        });
+    }
+    opened.prepare(&candidates, layout, false)?;
+    let blanked = prepare::blank_metadata(&opened.legs[0], layout);
+    blanked.map_err(|source| CreateError::Write { action: "blank", path: text, source })?;
+    let id = random_id()?;
+    prepare::forget_partitions(&candidates);
+    let leg = opened.legs.swap_remove(0);
+    opened.keep()?;
+    Ok((leg, id))
+}
+
+/// The newest superblock on a leg, if one can be read. Changes and locks nothing. Blocks.
+///
+/// # Errors
+/// The leg cannot be opened or read.
+pub fn superblock_of(spec: &LegSpec, direct: bool) -> Result<Option<Superblock>, CreateError> {
+    let options = FileOptions { direct, ..FileOptions::default() };
+    let leg = OpenLeg::open(spec, options, Purpose::Inspect)?;
+    let length = HEAD_BYTES.min(leg.size());
+    // At most a mebibyte.
+    let mut head = vec![0; length as usize];
+    leg.read_at(0, &mut head)
+        .map_err(|source| CreateError::Read { path: spec.to_string(), source })?;
+    Ok(newest_of(&head).ok())
+}
