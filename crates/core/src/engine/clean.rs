@@ -87,6 +87,10 @@ impl<B: Buffers> Engine<B> {
 
     /// Cleans one region if it can be, else asks for the flush it needs.
     fn clean_region(&mut self, record: u32, idle: u64, pressed: bool) {
+        if !self.authority_is_durable(record) {
+            // Recovery might still choose the leg before: nothing may count on this one yet.
+            return;
+        }
         let region = self.regions.active[record].region;
         let mut whole = 0;
         let mut waits = false;

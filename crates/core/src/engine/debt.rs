@@ -88,6 +88,8 @@ impl Debt {
 pub(crate) struct Carved {
     /// Acknowledged debts gained (by splits) or lost.
     pub(crate) debts: i32,
+    /// Whether any acknowledged debt was carved at all.
+    pub(crate) superseded: bool,
 }
 
 pub(crate) struct Debts {
@@ -323,6 +325,7 @@ impl Debts {
             let debt = self.take(slot);
             debug_assert!(debt.is_acknowledged(), "range locks keep waiting writes disjoint");
             carved.debts -= 1;
+            carved.superseded = true;
             let front = Extent { start: debt.extent.start, end: extent.start };
             let back = Extent { start: extent.end, end: debt.extent.end };
             for piece in [front, back] {

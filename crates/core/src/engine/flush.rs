@@ -3,8 +3,9 @@
 //! A flush goes to every leg that answers. It is acknowledged when, for every write
 //! acknowledged before it, the leg recovery would choose has it durable: that is the
 //! authority of each dirty region written since that leg's last flush. Metadata is durable
-//! already: no write is acknowledged before its region's authority is. A leg that freezes is
-//! not waited for: its regions' authority moves, which needs the new leg flushed.
+//! already: no write is acknowledged before its region's authority is, and no flush while a
+//! move of authority is on its way. A leg that freezes is not waited for: its regions'
+//! authority moves, to a leg that has flushed everything acknowledged there.
 
 use super::slab::Key;
 use super::state::{Io, Purpose};
@@ -69,6 +70,7 @@ impl<B: Buffers> Engine<B> {
         if let Some(buffer) = buffer {
             self.buffers.release(buffer);
         }
+        self.flushes_used = true;
         let mut needed = 0;
         for leg in 0..LEGS_MAX {
             let state = &mut self.legs[leg];
@@ -132,7 +134,6 @@ impl<B: Buffers> Engine<B> {
                 if self.flush_failures.take(self.requests[slot].connection) {
                     self.requests[slot].error = Some(RequestError::Io);
                 }
-                self.flush_acknowledged = true;
                 self.reply(slot);
             } else {
                 at += 1;
@@ -173,7 +174,7 @@ impl<B: Buffers> Engine<B> {
                 self.requests[slot].needed &= !index.bit();
             }
         }
-        if self.requests[slot].needed != 0 {
+        if self.requests[slot].needed != 0 || !self.moves_are_durable() {
             return false;
         }
         !self.flush_is_strict() || self.enough_copies(slot)
@@ -196,19 +197,9 @@ impl<B: Buffers> Engine<B> {
                 depends = true;
                 self.regions.active[record].move_forced |= self.legs[leg].flush_failed;
                 self.want_move(record);
-            } else if entry.is_dirty() && entry.authority() != index {
-                // Moved already: the flush may count on it once that is durable.
-                depends |= done > flushed && !self.is_moved_durably(record);
             }
         }
         depends
-    }
-
-    fn is_moved_durably(&self, record: u32) -> bool {
-        let active = &self.regions.active[record];
-        let leg = self.entry(active.region).authority();
-        let page = self.metadata.page_of(active.region);
-        self.metadata.durable(page, leg) >= active.authority_sequence
     }
 
     /// `flush_copies` above one: enough legs have everything from before the flush, durable.

@@ -95,7 +95,7 @@ impl<B: Buffers> Engine<B> {
     /// move itself need not wait for one.
     fn prepare_successor(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
-        if !self.flush_acknowledged || self.regions.authority_count(index) == 0 {
+        if !self.flushes_used || self.regions.authority_count(index) == 0 {
             return;
         }
         let next = self

@@ -57,8 +57,13 @@ impl<B: Buffers> Engine<B> {
 
     /// The best leg to decide a region: in, complete there, answering; rather trusted than
     /// on probation, not slow rather than slow, fast rather than not.
+    ///
+    /// In a clean region only a whole leg will do: one that has just drained it may hold it
+    /// in its cache alone.
     fn choose_authority(&self, region: u32, except: Option<LegIndex>) -> Option<LegIndex> {
+        let entry = self.entry(region);
         self.in_legs()
+            .filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| self.regions.is_complete(leg.index, region))
             .min_by_key(|leg| {
@@ -170,7 +175,7 @@ impl<B: Buffers> Engine<B> {
             }
             Some(to) => {
                 // Flush-acknowledged data may be in the new leg's cache only.
-                let stamp = self.regions.active[record].last_done[to.index()];
+                let stamp = self.regions.active[record].acknowledged_done[to.index()];
                 self.want_flush(to, stamp);
                 false
             }
@@ -193,10 +198,36 @@ impl<B: Buffers> Engine<B> {
         false
     }
 
-    /// Whether a move to `leg` could lose something a client's flush was answered for.
+    /// Whether every move of authority is durable, so that recovery would choose by it.
+    pub(super) fn moves_are_durable(&mut self) -> bool {
+        let mut at = 0;
+        while at < self.undurable_moves.len() {
+            let record = self.undurable_moves[at];
+            if self.is_moved_durably(record) {
+                self.regions.active[record].move_undurable = false;
+                self.undurable_moves.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        for at in 0..self.undurable_moves.len() {
+            // Asks for the page again, or for the next move, if its leg fell silent.
+            self.authority_is_durable(self.undurable_moves[at]);
+        }
+        self.undurable_moves.is_empty()
+    }
+
+    pub(super) fn is_moved_durably(&self, record: u32) -> bool {
+        let active = &self.regions.active[record];
+        let leg = self.entry(active.region).authority();
+        let page = self.metadata.page_of(active.region);
+        self.metadata.durable(page, leg) >= active.authority_sequence
+    }
+
+    /// Whether a move to `leg` can lose nothing a client's flush was answered for.
     pub(super) fn is_durable_on(&self, record: u32, leg: LegIndex) -> bool {
-        let done = self.regions.active[record].last_done[leg.index()];
-        !self.flush_acknowledged || done <= self.legs[leg.index()].flushed
+        let done = self.regions.active[record].acknowledged_done[leg.index()];
+        !self.flushes_used || done <= self.legs[leg.index()].flushed
     }
 
     /// Moves the region, and with it every other of its page that can go the same way.
@@ -224,6 +255,10 @@ impl<B: Buffers> Engine<B> {
         let entry = self.entry(region);
         self.regions.set_entry(region, entry.with_authority(to));
         self.regions.active[record].authority_sequence = sequence;
+        if !self.regions.active[record].move_undurable {
+            self.regions.active[record].move_undurable = true;
+            self.undurable_moves.push(record);
+        }
         self.counters.authority_moves += 1;
     }
 
@@ -266,7 +301,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             if !self.is_durable_on(record, best) {
-                let stamp = self.regions.active[record].last_done[best.index()];
+                let stamp = self.regions.active[record].acknowledged_done[best.index()];
                 self.want_flush(best, stamp);
                 continue;
             }

@@ -48,13 +48,18 @@ impl<B: Buffers> Engine<B> {
                     *lacks.entry((region, leg)).or_default() += 1;
                 } else {
                     assert!(self.operations.is_live(debt.operation), "a debt outlived its write");
+                    if self.operations[debt.operation.slot].carries >> leg & 1 == 1 {
+                        *lacks.entry((region, leg)).or_default() += 1;
+                    }
                 }
             }
         }
         for (_, io) in self.ios.iter() {
             let (leg, waits) = match io.purpose {
                 super::Purpose::Write { operation, .. } => {
-                    (usize::from(io.leg), self.operations.is_live(operation))
+                    let carries = |o: &super::OperationState| o.carries >> io.leg & 1 == 1;
+                    let waits = self.operations.get(operation).is_some_and(|o| !carries(o));
+                    (usize::from(io.leg), waits)
                 }
                 super::Purpose::DrainRead { target, .. } => (usize::from(target), false),
                 _ => continue,

@@ -86,6 +86,7 @@ impl<B: Buffers> Engine<B> {
                 let page = self.metadata.page_of(region);
                 self.regions.active[record].authority_sequence = self.metadata.newest(page);
                 self.regions.active[record].last_done = [BEFORE_OPEN; LEGS_MAX];
+                self.regions.active[record].acknowledged_done = [BEFORE_OPEN; LEGS_MAX];
             }
             for leg in 0..LEGS_MAX {
                 let index = LegIndex(leg as u8);

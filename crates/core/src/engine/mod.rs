@@ -109,9 +109,10 @@ pub struct Engine<B: Buffers> {
     scrub_mismatches: u64,
     entropy: u64,
     next_tick: Instant,
-    /// Client flushes acknowledged: until the first, authority moves need no flush.
-    flush_acknowledged: bool,
-    /// Whether a legs' flush error has lost data since; see `flush`.
+    /// Clients flush: until the first does, authority moves need no flush.
+    flushes_used: bool,
+    /// Active records whose authority moved and not durably so yet.
+    undurable_moves: Vec<u32>,
     flush_failures: flush::Failures,
     reads_routed: u64,
     /// Sectors of writes let in and not yet acknowledged.
@@ -208,7 +209,8 @@ impl<B: Buffers> Engine<B> {
             scrub_mismatches: 0,
             entropy,
             next_tick: now + TICK,
-            flush_acknowledged: true,
+            flushes_used: !opening.clean,
+            undurable_moves: Vec::with_capacity(records),
             flush_failures: flush::Failures::default(),
             reads_routed: 0,
             unacknowledged_sectors: 0,

@@ -290,6 +290,17 @@ impl<B: Buffers> Engine<B> {
         }
         let Some(record) = self.regions.activate(region, self.now) else { return };
         let entry = self.entry(region);
+        let decided = entry.is_dirty()
+            || self.in_legs().any(|other| {
+                other.index != index
+                    && entry.is_whole(other.index)
+                    && self.regions.is_complete(other.index, region)
+            });
+        if !decided {
+            // Nobody else is recorded whole yet; a read after that repairs it.
+            self.regions.retire(record);
+            return;
+        }
         if entry.is_dirty() && entry.authority() == index {
             // The next read that meets the error finds the authority elsewhere.
             self.regions.active[record].move_forced = true;

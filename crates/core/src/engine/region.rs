@@ -24,6 +24,11 @@ pub(crate) struct Active {
     pub(crate) lacks: [u32; LEGS_MAX],
     /// Each leg's completion stamp at its last write here.
     pub(crate) last_done: [u64; LEGS_MAX],
+    /// As `last_done`, of acknowledged writes only (or a little later): what a leg must have
+    /// flushed before it may take over the region.
+    pub(crate) acknowledged_done: [u64; LEGS_MAX],
+    /// Its authority moved and the move is not known durable yet.
+    pub(crate) move_undurable: bool,
     /// Operations of clients running here.
     pub(crate) operations: u32,
     /// First operation waiting for metadata or authority here.
@@ -71,6 +76,8 @@ impl Regions {
             authority_sequence: 0,
             lacks: [0; LEGS_MAX],
             last_done: [0; LEGS_MAX],
+            acknowledged_done: [0; LEGS_MAX],
+            move_undurable: false,
             operations: 0,
             waiting: NONE,
             move_wanted: false,
@@ -243,6 +250,8 @@ impl Regions {
             authority_sequence: 0,
             lacks: [0; LEGS_MAX],
             last_done: [0; LEGS_MAX],
+            acknowledged_done: [0; LEGS_MAX],
+            move_undurable: false,
             operations: 0,
             waiting: NONE,
             move_wanted: false,
@@ -262,6 +271,7 @@ impl Regions {
         let active = &self.active[slot];
         let idle = active.operations == 0
             && active.waiting == NONE
+            && !active.move_undurable
             && active.lacks.iter().all(|&l| l == 0)
             && !self.entry(active.region).is_dirty();
         if idle {

@@ -67,6 +67,9 @@ pub(crate) struct OperationState {
     pub(crate) in_flight: u8,
     /// Legs that owe it.
     pub(crate) owed: u8,
+    /// Legs where it took the place of an acknowledged debt: until it is there, and durable
+    /// there, the leg lacks what was acknowledged before.
+    pub(crate) carries: u8,
     /// Legs that failed it.
     pub(crate) failed: u8,
     /// When the first leg had it (`Policy::Paper`).
@@ -99,6 +102,7 @@ impl OperationState {
             done: 0,
             in_flight: 0,
             owed: 0,
+            carries: 0,
             failed: 0,
             first_done: None,
             lost_sequence: 0,

@@ -175,6 +175,10 @@ impl<B: Buffers> Engine<B> {
         let record = self.record_of(operation);
         let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
         self.adjust_lacks(record, leg, carved.debts);
+        if carved.superseded {
+            self.operations[operation].carries |= index.bit();
+            self.adjust_lacks(record, leg, 1);
+        }
         state.source.retain(&mut self.buffers);
         let key = self.operation_key(operation);
         self.legs[leg].debts.add(Debt::new(state.extent, state.source, self.now, key));
@@ -200,9 +204,13 @@ impl<B: Buffers> Engine<B> {
             taken.source.release(&mut self.buffers);
             if debt_operation == Key::NONE {
                 dropped += 1;
-            } else if let Some(state) = self.operations.get(debt_operation) {
-                let owed = state.owed & !index.bit();
-                self.operations[debt_operation.slot].owed = owed;
+            } else if self.operations.is_live(debt_operation) {
+                let state = &mut self.operations[debt_operation.slot];
+                state.owed &= !index.bit();
+                if state.carries & index.bit() != 0 {
+                    state.carries &= !index.bit();
+                    dropped += 1;
+                }
             }
         }
         if let Some(record) = self.regions.slot(region) {
@@ -262,6 +270,13 @@ impl<B: Buffers> Engine<B> {
                 }
                 Err(_) => state.failed |= bit,
             }
+            if result.is_ok() && self.operations[key.slot].carries & bit != 0 {
+                self.operations[key.slot].carries &= !bit;
+                let record = record.expect("a region with operations has a record");
+                let active = &mut self.regions.active[record];
+                active.acknowledged_done[leg] = active.last_done[leg];
+                self.adjust_lacks(record, leg, -1);
+            }
             self.consider_acknowledgement(key.slot);
         } else {
             if result.is_ok() || self.regions.is_stale(LegIndex(io.leg), region) {
@@ -269,6 +284,8 @@ impl<B: Buffers> Engine<B> {
             }
             let Some(record) = record else { return };
             if result.is_ok() {
+                let active = &mut self.regions.active[record];
+                active.acknowledged_done[leg] = active.last_done[leg];
                 self.adjust_lacks(record, leg, -1);
                 self.consider_complete(record, leg);
             }
@@ -483,13 +500,20 @@ impl<B: Buffers> Engine<B> {
         let keep_copy = self.buffers.free_bytes() > self.settings.copies_reserve;
         for leg in 0..LEGS_MAX {
             let bit = LegIndex(leg as u8).bit();
+            let counted = i32::from(state.carries & bit != 0);
             if state.in_flight & bit != 0 {
                 self.legs[leg].acknowledged_in_flight += state.extent.sectors();
-                self.adjust_lacks(record, leg, 1);
+                self.adjust_lacks(record, leg, 1 - counted);
             } else if state.owed & bit != 0
                 && self.legs[leg].debts.acknowledge(state.extent, key, keep_copy, &mut self.buffers)
             {
-                self.adjust_lacks(record, leg, 1);
+                self.adjust_lacks(record, leg, 1 - counted);
+            }
+        }
+        let active = &mut self.regions.active[record];
+        for leg in 0..LEGS_MAX {
+            if state.done >> leg & 1 == 1 {
+                active.acknowledged_done[leg] = active.last_done[leg];
             }
         }
         self.leave_region(operation, record);
@@ -547,9 +571,15 @@ impl<B: Buffers> Engine<B> {
                 let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
                 let debt = Debt::new(state.extent, Source::Leg, self.now, Key::NONE);
                 self.legs[leg].debts.add(debt);
-                self.adjust_lacks(record, leg, carved.debts + 1);
-            } else if index != authority {
-                self.owe_region(leg, state.region);
+                let counted = i32::from(state.carries & index.bit() != 0);
+                self.adjust_lacks(record, leg, carved.debts + 1 - counted);
+            } else {
+                if state.carries & index.bit() != 0 {
+                    self.adjust_lacks(record, leg, -1);
+                }
+                if index != authority {
+                    self.owe_region(leg, state.region);
+                }
             }
         }
         self.leave_region(operation, record);
