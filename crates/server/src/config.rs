@@ -280,6 +280,21 @@ impl Config {
                     format!("{} is local; only a remote leg has a quarantine time", leg.path),
                 ));
             }
+            if let Some(connections) = leg.connections {
+                const MOST: u8 = crate::leg::nbd::CONNECTIONS_MAX;
+                if !leg.path.is_remote() {
+                    return Err(ConfigError::conflict(
+                        key("connections"),
+                        format!("{} is local; only a remote leg has connections", leg.path),
+                    ));
+                }
+                if !(1..=MOST).contains(&connections) {
+                    return Err(ConfigError::conflict(
+                        key("connections"),
+                        format!("{connections} is out of range; 1 to {MOST} are possible"),
+                    ));
+                }
+            }
             if !leg.direct && leg.path.is_remote() {
                 return Err(ConfigError::conflict(
                     key("direct"),

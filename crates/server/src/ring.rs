@@ -182,6 +182,8 @@ pub struct Ring {
     /// Entries submitted since the last wait that complete within the submission, so that
     /// the wait does not return for these alone.
     immediate: usize,
+    /// Times entries were handed over.
+    submissions: u64,
     wake_descriptor: Arc<OwnedFd>,
     wake_counter: Mapping,
 }
@@ -234,6 +236,7 @@ impl Ring {
             buffers_registered: 0,
             backlog: VecDeque::with_capacity(SUBMISSION_ENTRIES as usize),
             immediate: 0,
+            submissions: 0,
             wake_descriptor,
             wake_counter: Mapping::new(8, false)?,
         };
@@ -460,9 +463,16 @@ impl Ring {
         }
     }
 
+    /// A number that changes whenever queued entries are handed to the kernel: while it
+    /// stays, the kernel has not read an entry queued since, nor what it points to.
+    pub fn submissions(&self) -> u64 {
+        self.submissions
+    }
+
     /// Hands queued entries to the kernel without waiting. What it does not take for want
     /// of memory stays queued for the next turn.
     fn submit(&mut self) {
+        self.submissions += 1;
         if let Err(error) = self.uring.submit() {
             tracing::debug!(%error, "submission put off");
         }
@@ -478,6 +488,7 @@ impl Ring {
         let timeout = if self.backlog.is_empty() { timeout } else { Some(0) };
         let want = self.immediate + 1;
         self.immediate = 0;
+        self.submissions += 1;
         let submitted = match timeout {
             Some(nanoseconds) => {
                 let time = types::Timespec::new()

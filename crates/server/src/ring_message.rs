@@ -58,7 +58,8 @@ impl Gather {
         vectors[*first..*end].iter().map(|vector| vector.iov_len).sum()
     }
 
-    /// Adds a piece; an empty one is left out.
+    /// Adds a piece; an empty one is left out. A list queued for sending takes more pieces
+    /// until the ring submits it ([`crate::ring::Ring::submissions`]).
     ///
     /// # Panics
     /// If there is no room: the caller asks first.
@@ -71,6 +72,7 @@ impl Gather {
         self.inner.vectors[end] =
             libc::iovec { iov_base: span.address().cast(), iov_len: span.length() };
         self.inner.end += 1;
+        self.message();
     }
 
     /// Drops the first `count` bytes, which the socket has taken or delivered.

@@ -113,6 +113,17 @@ impl<T> SlotTable<T> {
         Some(value)
     }
 
+    /// Removes everything `keep` says no to, in slot order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for slot in 0..self.slots.len() as u32 {
+            let entry = &self.slots[slot as usize];
+            let id = SlotId { slot, generation: entry.generation };
+            if entry.value.as_ref().is_some_and(|value| !keep(value)) {
+                self.remove(id);
+            }
+        }
+    }
+
     /// Every thing and its name, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (SlotId, &T)> {
         self.slots.iter().enumerate().filter_map(|(slot, entry)| {
@@ -140,6 +151,9 @@ mod tests {
         assert_ne!(third.slot, second.slot);
         assert_eq!(table.len(), 2);
         assert_eq!(table.iter().map(|(_, value)| *value).collect::<String>(), "bc");
+        table.retain(|value| *value == 'c');
+        assert_eq!((table.get(second), table.get(third)), (None, Some(&'c')));
+        assert_eq!(table.len(), 1);
     }
 
     #[test]

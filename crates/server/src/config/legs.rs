@@ -294,11 +294,14 @@ pub struct LegConfig {
     /// What status, logs and metrics call it. Default: the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Remote legs only: how long after a lost session the old session's writes are taken
-    /// as still able to land, where the server cannot prove otherwise. Default: for ever
-    /// (the extents stay stale until proof or restart of the server side).
+    /// Remote legs only: how long after a lost session its writes are taken as still able
+    /// to land. Default: [`crate::leg::nbd::QUARANTINE_DEFAULT`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Time>,
+    /// Remote legs only: connections to use where the export lets them share one cache
+    /// (`CAN_MULTI_CONN`), 1 to [`crate::leg::nbd::CONNECTIONS_MAX`]. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u8>,
     /// Local legs only: whether to bypass the page cache (O_DIRECT). Default true.
     pub direct: bool,
 }
@@ -306,7 +309,7 @@ pub struct LegConfig {
 impl LegConfig {
     /// A leg with the defaults.
     pub fn new(path: LegSpec) -> LegConfig {
-        LegConfig { path, name: None, quarantine: None, direct: true }
+        LegConfig { path, name: None, quarantine: None, connections: None, direct: true }
     }
 
     /// What to call it: its name, else its spec.
@@ -323,6 +326,7 @@ impl<'de> Deserialize<'de> for LegConfig {
             path: LegSpec,
             name: Option<String>,
             quarantine: Option<Time>,
+            connections: Option<u8>,
             #[serde(default = "yes")]
             direct: bool,
         }
@@ -339,9 +343,9 @@ impl<'de> Deserialize<'de> for LegConfig {
                 text.parse().map(LegConfig::new).map_err(E::custom)
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LegConfig, A::Error> {
-                let Table { path, name, quarantine, direct } =
+                let Table { path, name, quarantine, connections, direct } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(LegConfig { path, name, quarantine, direct })
+                Ok(LegConfig { path, name, quarantine, connections, direct })
             }
         }
         deserializer.deserialize_any(SpecOrTable)

@@ -121,6 +121,8 @@ fn errors_of_sense_name_key_value_and_way_out() {
         ("legs = ['1','2','3','4','5','6','7','8','9']", "legs: 9 are named"),
         ("legs = [{path='/a',name='x'},{path='/b',name='x'}]", "`x` is the name of two legs"),
         ("legs = [{path='/a',quarantine='1s'}]", "legs[0].quarantine: /a is local"),
+        ("legs = [{path='/a',connections=2}]", "legs[0].connections: /a is local"),
+        ("legs = [{path='nbd://h/',connections=9}]", "legs[0].connections: 9 is out of range"),
         ("legs = [{path='nbd://h/',direct=false}]", "legs[0].direct: nbd://h/ is remote"),
         (
             "buffer_budget = '1MiB'",

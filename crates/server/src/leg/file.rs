@@ -258,7 +258,7 @@ impl Operation {
 }
 
 /// A mebibyte of zeros to write from, never written to, shared by all legs.
-fn zeros() -> io::Result<Span> {
+pub(super) fn zeros() -> io::Result<Span> {
     static ZEROS: Mutex<Option<Mapping>> = Mutex::new(None);
     let mut shared = ZEROS.lock().unwrap_or_else(PoisonError::into_inner);
     if shared.is_none() {

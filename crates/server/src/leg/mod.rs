@@ -27,6 +27,7 @@
 pub mod device;
 pub mod file;
 pub mod inject;
+pub mod nbd;
 mod open;
 pub mod pages;
 pub mod stripe;
@@ -43,6 +44,7 @@ pub use open::{FileOptions, OpenError, OpenLeg, Purpose};
 
 use file::FileLeg;
 use inject::{Injector, Verdict};
+use nbd::NbdLeg;
 use pages::{PageId, PagePool};
 use stripe::StripeLeg;
 
@@ -112,6 +114,7 @@ impl LegContext<'_> {
 enum Driver {
     File(FileLeg),
     Stripe(StripeLeg),
+    Nbd(Box<NbdLeg>),
 }
 
 /// Calls a driver's function, whichever driver it is.
@@ -120,6 +123,7 @@ macro_rules! drive {
         match $driver {
             Driver::File($name) => $call,
             Driver::Stripe($name) => $call,
+            Driver::Nbd($name) => $call,
         }
     };
 }
@@ -153,6 +157,7 @@ impl Leg {
         let driver = match opened {
             OpenLeg::File(device) => Driver::File(FileLeg::new(device, ring)?),
             OpenLeg::Stripe(stripe) => Driver::Stripe(StripeLeg::new(stripe, ring)?),
+            OpenLeg::Nbd(export) => Driver::Nbd(Box::new(NbdLeg::new(*export, ring)?)),
         };
         Ok(Leg {
             driver,

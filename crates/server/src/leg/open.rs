@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::config::legs::LegSpec;
+use crate::config::legs::{LegConfig, LegSpec};
 
 use super::device::Device;
+use super::nbd::{BlockingNbd, NbdError, NbdOptions};
 use super::stripe::{OpenStripe, StripeError};
 
 /// How files and devices are opened.
@@ -135,13 +136,13 @@ pub enum OpenError {
         /// The system's word.
         source: io::Error,
     },
-    /// A leg of this kind cannot be opened yet.
-    #[error("the leg {spec:?}: {reason}")]
-    Unsupported {
+    /// An NBD export that cannot be used.
+    #[error("the leg {spec}: {source}")]
+    Nbd {
         /// The leg's name.
         spec: String,
         /// Why.
-        reason: &'static str,
+        source: NbdError,
     },
 }
 
@@ -190,6 +191,8 @@ pub enum OpenLeg {
     File(Device),
     /// Several.
     Stripe(OpenStripe),
+    /// An NBD export.
+    Nbd(Box<BlockingNbd>),
 }
 
 impl OpenLeg {
@@ -204,10 +207,43 @@ impl OpenLeg {
             LegSpec::Stripe { paths, chunk } => {
                 OpenStripe::open(paths, chunk.0, options, purpose).map(OpenLeg::Stripe)
             }
-            LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => Err(OpenError::Unsupported {
-                spec: spec.to_string(),
-                reason: "NBD legs are not available in this build",
-            }),
+            LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => {
+                OpenLeg::open_nbd(spec, NbdOptions::default(), purpose)
+            }
+        }
+    }
+
+    /// Opens a leg as configured.
+    pub fn configured(config: &LegConfig, purpose: Purpose) -> Result<OpenLeg, OpenError> {
+        if !config.path.is_remote() {
+            let options = FileOptions { direct: config.direct, ..FileOptions::default() };
+            return OpenLeg::open(&config.path, options, purpose);
+        }
+        let default = NbdOptions::default();
+        let options = NbdOptions {
+            connections: config.connections.unwrap_or(default.connections),
+            quarantine: config.quarantine.map_or(default.quarantine, |time| time.duration()),
+        };
+        OpenLeg::open_nbd(&config.path, options, purpose)
+    }
+
+    fn open_nbd(
+        spec: &LegSpec,
+        options: NbdOptions,
+        purpose: Purpose,
+    ) -> Result<OpenLeg, OpenError> {
+        match BlockingNbd::open(spec, options, purpose) {
+            Ok(export) => Ok(OpenLeg::Nbd(Box::new(export))),
+            Err(source) => Err(OpenError::Nbd { spec: spec.to_string(), source }),
+        }
+    }
+
+    /// How long after the end of a process that used the leg its last writes may still land:
+    /// a remote leg's quarantine, nothing for local ones, whose lock tells.
+    pub fn quarantine(&self) -> Option<std::time::Duration> {
+        match self {
+            OpenLeg::File(_) | OpenLeg::Stripe(_) => None,
+            OpenLeg::Nbd(export) => Some(export.quarantine()),
         }
     }
 
@@ -216,6 +252,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.size(),
             OpenLeg::Stripe(stripe) => stripe.size(),
+            OpenLeg::Nbd(export) => export.size(),
         }
     }
 
@@ -224,6 +261,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.block(),
             OpenLeg::Stripe(stripe) => stripe.block(),
+            OpenLeg::Nbd(export) => export.block(),
         }
     }
 
@@ -232,6 +270,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.fast_zeroes(),
             OpenLeg::Stripe(stripe) => stripe.fast_zeroes(),
+            OpenLeg::Nbd(export) => export.fast_zeroes(),
         }
     }
 
@@ -240,6 +279,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.path().display().to_string(),
             OpenLeg::Stripe(stripe) => stripe.description(),
+            OpenLeg::Nbd(export) => export.description().to_owned(),
         }
     }
 
@@ -248,6 +288,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.read_at(offset, into),
             OpenLeg::Stripe(stripe) => stripe.read_at(offset, into),
+            OpenLeg::Nbd(export) => export.read_at(offset, into),
         }
     }
 
@@ -257,6 +298,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.write_at(offset, bytes),
             OpenLeg::Stripe(stripe) => stripe.write_at(offset, bytes),
+            OpenLeg::Nbd(export) => export.write_at(offset, bytes),
         }
     }
 
@@ -265,6 +307,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.flush(),
             OpenLeg::Stripe(stripe) => stripe.flush(),
+            OpenLeg::Nbd(export) => export.flush(),
         }
     }
 
@@ -272,16 +315,18 @@ impl OpenLeg {
     /// To be called by create once the operator's wish to overwrite is established.
     pub fn format(&mut self) -> io::Result<()> {
         match self {
-            OpenLeg::File(_) => Ok(()),
+            OpenLeg::File(_) | OpenLeg::Nbd(_) => Ok(()),
             OpenLeg::Stripe(stripe) => stripe.format(),
         }
     }
 
-    /// The files and devices it consists of, for checks on what lies there before a format.
+    /// The files and devices it consists of, for checks on what lies there before a format;
+    /// none for a remote leg.
     pub fn devices(&self) -> &[Device] {
         match self {
             OpenLeg::File(device) => std::slice::from_ref(device),
             OpenLeg::Stripe(stripe) => stripe.members(),
+            OpenLeg::Nbd(_) => &[],
         }
     }
 }

@@ -1,0 +1,586 @@
+//! A remote export as a leg, through hemi's own NBD client over the ring.
+//!
+//! Any number of I/Os are in flight on one connection, or on several where the export says
+//! that they share one cache (`CAN_MULTI_CONN`). Requests of one loop turn leave in one
+//! gather send; data of large reads is received straight into its buffer.
+//!
+//! # When the session is lost
+//!
+//! The engine hears [`LegEvent::Gone`] at once, and every connection of the leg is shut down. A
+//! server can still be carrying out writes it had received, and nothing in the protocol
+//! says when the last of them has landed. So a write in flight is not ended before the
+//! **quarantine** is over, counted from the moment the old sockets were closed; then it ends
+//! as [`LegError::Gone`](hemi_core::io::LegError::Gone). Reads and flushes, and writes of which nothing was sent, change
+//! nothing on the export and end as soon as the kernel has let go of their memory.
+//!
+//! Meanwhile a new session is opened, with growing pauses between attempts. It is used, and the
+//! engine hears [`LegEvent::Back`], once the export has proved to be fit and the same leg: its
+//! size, its flags, and its superblock ([`identity`]).
+
+mod blocking;
+mod connect;
+mod identity;
+mod link;
+mod work;
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use hemi_core::format::{BLOCK_BYTES, Layout};
+use hemi_core::io::{LegError, LegEvent};
+use hemi_core::units::Instant;
+use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
+use hemi_nbd::codec::TransmissionFlags;
+
+pub use blocking::BlockingNbd;
+pub use connect::NbdError;
+
+use super::{LegContext, ResolvedIo};
+use crate::ring::{Completion, Ring, SocketAddress};
+use crate::slots::SlotTable;
+use connect::Target;
+use identity::{Identity, SLOTS};
+use link::{Connection, Entry, EntryKind, Link, State, Wires};
+use work::{Features, Work};
+
+/// Most connections of one leg.
+pub const CONNECTIONS_MAX: u8 = 8;
+/// How long writes of a lost session are taken as still able to land, unless configured.
+pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(10);
+/// Pause before the first attempt to reconnect, in nanoseconds.
+pub const RECONNECT_PAUSE_MIN: u64 = 100_000_000;
+/// Longest pause between attempts, in nanoseconds. Also how long a session must have lasted
+/// for the pauses to begin anew.
+pub const RECONNECT_PAUSE_MAX: u64 = 5_000_000_000;
+/// Longest an attempt may take from connecting to the verified leg, in nanoseconds.
+pub const RECONNECT_TIME_MAX: u64 = 10_000_000_000;
+/// Most requests in flight on one connection.
+pub const IN_FLIGHT_MAX: usize = 128;
+/// Bytes received at once beside what goes straight to a buffer.
+const STAGING_BYTES: usize = 128 << 10;
+/// Room for the headers of one send.
+const HEADERS_BYTES: usize = 4096;
+/// Marks the tokens of reads of superblock slots.
+const SLOT_TOKEN: u64 = 1 << 63;
+
+/// How an export is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdOptions {
+    /// Connections to use if the export can share them, 1 to [`CONNECTIONS_MAX`].
+    pub connections: u8,
+    /// How long after a lost session its writes may still land. Too short breaks the
+    /// promise that reads return what was written (P2) where a server takes longer.
+    pub quarantine: Duration,
+}
+
+impl Default for NbdOptions {
+    fn default() -> NbdOptions {
+        NbdOptions { connections: 1, quarantine: QUARANTINE_DEFAULT }
+    }
+}
+
+impl NbdOptions {
+    fn bounded(self) -> NbdOptions {
+        NbdOptions { connections: self.connections.clamp(1, CONNECTIONS_MAX), ..self }
+    }
+}
+
+/// A link that is over.
+#[derive(Debug)]
+enum Retired {
+    /// Entries are still in flight.
+    Ending(Link),
+    /// Its sockets are closed; its writes are in quarantine.
+    Quarantined { number: u64, until: Instant },
+}
+
+/// The session is lost, for this reason.
+struct Lost(String);
+
+/// An NBD export in the reactor's hands.
+#[derive(Debug)]
+pub(super) struct NbdLeg {
+    target: Target,
+    work: Work,
+    /// The link in use, or being opened.
+    link: Option<Link>,
+    retired: Vec<Retired>,
+    entries: SlotTable<Entry>,
+    spare: VecDeque<Wires>,
+    identity: Option<Identity>,
+    /// Bytes the export must have.
+    size: u64,
+    block: u32,
+    /// Connections a link has.
+    connections: usize,
+    links: u64,
+    attempts: usize,
+    pause: u64,
+    /// When to try again; [`Instant::NEVER`] with a link.
+    reconnect: Instant,
+    /// Whether the ring has anything of ours yet.
+    started: bool,
+}
+
+impl NbdLeg {
+    pub(super) fn new(opened: BlockingNbd, ring: &mut Ring) -> io::Result<NbdLeg> {
+        let (size, block) = (opened.size(), opened.block());
+        let (target, sessions) = opened.into_parts()?;
+        let mut features = None;
+        let mut connections = Vec::new();
+        for opened in sessions {
+            features = features.or(Some(Features::of(opened.session.export(), block)));
+            connections.push(Connection::new(opened.socket, opened.session, Wires::new()?, ring));
+        }
+        let features = features.ok_or(io::ErrorKind::NotConnected)?;
+        let count = connections.len();
+        let state = State::Ready { since: Instant(0) };
+        Ok(NbdLeg {
+            target,
+            work: Work::new(features)?,
+            link: Some(Link { number: 1, connections, state, entries: 0, verifying: 0 }),
+            retired: Vec::new(),
+            entries: SlotTable::with_capacity(16),
+            spare: VecDeque::new(),
+            identity: None,
+            connections: count,
+            size,
+            block,
+            links: 1,
+            attempts: 0,
+            pause: RECONNECT_PAUSE_MIN,
+            reconnect: Instant::NEVER,
+            started: false,
+        })
+    }
+
+    /// Listens on the connections it was opened with, and learns who the leg is.
+    fn start(&mut self, cx: &mut LegContext<'_>) {
+        self.started = true;
+        let Some(link) = &mut self.link else { return };
+        link.state = State::Ready { since: cx.now };
+        for index in 0..link.connections.len() {
+            link.receive(cx, &mut self.entries, index);
+        }
+        if let Err(lost) = self.read_slots(cx) {
+            self.lose(cx, &lost);
+        }
+    }
+
+    pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
+        if !self.started {
+            self.start(cx);
+        }
+        if !self.link.as_ref().is_some_and(Link::is_ready) {
+            // Never sent, so it will not land.
+            return cx.done(io.id, Err(LegError::Gone));
+        }
+        self.work.begin(io);
+        self.pump(cx);
+    }
+
+    /// Sends what can be sent.
+    fn pump(&mut self, cx: &mut LegContext<'_>) {
+        let Some(link) = self.link.as_mut().filter(|link| link.is_ready()) else { return };
+        while let Some(index) = link.choose(cx.ring) {
+            let Some(next) = self.work.next(link.number) else { return };
+            match link.connections[index].session.submit(next.token, next.request) {
+                Ok(header) => link.send(cx, &mut self.entries, index, &header, next.payload),
+                Err(SubmitError::Full | SubmitError::NotReady) => {
+                    return self.work.unsend(cx, &next, None);
+                }
+                Err(error) => {
+                    let leg = &self.target.description;
+                    tracing::warn!(%leg, %error, "an I/O cannot be asked of the server");
+                    self.work.unsend(cx, &next, Some(LegError::Other));
+                }
+            }
+        }
+    }
+
+    /// Asks for both superblock slots.
+    fn read_slots(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        link.connections[0].wires.slots.zero();
+        for slot in 0..SLOTS {
+            let (offset, length) = (Layout::superblock_address(slot), BLOCK_BYTES as u64);
+            if offset + length > self.size {
+                continue;
+            }
+            let command = Command::Read { unfragmented: false };
+            let request = Request { command, fua: false, offset, length };
+            let token = SLOT_TOKEN | u64::from(slot);
+            let submitted = link.connections[0].session.submit(token, request);
+            let header = submitted.map_err(|error| Lost(error.to_string()))?;
+            link.send(cx, &mut self.entries, 0, &header, None);
+            link.verifying += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
+        let Some(entry) = self.entries.remove(completion.tag.id) else { return };
+        let current = self.link.as_mut().filter(|link| link.number == entry.link);
+        let Some(link) = current else { return self.retired_entry(cx, entry.link) };
+        link.entries -= 1;
+        if let Err(lost) = self.entry(cx, entry, completion) {
+            self.lose(cx, &lost);
+        }
+        self.pump(cx);
+    }
+
+    /// An entry of the present link completed.
+    fn entry(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entry: Entry,
+        completion: Completion,
+    ) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let index = entry.connection;
+        let outcome = completion.outcome();
+        match (entry.kind, outcome) {
+            (EntryKind::Connect, outcome) => {
+                link.connected(index);
+                outcome.map_err(|errno| Lost(format!("no connection: {errno}")))?;
+                link.receive(cx, &mut self.entries, index);
+                Ok(())
+            }
+            (EntryKind::Send, Ok(count)) => {
+                link.sent(cx, &mut self.entries, index, count as usize);
+                Ok(())
+            }
+            (EntryKind::Send, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)) => {
+                link.sent(cx, &mut self.entries, index, 0);
+                Ok(())
+            }
+            (EntryKind::Receive, Ok(0)) => Err(Lost("the server closed the connection".into())),
+            (EntryKind::Receive, Ok(count)) => self.received(cx, index, count as usize),
+            (EntryKind::Receive, Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)) => {
+                link.receive(cx, &mut self.entries, index);
+                Ok(())
+            }
+            (_, Err(errno)) => Err(Lost(format!("the connection failed: {errno}"))),
+        }
+    }
+
+    /// Bytes have arrived on a connection.
+    fn received(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        index: usize,
+        count: usize,
+    ) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let connection = &mut link.connections[index];
+        let mut staged = count;
+        if let Some(rest) = connection.payload.take() {
+            let direct = count.min(rest.length());
+            staged -= direct;
+            // A read's reply is shorter than 32 bits.
+            connection.session.payload_taken(direct as u32);
+            if direct < rest.length() {
+                connection.payload = Some(rest.slice(direct, rest.length() - direct));
+            }
+        }
+        self.parse(cx, index, staged)?;
+        if let Some(link) = &mut self.link {
+            link.send_output(cx, &mut self.entries, index);
+            link.receive(cx, &mut self.entries, index);
+        }
+        Ok(())
+    }
+
+    /// Makes sense of the first `staged` bytes of a connection's staging buffer.
+    fn parse(&mut self, cx: &mut LegContext<'_>, index: usize, staged: usize) -> Result<(), Lost> {
+        let mut at = 0;
+        loop {
+            let Some(link) = &mut self.link else { return Ok(()) };
+            let connection = &mut link.connections[index];
+            if connection.payload.is_some() {
+                return Ok(());
+            }
+            let staging = connection.wires.staging;
+            let input = &staging.bytes()[at..staged];
+            let advance = connection.session.advance(input, &mut connection.output);
+            let advance = advance.map_err(|error| Lost(error.to_string()))?;
+            at += advance.consumed;
+            match advance.event {
+                ClientEvent::NeedMore => return Ok(()),
+                ClientEvent::Data { token, at: place, length } => {
+                    let room = room(&self.work, connection, token, place, length)?;
+                    let taken = (staged - at).min(room.length());
+                    room.copy_from(&staging.bytes()[at..at + taken]);
+                    at += taken;
+                    // At most `length`.
+                    connection.session.payload_taken(taken as u32);
+                    if taken < room.length() {
+                        connection.payload = Some(room.slice(taken, room.length() - taken));
+                    }
+                }
+                ClientEvent::Hole { token, at: place, length } => {
+                    room(&self.work, connection, token, place, length)?.zero();
+                }
+                ClientEvent::Done { token, result } if token & SLOT_TOKEN != 0 => {
+                    self.slot_read(cx, result.is_ok())?;
+                }
+                ClientEvent::Done { token, result } => {
+                    if let Err(code) = result {
+                        let leg = &self.target.description;
+                        let said = connection.session.error_message();
+                        tracing::debug!(%leg, %code, said, "the server fails a request");
+                    }
+                    if let Some(newer) = self.work.answered(cx, token, result) {
+                        Identity::learn(&mut self.identity, newer);
+                    }
+                }
+                ClientEvent::Ready => self.shaken(cx)?,
+                ClientEvent::Send => {}
+                ClientEvent::StartTls
+                | ClientEvent::Extent { .. }
+                | ClientEvent::Payload { .. } => {
+                    return Err(Lost("the server sends what nobody asked for".into()));
+                }
+            }
+        }
+    }
+
+    /// A connection has finished its handshake: once all have, the export is checked and
+    /// its superblock read.
+    fn shaken(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        if !link.connections.iter().all(|connection| connection.session.is_ready()) {
+            return Ok(());
+        }
+        let before = self.size;
+        let alone = link.connections.len() == 1;
+        for connection in &link.connections {
+            let export = connection.session.export();
+            if !alone && !export.flags.contains(TransmissionFlags::CAN_MULTI_CONN) {
+                self.connections = 1;
+                return Err(Lost(
+                    "the export does not share its cache between connections \
+                                 any more; trying with one connection"
+                        .into(),
+                ));
+            }
+            connect::check(export, self.target.purpose).map_err(|error| Lost(error.to_string()))?;
+            if export.size < before {
+                let error = NbdError::Shrunk { now: export.size, before };
+                return Err(Lost(error.to_string()));
+            }
+            if export.block_size.minimum > self.block {
+                return Err(Lost(format!(
+                    "the export's minimum block is {} bytes now, it was {}",
+                    export.block_size.minimum, self.block
+                )));
+            }
+        }
+        self.work.features = Features::of(link.connections[0].session.export(), self.block);
+        self.read_slots(cx)?;
+        self.usable(cx)
+    }
+
+    /// A superblock slot has been read.
+    fn slot_read(&mut self, cx: &mut LegContext<'_>, ok: bool) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        link.verifying -= 1;
+        if !ok && !link.is_ready() {
+            return Err(Lost("its superblock cannot be read".into()));
+        }
+        if link.verifying > 0 {
+            return Ok(());
+        }
+        let found = Identity::read(link.connections[0].wires.slots);
+        if link.is_ready() {
+            // The first link: what is found is who the leg is.
+            if let Some(found) = found {
+                Identity::learn(&mut self.identity, found);
+            }
+            return Ok(());
+        }
+        Identity::verify(self.identity, found).map_err(|error| Lost(error.to_string()))?;
+        self.usable(cx)
+    }
+
+    /// Takes a link that was opened into use, once it has nothing left to prove.
+    fn usable(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        if link.verifying == 0 && !link.is_ready() {
+            link.state = State::Ready { since: cx.now };
+            tracing::info!(leg = %self.target.description, "the session is back");
+            cx.event(LegEvent::Back);
+        }
+        Ok(())
+    }
+
+    /// Ends the present link.
+    fn lose(&mut self, cx: &mut LegContext<'_>, lost: &Lost) {
+        let Some(mut link) = self.link.take() else { return };
+        let (leg, reason) = (&self.target.description, &lost.0);
+        match link.state {
+            State::Ready { since } => {
+                tracing::warn!(%leg, reason, "the session is lost; reconnecting");
+                if cx.now.since(since) >= RECONNECT_PAUSE_MAX {
+                    self.pause = RECONNECT_PAUSE_MIN;
+                }
+                cx.event(LegEvent::Gone { removed: false });
+            }
+            State::Opening { .. } => tracing::warn!(%leg, reason, "no session yet"),
+        }
+        self.reconnect = cx.now + self.pause;
+        self.pause = (self.pause * 2).min(RECONNECT_PAUSE_MAX);
+        link.shut(cx);
+        self.work.lose(cx, link.number);
+        self.retire(cx, link);
+    }
+
+    /// An entry of a link that is over completed.
+    fn retired_entry(&mut self, cx: &mut LegContext<'_>, number: u64) {
+        let ending = self
+            .retired
+            .iter()
+            .position(|retired| matches!(retired, Retired::Ending(link) if link.number == number));
+        let Some(index) = ending else { return };
+        if let Retired::Ending(mut link) = self.retired.swap_remove(index) {
+            link.entries -= 1;
+            self.retire(cx, link);
+        }
+    }
+
+    fn retire(&mut self, cx: &mut LegContext<'_>, link: Link) {
+        if link.entries > 0 {
+            return self.retired.push(Retired::Ending(link));
+        }
+        let number = link.number;
+        link.close(cx.ring, &mut self.spare);
+        if self.work.release(cx, number) {
+            let quarantine = self.target.options.quarantine.as_nanos();
+            let until = cx.now + u64::try_from(quarantine).unwrap_or(u64::MAX);
+            self.retired.push(Retired::Quarantined { number, until });
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        if !self.started {
+            return Instant(0);
+        }
+        let opening = match self.link.as_ref().map(|link| link.state) {
+            Some(State::Opening { deadline }) => deadline,
+            _ => Instant::NEVER,
+        };
+        let quarantined = self.retired.iter().filter_map(|retired| match retired {
+            Retired::Quarantined { until, .. } => Some(*until),
+            Retired::Ending(_) => None,
+        });
+        quarantined.fold(opening.min(self.reconnect), Instant::min)
+    }
+
+    pub(super) fn tick(&mut self, cx: &mut LegContext<'_>) {
+        if !self.started {
+            return self.start(cx);
+        }
+        let work = &mut self.work;
+        self.retired.retain(|retired| match retired {
+            Retired::Quarantined { number, until } if *until <= cx.now => {
+                work.fence(cx, *number);
+                false
+            }
+            _ => true,
+        });
+        if let Some(State::Opening { deadline }) = self.link.as_ref().map(|link| link.state)
+            && deadline <= cx.now
+        {
+            let seconds = RECONNECT_TIME_MAX / 1_000_000_000;
+            self.lose(cx, &Lost(format!("the server did not answer for {seconds} s")));
+        }
+        if self.reconnect <= cx.now {
+            self.reconnect = Instant::NEVER;
+            if let Err(error) = self.open(cx) {
+                let leg = &self.target.description;
+                tracing::warn!(%leg, %error, "no socket to reconnect with");
+                self.reconnect = cx.now + self.pause;
+            }
+        }
+    }
+
+    /// Begins to open a new link.
+    fn open(&mut self, cx: &mut LegContext<'_>) -> io::Result<()> {
+        self.attempts += 1;
+        self.links += 1;
+        let deadline = cx.now + RECONNECT_TIME_MAX;
+        let mut link = Link {
+            number: self.links,
+            connections: Vec::new(),
+            state: State::Opening { deadline },
+            entries: 0,
+            verifying: 0,
+        };
+        let mut addresses = Vec::new();
+        for _ in 0..self.connections {
+            match self.connection(cx.ring) {
+                Ok((connection, address)) => {
+                    link.connections.push(connection);
+                    addresses.push(address);
+                }
+                Err(error) => {
+                    link.close(cx.ring, &mut self.spare);
+                    return Err(error);
+                }
+            }
+        }
+        for (index, address) in addresses.into_iter().enumerate() {
+            link.connect(cx, &mut self.entries, index, address);
+        }
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// A connection still to be connected, and to where.
+    fn connection(&mut self, ring: &mut Ring) -> io::Result<(Connection, &'static SocketAddress)> {
+        let wires = self.spare.pop_front().map_or_else(Wires::new, Ok)?;
+        let (socket, address) = match self.target.socket(self.attempts) {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.spare.push_back(wires);
+                return Err(error);
+            }
+        };
+        let session = ClientSession::new(self.target.session_config());
+        Ok((Connection::new(socket, session, wires, ring), address))
+    }
+
+    pub(super) fn detach(self, ring: &mut Ring) {
+        if !self.work.is_empty() {
+            tracing::warn!(leg = %self.target.description, "let go of with I/O in flight");
+        }
+        if let Some(link) = self.link {
+            link.abandon(ring);
+        }
+        for retired in self.retired {
+            if let Retired::Ending(link) = retired {
+                link.abandon(ring);
+            }
+        }
+    }
+}
+
+/// Where data announced on a connection belongs.
+fn room(
+    work: &Work,
+    connection: &Connection,
+    token: u64,
+    at: u32,
+    length: u32,
+) -> Result<crate::memory::Span, Lost> {
+    if token & SLOT_TOKEN != 0 {
+        // The session has seen to it that the data lies within the slot.
+        let start = (token & !SLOT_TOKEN) as usize * BLOCK_BYTES + at as usize;
+        return Ok(connection.wires.slots.slice(start, length as usize));
+    }
+    work.room(token, at, length).ok_or_else(|| Lost("data for no request of ours".into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! The blocking view of an NBD export, for create, inspect and recovery.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hemi_core::units::SECTOR_BYTES;
+use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request};
+use hemi_nbd::codec::TransmissionFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::NbdOptions;
+use super::connect::{BLOCKING_TIMEOUT, NbdError, Target, check, set_timeouts};
+use crate::config::legs::LegSpec;
+use crate::leg::open::Purpose;
+
+/// Most bytes of one blocking read or write.
+const TRANSFER_BYTES_MAX: u64 = 1 << 20;
+/// Bytes received at a time.
+const STAGING_BYTES: usize = 64 << 10;
+
+/// A connected session.
+#[derive(Debug)]
+pub(super) struct BlockingSession {
+    pub(super) socket: OwnedFd,
+    pub(super) session: ClientSession,
+    staging: Vec<u8>,
+}
+
+impl BlockingSession {
+    fn open(target: &Target) -> Result<BlockingSession, NbdError> {
+        let socket = target.connect_blocking()?;
+        set_timeouts(&socket, Some(BLOCKING_TIMEOUT)).map_err(NbdError::Socket)?;
+        let session = ClientSession::new(target.session_config());
+        let mut opened = BlockingSession { socket, session, staging: Vec::new() };
+        let mut output = Vec::new();
+        while !opened.session.is_ready() {
+            let result = opened.advance(&mut output, &mut |_, _| {});
+            // After a refusal the output is a goodbye, which the server may like to hear.
+            let sent = opened.send(&output);
+            output.clear();
+            result?;
+            sent?;
+        }
+        check(opened.session.export(), target.purpose)?;
+        Ok(opened)
+    }
+
+    /// Takes in one event, receiving until there is one. Data goes to `take`, with its
+    /// place in the request.
+    fn advance(
+        &mut self,
+        output: &mut Vec<u8>,
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<ClientEvent, NbdError> {
+        let mut announced = (0, 0);
+        loop {
+            let advance = self.session.advance(&self.staging, output)?;
+            self.staging.drain(..advance.consumed);
+            match advance.event {
+                ClientEvent::NeedMore => {
+                    if !output.is_empty() {
+                        return Ok(ClientEvent::Send);
+                    }
+                    self.receive()?;
+                }
+                ClientEvent::Data { at, length, .. } => announced = (at, length),
+                ClientEvent::Payload { remaining } => {
+                    if self.staging.is_empty() {
+                        self.receive()?;
+                    }
+                    let (at, length) = announced;
+                    let taken = self.staging.len().min(remaining as usize);
+                    take((at + length - remaining) as usize, &self.staging[..taken]);
+                    self.staging.drain(..taken);
+                    // At most `remaining`.
+                    self.session.payload_taken(taken as u32);
+                }
+                ClientEvent::Hole { at, length, .. } => {
+                    take(at as usize, &vec![0; length as usize]);
+                }
+                event => return Ok(event),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), NbdError> {
+        let mut buffer = [0; STAGING_BYTES];
+        loop {
+            match rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {
+                Ok((0, _)) => return Err(NbdError::Closed),
+                Ok((received, _)) => {
+                    self.staging.extend_from_slice(&buffer[..received]);
+                    return Ok(());
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(NbdError::Silent),
+                Err(errno) => return Err(NbdError::Socket(errno.into())),
+            }
+        }
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> Result<(), NbdError> {
+        while !bytes.is_empty() {
+            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(NbdError::Silent),
+                Err(errno) => return Err(NbdError::Socket(errno.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Performs one request.
+    fn perform(
+        &mut self,
+        command: Command,
+        offset: u64,
+        length: u64,
+        payload: &[u8],
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) -> io::Result<()> {
+        let request = Request { command, fua: false, offset, length };
+        let packet = self.session.submit(0, request).map_err(io::Error::other)?;
+        let mut output = Vec::new();
+        let result = self.send(&packet).and_then(|()| self.send(payload)).and_then(|()| {
+            loop {
+                if let ClientEvent::Done { result, .. } = self.advance(&mut output, take)? {
+                    return Ok(result);
+                }
+            }
+        });
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(code)) => {
+                let name = command.name();
+                let said = self.session.error_message();
+                let colon = if said.is_empty() { "" } else { ": " };
+                let text =
+                    format!("the server fails a {name} at {offset} with {code}{colon}{said}");
+                Err(io::Error::other(text))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// An NBD export, opened and connected.
+#[derive(Debug)]
+pub struct BlockingNbd {
+    pub(super) target: Target,
+    /// One session, or several where the export allows it; never none.
+    sessions: Mutex<Vec<BlockingSession>>,
+    size: u64,
+    block: u32,
+    flags: TransmissionFlags,
+}
+
+impl BlockingNbd {
+    /// Connects to what `spec` names and checks that it can be a leg.
+    ///
+    /// # Errors
+    /// Why it cannot. With [`Purpose::Create`] an export smaller than asked for is one
+    /// reason.
+    pub fn open(
+        spec: &LegSpec,
+        options: NbdOptions,
+        purpose: Purpose,
+    ) -> Result<BlockingNbd, NbdError> {
+        let target = Target::new(spec, options.bounded(), purpose)?;
+        let first = BlockingSession::open(&target)?;
+        let export = first.session.export();
+        let flags = export.flags;
+        // Requests of hemi are whole sectors, whatever less the server would take.
+        let block = export.block_size.minimum.max(SECTOR_BYTES as u32);
+        let size = export.size / u64::from(block) * u64::from(block);
+        if let Purpose::Create { size: needed } = purpose
+            && size < needed
+        {
+            return Err(NbdError::Shrunk { now: size, before: needed });
+        }
+        let mut sessions = vec![first];
+        if flags.contains(TransmissionFlags::CAN_MULTI_CONN) && purpose != Purpose::Inspect {
+            for _ in 1..target.options.connections {
+                sessions.push(BlockingSession::open(&target)?);
+            }
+        }
+        Ok(BlockingNbd { target, sessions: Mutex::new(sessions), size, block, flags })
+    }
+
+    /// Size in bytes, whole blocks.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The smallest unit it reads and writes, in bytes: 512 to 4096.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// Whether the server says that it knows fast zeroing from slow.
+    pub fn fast_zeroes(&self) -> bool {
+        let fast = TransmissionFlags::SEND_WRITE_ZEROES | TransmissionFlags::SEND_FAST_ZERO;
+        self.flags.contains(fast)
+    }
+
+    /// What the operator called it.
+    pub fn description(&self) -> &str {
+        &self.target.description
+    }
+
+    /// Reads `into.len()` bytes from `offset`; any alignment.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let block = u64::from(self.block);
+        let end = offset.checked_add(into.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut session = self.session();
+        let mut position = offset / block * block;
+        while position < end {
+            let length = (end.next_multiple_of(block) - position).min(TRANSFER_BYTES_MAX);
+            let length = length.min(maximum_payload(&session[0], block));
+            let start = position;
+            session[0].perform(
+                Command::Read { unfragmented: true },
+                position,
+                length,
+                &[],
+                &mut |at, data| {
+                    // The part of `data` within the range asked for.
+                    let from = start + at as u64;
+                    let first = from.max(offset);
+                    let last = (from + data.len() as u64).min(end);
+                    if first < last {
+                        into[(first - offset) as usize..(last - offset) as usize].copy_from_slice(
+                            &data[(first - from) as usize..(last - from) as usize],
+                        );
+                    }
+                },
+            )?;
+            position += length;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` to `offset`, both multiples of [`BlockingNbd::block`]. Durable after
+    /// [`BlockingNbd::flush`].
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut session = self.session();
+        let limit = maximum_payload(&session[0], u64::from(self.block));
+        let mut position = offset;
+        for piece in bytes.chunks(limit.min(TRANSFER_BYTES_MAX) as usize) {
+            let length = piece.len() as u64;
+            session[0].perform(Command::Write, position, length, piece, &mut |_, _| {})?;
+            position += length;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    pub fn flush(&self) -> io::Result<()> {
+        self.session()[0].perform(Command::Flush, 0, 0, &[], &mut |_, _| {})
+    }
+
+    /// How long after a lost session its writes may still land.
+    pub fn quarantine(&self) -> std::time::Duration {
+        self.target.options.quarantine
+    }
+
+    /// For the reactor: the sessions, without a bound on waiting.
+    pub(super) fn into_parts(self) -> io::Result<(Target, Vec<BlockingSession>)> {
+        let sessions = self.sessions.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for session in &sessions {
+            set_timeouts(&session.socket, None)?;
+        }
+        Ok((self.target, sessions))
+    }
+
+    fn session(&self) -> MutexGuard<'_, Vec<BlockingSession>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Most bytes of one transfer, whole blocks.
+fn maximum_payload(session: &BlockingSession, block: u64) -> u64 {
+    let maximum = u64::from(session.session.export().block_size.maximum_payload);
+    (maximum / block * block).max(block)
+}

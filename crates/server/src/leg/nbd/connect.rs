@@ -1,0 +1,214 @@
+//! Reaching an NBD server: addresses, socket options, and what makes an export unfit.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hemi_nbd::client::{ClientConfig, ClientError, ExportInfo};
+use hemi_nbd::codec::TransmissionFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::{IN_FLIGHT_MAX, NbdOptions};
+use crate::config::legs::LegSpec;
+use crate::leg::open::Purpose;
+use crate::ring::SocketAddress;
+
+/// Longest a connect, and each send or receive of a blocking session, may take.
+pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
+/// Silence after which TCP asks whether the peer is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+/// Between such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+/// Unanswered questions after which the session is lost.
+const KEEPALIVE_PROBES: u32 = 5;
+/// Sent data that the peer's system does not acknowledge for so long loses the session, in
+/// milliseconds. A server that is merely frozen still has its system acknowledge.
+const USER_TIMEOUT_MS: u32 = 20_000;
+/// Largest minimum block size of an export: as for drives.
+const BLOCK_BYTES_MAX: u32 = 4096;
+
+/// Why an NBD export cannot be a leg now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NbdError {
+    /// The host's name leads nowhere.
+    #[error("the host name cannot be resolved: {0}")]
+    Resolve(#[source] io::Error),
+    /// Nobody listens.
+    #[error("no connection to the server: {0}; check that it runs and listens there")]
+    Connect(#[source] io::Error),
+    /// It listens but does not speak.
+    #[error("the server did not answer for {} s; it may be frozen, or speak another protocol", BLOCKING_TIMEOUT.as_secs())]
+    Silent,
+    /// It went away.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The socket failed.
+    #[error("the connection failed: {0}")]
+    Socket(#[source] io::Error),
+    /// It refuses, or breaks the protocol.
+    #[error(transparent)]
+    Session(#[from] ClientError),
+    /// The export cannot be written.
+    #[error("the export is read-only; start the server with writing allowed")]
+    ReadOnly,
+    /// The export cannot be made durable.
+    #[error(
+        "the export offers no flush, so nothing on it could be promised to be durable; use a \
+         server, or a cache mode, that flushes"
+    )]
+    NoFlush,
+    /// The export's blocks are too large.
+    #[error("the export's minimum block is {0} bytes; hemi handles up to {BLOCK_BYTES_MAX}")]
+    Block(u32),
+    /// The export is not the size it was.
+    #[error("the export has {now} bytes now, {before} are needed")]
+    Shrunk {
+        /// Bytes now.
+        now: u64,
+        /// Bytes it had.
+        before: u64,
+    },
+}
+
+/// Whether an export can be the leg it is opened as.
+pub(super) fn check(export: &ExportInfo, purpose: Purpose) -> Result<(), NbdError> {
+    if export.block_size.minimum > BLOCK_BYTES_MAX {
+        return Err(NbdError::Block(export.block_size.minimum));
+    }
+    if purpose == Purpose::Inspect {
+        return Ok(());
+    }
+    if export.flags.contains(TransmissionFlags::READ_ONLY) {
+        return Err(NbdError::ReadOnly);
+    }
+    if !export.flags.contains(TransmissionFlags::SEND_FLUSH) {
+        return Err(NbdError::NoFlush);
+    }
+    Ok(())
+}
+
+/// Where to connect.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Tcp(SocketAddr),
+    Unix,
+}
+
+/// An export and how to reach it again.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) description: String,
+    export: String,
+    unix: PathBuf,
+    places: Vec<(Place, &'static SocketAddress)>,
+    pub(super) options: NbdOptions,
+    pub(super) purpose: Purpose,
+}
+
+impl Target {
+    /// Resolves what `spec` names. Host names are resolved here and never again, since that
+    /// can block for seconds.
+    pub(super) fn new(
+        spec: &LegSpec,
+        options: NbdOptions,
+        purpose: Purpose,
+    ) -> Result<Target, NbdError> {
+        let mut target = Target {
+            description: spec.to_string(),
+            export: String::new(),
+            unix: PathBuf::new(),
+            places: Vec::new(),
+            options,
+            purpose,
+        };
+        match spec {
+            LegSpec::NbdTcp { host, port, export } => {
+                let addresses =
+                    (host.as_str(), *port).to_socket_addrs().map_err(NbdError::Resolve)?;
+                target.places = addresses
+                    .map(|address| (Place::Tcp(address), SocketAddress::leak(address.into())))
+                    .collect();
+                target.export.clone_from(export);
+            }
+            LegSpec::NbdUnix { socket, export } => {
+                let address = rustix::net::SocketAddrUnix::new(socket)
+                    .map_err(|errno| NbdError::Connect(errno.into()))?;
+                target.places.push((Place::Unix, SocketAddress::leak(address.into())));
+                target.unix.clone_from(socket);
+                target.export.clone_from(export);
+            }
+            LegSpec::Path(_) | LegSpec::Stripe { .. } => {}
+        }
+        if target.places.is_empty() {
+            let none = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+            return Err(NbdError::Resolve(none));
+        }
+        Ok(target)
+    }
+
+    /// What to negotiate.
+    pub(super) fn session_config(&self) -> ClientConfig {
+        let mut config = ClientConfig::new(self.export.clone());
+        config.in_flight = IN_FLIGHT_MAX;
+        config
+    }
+
+    /// Connects, waiting for it: every address in turn, the last one's error if all fail.
+    pub(super) fn connect_blocking(&self) -> Result<OwnedFd, NbdError> {
+        let mut failure = NbdError::Closed;
+        for (place, _) in &self.places {
+            let connected = match place {
+                Place::Tcp(address) => {
+                    TcpStream::connect_timeout(address, BLOCKING_TIMEOUT).map(OwnedFd::from)
+                }
+                Place::Unix => UnixStream::connect(&self.unix).map(OwnedFd::from),
+            };
+            match connected {
+                Ok(socket) => {
+                    self.tune(&socket, *place).map_err(NbdError::Socket)?;
+                    return Ok(socket);
+                }
+                Err(error) => failure = NbdError::Connect(error),
+            }
+        }
+        Err(failure)
+    }
+
+    /// A socket to be connected through the ring, and the address; `attempt` chooses among
+    /// several addresses in turn.
+    pub(super) fn socket(&self, attempt: usize) -> io::Result<(OwnedFd, &'static SocketAddress)> {
+        let (place, address) = self.places[attempt % self.places.len()];
+        let family = match place {
+            Place::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+            Place::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+            Place::Unix => AddressFamily::UNIX,
+        };
+        let socket =
+            rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        self.tune(&socket, place)?;
+        Ok((socket, address))
+    }
+
+    fn tune(&self, socket: &OwnedFd, place: Place) -> io::Result<()> {
+        if let Place::Tcp(_) = place {
+            sockopt::set_tcp_nodelay(socket, true)?;
+            sockopt::set_socket_keepalive(socket, true)?;
+            sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+            sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+            sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+            sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bounds how long blocking calls on a socket may take; `None` for no bound.
+pub(super) fn set_timeouts(socket: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
+    sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, timeout)?;
+    sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, timeout)?;
+    Ok(())
+}

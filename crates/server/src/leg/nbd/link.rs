@@ -1,0 +1,339 @@
+//! One life of the connections to a server: from connecting to the last completion.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use hemi_core::units::Instant;
+use hemi_nbd::client::ClientSession;
+use rustix::net::Shutdown;
+
+use super::identity::SLOTS_BYTES;
+use super::{HEADERS_BYTES, IN_FLIGHT_MAX, STAGING_BYTES};
+use crate::leg::LegContext;
+use crate::memory::{Mapping, Span};
+use crate::ring::{Ring, RingFile};
+use crate::ring_message::Gather;
+use crate::slots::{SlotId, SlotTable};
+
+/// Pieces a request takes in a send: its header and its payload.
+const REQUEST_PIECES: usize = 2;
+/// Longest header of a request.
+const REQUEST_HEADER_BYTES: usize = 32;
+
+/// What a ring entry of the leg's is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    Connect,
+    Send,
+    Receive,
+}
+
+/// A ring entry of the leg's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// [`Link::number`].
+    pub(super) link: u64,
+    /// Index in [`Link::connections`].
+    pub(super) connection: usize,
+    pub(super) kind: EntryKind,
+}
+
+/// Memory of a connection that the kernel reads and writes; never freed, so it is passed on
+/// from link to link once no entry uses it.
+#[derive(Debug)]
+pub(super) struct Wires {
+    /// Received bytes that belong to no read's buffer.
+    pub(super) staging: Span,
+    /// Headers being sent.
+    headers: Span,
+    /// The superblock slots, read for verification.
+    pub(super) slots: Span,
+    send: Gather,
+    receive: Gather,
+}
+
+impl Wires {
+    pub(super) fn new() -> io::Result<Wires> {
+        let mapping = Mapping::new(STAGING_BYTES + HEADERS_BYTES + SLOTS_BYTES, false)?;
+        Ok(Wires {
+            staging: mapping.span(0, STAGING_BYTES),
+            headers: mapping.span(STAGING_BYTES, HEADERS_BYTES),
+            slots: mapping.span(STAGING_BYTES + HEADERS_BYTES, SLOTS_BYTES),
+            send: Gather::new(),
+            receive: Gather::new(),
+        })
+    }
+}
+
+/// How a connection's send stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Idle,
+    /// Queued in the ring at this count of submissions: while the count stays, more can be
+    /// added.
+    Queued {
+        submissions: u64,
+    },
+    /// The kernel has it.
+    Handed,
+}
+
+/// One connection to the server.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: OwnedFd,
+    file: RingFile,
+    pub(super) session: ClientSession,
+    pub(super) wires: Wires,
+    sending: Sending,
+    /// Bytes of `wires.headers` in use by the send.
+    headers_used: usize,
+    /// Handshake messages not yet sent.
+    pub(super) output: Vec<u8>,
+    /// Rest of the read's buffer that the next bytes belong to.
+    pub(super) payload: Option<Span>,
+    connecting: Option<SlotId>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        socket: OwnedFd,
+        session: ClientSession,
+        wires: Wires,
+        ring: &mut Ring,
+    ) -> Connection {
+        Connection {
+            file: ring.add_file(&socket),
+            socket,
+            session,
+            wires,
+            sending: Sending::Idle,
+            headers_used: 0,
+            output: Vec::new(),
+            payload: None,
+            connecting: None,
+        }
+    }
+
+    /// Whether a request can be added to what is to be sent.
+    pub(super) fn has_room(&self, ring: &Ring) -> bool {
+        let open = match self.sending {
+            Sending::Idle => return self.session.in_flight() < IN_FLIGHT_MAX,
+            Sending::Queued { submissions } => submissions == ring.submissions(),
+            Sending::Handed => false,
+        };
+        open && self.session.in_flight() < IN_FLIGHT_MAX
+            && self.wires.send.room() >= REQUEST_PIECES
+            && self.headers_used + REQUEST_HEADER_BYTES <= HEADERS_BYTES
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sending == Sending::Idle
+    }
+
+    /// Adds bytes and a payload to what is being sent; [`Connection::has_room`] has been
+    /// asked, or nothing is being sent and the bytes fit.
+    fn append(&mut self, bytes: &[u8], payload: Option<Span>) {
+        if self.is_idle() {
+            self.wires.send.clear();
+            self.headers_used = 0;
+        }
+        let header = self.wires.headers.slice(self.headers_used, bytes.len());
+        header.copy_from(bytes);
+        self.headers_used += bytes.len();
+        self.wires.send.push(header);
+        if let Some(payload) = payload {
+            self.wires.send.push(payload);
+        }
+    }
+}
+
+/// How far a link has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Connecting, shaking hands, verifying; given up at the deadline.
+    Opening { deadline: Instant },
+    /// In use since.
+    Ready { since: Instant },
+}
+
+/// All connections of one life.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) number: u64,
+    pub(super) connections: Vec<Connection>,
+    pub(super) state: State,
+    /// Ring entries in flight.
+    pub(super) entries: usize,
+    /// Reads of superblock slots still to be answered.
+    pub(super) verifying: u8,
+}
+
+impl Link {
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. })
+    }
+
+    fn tag(
+        &mut self,
+        cx: &LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        connection: usize,
+        kind: EntryKind,
+    ) -> (SlotId, crate::ring::Tag) {
+        self.entries += 1;
+        let id = entries.insert(Entry { link: self.number, connection, kind });
+        (id, cx.tag(id))
+    }
+
+    /// Begins to connect.
+    pub(super) fn connect(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+        address: &'static crate::ring::SocketAddress,
+    ) {
+        let (id, tag) = self.tag(cx, entries, index, EntryKind::Connect);
+        self.connections[index].connecting = Some(id);
+        cx.ring.connect(self.connections[index].file, address, tag);
+    }
+
+    /// A connect has completed.
+    pub(super) fn connected(&mut self, index: usize) {
+        self.connections[index].connecting = None;
+    }
+
+    /// Waits for bytes: for a read's buffer where they belong to one, and behind it (or
+    /// alone) for the staging buffer.
+    pub(super) fn receive(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+    ) {
+        let (_, tag) = self.tag(cx, entries, index, EntryKind::Receive);
+        let connection = &mut self.connections[index];
+        match connection.payload {
+            Some(rest) => {
+                connection.wires.receive.clear();
+                connection.wires.receive.push(rest);
+                connection.wires.receive.push(connection.wires.staging);
+                cx.ring.receive_gathered(connection.file, &mut connection.wires.receive, tag);
+            }
+            None => cx.ring.receive(connection.file, connection.wires.staging, tag),
+        }
+    }
+
+    /// The connection for the next request: of those with room the one with the least to
+    /// do.
+    pub(super) fn choose(&self, ring: &Ring) -> Option<usize> {
+        let usable = self.connections.iter().enumerate().filter(|(_, each)| each.has_room(ring));
+        usable.min_by_key(|(_, each)| each.session.in_flight()).map(|(index, _)| index)
+    }
+
+    /// Sends a header and its payload, together with whatever else this turn sends.
+    pub(super) fn send(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+        header: &[u8],
+        payload: Option<Span>,
+    ) {
+        let idle = self.connections[index].is_idle();
+        self.connections[index].append(header, payload);
+        if idle {
+            self.queue_send(cx, entries, index, true);
+        }
+    }
+
+    /// Sends what the handshake has to say, unless a send is under way; the next completion
+    /// then does it.
+    pub(super) fn send_output(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+    ) {
+        let connection = &mut self.connections[index];
+        if connection.output.is_empty() || !connection.is_idle() {
+            return;
+        }
+        let mut output = std::mem::take(&mut connection.output);
+        let rest = output.split_off(output.len().min(HEADERS_BYTES));
+        connection.append(&output, None);
+        connection.output = rest;
+        self.queue_send(cx, entries, index, true);
+    }
+
+    fn queue_send(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+        immediate: bool,
+    ) {
+        let (_, tag) = self.tag(cx, entries, index, EntryKind::Send);
+        let connection = &mut self.connections[index];
+        cx.ring.send_gathered(connection.file, &mut connection.wires.send, immediate, tag);
+        connection.sending = if immediate {
+            Sending::Queued { submissions: cx.ring.submissions() }
+        } else {
+            Sending::Handed
+        };
+    }
+
+    /// The socket took `count` bytes; the rest, if any, is sent when it has room again.
+    pub(super) fn sent(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+        count: usize,
+    ) {
+        let connection = &mut self.connections[index];
+        connection.wires.send.advance(count);
+        if connection.wires.send.is_empty() {
+            connection.sending = Sending::Idle;
+            self.send_output(cx, entries, index);
+        } else {
+            self.queue_send(cx, entries, index, false);
+        }
+    }
+
+    /// Ends the life: every entry completes soon.
+    pub(super) fn shut(&mut self, cx: &mut LegContext<'_>) {
+        for connection in &self.connections {
+            // A socket that never was connected says so; its connect is cancelled.
+            let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
+            if let Some(id) = connection.connecting {
+                let tag = cx.tag(id);
+                cx.ring.cancel(tag);
+            }
+        }
+    }
+
+    /// Closes the sockets, once no entry is in flight; the wires can be used again.
+    pub(super) fn close(self, ring: &mut Ring, spare: &mut VecDeque<Wires>) {
+        for connection in self.connections {
+            ring.remove_file(connection.file);
+            spare.push_back(connection.wires);
+        }
+    }
+
+    /// Says goodbye and lets go at once, whatever is in flight.
+    pub(super) fn abandon(self, ring: &mut Ring) {
+        for mut connection in self.connections {
+            // The rest of a request must not be followed by anything but itself.
+            if connection.is_idle() && connection.session.is_ready() {
+                let goodbye = connection.session.disconnect();
+                let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
+                let _ = rustix::net::send(&connection.socket, &goodbye, flags);
+            }
+            let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
+            ring.remove_file(connection.file);
+        }
+    }
+}

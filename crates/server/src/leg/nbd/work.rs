@@ -1,0 +1,367 @@
+//! The leg's I/Os, cut into NBD requests.
+
+use std::collections::VecDeque;
+
+use hemi_core::io::{LegError, LegOperation};
+use hemi_nbd::client::{Command, ExportInfo, Request};
+use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
+
+use super::identity::Identity;
+use crate::leg::file::zeros;
+use crate::leg::{LegContext, ResolvedIo};
+use crate::memory::Span;
+use crate::slots::{SlotId, SlotTable};
+
+/// I/Os and requests the tables hold before they grow: above the engine's default window.
+const TABLE_CAPACITY: usize = 256;
+/// Most bytes one write-zeroes request covers.
+const ZERO_BYTES_MAX: u64 = 1 << 30;
+/// Longest read asked for in one piece: every server must grant it.
+const UNFRAGMENTED_BYTES_MAX: u64 = 64 << 10;
+
+/// What the export can do, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Features {
+    maximum_payload: u64,
+    fua: bool,
+    zeroes: bool,
+    fast_zero: bool,
+    unfragmented: bool,
+}
+
+impl Features {
+    pub(super) fn of(export: &ExportInfo, block: u32) -> Features {
+        let has = |flag| export.flags.contains(flag);
+        let block = u64::from(block);
+        let maximum = u64::from(export.block_size.maximum_payload);
+        Features {
+            maximum_payload: (maximum / block * block).max(block),
+            fua: has(TransmissionFlags::SEND_FUA),
+            zeroes: has(TransmissionFlags::SEND_WRITE_ZEROES),
+            fast_zero: has(TransmissionFlags::SEND_FAST_ZERO),
+            unfragmented: has(TransmissionFlags::SEND_DF),
+        }
+    }
+}
+
+/// The kind of request an I/O is making.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Read,
+    Write,
+    /// Write-zeroes that fails rather than be slow: a server that knows the difference then
+    /// says so, and zeros cost what they must.
+    FastZero,
+    Zero,
+    /// Zeros written as data.
+    ZeroData,
+    Flush,
+}
+
+/// An I/O under way.
+#[derive(Debug)]
+struct Operation {
+    io: ResolvedIo,
+    step: Step,
+    /// Bytes asked for in this step.
+    issued: u64,
+    /// Requests not answered.
+    open: u32,
+    /// Of these, requests that can still change the export.
+    landing: u32,
+    /// The link its requests went to; zero before the first.
+    link: u64,
+    error: Option<LegError>,
+    /// The step is to be begun again in another way.
+    again: Option<Step>,
+    queued: bool,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    operation: SlotId,
+    /// Bytes from the beginning of the I/O.
+    at: u64,
+    lands: bool,
+}
+
+/// A request to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextRequest {
+    operation: SlotId,
+    pub(super) token: u64,
+    pub(super) request: Request,
+    pub(super) payload: Option<Span>,
+}
+
+/// The I/Os.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) features: Features,
+    operations: SlotTable<Operation>,
+    parts: SlotTable<Part>,
+    /// I/Os with requests still to be sent, in order.
+    queue: VecDeque<SlotId>,
+    zeros: Span,
+}
+
+impl Work {
+    pub(super) fn new(features: Features) -> std::io::Result<Work> {
+        Ok(Work {
+            features,
+            operations: SlotTable::with_capacity(TABLE_CAPACITY),
+            parts: SlotTable::with_capacity(TABLE_CAPACITY),
+            queue: VecDeque::with_capacity(TABLE_CAPACITY),
+            zeros: zeros()?,
+        })
+    }
+
+    /// Takes in an I/O.
+    pub(super) fn begin(&mut self, io: ResolvedIo) {
+        let step = match io.operation {
+            LegOperation::Read => Step::Read,
+            LegOperation::Write { .. } | LegOperation::WriteMetadata => Step::Write,
+            LegOperation::WriteZeroes { .. } if !self.features.zeroes => Step::ZeroData,
+            LegOperation::WriteZeroes { .. } if self.features.fast_zero => Step::FastZero,
+            LegOperation::WriteZeroes { .. } => Step::Zero,
+            LegOperation::Flush => Step::Flush,
+        };
+        let id = self.operations.insert(Operation {
+            io,
+            step,
+            issued: 0,
+            open: 0,
+            landing: 0,
+            link: 0,
+            error: None,
+            again: None,
+            queued: true,
+        });
+        self.queue.push_back(id);
+    }
+
+    /// The next request to be sent, if any. It counts as sent from here on; [`Work::unsend`]
+    /// takes it back.
+    pub(super) fn next(&mut self, link: u64) -> Option<NextRequest> {
+        loop {
+            let id = *self.queue.front()?;
+            let request = self.operations.get_mut(id).and_then(|operation| {
+                let next = operation.next(&self.features, self.zeros);
+                operation.queued = next.is_some();
+                next
+            });
+            let Some((request, payload, at)) = request else {
+                self.queue.pop_front();
+                continue;
+            };
+            let lands = matches!(request.command, Command::Write | Command::WriteZeroes { .. });
+            let part = self.parts.insert(Part { operation: id, at, lands });
+            if let Some(operation) = self.operations.get_mut(id) {
+                operation.issued += request.length.max(1);
+                operation.open += 1;
+                operation.landing += u32::from(lands);
+                operation.link = link;
+            }
+            return Some(NextRequest { operation: id, token: part.to_bits(), request, payload });
+        }
+    }
+
+    /// Takes a request back that could not be sent. With an error the I/O fails, without it
+    /// is tried again later.
+    pub(super) fn unsend(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        next: &NextRequest,
+        error: Option<LegError>,
+    ) {
+        self.parts.remove(SlotId::from_bits(next.token));
+        let Some(operation) = self.operations.get_mut(next.operation) else { return };
+        operation.issued -= next.request.length.max(1);
+        operation.open -= 1;
+        if matches!(next.request.command, Command::Write | Command::WriteZeroes { .. }) {
+            operation.landing -= 1;
+        }
+        if let Some(error) = error {
+            operation.error.get_or_insert(error);
+            self.conclude(cx, next.operation);
+        }
+    }
+
+    /// Where data of a read belongs.
+    pub(super) fn room(&self, token: u64, at: u32, length: u32) -> Option<Span> {
+        let part = self.parts.get(SlotId::from_bits(token))?;
+        let data = self.operations.get(part.operation)?.io.data?;
+        Some(data.slice(part.at as usize + at as usize, length as usize))
+    }
+
+    /// A request was answered. Returns the identity a superblock's write has given the leg.
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        token: u64,
+        result: Result<(), ErrorCode>,
+    ) -> Option<Identity> {
+        let part = self.parts.remove(SlotId::from_bits(token))?;
+        let operation = self.operations.get_mut(part.operation)?;
+        operation.open -= 1;
+        operation.landing -= u32::from(part.lands);
+        match (result, operation.step) {
+            (Ok(()), _) => {}
+            // Not faster than writing: then by any means.
+            (Err(ErrorCode::NotSupported), Step::FastZero) => {
+                self.features.fast_zero = false;
+                operation.again = Some(Step::Zero);
+            }
+            (Err(ErrorCode::NotSupported), Step::Zero) => {
+                self.features.zeroes = false;
+                operation.again = Some(Step::ZeroData);
+            }
+            (Err(code), _) => {
+                operation.error.get_or_insert(leg_error(code));
+            }
+        }
+        self.conclude(cx, part.operation)
+    }
+
+    /// Ends an I/O or begins its next step, if nothing of this step is left.
+    fn conclude(&mut self, cx: &mut LegContext<'_>, id: SlotId) -> Option<Identity> {
+        let operation = self.operations.get_mut(id)?;
+        let ended = operation.error.is_some() || operation.again.is_some();
+        if operation.open > 0 || (!ended && operation.issued < operation.bytes()) {
+            return None;
+        }
+        if let Some(error) = operation.error {
+            self.end(cx, id, Err(error));
+            return None;
+        }
+        let next = match operation.again.take() {
+            Some(step) => Some(step),
+            None => operation.needs_flush(&self.features).then_some(Step::Flush),
+        };
+        if let Some(step) = next {
+            operation.step = step;
+            operation.issued = 0;
+            if !operation.queued {
+                operation.queued = true;
+                self.queue.push_back(id);
+            }
+            return None;
+        }
+        let io = operation.io;
+        self.end(cx, id, Ok(()));
+        match (io.operation, io.data) {
+            (LegOperation::WriteMetadata, Some(data)) => Identity::written(io.offset, data),
+            _ => None,
+        }
+    }
+
+    fn end(&mut self, cx: &mut LegContext<'_>, id: SlotId, result: Result<(), LegError>) {
+        if let Some(operation) = self.operations.remove(id) {
+            cx.done(operation.io.id, result);
+        }
+    }
+
+    /// The session is lost: what was never sent ends now, and of what was sent no answer
+    /// will come.
+    pub(super) fn lose(&mut self, cx: &mut LegContext<'_>, link: u64) {
+        self.queue.clear();
+        self.end_where(cx, |operation| operation.link == 0);
+        self.parts.retain(|part| {
+            self.operations.get(part.operation).is_some_and(|operation| operation.link != link)
+        });
+    }
+
+    /// No entry of this link is left, so no read of it writes to memory any more. What
+    /// cannot change the export ends. Whether anything is left that can.
+    pub(super) fn release(&mut self, cx: &mut LegContext<'_>, link: u64) -> bool {
+        self.end_where(cx, |operation| operation.link == link && operation.landing == 0);
+        self.operations.iter().any(|(_, operation)| operation.link == link)
+    }
+
+    /// Nothing of this link can land any more.
+    pub(super) fn fence(&mut self, cx: &mut LegContext<'_>, link: u64) {
+        self.end_where(cx, |operation| operation.link == link);
+    }
+
+    fn end_where(&mut self, cx: &mut LegContext<'_>, which: impl Fn(&Operation) -> bool) {
+        self.operations.retain(|operation| {
+            let ends = which(operation);
+            if ends {
+                cx.done(operation.io.id, Err(LegError::Gone));
+            }
+            !ends
+        });
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+}
+
+impl Operation {
+    /// Bytes of this step; a flush counts as one.
+    fn bytes(&self) -> u64 {
+        if self.step == Step::Flush { 1 } else { self.io.length }
+    }
+
+    /// The next request of this step, its payload and its place in the I/O.
+    fn next(&self, features: &Features, zeros: Span) -> Option<(Request, Option<Span>, u64)> {
+        let rest = self.bytes().saturating_sub(self.issued);
+        if rest == 0 || self.error.is_some() || self.again.is_some() {
+            return None;
+        }
+        let at = self.issued;
+        let fua = features.fua && self.is_durable();
+        let transfer = rest.min(features.maximum_payload);
+        let (command, length, fua, payload) = match self.step {
+            Step::Read => {
+                let unfragmented = features.unfragmented && transfer <= UNFRAGMENTED_BYTES_MAX;
+                (Command::Read { unfragmented }, transfer, false, None)
+            }
+            Step::Write => {
+                let data = self.io.data?.slice(at as usize, transfer as usize);
+                (Command::Write, transfer, fua, Some(data))
+            }
+            Step::ZeroData => {
+                let length = transfer.min(zeros.length() as u64);
+                (Command::Write, length, fua, Some(zeros.slice(0, length as usize)))
+            }
+            Step::FastZero | Step::Zero => {
+                let may_unmap =
+                    matches!(self.io.operation, LegOperation::WriteZeroes { may_unmap: true, .. });
+                let fast = self.step == Step::FastZero;
+                let command = Command::WriteZeroes { no_hole: !may_unmap, fast };
+                (command, rest.min(ZERO_BYTES_MAX), fua, None)
+            }
+            Step::Flush => (Command::Flush, 0, false, None),
+        };
+        let offset = if self.step == Step::Flush { 0 } else { self.io.offset + at };
+        Some((Request { command, fua, offset, length }, payload, at))
+    }
+
+    fn is_durable(&self) -> bool {
+        matches!(
+            self.io.operation,
+            LegOperation::Write { fua: true }
+                | LegOperation::WriteZeroes { fua: true, .. }
+                | LegOperation::WriteMetadata
+        )
+    }
+
+    /// Whether durability takes a flush of its own after this step.
+    fn needs_flush(&self, features: &Features) -> bool {
+        self.is_durable() && !features.fua && self.step != Step::Flush
+    }
+}
+
+/// A server's error as the engine's kinds.
+fn leg_error(code: ErrorCode) -> LegError {
+    match code {
+        ErrorCode::Io => LegError::Media,
+        ErrorCode::NoSpace => LegError::NoSpace,
+        ErrorCode::Shutdown => LegError::Gone,
+        _ => LegError::Other,
+    }
+}
