@@ -77,7 +77,7 @@ impl<B: Buffers> Engine<B> {
             .or_else(|| self.regions.next_stale(index, cursor))
             .or_else(|| self.regions.next_stale(index, 0));
         let Some(region) = next else { return };
-        let Some(record) = self.regions.activate(region, self.now) else { return };
+        let Some(record) = self.record(region) else { return };
         let extent = self.regions.extent(region);
         // Writes still out on it are held; what they cover is paid after them.
         self.legs[leg].stale_cursor = region + 1;

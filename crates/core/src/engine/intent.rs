@@ -21,6 +21,26 @@ use crate::units::LegIndex;
 const RETURNS_PER_TICK: usize = 4096;
 
 impl<B: Buffers> Engine<B> {
+    /// The active record of a region, made if need be; `None` when all are in use.
+    ///
+    /// A leg that is not recorded whole there may hold what it has in its cache alone, from
+    /// before the region was cleaned without it.
+    pub(super) fn record(&mut self, region: u32) -> Option<u32> {
+        if let Some(record) = self.regions.slot(region) {
+            return Some(record);
+        }
+        let record = self.regions.activate(region, self.now)?;
+        let entry = self.entry(region);
+        for leg in &self.legs {
+            if !entry.is_whole(leg.index) {
+                let active = &mut self.regions.active[record];
+                active.last_done[leg.index.index()] = leg.done_stamp;
+                active.acknowledged_done[leg.index.index()] = leg.done_stamp;
+            }
+        }
+        Some(record)
+    }
+
     /// Whether writes may be sent to `record`'s region; if not, what is needed is under way.
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.active[record].region;

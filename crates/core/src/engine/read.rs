@@ -288,7 +288,7 @@ impl<B: Buffers> Engine<B> {
         if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
             return;
         }
-        let Some(record) = self.regions.activate(region, self.now) else { return };
+        let Some(record) = self.record(region) else { return };
         let entry = self.entry(region);
         let decided = entry.is_dirty()
             || self.in_legs().any(|other| {

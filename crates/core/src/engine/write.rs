@@ -21,7 +21,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_write(&mut self, operation: u32) {
         let region = self.operations[operation].region;
         self.operations[operation].stage = Stage::Intent;
-        let Some(record) = self.regions.activate(region, self.now) else {
+        let Some(record) = self.record(region) else {
             self.unplaced.push_back(operation);
             return;
         };

@@ -217,6 +217,11 @@ impl World {
         let flush_mark = self.disks[leg].mark();
         if self.trace {
             println!("{:>12} submit {io:?} due {}", self.now.0, due.0);
+            if let Some(block) = metadata.as_ref().filter(|_| io.extent.start >= 2048) {
+                let entry = |i: usize| u16::from_le_bytes([block[512 + 2 * i], block[513 + 2 * i]]);
+                let entries: Vec<u16> = (0..16).map(entry).collect();
+                println!("{:>12} page {entries:03x?}", self.now.0);
+            }
         }
         self.pending.push(Pending { due, io, data, metadata, flush_mark });
     }
