@@ -23,7 +23,7 @@ use crate::control::socket::{NBD_EXTENSION, run_directory};
 use crate::control::volume::{Identity, LegIdentity, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::export::{ExportOptions, Exports, ListenError, Listener};
-use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use crate::leg::{OpenError, OpenLeg, Purpose};
 use crate::messages::{MESSAGES_MAX, ReactorHandle};
 use crate::reactor::{Parts, Reactor};
 use crate::ring::{Ring, RingError};
@@ -158,22 +158,25 @@ impl OpenedVolume {
 /// The first leg that cannot be opened or read; then everything recovery objects to.
 pub fn open(configs: &[LegConfig]) -> Result<OpenedVolume, ServeError> {
     let mut opened = Vec::new();
-    let mut images = Vec::new();
     for config in configs {
-        let options = FileOptions { direct: config.direct, ..FileOptions::default() };
-        let leg = OpenLeg::open(&config.path, options, Purpose::Serve)
+        let leg = OpenLeg::configured(config, Purpose::Serve)
             .map_err(|source| ServeError::Open { leg: config.label(), source })?;
-        let image = read_metadata(&leg)
-            .map_err(|source| ServeError::Read { leg: config.label(), source })?;
         opened.push(leg);
-        images.push(image);
     }
-    let views: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
-    let opening = recovery::assess(&views).map_err(|refusal| {
-        let labels: Vec<String> = configs.iter().map(LegConfig::label).collect();
-        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        ServeError::Refused(refusal.describe(&labels))
-    })?;
+    let mut opening = assess(configs, &opened)?;
+    let quarantine = opened.iter().filter_map(OpenLeg::quarantine).max().unwrap_or_default();
+    if !opening.clean && !quarantine.is_zero() {
+        // Local legs have been locked until their last write ended; nobody says so of
+        // remote ones, and a late write must not meet ours.
+        let seconds = quarantine.as_secs_f64();
+        tracing::info!(
+            seconds,
+            "the volume was not closed: waiting until the last writes to its remote legs have \
+             landed (the leg's `quarantine`)"
+        );
+        std::thread::sleep(quarantine);
+        opening = assess(configs, &opened)?;
+    }
     let identities = configs
         .iter()
         .zip(&opening.slots)
@@ -185,6 +188,22 @@ pub fn open(configs: &[LegConfig]) -> Result<OpenedVolume, ServeError> {
         .collect();
     let legs = opening.slots.iter().copied().zip(opened).collect();
     Ok(OpenedVolume { opening, legs, identities })
+}
+
+/// Reads every leg's metadata and lets recovery decide.
+fn assess(configs: &[LegConfig], opened: &[OpenLeg]) -> Result<Opening, ServeError> {
+    let mut images = Vec::new();
+    for (config, leg) in configs.iter().zip(opened) {
+        let image = read_metadata(leg)
+            .map_err(|source| ServeError::Read { leg: config.label(), source })?;
+        images.push(image);
+    }
+    let views: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
+    recovery::assess(&views).map_err(|refusal| {
+        let labels: Vec<String> = configs.iter().map(LegConfig::label).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        ServeError::Refused(refusal.describe(&labels))
+    })
 }
 
 /// The beginning of a leg, as long as its metadata is.

@@ -31,7 +31,7 @@ use hemi_core::format::{BLOCK_BYTES, Layout};
 use hemi_core::io::{LegError, LegEvent};
 use hemi_core::units::Instant;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
-use hemi_nbd::codec::TransmissionFlags;
+use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
 
 pub use blocking::BlockingNbd;
 pub use connect::NbdError;
@@ -55,6 +55,8 @@ pub const RECONNECT_PAUSE_MIN: u64 = 100_000_000;
 pub const RECONNECT_PAUSE_MAX: u64 = 5_000_000_000;
 /// Longest an attempt may take from connecting to the verified leg, in nanoseconds.
 pub const RECONNECT_TIME_MAX: u64 = 10_000_000_000;
+/// Longest wait for the last answers of a server that is shutting down, in nanoseconds.
+pub const LEAVING_TIME_MAX: u64 = 10_000_000_000;
 /// Most requests in flight on one connection.
 pub const IN_FLIGHT_MAX: usize = 128;
 /// Bytes received at once beside what goes straight to a buffer.
@@ -326,6 +328,7 @@ impl NbdLeg {
                     self.slot_read(cx, result.is_ok())?;
                 }
                 ClientEvent::Done { token, result } => {
+                    let leaving = result == Err(ErrorCode::Shutdown);
                     if let Err(code) = result {
                         let leg = &self.target.description;
                         let said = connection.session.error_message();
@@ -334,6 +337,7 @@ impl NbdLeg {
                     if let Some(newer) = self.work.answered(cx, token, result) {
                         Identity::learn(&mut self.identity, newer);
                     }
+                    self.leave(cx, leaving)?;
                 }
                 ClientEvent::Ready => self.shaken(cx)?,
                 ClientEvent::Send => {}
@@ -415,6 +419,24 @@ impl NbdLeg {
         Ok(())
     }
 
+    /// After an answer, which may have been that the server is shutting down: then nothing
+    /// more is asked of it, and once all is answered, nothing is left that could land.
+    fn leave(&mut self, cx: &mut LegContext<'_>, leaving: bool) -> Result<(), Lost> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        if leaving && link.is_ready() {
+            tracing::warn!(leg = %self.target.description, "the server is shutting down");
+            link.state = State::Leaving { deadline: cx.now + LEAVING_TIME_MAX };
+            cx.event(LegEvent::Gone { removed: false });
+            self.work.stop(cx);
+        }
+        match link.state {
+            State::Leaving { .. } if link.in_flight() == 0 => {
+                Err(Lost("the server has shut down".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Ends the present link.
     fn lose(&mut self, cx: &mut LegContext<'_>, lost: &Lost) {
         let Some(mut link) = self.link.take() else { return };
@@ -428,6 +450,7 @@ impl NbdLeg {
                 cx.event(LegEvent::Gone { removed: false });
             }
             State::Opening { .. } => tracing::warn!(%leg, reason, "no session yet"),
+            State::Leaving { .. } => tracing::warn!(%leg, reason, "the session is over"),
         }
         self.reconnect = cx.now + self.pause;
         self.pause = (self.pause * 2).min(RECONNECT_PAUSE_MAX);
@@ -467,8 +490,8 @@ impl NbdLeg {
             return Instant(0);
         }
         let opening = match self.link.as_ref().map(|link| link.state) {
-            Some(State::Opening { deadline }) => deadline,
-            _ => Instant::NEVER,
+            Some(State::Opening { deadline } | State::Leaving { deadline }) => deadline,
+            Some(State::Ready { .. }) | None => Instant::NEVER,
         };
         let quarantined = self.retired.iter().filter_map(|retired| match retired {
             Retired::Quarantined { until, .. } => Some(*until),
@@ -489,11 +512,15 @@ impl NbdLeg {
             }
             _ => true,
         });
-        if let Some(State::Opening { deadline }) = self.link.as_ref().map(|link| link.state)
-            && deadline <= cx.now
-        {
-            let seconds = RECONNECT_TIME_MAX / 1_000_000_000;
-            self.lose(cx, &Lost(format!("the server did not answer for {seconds} s")));
+        match self.link.as_ref().map(|link| link.state) {
+            Some(State::Opening { deadline }) if deadline <= cx.now => {
+                let seconds = RECONNECT_TIME_MAX / 1_000_000_000;
+                self.lose(cx, &Lost(format!("the server did not answer for {seconds} s")));
+            }
+            Some(State::Leaving { deadline }) if deadline <= cx.now => {
+                self.lose(cx, &Lost("the server shuts down without an answer to all".into()));
+            }
+            _ => {}
         }
         if self.reconnect <= cx.now {
             self.reconnect = Instant::NEVER;

@@ -156,6 +156,8 @@ pub(super) enum State {
     Opening { deadline: Instant },
     /// In use since.
     Ready { since: Instant },
+    /// The server is shutting down and answers what it has; given up at the deadline.
+    Leaving { deadline: Instant },
 }
 
 /// All connections of one life.
@@ -173,6 +175,11 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. })
+    }
+
+    /// Requests in flight on all connections.
+    pub(super) fn in_flight(&self) -> usize {
+        self.connections.iter().map(|connection| connection.session.in_flight()).sum()
     }
 
     fn tag(

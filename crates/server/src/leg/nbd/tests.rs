@@ -524,6 +524,30 @@ fn a_vicious_server_costs_a_session() {
     }
 }
 
+/// A server that says that it shuts down is left, and since it has answered everything,
+/// nothing stays open for the quarantine.
+#[test]
+fn a_server_that_shuts_down_is_left_without_quarantine() {
+    for last in [2, 5, 17] {
+        let server = Own::start(SIZE, "extended", Fault::ShutdownAfter(last));
+        let mut bench = Bench::new(&server.uri());
+        let mut ids = Vec::new();
+        for block in 0..16 {
+            ids.push(bench.submit(WRITE, block << 12, 4096, 0));
+            ids.push(bench.submit(LegOperation::Read, block << 12, 4096, 8192));
+        }
+        bench.until("the ends", |bench| ids.iter().all(|id| bench.result(*id).is_some()));
+        // Two requests went to the superblock.
+        let answered = ids.iter().filter(|id| bench.result(**id) == Some(Ok(()))).count();
+        assert_eq!(answered, last - 2);
+        let gone = |id: &&IoId| bench.result(**id) == Some(Err(LegError::Gone));
+        assert_eq!(ids.iter().filter(gone).count(), 32 - answered);
+        bench.until("the reconnect", |bench| bench.events.contains(&LegEvent::Back));
+        assert_eq!(bench.events, [LegEvent::Gone { removed: false }, LegEvent::Back]);
+        assert_eq!(bench.one(WRITE, 0, 4096, 0), Ok(()));
+    }
+}
+
 /// With several connections the loss of one is the loss of the session.
 #[test]
 fn several_connections_come_and_go_together() {

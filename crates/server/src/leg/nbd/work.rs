@@ -262,6 +262,18 @@ impl Work {
         }
     }
 
+    /// No more requests will be sent: what is not wholly asked for ends as gone, once what
+    /// was asked for it is answered.
+    pub(super) fn stop(&mut self, cx: &mut LegContext<'_>) {
+        while let Some(id) = self.queue.pop_front() {
+            if let Some(operation) = self.operations.get_mut(id) {
+                operation.queued = false;
+                operation.error.get_or_insert(LegError::Gone);
+            }
+            self.conclude(cx, id);
+        }
+    }
+
     /// The session is lost: what was never sent ends now, and of what was sent no answer
     /// will come.
     pub(super) fn lose(&mut self, cx: &mut LegContext<'_>, link: u64) {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hemi_nbd::codec::{BlockSize, TransmissionFlags};
+use hemi_nbd::codec::{BlockSize, ErrorCode, TransmissionFlags};
 use hemi_nbd::server::{self, Export, ServerConfig, ServerEvent, ServerSession, TlsMode};
 use tempfile::TempDir;
 
@@ -154,6 +154,8 @@ pub(super) enum Fault {
     None,
     /// Closes the first connection after so many bytes of replies in transmission.
     CloseAfter(usize),
+    /// Answers that it is shutting down from this request on, and stays.
+    ShutdownAfter(usize),
     /// Sends nonsense after so many bytes of replies in transmission, and stays.
     GarbageAfter(usize),
 }
@@ -204,9 +206,18 @@ fn serve(mut socket: UnixStream, device: &Mutex<Vec<u8>>, style: &str, fault: Fa
     let mut output = Vec::new();
     let size = device.lock().unwrap().len() as u64;
     let mut session = ServerSession::new(config(size), &mut output);
-    let (mut input, mut sent) = (Vec::new(), 0);
+    let (mut input, mut sent, mut requests) = (Vec::new(), 0, 0);
     let mut buffer = vec![0; 64 << 10];
     let mut in_transmission = false;
+    let answer =
+        |request: server::Request, payload: &[u8], number, session: &_, output: &mut _| match fault
+        {
+            Fault::ShutdownAfter(last) if number > last => {
+                let style = ServerSession::style(session);
+                style.error(request.reply_to(), ErrorCode::Shutdown, "going down", output);
+            }
+            _ => perform(session, request, payload, device, output),
+        };
     loop {
         let limit = match fault {
             Fault::CloseAfter(limit) | Fault::GarbageAfter(limit) if in_transmission => limit,
@@ -238,11 +249,13 @@ fn serve(mut socket: UnixStream, device: &Mutex<Vec<u8>>, style: &str, fault: Fa
             input.drain(..advance.consumed);
             match advance.event {
                 ServerEvent::NeedMore => break,
-                ServerEvent::Request(request) if request.payload_length() > 0 => {
-                    write = Some(request);
-                }
                 ServerEvent::Request(request) => {
-                    perform(&session, request, &[], device, &mut output)
+                    requests += 1;
+                    if request.payload_length() > 0 {
+                        write = Some(request);
+                    } else {
+                        answer(request, &[], requests, &session, &mut output);
+                    }
                 }
                 ServerEvent::Payload { remaining } => {
                     let request = write.expect("a write is open");
@@ -252,7 +265,7 @@ fn serve(mut socket: UnixStream, device: &Mutex<Vec<u8>>, style: &str, fault: Fa
                     }
                     let payload: Vec<u8> = input.drain(..remaining as usize).collect();
                     session.payload_taken(remaining);
-                    perform(&session, request, &payload, device, &mut output);
+                    answer(request, &payload, requests, &session, &mut output);
                 }
                 ServerEvent::Abort | ServerEvent::Disconnect => return,
                 _ => {}
