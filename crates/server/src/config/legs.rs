@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hemi_nbd::uri::{Address, NbdUri, UriError};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
@@ -21,7 +22,7 @@ pub const STRIPE_CHUNK_MAX: Size = Size::mib(64);
 /// Most devices in one stripe.
 pub const STRIPE_WIDTH_MAX: usize = 16;
 /// NBD's registered port.
-pub const NBD_PORT: u16 = 10809;
+pub const NBD_PORT: u16 = hemi_nbd::uri::DEFAULT_PORT;
 
 /// Where a leg's bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,19 +86,13 @@ impl fmt::Display for LegSpec {
                 write!(formatter, "chunk={chunk}")
             }
             LegSpec::NbdTcp { host, port, export } => {
-                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-                write!(formatter, "nbd://{open}{host}{close}")?;
-                if *port != NBD_PORT {
-                    write!(formatter, ":{port}")?;
-                }
-                write!(formatter, "/{}", percent_encode(export, b"/"))
+                let address = Address::Tcp { host: host.clone(), port: *port };
+                uri(address, export).fmt(formatter)
             }
-            LegSpec::NbdUnix { socket, export } => write!(
-                formatter,
-                "nbd+unix:///{}?socket={}",
-                percent_encode(export, b"/"),
-                percent_encode(&socket.display().to_string(), b"/")
-            ),
+            LegSpec::NbdUnix { socket, export } => {
+                let address = Address::Unix { path: socket.display().to_string() };
+                uri(address, export).fmt(formatter)
+            }
         }
     }
 }
@@ -122,10 +117,8 @@ impl FromStr for LegSpec {
             plain_path(rest)
         } else if let Some(rest) = spec.strip_prefix("stripe:") {
             stripe(rest)
-        } else if let Some(rest) = spec.strip_prefix("nbd://") {
-            nbd_tcp(rest)
-        } else if let Some(rest) = spec.strip_prefix("nbd+unix://") {
-            nbd_unix(rest)
+        } else if spec.starts_with("nbd://") || spec.starts_with("nbd+unix://") {
+            nbd(spec)
         } else if let Some((scheme, _)) = spec.split_once("://") {
             Err(format!(
                 "`{scheme}://` is not supported; use a path, stripe:PATH,PATH, nbd://HOST[:PORT]/[EXPORT] \
@@ -179,96 +172,24 @@ fn stripe(text: &str) -> Result<LegSpec, String> {
     Ok(LegSpec::Stripe { paths, chunk })
 }
 
-fn nbd_tcp(rest: &str) -> Result<LegSpec, String> {
-    let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
-    let export = export_name(export)?;
-    let (host, port) = if let Some(bracketed) = authority.strip_prefix('[') {
-        let (host, after) =
-            bracketed.split_once(']').ok_or("the `[` of the IPv6 address is not closed")?;
-        let port = match after {
-            "" => None,
-            _ => Some(after.strip_prefix(':').ok_or("after `]` a `:PORT` is expected")?),
-        };
-        (host, port)
-    } else {
-        match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        }
-    };
-    if host.is_empty() {
-        return Err("the host is missing; write nbd://HOST[:PORT]/[EXPORT]".into());
-    }
-    let port = match port {
-        None => NBD_PORT,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|&port| port != 0)
-            .ok_or_else(|| format!("`{text}` is not a port (1 to 65535)"))?,
-    };
-    Ok(LegSpec::NbdTcp { host: host.to_owned(), port, export })
+fn nbd(uri: &str) -> Result<LegSpec, String> {
+    let NbdUri { address, export, .. } =
+        uri.parse().map_err(|error: UriError| error.to_string())?;
+    Ok(match address {
+        Address::Tcp { host, port } => LegSpec::NbdTcp { host, port, export },
+        Address::Unix { path } => LegSpec::NbdUnix { socket: PathBuf::from(path), export },
+    })
 }
 
-fn nbd_unix(rest: &str) -> Result<LegSpec, String> {
-    let usage = "write nbd+unix:///[EXPORT]?socket=PATH";
-    let path =
-        rest.strip_prefix('/').ok_or_else(|| format!("three slashes are expected; {usage}"))?;
-    let (export, query) =
-        path.split_once('?').ok_or_else(|| format!("the socket is missing; {usage}"))?;
-    let mut socket = None;
-    for parameter in query.split('&') {
-        match parameter.split_once('=') {
-            Some(("socket", value)) if !value.is_empty() => socket = Some(percent_decode(value)?),
-            _ => return Err(format!("`{parameter}` is not understood; {usage}")),
-        }
+/// The URI of an export.
+fn uri(address: Address, export: &str) -> NbdUri {
+    NbdUri {
+        address,
+        tls: false,
+        export: export.to_owned(),
+        tls_certificates: None,
+        tls_hostname: None,
     }
-    let socket = socket.ok_or_else(|| format!("the socket is missing; {usage}"))?;
-    Ok(LegSpec::NbdUnix { socket: PathBuf::from(socket), export: export_name(export)? })
-}
-
-fn export_name(text: &str) -> Result<String, String> {
-    /// The NBD protocol's limit on every string.
-    const NBD_STRING_MAX: usize = 4096;
-    let name = percent_decode(text)?;
-    if name.len() > NBD_STRING_MAX {
-        return Err(format!("the export name is longer than {NBD_STRING_MAX} bytes"));
-    }
-    Ok(name)
-}
-
-/// Decodes `%XX` (RFC 3986); the result must be UTF-8, as NBD strings are.
-fn percent_decode(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        match (digit(rest.next()), digit(rest.next())) {
-            // Two hexadecimal digits are at most 255.
-            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-            _ => return Err(format!("`{text}` has a `%` without two hexadecimal digits")),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| format!("`{text}` does not decode to UTF-8"))
-}
-
-/// Encodes all but RFC 3986's unreserved characters and those of `keep`.
-fn percent_encode(text: &str, keep: &[u8]) -> String {
-    use fmt::Write as _;
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || keep.contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 impl Serialize for LegSpec {
@@ -401,14 +322,14 @@ mod tests {
             ("stripe:/a,,/b", "empty"),
             ("stripe:/a,/b,chunk=3K", "power of two"),
             ("stripe:/a,/b,chunk=huge", "not a size"),
-            ("nbd://", "host is missing"),
-            ("nbd://h:0/", "`0` is not a port"),
-            ("nbd://h:99999/", "`99999` is not a port"),
-            ("nbd://[::1/", "not closed"),
-            ("nbd://h/%zz", "hexadecimal"),
-            ("nbd+unix:///", "socket is missing"),
-            ("nbd+unix:///?socket=", "not understood"),
-            ("nbd+unix://host/?socket=/x", "three slashes"),
+            ("nbd://", "names no host"),
+            ("nbd://h:0/", "port from 1 to 65535"),
+            ("nbd://h:99999/", "port from 1 to 65535"),
+            ("nbd://[::1/", "[IPV6]:PORT"),
+            ("nbd://h/%zz", "broken percent escape"),
+            ("nbd+unix:///", "names no socket"),
+            ("nbd+unix:///?socket=", "names no socket"),
+            ("nbd+unix://host/?socket=/x", "names a host"),
             ("iscsi://target/1", "`iscsi://` is not supported"),
         ] {
             let error = parse(text).expect_err(text);

@@ -548,6 +548,32 @@ fn a_server_that_shuts_down_is_left_without_quarantine() {
     }
 }
 
+/// What one turn of the loop asks for leaves in one send.
+#[test]
+fn requests_of_a_turn_are_sent_together() {
+    let server = Nbdkit::start(&["memory", "16M"]);
+    let mut bench = Bench::new(&server.uri());
+    assert_eq!(bench.one(LegOperation::Flush, 0, 0, 0), Ok(()));
+    let entries = |bench: &Bench| match &bench.leg.driver {
+        crate::leg::Driver::Nbd(leg) => leg.entries.len(),
+        other => panic!("{other:?}"),
+    };
+    bench.until("the superblock", |bench| entries(bench) == 1);
+    let before = bench.ended.len();
+    for block in 0..20 {
+        bench.submit(WRITE, block << 12, 4096, 0);
+        assert_eq!(entries(&bench), 2, "a receive and one send");
+    }
+    bench.until("writes", |bench| bench.ended.len() == before + 20);
+    // Room for 64 pieces: 32 writes; the rest follows when those are out.
+    for block in 0..100 {
+        bench.submit(WRITE, block << 12, 4096, 0);
+    }
+    assert_eq!(entries(&bench), 2);
+    bench.until("writes", |bench| bench.ended.len() == before + 120);
+    assert!(bench.ended.iter().all(|(_, result)| result.is_ok()));
+}
+
 /// With several connections the loss of one is the loss of the session.
 #[test]
 fn several_connections_come_and_go_together() {
