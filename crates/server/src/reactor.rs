@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use arc_swap::ArcSwap;
-use hemi_core::command::Command;
+use hemi_core::command::{Command, CommandError};
 use hemi_core::engine::Engine;
 use hemi_core::io::{Action, Buffers, LegError, LegIo, LegOperation};
 use hemi_core::status::Status;
@@ -307,7 +307,10 @@ impl Reactor {
             Action::Leg(io) => self.start(io),
             Action::Reply(reply) => self.with_exports(|exports, cx| exports.reply(cx, reply)),
             Action::CommandDone { token: TOKEN_CLOSE, result } => {
-                if let Err(error) = result {
+                // A second close only shortens the first one's time, which is told as busy.
+                if let Err(error) = result
+                    && error != CommandError::Busy
+                {
                     tracing::error!(%error, "the volume could not be closed clean");
                 }
             }
@@ -442,7 +445,7 @@ impl Reactor {
         self.next_snapshot = self.now;
     }
 
-    fn command_done(&mut self, token: u64, result: Result<(), hemi_core::command::CommandError>) {
+    fn command_done(&mut self, token: u64, result: Result<(), CommandError>) {
         let Some(index) = self.pending.iter().position(|pending| pending.token == token) else {
             return;
         };

@@ -275,6 +275,8 @@ impl<B: Buffers> Engine<B> {
         let entry = self.entry(region);
         self.regions.set_entry(region, entry.with_authority(to));
         self.regions.active[record].authority_sequence = sequence;
+        // Whatever forced a move wanted it off the leg it has just left.
+        self.regions.active[record].move_forced = false;
         if !self.regions.active[record].move_undurable {
             self.regions.active[record].move_undurable = true;
             self.undurable_moves.push(record);
