@@ -123,6 +123,8 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         self.give_up_reads(leg);
         self.want_moves_from(index);
+        // Writes that another leg has already, and only this one was to decide.
+        self.reconsider_operations();
         self.consider_flushes();
     }
 

@@ -23,6 +23,8 @@ const SLOW_ENTER_PERCENT: u64 = 200;
 const SLOW_LEAVE_PERCENT: u64 = 150;
 /// First probation after a thaw; doubles at each relapse.
 const PROBATION_FIRST: u64 = 20 * MILLISECOND;
+/// From this probation on a leg's slow I/O counts as its usual.
+const RELAPSES_FROM: u64 = 8 * PROBATION_FIRST;
 /// Longest probation.
 const PROBATION_MAX: u64 = 5 * SECOND;
 /// A leg that stayed well for this long starts over with the first probation.
@@ -65,19 +67,16 @@ pub(crate) struct History {
 }
 
 impl History {
-    fn record(&mut self, latency: u64, settings: &Settings) {
+    /// `relapses`: the leg keeps passing its limit. One freeze says nothing of the usual and
+    /// is kept out; but a leg that has become steadily slower must be able to raise its own
+    /// limit.
+    fn record(&mut self, latency: u64, relapses: bool, settings: &Settings) {
         self.total.record(latency);
         let limit = self.limit.max(settings.wait_floor);
-        // Frozen I/O says nothing of the usual; but a leg that has become steadily slower
-        // must be able to raise its own limit.
-        let sample = if latency > limit {
-            if latency > 4 * limit {
-                return;
-            }
-            limit + limit / 2
-        } else {
-            latency
-        };
+        if latency > limit && !relapses {
+            return;
+        }
+        let sample = latency.min(limit + limit / 2);
         self.recent.record(sample);
         self.average =
             if self.average == 0 { sample } else { self.average - self.average / 16 + sample / 16 };
@@ -318,12 +317,13 @@ impl Leg {
 
     pub(crate) fn record(&mut self, class: Class, sectors: u64, latency: u64, settings: &Settings) {
         let large = usize::from(sectors > SMALL_SECTORS);
+        let relapses = self.probation >= RELAPSES_FROM;
         let history = match class {
             Class::Flush => &mut self.flush_history,
             Class::Read => &mut self.histories[0][large],
             Class::Write => &mut self.histories[1][large],
         };
-        history.record(latency, settings);
+        history.record(latency, relapses, settings);
         // Limits are refreshed by the background tick; a new leg's as soon as they can be.
         if history.recent.count() == HISTORY_MIN {
             history.refresh(settings);

@@ -485,7 +485,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Looks again at every write that is with the legs.
-    fn reconsider_operations(&mut self) {
+    pub(super) fn reconsider_operations(&mut self) {
         for slot in 0..self.operations.capacity() as u32 {
             if self.operations.is_used(slot)
                 && !self.operations[slot].is_read

@@ -1,0 +1,120 @@
+//! P4: while a leg does not answer, clients go on at the other's speed after the wait limit.
+
+mod world;
+
+use hemi_core::io::Operation;
+use hemi_core::settings::Settings;
+use hemi_core::status::Status;
+use hemi_core::units::{Extent, MICROSECOND, MILLISECOND};
+use world::{SECTORS, World, settings};
+
+/// The longest any request may take: the wait limit, the other leg's time for what it has to
+/// do instead (a flush, a metadata write, the request), and the granularity of timers.
+const LONGEST: u64 = 25 * MILLISECOND;
+
+fn generous() -> Settings {
+    Settings { exposure_bytes: 64 << 20, owed_extents_max: 4096, ..settings() }
+}
+
+/// Runs a load of `depth` requests at a time and says how long the slowest took.
+fn longest(
+    world: &mut World,
+    depth: usize,
+    time: u64,
+    next: impl Fn(&mut World) -> (Operation, u64),
+) -> u64 {
+    let end = world.now + time;
+    let mut started = std::collections::BTreeMap::new();
+    let mut longest = 0;
+    while world.now < end {
+        while world.requests.len() < depth {
+            let (operation, start) = next(world);
+            let extent = match operation {
+                Operation::Flush => Extent::default(),
+                _ => Extent::new(start, 8),
+            };
+            let now = world.now;
+            let token = world.submit(operation, extent, false);
+            started.insert(token, now);
+        }
+        let step = world.now + 20 * MICROSECOND;
+        world.run_until(step);
+        let now = world.now;
+        started.retain(|token, at| {
+            let answered = !world.requests.contains_key(token);
+            longest = longest.max(now.since(*at));
+            !answered
+        });
+    }
+    longest
+}
+
+fn freeze_each_in_turn(depth: usize, flush_every: u64) {
+    let mut world = World::new(depth as u64, 2, generous());
+    world.thorough = false;
+    let load = |world: &mut World| {
+        let start = world.random.below(SECTORS / 8) * 8;
+        if flush_every > 0 && world.random.one_in(flush_every) {
+            (Operation::Flush, 0)
+        } else {
+            (Operation::Write, start)
+        }
+    };
+    // History enough to know the legs' usual latencies.
+    longest(&mut world, depth, 200 * MILLISECOND, load);
+    for leg in [0, 1, 0, 1] {
+        world.freeze(leg, world.now + 150 * MILLISECOND);
+        let slowest = longest(&mut world, depth, 300 * MILLISECOND, load);
+        assert!(slowest <= LONGEST, "leg {leg}: a request took {slowest} ns");
+    }
+    let mut status = Status::default();
+    let now = world.now;
+    world.engine().status(now, &mut status);
+    assert!(status.legs.iter().all(|leg| leg.freezes >= 2), "each leg did freeze");
+}
+
+#[test]
+fn writes_do_not_stall_at_queue_depth_1() {
+    freeze_each_in_turn(1, 0);
+}
+
+#[test]
+fn writes_do_not_stall_at_queue_depth_16() {
+    freeze_each_in_turn(16, 0);
+}
+
+#[test]
+fn writes_with_flushes_do_not_stall() {
+    freeze_each_in_turn(1, 16);
+    freeze_each_in_turn(16, 16);
+    freeze_each_in_turn(4, 2);
+}
+
+#[test]
+fn reads_do_not_stall() {
+    let mut world = World::new(3, 2, generous());
+    let load = |world: &mut World| (Operation::Read, world.random.below(SECTORS / 8) * 8);
+    longest(&mut world, 4, 200 * MILLISECOND, load);
+    for leg in [0, 1, 0, 1] {
+        world.freeze(leg, world.now + 150 * MILLISECOND);
+        let slowest = longest(&mut world, 4, 300 * MILLISECOND, load);
+        assert!(slowest <= LONGEST, "leg {leg}: a read took {slowest} ns");
+    }
+}
+
+#[test]
+fn mixed_load_does_not_stall() {
+    let mut world = World::new(5, 2, generous());
+    world.thorough = false;
+    let load = |world: &mut World| {
+        let start = world.random.below(SECTORS / 8) * 8;
+        let operation = if world.random.one_in(2) { Operation::Read } else { Operation::Write };
+        (operation, start)
+    };
+    longest(&mut world, 8, 300 * MILLISECOND, load);
+    for leg in [0, 1, 0, 1] {
+        world.freeze(leg, world.now + 150 * MILLISECOND);
+        let slowest = longest(&mut world, 8, 300 * MILLISECOND, load);
+        assert!(slowest <= LONGEST, "leg {leg}: a request took {slowest} ns");
+    }
+}
