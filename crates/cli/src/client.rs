@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use hemi_server::control::api::ErrorBody;
-use hemi_server::control::socket::{CONTROL_EXTENSION, run_directories};
+use hemi_server::control::socket::{CONTROL_EXTENSION, file_stem, run_directories};
 
 use crate::failure::{Failure, Kind};
 
@@ -65,7 +65,7 @@ impl Which {
             )),
             (Some(wanted), _) => served
                 .iter()
-                .find(|(name, _)| name == wanted)
+                .find(|(name, _)| *name == file_stem(wanted))
                 .map(|(_, path)| path.clone())
                 .ok_or_else(|| {
                     let others = match served.is_empty() {

@@ -79,6 +79,18 @@ pub fn run_directory() -> Result<PathBuf, SocketError> {
         .ok_or(SocketError::NoRunDirectory)
 }
 
+/// What a volume's sockets are called in the run directory: its name, with `_` for what does
+/// not belong into a file's name.
+pub fn file_stem(volume: &str) -> String {
+    let plain = |(index, letter): (usize, char)| match letter {
+        '.' if index == 0 => '_',
+        '-' | '_' | '.' => letter,
+        _ if letter.is_alphanumeric() => letter,
+        _ => '_',
+    };
+    volume.chars().enumerate().map(plain).collect()
+}
+
 /// A listener that owns its file: the file goes when this is dropped, unless another has
 /// taken its place.
 #[derive(Debug)]
@@ -185,6 +197,19 @@ mod tests {
     impl Drop for Place {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn every_name_makes_a_file_name() {
+        for (name, stem) in [
+            ("db", "db"),
+            ("a/b c", "a_b_c"),
+            ("../x", "_._x"),
+            (".", "_"),
+            ("Größe-1.2", "Größe-1.2"),
+        ] {
+            assert_eq!(file_stem(name), stem);
         }
     }
 
