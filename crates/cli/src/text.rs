@@ -100,7 +100,8 @@ fn state(leg: &LegStatus) -> String {
         (LegState::Out, Some(OutReason::Detached)) => "detached",
         (LegState::Out, None) => "out",
     };
-    match leg.slow {
+    let answers = matches!(leg.state, LegState::Healthy | LegState::Lagging);
+    match leg.slow && answers {
         true => format!("{word}, slow"),
         false => word.into(),
     }

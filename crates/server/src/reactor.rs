@@ -474,7 +474,11 @@ impl Reactor {
         let snapshot = Snapshot {
             taken: std::time::Instant::now(),
             opened: last.opened,
-            phase: self.phase,
+            phase: match self.phase {
+                // Until every leg has recorded that the volume is open, requests wait.
+                Phase::Serving if !self.engine.is_serving() => Phase::Opening,
+                phase => phase,
+            },
             identity: Arc::clone(&last.identity),
             legs: Arc::clone(&last.legs),
             status,

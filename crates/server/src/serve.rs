@@ -19,7 +19,7 @@ use crate::arena::Arena;
 use crate::clock;
 use crate::config::legs::LegConfig;
 use crate::config::{Config, units};
-use crate::control::socket::{NBD_EXTENSION, run_directory};
+use crate::control::socket::{NBD_EXTENSION, file_stem, run_directory};
 use crate::control::volume::{Identity, LegIdentity, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::export::{ExportOptions, Exports, ListenError, Listener};
@@ -107,7 +107,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     let listeners = listen(&config, &opened)?;
     let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
     let options = ReactorOptions {
-        settings: config.engine.settings(),
+        settings: config.settings(),
         buffer_budget: config.buffer_budget.0,
         allow_inject: config.allow_inject,
     };
@@ -257,7 +257,7 @@ fn listen(config: &Config, opened: &OpenedVolume) -> Result<Vec<Listener>, Serve
     let mut exports = config.exports.clone();
     if exports.is_empty() {
         let folder = run_directory().map_err(ListenError::from)?;
-        let path = folder.join(format!("{}.{NBD_EXTENSION}", opened.name()));
+        let path = folder.join(format!("{}.{NBD_EXTENSION}", file_stem(&opened.name())));
         exports.push(crate::config::exports::ExportConfig::new(
             crate::config::exports::Listen::Unix(path),
         ));

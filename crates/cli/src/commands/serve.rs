@@ -10,7 +10,9 @@ use hemi_server::config::exports::{ExportConfig, Listen};
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::units::{Size, Time};
 use hemi_server::config::{Config, ConfigError, HttpAddress};
+use hemi_server::serve::{ServeError, serve};
 
+use crate::failure::{Failure, Kind};
 use crate::logging::{self, LogArgs};
 
 /// Serve a volume.
@@ -134,7 +136,16 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
-    hemi_server::serve::serve(config)?;
+    serve(config).map_err(|error| match &error {
+        // What to do is in the text: it differs from problem to problem.
+        ServeError::Refused(_) => Failure::error(Kind::Refused, error.to_string(), ""),
+        ServeError::OtherVolume { .. } => Failure::error(
+            Kind::Refused,
+            error.to_string(),
+            "Name the legs of that volume, or leave out --volume (`volume = …`).",
+        ),
+        _ => error.into(),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -226,6 +226,11 @@ impl<B: Buffers> Engine<B> {
         matches!(self.legs[leg].health, Health::Absent | Health::Gone { removed: true, .. })
     }
 
+    /// Whether requests and commands are taken up: the volume is durably open and not closing.
+    pub fn is_serving(&self) -> bool {
+        self.phase == Phase::Serving
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closing(_))
     }

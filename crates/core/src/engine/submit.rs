@@ -304,6 +304,8 @@ impl<B: Buffers> Engine<B> {
             && self.regions.dirty_count() == 0
             && self.regions.active.len() == 0
             && self.scrub.is_none()
+            && self.detach.is_none()
+            && self.change.is_none()
             && self.legs.iter().all(|leg| {
                 leg.is_in() && leg.answers() && leg.debts.is_empty()
                     || leg.membership == crate::format::Membership::Empty

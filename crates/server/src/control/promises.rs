@@ -53,16 +53,22 @@ pub fn bytes(count: u64) -> String {
 
 /// A duration for a sentence: two or three figures, one unit.
 pub fn duration(nanoseconds: u64) -> String {
-    let seconds = nanoseconds as f64 / 1e9;
-    let (value, unit) = match nanoseconds {
-        0..1_000 => return format!("{nanoseconds} ns"),
-        1_000..1_000_000 => (seconds * 1e6, "µs"),
-        1_000_000..1_000_000_000 => (seconds * 1e3, "ms"),
-        1_000_000_000..120_000_000_000 => (seconds, "s"),
-        120_000_000_000..7_200_000_000_000 => (seconds / 60.0, "min"),
-        7_200_000_000_000..172_800_000_000_000 => (seconds / 3600.0, "h"),
-        _ => (seconds / 86_400.0, "days"),
-    };
+    /// Each unit in nanoseconds, and how many of it before the next is used.
+    const UNITS: [(&str, f64, f64); 6] = [
+        ("µs", 1e3, 999.5),
+        ("ms", 1e6, 999.5),
+        ("s", 1e9, 119.5),
+        ("min", 60e9, 119.5),
+        ("h", 3600e9, 47.5),
+        ("days", 86_400e9, f64::INFINITY),
+    ];
+    if nanoseconds < 1000 {
+        return format!("{nanoseconds} ns");
+    }
+    let value = |scale: f64| nanoseconds as f64 / scale;
+    let (unit, scale, _) =
+        UNITS.into_iter().find(|(_, scale, end)| value(*scale) < *end).unwrap_or(UNITS[5]);
+    let value = value(scale);
     let decimals = if value >= 9.95 || value.fract() == 0.0 { 0 } else { 1 };
     format!("{value:.decimals$} {unit}")
 }
@@ -374,6 +380,7 @@ mod tests {
             (1_500, "1.5 µs"),
             (20_000_000, "20 ms"),
             (3 * SECOND, "3 s"),
+            (999_999_999, "1.0 s"),
             (90 * SECOND, "90 s"),
             (600 * SECOND, "10 min"),
             (86_400 * SECOND, "24 h"),

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use hemi_core::io::OutReason;
 use hemi_core::settings::Settings;
 use hemi_core::status::{LegState, LegStatus as EngineLeg, Status};
 use hemi_core::units::SECTOR_BYTES;
@@ -91,8 +92,12 @@ pub fn health(snapshot: &Snapshot) -> Health {
     if snapshot.phase != Phase::Serving {
         return Health::NotServing;
     }
-    let impaired =
-        |leg: &EngineLeg| matches!(leg.state, LegState::Frozen | LegState::Gone | LegState::Out);
+    // A leg that was detached or has just joined takes nothing away from the others.
+    let impaired = |leg: &EngineLeg| match leg.state {
+        LegState::Frozen | LegState::Gone => true,
+        LegState::Out => !matches!(leg.out_reason, Some(OutReason::Detached | OutReason::Joining)),
+        LegState::Empty | LegState::Healthy | LegState::Lagging => false,
+    };
     if snapshot.status.degraded
         || snapshot.status.lost_bytes > 0
         || snapshot.status.legs.iter().any(impaired)

@@ -1,0 +1,425 @@
+//! The command as a person uses it: a volume created, served, changed, stopped, with what is
+//! printed and the exit codes. No client traffic here; `tests/blackbox` has that.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Far more than anything here takes; only a hang is cut short by it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().expect("a temporary folder can be made") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn control(&self) -> PathBuf {
+        self.path("control")
+    }
+
+    fn hemi(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hemi"));
+        command.current_dir(self.folder.path());
+        // Not this machine's volumes.
+        command.env("XDG_RUNTIME_DIR", self.folder.path()).env_remove("HEMI_CONTROL");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.hemi().args(arguments).output().expect("hemi can be run")
+    }
+
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let text = printed(&output);
+        assert!(output.status.success(), "{arguments:?}: {text}");
+        text
+    }
+
+    /// What a refused command says.
+    fn refused(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.run(arguments);
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains("error: ") && !text.contains("panicked"), "{arguments:?}: {text}");
+        text
+    }
+
+    fn create(&self) {
+        self.done(&["create", "--size", "32M", "--leg", "a", "--leg", "b", "--name", "db"]);
+    }
+
+    fn serve(&self, more: &[&str]) -> Served<'_> {
+        let mut command = self.hemi();
+        command.args(["serve", "--leg", "a", "--leg", "b", "--nbd", "unix:nbd"]);
+        command.arg("--control").arg(self.control()).args(more);
+        Served::start(self, command)
+    }
+}
+
+fn printed(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// Whether O_DIRECT works in the temporary folder; on tmpfs of old kernels it does not.
+fn direct_works(place: &Place) -> bool {
+    let probe = place.path("probe");
+    std::fs::write(&probe, [0; 4096]).expect("the folder can be written");
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
+    let works = rustix::fs::open(&probe, flags, rustix::fs::Mode::empty()).is_ok();
+    std::fs::remove_file(&probe).expect("it was just made");
+    works
+}
+
+struct Served<'a> {
+    place: &'a Place,
+    child: Child,
+}
+
+impl<'a> Served<'a> {
+    fn start(place: &'a Place, mut command: Command) -> Served<'a> {
+        let log = std::fs::File::create(place.path("log")).expect("the folder can be written");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("hemi can be run");
+        let mut served = Served { place, child };
+        let end = Instant::now() + PATIENCE;
+        while UnixStream::connect(place.control()).is_err() {
+            let ended = served.child.try_wait().expect("it is ours");
+            assert!(ended.is_none() && Instant::now() < end, "hemi serve: {}", served.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.place.path("log")).unwrap_or_default()
+    }
+
+    fn command(&self, arguments: &[&str]) -> String {
+        let mut all = arguments.to_vec();
+        let control = self.place.control();
+        all.extend(["--control", control.to_str().expect("the path is text")]);
+        self.place.done(&all)
+    }
+
+    fn command_refused(&self, arguments: &[&str], code: i32) -> String {
+        let mut all = arguments.to_vec();
+        let control = self.place.control();
+        all.extend(["--control", control.to_str().expect("the path is text")]);
+        self.place.refused(&all, code)
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.command(&["status", "--json"])).expect("status is JSON")
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if holds(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "never {what}: {status:#}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn terminate(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.expect("a process has a number");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+    }
+
+    fn ended(mut self) -> i32 {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return status.code().expect("it was not killed");
+            }
+            assert!(Instant::now() < end, "it does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        // Ended already, or a test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn leg_states(status: &Value) -> Vec<String> {
+    let legs = status["legs"].as_array().cloned().unwrap_or_default();
+    legs.iter().map(|leg| leg["state"].as_str().unwrap_or("").to_owned()).collect()
+}
+
+#[test]
+fn a_volume_is_served_looked_at_and_closed() {
+    let place = Place::new();
+    if !direct_works(&place) {
+        panic!("the temporary folder's file system has no O_DIRECT: set TMPDIR to one that has");
+    }
+    place.create();
+    let served = place.serve(&[]);
+    let status = served.wait_for("serving", |status| status["phase"] == "serving");
+    assert_eq!(status["name"], "db");
+    assert_eq!(status["size_bytes"], 32 << 20);
+    assert_eq!(leg_states(&status), ["healthy", "healthy"]);
+    let screen = served.command(&["status"]);
+    assert!(screen.starts_with("db  32 MiB  healthy"), "{screen}");
+    let list = served.command(&["leg", "list"]);
+    assert_eq!(list.lines().count(), 3, "{list}");
+    assert!(served.command(&["scrub"]).contains("all legs of db are alike"));
+    let error = served.command_refused(&["inject", "--leg", "0", "--freeze", "1s"], 1);
+    assert!(error.contains("--allow-inject"), "{error}");
+
+    let mut second = place.hemi();
+    second.args(["serve", "--leg", "a", "--leg", "b", "--nbd", "unix:other", "--control", "c2"]);
+    let second = second.output().expect("hemi can be run");
+    assert_eq!(second.status.code(), Some(1));
+    assert!(printed(&second).contains("in use by another hemi"), "{}", printed(&second));
+
+    served.terminate();
+    assert_eq!(served.ended(), 0);
+    assert!(!place.control().exists(), "the socket's file goes");
+    let inspection = place.done(&["inspect", "a", "b"]);
+    assert_eq!(inspection.matches("state        closed").count(), 2, "{inspection}");
+}
+
+#[test]
+fn legs_come_and_go_while_the_volume_is_served() {
+    let place = Place::new();
+    place.create();
+    let served = place.serve(&[]);
+    served.wait_for("serving", |status| status["phase"] == "serving");
+
+    assert!(served.command(&["leg", "add", "c", "--name", "third"]).contains("being filled"));
+    let all_healthy = |count: usize| {
+        move |status: &Value| leg_states(status) == vec!["healthy".to_owned(); count]
+    };
+    let status = served.wait_for("three healthy legs", all_healthy(3));
+    assert_eq!(status["legs"][2]["name"], "third");
+    let error = served.command_refused(&["leg", "add", "c"], 3);
+    assert!(error.contains("in use"), "{error}");
+    let error = served.command_refused(&["leg", "remove", "2"], 1);
+    assert!(error.contains("detach"), "{error}");
+    let error = served.command_refused(&["leg", "replace", "2", "d"], 1);
+    assert!(error.contains("leg 2 is still part of the volume"), "{error}");
+    assert!(!place.path("d").exists(), "what was refused made nothing");
+    let error = served.command_refused(&["leg", "replace", "5", "d"], 1);
+    assert!(error.contains("slot 5 holds no leg"), "{error}");
+    let error = served.command_refused(&["leg", "detach", "9"], 1);
+    assert!(error.contains("hemi leg list"), "{error}");
+
+    served.command(&["leg", "detach", "2"]);
+    let status = served.status();
+    assert_eq!(status["legs"][2]["out_reason"], "detached");
+    assert_eq!(status["health"], "healthy", "the two others are all it needs");
+    served.command(&["leg", "attach", "c"]);
+    served.wait_for("three healthy legs again", all_healthy(3));
+    served.command(&["leg", "detach", "2"]);
+    served.command(&["leg", "replace", "2", "d"]);
+    served.wait_for("the new leg filled", all_healthy(3));
+    served.command(&["leg", "detach", "1"]);
+    served.command(&["leg", "remove", "1"]);
+    let status = served.wait_for("two legs", all_healthy(2));
+    assert_eq!(status["legs"][1]["leg"], 2);
+
+    served.command(&["leg", "detach", "2"]);
+    let error = served.command_refused(&["leg", "detach", "0"], 3);
+    assert!(error.contains("another leg does not hold everything"), "{error}");
+    let status = served.status();
+    assert_eq!(status["degraded"], true);
+    let risks = status["risks"].to_string();
+    assert!(risks.contains("runs on leg 0 alone"), "{risks}");
+}
+
+#[test]
+fn a_leg_that_went_its_own_way_is_not_overwritten() {
+    let place = Place::new();
+    place.create();
+    // Leg b decides alone, and is used: it holds what a does not.
+    place.done(&["promote", "b", "--accept-loss"]);
+    std::fs::copy(place.path("b"), place.path("alone")).expect("the folder can be written");
+    place.done(&["promote", "a", "--accept-loss"]);
+    let mut command = place.hemi();
+    command.args(["serve", "--leg", "a", "--nbd", "unix:nbd", "--control"]).arg(place.control());
+    let served = Served::start(&place, command);
+    served.wait_for("serving", |status| status["phase"] == "serving");
+    let error = served.command_refused(&["leg", "attach", "alone"], 3);
+    assert!(error.contains("used without the other legs"), "{error}");
+    assert!(error.contains("--wipe"), "{error}");
+    let other = Place::new();
+    other.create();
+    let foreign = other.path("a");
+    let foreign = foreign.to_str().expect("the path is text");
+    let error = served.command_refused(&["leg", "attach", foreign], 3);
+    assert!(error.contains("another volume"), "{error}");
+    std::fs::write(place.path("noleg"), vec![1; 40 << 20]).expect("the folder can be written");
+    let error = served.command_refused(&["leg", "attach", "noleg"], 2);
+    assert!(error.contains("no leg of a volume"), "{error}");
+    let error = served.command_refused(&["leg", "add", "noleg"], 3);
+    assert!(error.contains("--wipe"), "{error}");
+    served.command(&["leg", "add", "noleg", "--wipe"]);
+    served.wait_for("filled", |status| leg_states(status) == ["healthy", "out", "healthy"]);
+}
+
+#[test]
+fn faults_show_and_stop_draining_is_bounded() {
+    let place = Place::new();
+    place.create();
+    let served = place.serve(&["--allow-inject", "--drain-on-stop", "1h"]);
+    served.wait_for("serving", |status| status["phase"] == "serving");
+    for fault in [
+        &["--delay", "20ms"][..],
+        &["--delay", "0s"],
+        &["--error", "read:0.5"],
+        &["--error", "flush:0"],
+        &["--clear"],
+    ] {
+        let mut arguments = vec!["inject", "--leg", "1"];
+        arguments.extend(fault);
+        served.command(&arguments);
+    }
+    let error = served.command_refused(&["inject", "--leg", "7", "--clear"], 1);
+    assert!(error.contains("hemi leg list"), "{error}");
+    served.command_refused(&["inject", "--leg", "1", "--delay", "2h"], 2);
+    served.command(&["inject", "--leg", "1", "--freeze", "1h"]);
+    served.terminate();
+    served.terminate();
+    assert_eq!(served.ended(), 0);
+}
+
+#[test]
+fn refusals_have_their_exit_codes() {
+    let place = Place::new();
+    place.create();
+    let error = place.refused(&["create", "--size", "32M", "--leg", "a", "--leg", "c"], 3);
+    assert!(error.contains("\"db\"") && error.contains("--wipe a"), "{error}");
+    place.refused(&["create", "--size", "32M", "--leg", "c"], 2);
+    place.refused(&["create", "--size", "33333", "--leg", "c", "--leg", "d"], 2);
+    let error = place.refused(&["serve", "--leg", "a", "--control", "x"], 3);
+    assert!(error.contains("promote"), "{error}");
+    let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--volume", "x"], 3);
+    assert!(error.contains("\"db\""), "{error}");
+    let error = place.refused(&["serve", "--leg", "a", "--leg", "none"], 1);
+    assert!(error.contains("none"), "{error}");
+    let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--set", "x=1"], 2);
+    assert!(error.contains("unknown field `x`"), "{error}");
+    place.refused(&["serve"], 2);
+    let error = place.refused(&["promote", "a"], 3);
+    assert!(error.contains("--accept-loss"), "{error}");
+    let control = place.path("nowhere");
+    let control = control.to_str().expect("the path is text");
+    let error = place.refused(&["status", "--control", control], 1);
+    assert!(error.contains("cannot reach hemi"), "{error}");
+}
+
+#[test]
+fn the_effective_configuration_can_be_printed_and_served() {
+    let place = Place::new();
+    place.create();
+    let config = place.done(&[
+        "serve",
+        "--leg",
+        "a",
+        "--leg",
+        "b",
+        "--nbd",
+        "unix:nbd",
+        "--control",
+        "control",
+        "--set",
+        "engine.wait.floor=7ms",
+        "--print-config",
+    ]);
+    assert!(config.contains("floor = \"7ms\""), "{config}");
+    std::fs::write(place.path("db.toml"), &config).expect("the folder can be written");
+    assert!(place.done(&["config", "check", "db.toml"]).contains("ok"));
+    assert_eq!(place.done(&["config", "check", "db.toml", "--print"]), config);
+
+    let mut command = place.hemi();
+    command.args(["serve", "db.toml", "--log-format", "json"]);
+    let served = Served::start(&place, command);
+    let control = UnixStream::connect(place.control());
+    let mut control = control.expect("it listens");
+    control
+        .write_all(b"GET /v1/config HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\n\r\n")
+        .expect("it reads");
+    let mut answer = String::new();
+    control.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.contains("\"floor\":\"7ms\""), "{answer}");
+    served.terminate();
+    let log = place.path("log");
+    assert_eq!(served.ended(), 0);
+    for line in std::fs::read_to_string(log).expect("it was written").lines() {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+}
+
+/// What systemd is told, in order.
+#[test]
+fn systemd_hears_of_ready_status_watchdog_and_stopping() {
+    let place = Place::new();
+    place.create();
+    let socket = place.path("notify");
+    let notify = UnixDatagram::bind(&socket).expect("the folder can be written");
+    notify.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    let mut command = place.hemi();
+    command.args(["serve", "--leg", "a", "--leg", "b", "--nbd", "unix:nbd", "--control"]);
+    command.arg(place.control()).env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "1000000");
+    let served = Served::start(&place, command);
+    let mut heard = String::new();
+    let mut hear = |what: &str| {
+        let mut part = [0; 4096];
+        while !heard.contains(what) {
+            let count = notify.recv(&mut part).unwrap_or_else(|error| {
+                panic!("never {what}: {error}; heard {heard}");
+            });
+            heard.push_str(&String::from_utf8_lossy(&part[..count]));
+            heard.push('\n');
+        }
+    };
+    hear("READY=1");
+    hear("STATUS=db (32 MiB): healthy");
+    hear("WATCHDOG=1");
+    served.terminate();
+    hear("STOPPING=1");
+    assert_eq!(served.ended(), 0);
+}
+
+#[test]
+fn man_pages_and_completions_are_made() {
+    let place = Place::new();
+    let man = place.path("man");
+    place.done(&["generate", "man", man.to_str().expect("the path is text")]);
+    for page in ["hemi.1", "hemi-serve.1", "hemi-leg-add.1", "hemi-promote.1"] {
+        let text = std::fs::read_to_string(man.join(Path::new(page))).unwrap_or_default();
+        assert!(text.starts_with(".ie") || text.contains(".TH"), "{page}: {text}");
+    }
+    assert!(!man.join("hemi-generate.1").exists(), "it is for packagers");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.done(&["generate", "completions", shell]).contains("promote"), "{shell}");
+    }
+}

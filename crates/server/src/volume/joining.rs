@@ -1,0 +1,208 @@
+//! Legs that come to a volume being served: checked and made ready on another thread, then
+//! handed to the reactor.
+
+use std::sync::Arc;
+
+use hemi_core::command::{Command, CommandError};
+use hemi_core::format::{Layout, Superblock};
+use hemi_core::status::LegState;
+use hemi_core::units::{LEGS_MAX, LegIndex};
+
+use super::{ask, refusal};
+use crate::config::legs::{LegConfig, LegSpec};
+use crate::control::volume::{Refusal, RefusalKind, Snapshot};
+use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+
+/// How a leg comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Coming {
+    /// Into a free slot.
+    Add { leg: Option<u8>, wipe: bool },
+    /// Into the slot of one that is out or gone.
+    Replace { leg: u8, wipe: bool },
+    /// Back into its own slot.
+    Attach,
+}
+
+/// Checks, makes ready and joins a leg.
+pub(super) async fn join(
+    reactor: ReactorHandle,
+    config: LegConfig,
+    coming: Coming,
+) -> Result<(), Refusal> {
+    let snapshot = reactor.snapshot();
+    let name = config.label();
+    let blocking = tokio::task::spawn_blocking(move || make_ready(&snapshot, &config, coming));
+    let ended = |_| refusal(ReactorError::Ended);
+    let (leg, opened, id) = blocking.await.map_err(ended)??;
+    if state(&reactor.snapshot(), leg.0) != LegState::Empty {
+        // The slot is freed only now that there is something to put into it.
+        let removed = ask(&reactor, |reply| ReactorMessage::Command {
+            command: Command::Remove { leg },
+            reply,
+        });
+        match removed.await {
+            Ok(()) | Err(ReactorError::Command(CommandError::NoSuchLeg)) => {}
+            Err(error) => return Err(refusal(error)),
+        }
+    }
+    let opened = Box::new(opened);
+    let attach = |reply| ReactorMessage::Attach { leg, opened, name, id, reply };
+    ask(&reactor, attach).await.map_err(refusal)
+}
+
+type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
+
+fn make_ready(
+    snapshot: &Arc<Snapshot>,
+    config: &LegConfig,
+    coming: Coming,
+) -> Result<Ready, Refusal> {
+    let (leg, wipe) = match coming {
+        Coming::Add { leg, wipe } => (free_slot(snapshot, leg)?, wipe),
+        Coming::Replace { leg, wipe } => (vacant_slot(snapshot, leg)?, wipe),
+        // What it held is known to be of this volume's past, which all is drained over.
+        Coming::Attach => (own_slot(snapshot, config)?, true),
+    };
+    let identity = &snapshot.identity;
+    let layout = Layout::new(identity.size_bytes, identity.region_bytes).map_err(|error| {
+        Refusal::new(RefusalKind::Failed, error.to_string(), "Report it: this is a defect.")
+    })?;
+    let options = JoinOptions {
+        spec: config.path.clone(),
+        layout,
+        block_bytes: identity.block_bytes,
+        wipe,
+        direct: config.direct,
+    };
+    let (opened, id) = prepare_join(&options).map_err(unprepared)?;
+    Ok((leg, opened, id))
+}
+
+fn state(snapshot: &Snapshot, leg: u8) -> LegState {
+    let found = snapshot.status.legs.iter().find(|status| status.leg == leg);
+    found.map_or(LegState::Empty, |status| status.state)
+}
+
+fn slot(leg: u8) -> Result<LegIndex, Refusal> {
+    if usize::from(leg) < LEGS_MAX {
+        return Ok(LegIndex(leg));
+    }
+    let what = format!("there is no slot {leg}");
+    Err(Refusal::new(RefusalKind::BadRequest, what, format!("Use 0 to {}.", LEGS_MAX - 1)))
+}
+
+/// The slot asked for if it is free, or the first free one.
+fn free_slot(snapshot: &Snapshot, asked: Option<u8>) -> Result<LegIndex, Refusal> {
+    let Some(leg) = asked else {
+        let free = (0..LEGS_MAX as u8).find(|leg| state(snapshot, *leg) == LegState::Empty);
+        return free.map(LegIndex).ok_or_else(|| {
+            let what = format!("all {LEGS_MAX} slots hold legs");
+            let way_out = "Detach and remove one first, or replace one that is out.";
+            Refusal::new(RefusalKind::Conflict, what, way_out)
+        });
+    };
+    if state(snapshot, leg) != LegState::Empty {
+        let what = format!("slot {leg} holds a leg already");
+        let way_out = "Use a free slot, or hemi leg replace.";
+        return Err(Refusal::new(RefusalKind::Conflict, what, way_out));
+    }
+    slot(leg)
+}
+
+/// The slot of a leg that can be replaced.
+fn vacant_slot(snapshot: &Snapshot, leg: u8) -> Result<LegIndex, Refusal> {
+    let way_out = match state(snapshot, leg) {
+        LegState::Out | LegState::Gone => return slot(leg),
+        LegState::Empty => {
+            slot(leg)?;
+            let what = format!("slot {leg} holds no leg to replace");
+            let way_out = format!("hemi leg add --slot {leg} puts one there.");
+            return Err(Refusal::new(RefusalKind::NotFound, what, way_out));
+        }
+        LegState::Frozen => "Wait until it is out (engine.out_after), or detach it.",
+        LegState::Healthy | LegState::Lagging => "Detach it first: hemi leg detach.",
+    };
+    let what = format!("leg {leg} is still part of the volume");
+    Err(Refusal::new(RefusalKind::Conflict, what, way_out))
+}
+
+/// The slot that a leg of this volume had, if nothing on it is newer than the volume.
+fn own_slot(snapshot: &Snapshot, config: &LegConfig) -> Result<LegIndex, Refusal> {
+    let label = config.label();
+    let found = superblock_of(&config.path, config.direct).map_err(unprepared)?;
+    let Some(superblock) = found else {
+        let what = format!("{label} is no leg of a volume");
+        let way_out = "hemi leg add makes a new leg of it (--wipe destroys what it holds).";
+        return Err(Refusal::new(RefusalKind::BadRequest, what, way_out));
+    };
+    if superblock.volume_id != snapshot.identity.id {
+        let what = format!("{label} is a leg of another volume, {:?}", superblock.name.as_str());
+        let way_out = "hemi leg add --wipe makes a leg of this volume of it, if that one is not \
+                       needed any more.";
+        return Err(Refusal::new(RefusalKind::Unsafe, what, way_out));
+    }
+    check_history(snapshot, &label, &superblock)?;
+    let leg = superblock.leg.0;
+    match state(snapshot, leg) {
+        LegState::Empty | LegState::Out | LegState::Gone => slot(leg),
+        LegState::Healthy | LegState::Lagging | LegState::Frozen => {
+            let what = format!("slot {leg}, which {label} had, holds another leg");
+            let way_out = "hemi leg add --wipe puts it into a free slot.";
+            Err(Refusal::new(RefusalKind::Conflict, what, way_out))
+        }
+    }
+}
+
+/// A leg that was used without the others may hold what nothing else does: it is not filled
+/// anew without an explicit word.
+fn check_history(snapshot: &Snapshot, label: &str, superblock: &Superblock) -> Result<(), Refusal> {
+    let ours = newest_superblock(snapshot).ok_or_else(|| {
+        let what = format!("no leg of the volume can be read to compare {label} with");
+        let way_out = "Look at the legs: hemi status. hemi leg add --wipe does not compare.";
+        Refusal::new(RefusalKind::Failed, what, way_out)
+    })?;
+    let is_past = ours.generation == superblock.generation
+        || ours.ancestry.find(superblock.generation).is_some();
+    if is_past {
+        return Ok(());
+    }
+    let what = format!("{label} was used without the other legs: it may hold what they do not");
+    let way_out = "Look at it first (hemi inspect). hemi leg add --wipe destroys what it holds.";
+    Err(Refusal::new(RefusalKind::Unsafe, what, way_out))
+}
+
+/// The newest superblock on the legs being served. Read beside the reactor: a superblock
+/// only ever moves on to one whose history includes this one.
+fn newest_superblock(snapshot: &Snapshot) -> Option<Superblock> {
+    let member = |leg: &u8| matches!(state(snapshot, *leg), LegState::Healthy | LegState::Lagging);
+    snapshot
+        .legs
+        .iter()
+        .filter(|identity| member(&identity.leg))
+        .filter_map(|identity| identity.path.parse::<LegSpec>().ok())
+        .filter_map(|spec| {
+            let direct = superblock_of(&spec, true);
+            direct.or_else(|_| superblock_of(&spec, false)).ok().flatten()
+        })
+        .max_by_key(|superblock| superblock.sequence)
+}
+
+/// Why a leg was not made ready, with its kind.
+fn unprepared(error: CreateError) -> Refusal {
+    let (kind, way_out) = match &error {
+        CreateError::NotEmpty { what, contents } => {
+            let contents: Vec<String> = contents.iter().map(ToString::to_string).collect();
+            let what = format!("{what} is not empty; it holds {}", contents.join(", "));
+            let way_out = "Add --wipe if that may be destroyed.";
+            return Refusal::new(RefusalKind::Unsafe, what, way_out);
+        }
+        CreateError::InUse { .. } | CreateError::Same { .. } => (RefusalKind::Unsafe, ""),
+        CreateError::TooSmall { .. } | CreateError::BlockBytes { .. } => {
+            (RefusalKind::Conflict, "Use another drive.")
+        }
+        _ => (RefusalKind::Failed, "Look at the drive and its path."),
+    };
+    Refusal::new(kind, error.to_string(), way_out)
+}
