@@ -453,7 +453,8 @@ impl Reactor {
         if let (After::Release(leg), Ok(())) = (after, result) {
             self.release(leg);
         }
-        self.next_snapshot = self.now;
+        // Whoever looks after the answer sees what the command did.
+        self.publish();
         reply(result.map_err(ReactorError::from));
     }
 
@@ -481,6 +482,7 @@ impl Reactor {
             },
             identity: Arc::clone(&last.identity),
             legs: Arc::clone(&last.legs),
+            generations: self.engine.generations().collect(),
             status,
             connections: Connections {
                 open: counts.open,

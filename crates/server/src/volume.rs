@@ -6,7 +6,6 @@ use hemi_core::command::{Command, CommandError};
 use hemi_core::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 use tokio::sync::oneshot;
 
-use crate::config::legs::LegConfig;
 use crate::control::volume::{
     Fault, FaultyOperation, Outcome, Refusal, RefusalKind, Request, Snapshot, Volume,
 };
@@ -34,18 +33,21 @@ impl ServedVolume {
         &self,
         make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
     ) -> Outcome {
-        let answer = ask(&self.reactor, make);
-        Box::pin(async move { answer.await.map_err(refusal) })
+        let (sender, receiver) = oneshot::channel();
+        let reply: ReplyTo<_> = Box::new(move |result| {
+            // Whoever asked may not wait any more.
+            let _ = sender.send(result);
+        });
+        let sent = self.reactor.send(make(reply));
+        Box::pin(async move {
+            sent.map_err(refusal)?;
+            // A dropped reply: the reactor has ended without it.
+            receiver.await.unwrap_or(Err(ReactorError::Ended)).map_err(refusal)
+        })
     }
 
     fn command(&self, command: Command) -> Outcome {
         self.ask(|reply| ReactorMessage::Command { command, reply })
-    }
-
-    /// A task of its own: a leg half made ready would be left if whoever asked went away.
-    fn join(&self, config: LegConfig, coming: Coming) -> Outcome {
-        let task = tokio::spawn(joining::join(self.reactor.clone(), config, coming));
-        Box::pin(async move { task.await.unwrap_or_else(|_| Err(refusal(ReactorError::Ended))) })
     }
 }
 
@@ -71,30 +73,16 @@ impl Volume for ServedVolume {
             Request::Shutdown { drain } => {
                 self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })
             }
-            Request::Add { leg, config, wipe } => self.join(config, Coming::Add { leg, wipe }),
-            Request::Replace { leg, config, wipe } => {
-                self.join(config, Coming::Replace { leg, wipe })
+            Request::Add { leg, config, wipe } => {
+                joining::join(self.reactor.clone(), config, Coming::Add { leg, wipe })
             }
-            Request::Attach { config } => self.join(config, Coming::Attach),
+            Request::Replace { leg, config, wipe } => {
+                joining::join(self.reactor.clone(), config, Coming::Replace { leg, wipe })
+            }
+            Request::Attach { config } => {
+                joining::join(self.reactor.clone(), config, Coming::Attach)
+            }
         }
-    }
-}
-
-/// Sends what `make` makes of a reply at once; the future waits for that reply.
-fn ask(
-    reactor: &ReactorHandle,
-    make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
-) -> impl Future<Output = Result<(), ReactorError>> + Send + 'static {
-    let (sender, receiver) = oneshot::channel();
-    let reply: ReplyTo<_> = Box::new(move |result| {
-        // Whoever asked may not wait any more.
-        let _ = sender.send(result);
-    });
-    let sent = reactor.send(make(reply));
-    async move {
-        sent?;
-        // A dropped reply: the reactor has ended without it.
-        receiver.await.unwrap_or(Err(ReactorError::Ended))
     }
 }
 

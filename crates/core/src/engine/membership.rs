@@ -226,6 +226,12 @@ impl<B: Buffers> Engine<B> {
         matches!(self.legs[leg].health, Health::Absent | Health::Gone { removed: true, .. })
     }
 
+    /// The generation now and those before it: what a leg that comes back must be of.
+    pub fn generations(&self) -> impl Iterator<Item = Id> {
+        let past = self.superblock.ancestry.as_slice().iter().map(|past| past.generation);
+        core::iter::once(self.superblock.generation).chain(past)
+    }
+
     /// Whether requests and commands are taken up: the volume is durably open and not closing.
     pub fn is_serving(&self) -> bool {
         self.phase == Phase::Serving

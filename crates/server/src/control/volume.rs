@@ -88,6 +88,8 @@ pub struct Snapshot {
     pub identity: Arc<Identity>,
     /// The legs as configured.
     pub legs: Arc<Vec<LegIdentity>>,
+    /// The volume's generation and those before it.
+    pub generations: Vec<[u8; 16]>,
     /// The engine's figures.
     pub status: Status,
     /// Client connections.
@@ -106,6 +108,7 @@ impl Snapshot {
             phase: Phase::Opening,
             identity: Arc::new(identity),
             legs: Arc::new(legs),
+            generations: Vec::new(),
             status: Status::default(),
             connections: Connections::default(),
             buffers: BufferUse::default(),

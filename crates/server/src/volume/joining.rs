@@ -1,18 +1,17 @@
 //! Legs that come to a volume being served: checked and made ready on another thread, then
 //! handed to the reactor.
 
-use std::sync::Arc;
-
 use hemi_core::command::{Command, CommandError};
 use hemi_core::format::{Layout, Superblock};
 use hemi_core::status::LegState;
 use hemi_core::units::{LEGS_MAX, LegIndex};
+use tokio::sync::oneshot;
 
-use super::{ask, refusal};
-use crate::config::legs::{LegConfig, LegSpec};
-use crate::control::volume::{Refusal, RefusalKind, Snapshot};
+use super::refusal;
+use crate::config::legs::LegConfig;
+use crate::control::volume::{Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
-use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo};
 
 /// How a leg comes.
 #[derive(Clone, Copy, Debug)]
@@ -25,40 +24,63 @@ pub(super) enum Coming {
     Attach,
 }
 
-/// Checks, makes ready and joins a leg.
-pub(super) async fn join(
-    reactor: ReactorHandle,
-    config: LegConfig,
+/// Checks, makes ready and joins a leg, on a thread of its own: looking at a drive blocks, and
+/// a leg half made ready would be left if it ended with whoever asked.
+pub(super) fn join(reactor: ReactorHandle, config: LegConfig, coming: Coming) -> Outcome {
+    let (sender, receiver) = oneshot::channel();
+    let work = move || {
+        let _ = sender.send(join_blocking(&reactor, &config, coming));
+    };
+    let spawned = std::thread::Builder::new().name("hemi-join".into()).spawn(work);
+    Box::pin(async move {
+        spawned.map_err(|error| {
+            let what = format!("no thread to make the leg ready: {error}");
+            Refusal::new(RefusalKind::Failed, what, "Try again.")
+        })?;
+        receiver.await.unwrap_or_else(|_| {
+            let what = "making the leg ready ended unexpectedly";
+            Err(Refusal::new(RefusalKind::Failed, what, "See the log."))
+        })
+    })
+}
+
+fn join_blocking(
+    reactor: &ReactorHandle,
+    config: &LegConfig,
     coming: Coming,
 ) -> Result<(), Refusal> {
-    let snapshot = reactor.snapshot();
-    let name = config.label();
-    let blocking = tokio::task::spawn_blocking(move || make_ready(&snapshot, &config, coming));
-    let ended = |_| refusal(ReactorError::Ended);
-    let (leg, opened, id) = blocking.await.map_err(ended)??;
+    let (leg, opened, id) = make_ready(&reactor.snapshot(), config, coming)?;
     if state(&reactor.snapshot(), leg.0) != LegState::Empty {
         // The slot is freed only now that there is something to put into it.
-        let removed = ask(&reactor, |reply| ReactorMessage::Command {
-            command: Command::Remove { leg },
-            reply,
-        });
-        match removed.await {
+        let command = Command::Remove { leg };
+        match wait_for(reactor, |reply| ReactorMessage::Command { command, reply }) {
             Ok(()) | Err(ReactorError::Command(CommandError::NoSuchLeg)) => {}
             Err(error) => return Err(refusal(error)),
         }
     }
-    let opened = Box::new(opened);
-    let attach = |reply| ReactorMessage::Attach { leg, opened, name, id, reply };
-    ask(&reactor, attach).await.map_err(refusal)
+    let (opened, name) = (Box::new(opened), config.label());
+    wait_for(reactor, |reply| ReactorMessage::Attach { leg, opened, name, id, reply })
+        .map_err(refusal)
+}
+
+/// Asks the reactor and blocks until it answers.
+fn wait_for(
+    reactor: &ReactorHandle,
+    make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
+) -> Result<(), ReactorError> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let reply: ReplyTo<_> = Box::new(move |result| {
+        // There is room for the one answer.
+        let _ = sender.try_send(result);
+    });
+    reactor.send(make(reply))?;
+    // A dropped reply: the reactor has ended without it.
+    receiver.recv().unwrap_or(Err(ReactorError::Ended))
 }
 
 type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
 
-fn make_ready(
-    snapshot: &Arc<Snapshot>,
-    config: &LegConfig,
-    coming: Coming,
-) -> Result<Ready, Refusal> {
+fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result<Ready, Refusal> {
     let (leg, wipe) = match coming {
         Coming::Add { leg, wipe } => (free_slot(snapshot, leg)?, wipe),
         Coming::Replace { leg, wipe } => (vacant_slot(snapshot, leg)?, wipe),
@@ -158,35 +180,12 @@ fn own_slot(snapshot: &Snapshot, config: &LegConfig) -> Result<LegIndex, Refusal
 /// A leg that was used without the others may hold what nothing else does: it is not filled
 /// anew without an explicit word.
 fn check_history(snapshot: &Snapshot, label: &str, superblock: &Superblock) -> Result<(), Refusal> {
-    let ours = newest_superblock(snapshot).ok_or_else(|| {
-        let what = format!("no leg of the volume can be read to compare {label} with");
-        let way_out = "Look at the legs: hemi status. hemi leg add --wipe does not compare.";
-        Refusal::new(RefusalKind::Failed, what, way_out)
-    })?;
-    let is_past = ours.generation == superblock.generation
-        || ours.ancestry.find(superblock.generation).is_some();
-    if is_past {
+    if snapshot.generations.contains(&superblock.generation) {
         return Ok(());
     }
     let what = format!("{label} was used without the other legs: it may hold what they do not");
     let way_out = "Look at it first (hemi inspect). hemi leg add --wipe destroys what it holds.";
     Err(Refusal::new(RefusalKind::Unsafe, what, way_out))
-}
-
-/// The newest superblock on the legs being served. Read beside the reactor: a superblock
-/// only ever moves on to one whose history includes this one.
-fn newest_superblock(snapshot: &Snapshot) -> Option<Superblock> {
-    let member = |leg: &u8| matches!(state(snapshot, *leg), LegState::Healthy | LegState::Lagging);
-    snapshot
-        .legs
-        .iter()
-        .filter(|identity| member(&identity.leg))
-        .filter_map(|identity| identity.path.parse::<LegSpec>().ok())
-        .filter_map(|spec| {
-            let direct = superblock_of(&spec, true);
-            direct.or_else(|_| superblock_of(&spec, false)).ok().flatten()
-        })
-        .max_by_key(|superblock| superblock.sequence)
 }
 
 /// Why a leg was not made ready, with its kind.
