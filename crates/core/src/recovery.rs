@@ -309,9 +309,9 @@ fn superblocks_of(images: &[LegImage]) -> Result<Vec<Superblock>, Vec<Problem>> 
             let expected = first.name.as_str().into();
             problems.push(Problem::ForeignVolume { image, name, expected });
         }
-        for other in 0..image {
-            let same = superblocks[other].volume_id == this.volume_id
-                && superblocks[other].own_record().id == this.own_record().id;
+        for (other, before) in superblocks[..image].iter().enumerate() {
+            let same = before.volume_id == this.volume_id
+                && before.own_record().id == this.own_record().id;
             if same {
                 problems.push(Problem::SameLeg { image: other, other: image });
             }

@@ -11,10 +11,18 @@ use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, TICK};
 use crate::io::{Buffers, LegError, LegOperation};
-use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
+use crate::units::{
+    BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES,
+};
 
-/// Exact debts below which another owed region is taken up.
+/// With fewer exact debts than this another owed region is taken up whatever the exposure.
 const REGIONS_TAKEN_UP_BELOW: usize = 256;
+/// Exposure from which owed regions yield to newer debts …
+const PRESSED_PERMILLE: u64 = 500;
+/// … and how often one is taken up all the same.
+const REGION_INTERVAL: u64 = SECOND / 2;
+/// Debts that newer writes may make of one taken-up region before it is drained.
+const REGION_PIECES: usize = 64;
 /// Steps of the sweep past debts that cannot go yet, before it gives up for now.
 const SWEEP_SKIPS_MAX: usize = 64;
 /// How far into the oldest debts to look for one that can go.
@@ -61,18 +69,24 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_reads
     }
 
-    /// Turns one region owed as a whole into an exact debt, if few others are left.
+    /// Turns one region owed as a whole into an exact debt, where the sweep stands. Under
+    /// pressure from newer debts regions still get a share: one in so much time.
     fn take_up_region(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
-        if self.legs[leg].converting.is_some()
+        let state = &self.legs[leg];
+        if state.converting.is_some()
             || self.regions.stale_count(index) == 0
-            || self.legs[leg].debts.len() >= REGIONS_TAKEN_UP_BELOW
-            || self.now < self.legs[leg].regions_retry
+            || !state.debts.has_room(REGION_PIECES)
         {
             return;
         }
+        let pressed = state.debts.len() >= REGIONS_TAKEN_UP_BELOW
+            && self.pressure_permille() >= PRESSED_PERMILLE;
+        if pressed && self.now < self.legs[leg].region_taken_up + REGION_INTERVAL {
+            return;
+        }
         let hastened = self.legs[leg].hastened.filter(|&r| self.regions.is_stale(index, r));
-        let cursor = self.legs[leg].stale_cursor;
+        let cursor = self.regions.of_sector(self.legs[leg].drain_cursor);
         let next = hastened
             .or_else(|| self.regions.next_stale(index, cursor))
             .or_else(|| self.regions.next_stale(index, 0));
@@ -80,7 +94,7 @@ impl<B: Buffers> Engine<B> {
         let Some(record) = self.record(region) else { return };
         let extent = self.regions.extent(region);
         // Writes still out on it are held; what they cover is paid after them.
-        self.legs[leg].stale_cursor = region + 1;
+        self.legs[leg].region_taken_up = self.now;
         self.legs[leg].converting = Some(region);
         self.regions.clear_stale(index, region);
         // Operations not yet acknowledged were not sent to this leg: they are in the debt,

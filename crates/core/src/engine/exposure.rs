@@ -164,14 +164,16 @@ impl<B: Buffers> Engine<B> {
     /// Whether a write may go now; sets when the next one may.
     fn may_pass(&mut self, operation: u32) -> bool {
         let exposure = self.exposure();
-        if exposure == 0 {
-            return true;
-        }
         let bytes = self.operations[operation].extent.bytes();
         let bound = self.effective_bound();
-        let under_way = self.unacknowledged_bytes();
-        if exposure + under_way + bytes > self.settings.exposure_bytes && exposure > 0 {
+        // Everything under way may be acknowledged at the moment a leg freezes. One write
+        // goes whatever its size: nothing would ever make room for it.
+        let committed = exposure + self.unacknowledged_bytes();
+        if committed > 0 && committed + bytes > self.settings.exposure_bytes {
             return false;
+        }
+        if exposure == 0 {
+            return true;
         }
         let filled = exposure.saturating_mul(1000) / bound.max(1);
         self.say_throttling(filled);

@@ -143,10 +143,8 @@ pub(crate) struct Leg {
     last_thaw: Instant,
     /// Where the drain's sweep stands.
     pub(crate) drain_cursor: u64,
-    /// The next region to turn from owed whole to owed exactly.
-    pub(crate) stale_cursor: u32,
-    /// No region is taken up before this time (after its source failed).
-    pub(crate) regions_retry: Instant,
+    /// When a region owed as a whole was last taken up for draining.
+    pub(crate) region_taken_up: Instant,
     /// The one region so turned and not yet drained.
     pub(crate) converting: Option<u32>,
     /// A region whose debts go before others: somebody waits for this leg to take over there.
@@ -212,7 +210,11 @@ impl DrainRate {
 
 impl Leg {
     pub(crate) fn new(index: LegIndex, settings: &Settings, present: bool) -> Leg {
-        let debts_max = if present { settings.owed_extents_max + settings.requests_max } else { 0 };
+        // Beside the debts that have been acknowledged there is room for every operation that
+        // can be under way, and for the splits those can cause: an authority that cannot note
+        // a waiting write could not be the authority.
+        let under_way = 2 * super::operations_max(settings);
+        let debts_max = if present { settings.owed_extents_max + under_way } else { 0 };
         let mut leg = Leg {
             index,
             health: if present { Health::Answering } else { Health::Absent },
@@ -229,7 +231,6 @@ impl Leg {
             reads_in_flight: 0,
             writes_in_flight: 0,
             drain_reads: 0,
-            regions_retry: Instant(0),
             acknowledged_in_flight: 0,
             oldest_io: NONE,
             newest_io: NONE,
@@ -246,7 +247,7 @@ impl Leg {
             probation_until: Instant(0),
             last_thaw: Instant(0),
             drain_cursor: 0,
-            stale_cursor: 0,
+            region_taken_up: Instant(0),
             converting: None,
             hastened: None,
             write_failures: 0,

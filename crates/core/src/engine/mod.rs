@@ -135,7 +135,7 @@ impl<B: Buffers> Engine<B> {
         entropy: u64,
     ) -> Engine<B> {
         let requests_max = settings.requests_max;
-        let operations_max = requests_max + 64 * OPERATIONS_PER_REQUEST;
+        let operations_max = operations_max(&settings);
         let present: usize = traits.iter().filter(|t| t.present).count();
         let ios_max = operations_max * 2
             + (present as u32) * (2 * settings.leg_window + 32)
@@ -508,6 +508,11 @@ impl<B: Buffers> Engine<B> {
     fn at(buffer: BufferAt) -> Source {
         Source::Buffer(buffer)
     }
+}
+
+/// Operations that can be under way at once.
+fn operations_max(settings: &Settings) -> u32 {
+    settings.requests_max + 64 * OPERATIONS_PER_REQUEST
 }
 
 fn class_of(operation: LegOperation) -> Class {
