@@ -17,6 +17,7 @@ use super::input::{Input, InputMemory, Intake};
 use super::listener::Listener;
 use super::output::{Answer, Output, OutputMemory, TEXT_BYTES_MAX};
 use super::request::{ClientRequest, Held, Kind, Requests};
+use super::tls::Tls;
 use super::{ExportContext, HANDSHAKE_TIMEOUT, REQUESTS_PER_TURN, STALL_TIMEOUT, release};
 use crate::ring::{Completion, Ring, RingFile, Source, Tag};
 use crate::slots::SlotId;
@@ -81,6 +82,9 @@ pub(super) struct Connection {
     descriptor: OwnedFd,
     file: RingFile,
     pub(super) session: ServerSession,
+    /// What TLS would be set up with, and TLS once the client has asked for it.
+    tls_config: Option<Arc<rustls::ServerConfig>>,
+    tls: Option<Tls>,
     pub(super) input: Input,
     pub(super) output: Output,
     state: State,
@@ -114,6 +118,8 @@ impl Connection {
             descriptor,
             file,
             session,
+            tls_config: listener.tls.clone(),
+            tls: None,
             input: Input::new(memory.input, now),
             output,
             state: State::Open,
@@ -229,7 +235,11 @@ impl Connection {
             };
             match step {
                 Step::Go => {}
-                Step::Empty => break,
+                Step::Empty => {
+                    if !self.decrypt() {
+                        break;
+                    }
+                }
                 Step::Blocked(blocked) => {
                     self.blocked = blocked;
                     return match blocked {
@@ -275,13 +285,44 @@ impl Connection {
                 self.served = true;
                 self.input.intake = Intake::Admitting(request);
             }
-            ServerEvent::StartTls | ServerEvent::Payload { .. } => {
-                // Neither can come: TLS is not offered, and payload is taken at once.
-                self.close();
-            }
+            ServerEvent::StartTls => self.start_tls(),
+            // Cannot come: payload is taken as soon as it is announced.
+            ServerEvent::Payload { .. } => self.close(),
             ServerEvent::Abort | ServerEvent::Disconnect => self.finish(),
         }
         Step::Go
+    }
+
+    /// The session's answer to STARTTLS goes out in the clear, all else through TLS.
+    fn start_tls(&mut self) {
+        let Some(config) = self.tls_config.clone() else { return self.close() };
+        let begun = self.input.secure().and_then(|()| self.output.secure());
+        match (begun, Tls::new(config)) {
+            (Ok(()), Ok(tls)) => self.tls = Some(tls),
+            (begun, tls) => {
+                let tls = tls.err();
+                tracing::warn!(peer = %self.peer, ?begun, ?tls, "TLS could not be begun");
+                self.close();
+            }
+        }
+    }
+
+    /// Decrypts more input; whether there is something to process now.
+    fn decrypt(&mut self) -> bool {
+        let Some(tls) = &mut self.tls else { return false };
+        let more = self.input.decrypt(tls);
+        if tls.is_newly_up() {
+            self.session.tls_established();
+        }
+        match more {
+            Ok(more) => more,
+            Err(error) => {
+                // The alert that says so is still sent.
+                tracing::info!(peer = %self.peer, %error, "TLS with a client failed");
+                self.finish();
+                false
+            }
+        }
     }
 
     /// Queues the answer to a request the engine has finished.
@@ -331,7 +372,8 @@ impl Connection {
     /// End of a turn: sends what is ready, receives if there is room for more. Says whether
     /// the connection is over and the ring has let go of it.
     pub(super) fn settle(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> bool {
-        if self.state == State::Finishing && self.in_flight == 0 && self.output.is_empty() {
+        let sent = self.output.is_empty(self.tls.as_ref());
+        if self.state == State::Finishing && self.in_flight == 0 && sent {
             self.close();
         }
         if self.state == State::Closed {
@@ -343,7 +385,7 @@ impl Connection {
             return over;
         }
         let (receive, send) = (self.tag(RECEIVE), self.tag(SEND));
-        self.output.send(cx, requests, self.file, send);
+        self.output.send(cx, requests, self.tls.as_mut(), self.file, send);
         let wanted = self.state == State::Open && self.blocked == Blocked::No;
         if wanted && !self.input.busy {
             self.input.receive(cx, self.file, receive);

@@ -6,6 +6,7 @@ use std::io;
 use hemi_core::units::{BufferAt, BufferId, Instant};
 
 use super::ExportContext;
+use super::tls::Tls;
 use crate::memory::{Mapping, Span};
 use crate::ring::{RingFile, Tag};
 use crate::ring_message::Gather;
@@ -14,16 +15,40 @@ use crate::slots::SlotId;
 /// Bytes received at once beside a payload's own buffer: some dozens of small writes.
 const STAGING_BYTES: usize = 128 << 10;
 
+/// Bytes received and not yet used.
+#[derive(Debug)]
+struct Area {
+    memory: Mapping,
+    start: usize,
+    end: usize,
+}
+
+impl Area {
+    fn new() -> io::Result<Area> {
+        Ok(Area { memory: Mapping::new(STAGING_BYTES, false)?, start: 0, end: 0 })
+    }
+
+    fn used(&self) -> Span {
+        self.memory.span(self.start, self.end - self.start)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
 /// Memory for receiving, reused by connection after connection.
 #[derive(Debug)]
 pub(super) struct InputMemory {
-    staging: Mapping,
+    wire: Area,
+    /// Plaintext, once a connection has used TLS.
+    plain: Option<Area>,
     gather: Gather,
 }
 
 impl InputMemory {
     pub(super) fn new() -> io::Result<InputMemory> {
-        Ok(InputMemory { staging: Mapping::new(STAGING_BYTES, false)?, gather: Gather::new() })
+        Ok(InputMemory { wire: Area::new()?, plain: None, gather: Gather::new() })
     }
 }
 
@@ -62,8 +87,8 @@ pub(super) enum Intake {
 #[derive(Debug)]
 pub(super) struct Input {
     memory: InputMemory,
-    start: usize,
-    end: usize,
+    /// Whether what is received is TLS.
+    secure: bool,
     pub(super) intake: Intake,
     /// Whether a receive is in the ring.
     pub(super) busy: bool,
@@ -73,31 +98,76 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn new(memory: InputMemory, now: Instant) -> Input {
-        Input { memory, start: 0, end: 0, intake: Intake::Idle, busy: false, progress: now }
+        Input { memory, secure: false, intake: Intake::Idle, busy: false, progress: now }
     }
 
-    /// Received and not yet used.
-    pub(super) fn staged(&self) -> Span {
-        self.memory.staging.span(self.start, self.end - self.start)
+    /// From here on, what is received is TLS: what is staged already, too.
+    pub(super) fn secure(&mut self) -> io::Result<()> {
+        if self.memory.plain.is_none() {
+            self.memory.plain = Some(Area::new()?);
+        }
+        self.secure = true;
+        Ok(())
+    }
+
+    fn source(&mut self) -> &mut Area {
+        match &mut self.memory.plain {
+            Some(plain) if self.secure => plain,
+            _ => &mut self.memory.wire,
+        }
+    }
+
+    /// Received, decrypted if need be, and not yet used.
+    pub(super) fn staged(&mut self) -> Span {
+        self.source().used()
     }
 
     /// Marks the first `count` staged bytes as used.
     pub(super) fn consume(&mut self, count: usize) {
-        self.start += count;
+        self.source().start += count;
+    }
+
+    /// Decrypts more of what was received, once everything staged is used. Whether there is
+    /// something staged now.
+    ///
+    /// # Errors
+    /// The peer broke TLS, or was not let in.
+    pub(super) fn decrypt(&mut self, tls: &mut Tls) -> Result<bool, rustls::Error> {
+        let InputMemory { wire, plain: Some(plain), .. } = &mut self.memory else {
+            return Ok(false);
+        };
+        (plain.start, plain.end) = (0, 0);
+        loop {
+            let mut room = plain.memory.span(plain.end, STAGING_BYTES - plain.end);
+            let count = tls.plaintext(room.bytes_mut());
+            plain.end += count;
+            if plain.end == STAGING_BYTES {
+                return Ok(true);
+            }
+            if count > 0 {
+                continue;
+            }
+            let used = if wire.is_empty() { 0 } else { tls.take(wire.used().bytes())? };
+            wire.start += used;
+            if used == 0 {
+                return Ok(!plain.is_empty());
+            }
+        }
     }
 
     /// Submits a receive: into the part being filled, then into the staging area.
     pub(super) fn receive(&mut self, cx: &mut ExportContext<'_>, file: RingFile, tag: Tag) {
-        debug_assert!(!self.busy && self.start == self.end);
-        (self.start, self.end) = (0, 0);
+        let InputMemory { wire, gather, .. } = &mut self.memory;
+        debug_assert!(!self.busy && wire.is_empty());
+        (wire.start, wire.end) = (0, 0);
         self.busy = true;
-        let staging = self.memory.staging.whole();
+        let staging = wire.memory.whole();
         match self.intake {
-            Intake::Writing { part: Some(part), .. } => {
-                self.memory.gather.clear();
-                self.memory.gather.push(part.rest(cx));
-                self.memory.gather.push(staging);
-                cx.ring.receive_gathered(file, &mut self.memory.gather, tag);
+            Intake::Writing { part: Some(part), .. } if !self.secure => {
+                gather.clear();
+                gather.push(part.rest(cx));
+                gather.push(staging);
+                cx.ring.receive_gathered(file, gather, tag);
             }
             _ => cx.ring.receive(file, staging, tag),
         }
@@ -108,12 +178,14 @@ impl Input {
         self.busy = false;
         self.progress = now;
         let mut rest = count as u64;
-        if let Intake::Writing { part: Some(part), .. } = &mut self.intake {
+        if let Intake::Writing { part: Some(part), .. } = &mut self.intake
+            && !self.secure
+        {
             let direct = rest.min(part.length - part.filled);
             part.filled += direct;
             rest -= direct;
         }
-        self.end = rest as usize;
+        self.memory.wire.end = rest as usize;
     }
 
     /// Copies staged bytes into the part being filled; how many.
@@ -127,7 +199,13 @@ impl Input {
         count as u64
     }
 
+    /// The memory for the next connection, without anything of this one's.
     pub(super) fn into_memory(self) -> InputMemory {
-        self.memory
+        let mut memory = self.memory;
+        (memory.wire.start, memory.wire.end) = (0, 0);
+        if let Some(plain) = &mut memory.plain {
+            (plain.start, plain.end) = (0, 0);
+        }
+        memory
     }
 }

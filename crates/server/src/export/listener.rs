@@ -9,7 +9,7 @@ use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, T
 use hemi_nbd::server::{Export, ServerConfig, TlsMode};
 use rustix::io::Errno;
 
-use super::request_bytes_max;
+use super::{request_bytes_max, tls};
 use crate::config::exports::{ExportConfig, Listen};
 use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
 use crate::ring::{Ring, RingFile, Source, Tag};
@@ -83,6 +83,7 @@ pub struct Listener {
     _file: Option<SocketFile>,
     ring_file: Option<RingFile>,
     pub(super) config: Arc<ServerConfig>,
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
     pub(super) options: Bounds,
     /// Connections now.
     pub(super) open: u32,
@@ -100,7 +101,18 @@ impl Listener {
         config: &ExportConfig,
         options: &ExportOptions,
     ) -> Result<Vec<Listener>, ListenError> {
-        let server = Arc::new(ServerConfig::new(vec![export(config, options)], TlsMode::Off)?);
+        let tls = config
+            .tls
+            .as_ref()
+            .map(tls::configure)
+            .transpose()
+            .map_err(|reason| ListenError::Tls { address: config.nbd.to_string(), reason })?;
+        let mode = match &config.tls {
+            None => TlsMode::Off,
+            Some(tls) if tls.required => TlsMode::Required,
+            Some(_) => TlsMode::Allowed,
+        };
+        let server = Arc::new(ServerConfig::new(vec![export(config, options)], mode)?);
         let bounds = Bounds {
             connections_max: config.limits.connections_max,
             in_flight_requests_max: config.limits.in_flight_requests_max,
@@ -113,6 +125,7 @@ impl Listener {
             _file: file,
             ring_file: None,
             config: Arc::clone(&server),
+            tls: tls.clone(),
             options: bounds,
             open: 0,
             retry_at: Instant::NEVER,

@@ -12,6 +12,7 @@ mod input;
 mod listener;
 mod output;
 mod request;
+mod tls;
 
 use std::collections::VecDeque;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -34,7 +35,7 @@ pub const REQUESTS_PER_TURN: u32 = 64;
 pub const HANDSHAKE_TIMEOUT: u64 = 30 * SECOND;
 /// A client that neither sends the rest of its request nor takes its answers for this long
 /// is cut off if others wait for the buffers it holds.
-pub const STALL_TIMEOUT: u64 = 5 * SECOND;
+pub const STALL_TIMEOUT: u64 = 2 * SECOND;
 /// How often connections are looked at for the two above.
 pub const SWEEP_INTERVAL: u64 = SECOND;
 /// Largest single payload, whatever is configured.

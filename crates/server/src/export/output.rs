@@ -12,12 +12,15 @@ use hemi_nbd::codec::Packet;
 
 use super::ExportContext;
 use super::request::{Held, PART_BYTES, Requests};
+use super::tls::Tls;
 use crate::memory::{Mapping, Span};
 use crate::ring::{RingFile, Tag};
 use crate::ring_message::Gather;
 
 /// Headers and handshake text of one message.
 const AREA_BYTES: usize = 16 << 10;
+/// TLS records of one message.
+const SECURE_BYTES: usize = 256 << 10;
 /// Handshake answers, errors and block status that may wait to be sent before the
 /// connection stops taking requests.
 pub(super) const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -39,6 +42,8 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     area: Mapping,
+    /// For TLS records, once a connection has used TLS.
+    secure: Option<Mapping>,
     gather: Gather,
     answers: VecDeque<Answer>,
     sending: Vec<Answer>,
@@ -49,6 +54,7 @@ impl OutputMemory {
     pub(super) fn new() -> io::Result<OutputMemory> {
         Ok(OutputMemory {
             area: Mapping::new(AREA_BYTES, false)?,
+            secure: None,
             gather: Gather::new(),
             answers: VecDeque::with_capacity(256),
             sending: Vec::with_capacity(crate::ring_message::PIECES_MAX),
@@ -62,6 +68,10 @@ impl OutputMemory {
 pub(super) struct Output {
     memory: OutputMemory,
     text_sent: usize,
+    /// Text still to be sent in the clear before TLS begins.
+    clear: usize,
+    /// Bytes of the first answer, header included, that TLS has taken already.
+    encrypted: u64,
     /// Whether a message is in the ring.
     pub(super) busy: bool,
     /// When the socket last took something, or the message began.
@@ -77,7 +87,7 @@ pub(super) struct Freed {
 
 impl Output {
     pub(super) fn new(memory: OutputMemory, now: Instant) -> Output {
-        Output { memory, text_sent: 0, busy: false, progress: now }
+        Output { memory, text_sent: 0, clear: 0, encrypted: 0, busy: false, progress: now }
     }
 
     /// Where the session writes what it says itself.
@@ -90,8 +100,20 @@ impl Output {
     }
 
     /// Whether nothing is left to be sent.
-    pub(super) fn is_empty(&self) -> bool {
-        !self.busy && self.memory.answers.is_empty() && self.text_waiting() == 0
+    pub(super) fn is_empty(&self, tls: Option<&Tls>) -> bool {
+        !self.busy
+            && self.memory.answers.is_empty()
+            && self.text_waiting() == 0
+            && !tls.is_some_and(Tls::wants_to_send)
+    }
+
+    /// From here on everything is sent through TLS, but for the text that waits already.
+    pub(super) fn secure(&mut self) -> io::Result<()> {
+        if self.memory.secure.is_none() {
+            self.memory.secure = Some(Mapping::new(SECURE_BYTES, false)?);
+        }
+        self.clear = self.text_waiting();
+        Ok(())
     }
 
     pub(super) fn push(&mut self, answer: Answer) {
@@ -103,34 +125,58 @@ impl Output {
         &mut self,
         cx: &mut ExportContext<'_>,
         requests: &Requests,
+        tls: Option<&mut Tls>,
         file: RingFile,
         tag: Tag,
     ) {
-        if self.busy || self.is_empty() {
+        if self.busy || self.is_empty(tls.as_deref()) {
             return;
         }
-        self.gather(cx, requests);
+        self.memory.gather.clear();
+        match tls {
+            Some(tls) if self.clear == 0 => self.encrypt(cx, requests, tls),
+            Some(_) => {
+                let text = self.take_text(self.clear);
+                self.clear -= text;
+            }
+            None => self.gather(cx, requests),
+        }
+        if self.memory.gather.is_empty() {
+            return;
+        }
         self.busy = true;
         self.progress = cx.now;
         cx.ring.send_gathered(file, &mut self.memory.gather, true, tag);
     }
 
-    /// Text first: it may be the rest of an answer that has been begun.
-    fn gather(&mut self, cx: &ExportContext<'_>, requests: &Requests) {
-        let OutputMemory { area, gather, answers, sending, text } = &mut self.memory;
-        gather.clear();
-        let mut used = (text.len() - self.text_sent).min(AREA_BYTES);
+    /// Puts at most `most` bytes of text first in the message; how many.
+    fn take_text(&mut self, most: usize) -> usize {
+        let OutputMemory { area, gather, text, .. } = &mut self.memory;
+        let used = (text.len() - self.text_sent).min(AREA_BYTES).min(most);
         if used > 0 {
             let span = area.span(0, used);
             span.copy_from(&text[self.text_sent..self.text_sent + used]);
             gather.push(span);
-            self.text_sent += used;
-            if self.text_sent < text.len() {
-                return;
-            }
-            text.clear();
+            self.text_taken(used);
+        }
+        used
+    }
+
+    fn text_taken(&mut self, count: usize) {
+        self.text_sent += count;
+        if self.text_sent == self.memory.text.len() {
+            self.memory.text.clear();
             self.text_sent = 0;
         }
+    }
+
+    /// Text first: it may be the rest of an answer that has been begun.
+    fn gather(&mut self, cx: &ExportContext<'_>, requests: &Requests) {
+        let mut used = self.take_text(AREA_BYTES);
+        if self.text_waiting() > 0 {
+            return;
+        }
+        let OutputMemory { area, gather, answers, sending, .. } = &mut self.memory;
         let mut bytes = 0;
         while let Some(answer) = answers.front() {
             let parts = answer.length.div_ceil(PART_BYTES) as usize;
@@ -154,6 +200,51 @@ impl Output {
             sending.push(*answer);
             answers.pop_front();
         }
+    }
+
+    /// Fills a message with TLS records of what is ready.
+    fn encrypt(&mut self, cx: &ExportContext<'_>, requests: &Requests, tls: &mut Tls) {
+        let Some(secure) = &self.memory.secure else { return };
+        let area = secure.whole();
+        let mut used = 0;
+        loop {
+            let mut room = area.slice(used, SECURE_BYTES - used);
+            used += tls.outgoing(room.bytes_mut());
+            if used == SECURE_BYTES || !self.feed(cx, requests, tls) {
+                break;
+            }
+        }
+        self.memory.gather.push(area.slice(0, used));
+    }
+
+    /// Gives TLS the next piece of what is ready; whether there was one.
+    fn feed(&mut self, cx: &ExportContext<'_>, requests: &Requests, tls: &mut Tls) -> bool {
+        // Text may be the rest of an answer, but never comes in the middle of one of
+        // `answers`: those are begun only when no text waits.
+        if self.encrypted == 0 && self.text_waiting() > 0 {
+            let count = tls.encrypt(&self.memory.text[self.text_sent..]);
+            self.text_taken(count);
+            return count > 0;
+        }
+        let Some(answer) = self.memory.answers.front() else { return false };
+        let header = answer.packet.as_bytes();
+        let count = match self.encrypted.checked_sub(header.len() as u64) {
+            None => tls.encrypt(&header[self.encrypted as usize..]),
+            Some(at) if at < answer.length => {
+                let part = (at / PART_BYTES) as usize;
+                let Some(span) = payload(cx, requests, answer, part) else { return false };
+                tls.encrypt(&span.bytes()[(at % PART_BYTES) as usize..])
+            }
+            Some(_) => 0,
+        };
+        self.encrypted += count as u64;
+        if self.encrypted == header.len() as u64 + answer.length {
+            self.encrypted = 0;
+            self.memory.sending.push(*answer);
+            self.memory.answers.pop_front();
+            return true;
+        }
+        count > 0
     }
 
     /// The socket took `count` bytes. If that was all, frees what the message held.
@@ -198,7 +289,7 @@ impl Output {
         self.memory.sending.extend(self.memory.answers.drain(..));
         self.free_sending(cx, requests);
         self.memory.text.clear();
-        self.text_sent = 0;
+        (self.text_sent, self.clear, self.encrypted) = (0, 0, 0);
     }
 
     pub(super) fn into_memory(self) -> OutputMemory {

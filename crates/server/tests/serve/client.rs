@@ -87,7 +87,13 @@ impl Client {
         self.outcome(cookie)
     }
 
-    pub(crate) fn plain(&mut self, flags: u16, command: u16, offset: u64, length: u64) -> Result<(), u32> {
+    pub(crate) fn plain(
+        &mut self,
+        flags: u16,
+        command: u16,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), u32> {
         let cookie = self.header(flags, command, offset, length);
         self.outcome(cookie)
     }

@@ -1,6 +1,7 @@
 //! A served volume and its clients: real legs, real sockets, the real engine.
 
 mod client;
+mod secure;
 
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use hemi_core::command::Command;
 use hemi_core::settings::Settings;
 use hemi_core::units::LegIndex;
-use hemi_server::config::exports::{ExportConfig, Listen};
+use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::control::volume::{Identity, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
@@ -35,6 +36,14 @@ struct Served {
 
 impl Served {
     fn new(budget: u64) -> Served {
+        Served::with(budget, None)
+    }
+
+    fn with_tls(tls: TlsConfig) -> Served {
+        Served::with(64 * MIB, Some(tls))
+    }
+
+    fn with(budget: u64, tls: Option<TlsConfig>) -> Served {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = |name: &str| folder.path().join(name).display().to_string();
         let stripe = format!("stripe:{},{},chunk=64K", path("b"), path("c"));
@@ -50,7 +59,7 @@ impl Served {
             .iter()
             .map(|name| LegConfig::new(name.parse::<LegSpec>().expect("it was created so")))
             .collect::<Vec<_>>();
-        let running = run(&folder, &legs, budget);
+        let running = run(&folder, &legs, budget, tls);
         Served { folder, legs, budget, running }
     }
 
@@ -100,16 +109,22 @@ impl Served {
     fn restart(self) -> Served {
         let (folder, legs, budget) = self.shutdown();
         assert!(open(&legs).expect("the legs open").opening.clean);
-        let running = run(&folder, &legs, budget);
+        let running = run(&folder, &legs, budget, None);
         Served { folder, legs, budget, running }
     }
 }
 
-fn run(folder: &tempfile::TempDir, legs: &[LegConfig], budget: u64) -> Running {
+fn run(
+    folder: &tempfile::TempDir,
+    legs: &[LegConfig],
+    budget: u64,
+    tls: Option<TlsConfig>,
+) -> Running {
     let opened = open(legs).unwrap_or_else(|error| panic!("{error}"));
     let layout = opened.opening.superblock.layout;
     let block_bytes = opened.opening.superblock.block_bytes;
-    let listen = ExportConfig::new(Listen::Unix(folder.path().join("nbd")));
+    let mut listen = ExportConfig::new(Listen::Unix(folder.path().join("nbd")));
+    listen.tls = tls;
     let options = ExportOptions {
         volume: opened.name(),
         size: layout.volume_bytes(),
