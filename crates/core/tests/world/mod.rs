@@ -14,6 +14,7 @@
 pub mod checker;
 pub mod disk;
 pub mod memory;
+pub mod runner;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,43 @@
+//! Seeds that once broke a promise, each run again for ever.
+
+mod world;
+
+use hemi_core::settings::{FlushCopies, Policy, Settings};
+use world::runner::run;
+use world::settings;
+
+fn again(seeds: &[u64], legs: usize, errors: bool, settings: Settings) {
+    for &seed in seeds {
+        if let Err(cause) = std::panic::catch_unwind(|| run(seed, legs, settings, errors)) {
+            eprintln!("failed again with seed {seed}");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
+
+#[test]
+fn two_legs() {
+    again(&[18, 49, 78, 420, 945], 2, false, settings());
+}
+
+#[test]
+fn two_legs_with_errors() {
+    again(&[0, 288, 565], 2, true, settings());
+}
+
+#[test]
+fn three_legs_with_errors() {
+    again(&[1, 5, 136, 208], 3, true, settings());
+}
+
+#[test]
+fn flushes_of_two_copies_on_three_legs() {
+    again(&[1257], 3, false, Settings { flush_copies: FlushCopies::Count(2), ..settings() });
+}
+
+#[test]
+fn other_policies() {
+    for policy in [Policy::Paper, Policy::All, Policy::WriteBehind] {
+        again(&[3, 31, 464, 1155], 2, false, Settings { policy, ..settings() });
+    }
+}
