@@ -210,10 +210,11 @@ impl Ring {
         let (uring, mut capabilities) = build()?;
         require(&uring)?;
         let mut file_slots = Vec::new();
-        match uring.submitter().register_files_sparse(REGISTERED_FILES_MAX) {
+        let files = REGISTERED_FILES_MAX.min(raise_descriptor_limit());
+        match uring.submitter().register_files_sparse(files) {
             Ok(()) => {
                 capabilities.registered_files = true;
-                file_slots.extend((0..REGISTERED_FILES_MAX).rev());
+                file_slots.extend((0..files).rev());
             }
             Err(error) => tracing::info!(%error, "no registered files: using descriptors"),
         }
@@ -544,6 +545,19 @@ impl SocketAddress {
     fn raw(&'static self) -> (*const libc::sockaddr, u32) {
         (self.0.as_ptr().cast(), self.0.addr_len())
     }
+}
+
+/// Lets the process have as many descriptors as it may; how many. The soft limit is low for
+/// the sake of select(2), which nothing here uses.
+fn raise_descriptor_limit() -> u32 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    u32::try_from(current).unwrap_or(u32::MAX)
 }
 
 /// Tries the set-ups from the best to the plainest.

@@ -3,11 +3,13 @@
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hemi_core::units::{Instant, MILLISECOND};
 use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
 use hemi_nbd::server::{Export, ServerConfig, TlsMode};
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use super::{request_bytes_max, tls};
 use crate::config::exports::{ExportConfig, Listen};
@@ -22,6 +24,11 @@ pub(super) const CONTEXT_COPIES: usize = 1;
 
 /// Mode of an NBD socket's file: whoever may write it reads and writes the volume.
 const SOCKET_MODE: u32 = 0o600;
+/// A TCP client that is silent this long is asked whether it lives, this often, and given up
+/// after this many questions without an answer: two minutes after its machine died.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
 /// Pause after a failed accept (out of descriptors, mostly).
 const RETRY_AFTER: u64 = 100 * MILLISECOND;
 
@@ -187,16 +194,19 @@ impl Listener {
     /// Sets a new connection's socket options. Failures cost speed only.
     pub(super) fn tune(&self, descriptor: &OwnedFd) {
         if self.tcp {
-            let _ = rustix::net::sockopt::set_tcp_nodelay(descriptor, true);
-            let _ = rustix::net::sockopt::set_socket_keepalive(descriptor, true);
+            let _ = sockopt::set_tcp_nodelay(descriptor, true);
+            let _ = sockopt::set_socket_keepalive(descriptor, true);
+            let _ = sockopt::set_tcp_keepidle(descriptor, KEEPALIVE_IDLE);
+            let _ = sockopt::set_tcp_keepintvl(descriptor, KEEPALIVE_INTERVAL);
+            let _ = sockopt::set_tcp_keepcnt(descriptor, KEEPALIVE_PROBES);
         }
     }
 
     /// What logs call a new connection.
     pub(super) fn peer(&self, descriptor: &OwnedFd) -> String {
         if !self.tcp {
-            let process = rustix::net::sockopt::socket_peercred(descriptor)
-                .map(|who| who.pid.as_raw_nonzero().get());
+            let process =
+                sockopt::socket_peercred(descriptor).map(|who| who.pid.as_raw_nonzero().get());
             return match process {
                 Ok(process) => format!("{} (process {process})", self.name),
                 Err(_) => self.name.clone(),

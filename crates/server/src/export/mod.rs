@@ -21,7 +21,7 @@ use hemi_core::io::{Buffers, Reply};
 use hemi_core::units::{Instant, SECOND};
 
 use crate::arena::Arena;
-use crate::ring::{Completion, Ring, Source};
+use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
 use hemi_core::engine::Engine;
 
@@ -160,7 +160,8 @@ impl Exports {
             return;
         }
         listener.rearm(cx.ring, owner);
-        if listener.open >= listener.options.connections_max {
+        let full = self.connections.len() >= usize::from(OWNERS_MAX);
+        if full || listener.open >= listener.options.connections_max {
             self.counts.refused += 1;
             tracing::debug!(listener = %listener.name, "too many connections: one closed");
             return;

@@ -282,7 +282,7 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) => {
                 let by = lock_owner(descriptor);
-                let dead = by.is_none_or(|id| !Path::new(&format!("/proc/{id}")).exists());
+                let dead = by.is_none_or(is_dead);
                 if !dead || begun.elapsed() > LOCK_WAIT_MAX {
                     return Err(OpenError::InUse { path: path.into(), by });
                 }
@@ -375,6 +375,15 @@ fn lock_owner(descriptor: &OwnedFd) -> Option<u32> {
         .lines()
         .filter(|line| line.contains("FLOCK") && line.contains(&inode))
         .find_map(|line| line.split_whitespace().nth(4)?.parse().ok())
+}
+
+/// Whether a process has ended or is about to: gone, not yet waited for, or without memory.
+fn is_dead(process: u32) -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}"));
+    let Ok(stat) = read("stat") else { return true };
+    // The state follows the command's name, which is in parentheses and may hold any.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, None | Some('Z' | 'X')) || read("cmdline").is_ok_and(|text| text.is_empty())
 }
 
 /// Runs `use_it` with `length` bytes of aligned memory, one user at a time.

@@ -100,3 +100,17 @@ fn holes_are_found_possible_on_this_file_system_only_if_they_are() {
     assert_eq!(device.punch, can);
     assert_eq!(device.size(), std::fs::metadata(&path).unwrap().len());
 }
+
+#[test]
+fn only_what_has_ended_is_dead() {
+    assert!(!is_dead(std::process::id()));
+    assert!(is_dead(u32::MAX - 1));
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    // Ended, and not yet waited for.
+    let ended = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        is_dead(child.id())
+    });
+    assert!(ended);
+    child.wait().unwrap();
+}
