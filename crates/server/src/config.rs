@@ -273,34 +273,9 @@ impl Config {
             ));
         }
         for (index, leg) in self.legs.iter().enumerate() {
-            let key = |name: &str| format!("legs[{index}].{name}");
-            if leg.quarantine.is_some() && !leg.path.is_remote() {
-                return Err(ConfigError::conflict(
-                    key("quarantine"),
-                    format!("{} is local; only a remote leg has a quarantine time", leg.path),
-                ));
-            }
-            if let Some(connections) = leg.connections {
-                const MOST: u8 = crate::leg::nbd::CONNECTIONS_MAX;
-                if !leg.path.is_remote() {
-                    return Err(ConfigError::conflict(
-                        key("connections"),
-                        format!("{} is local; only a remote leg has connections", leg.path),
-                    ));
-                }
-                if !(1..=MOST).contains(&connections) {
-                    return Err(ConfigError::conflict(
-                        key("connections"),
-                        format!("{connections} is out of range; 1 to {MOST} are possible"),
-                    ));
-                }
-            }
-            if !leg.direct && leg.path.is_remote() {
-                return Err(ConfigError::conflict(
-                    key("direct"),
-                    format!("{} is remote; only a local leg can do without O_DIRECT", leg.path),
-                ));
-            }
+            let prefix = format!("legs[{index}]");
+            leg.check(&prefix)?;
+            let key = |name: &str| format!("{prefix}.{name}");
             for earlier in &self.legs[..index] {
                 if earlier.path == leg.path {
                     return Err(ConfigError::conflict(

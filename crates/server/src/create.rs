@@ -107,7 +107,8 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     let files = FileOptions { direct: !options.cached, sparse: !options.reserve };
     let mut opened = Opened::default();
     for candidate in &candidates {
-        opened.open(candidate, &layout, files)?;
+        let open = |purpose| OpenLeg::open(&candidate.spec, files, purpose);
+        opened.open(candidate, &layout, open)?;
     }
     for (candidate, leg) in candidates.iter().zip(&opened.legs) {
         candidate::check_opened(candidate, leg, &layout)?;
@@ -191,12 +192,11 @@ impl Opened {
         &mut self,
         candidate: &Candidate,
         layout: &Layout,
-        files: FileOptions,
+        open: impl FnOnce(Purpose) -> Result<OpenLeg, OpenError>,
     ) -> Result<(), CreateError> {
         let missing = candidate.members.iter().filter(|one| one.probe.kind == Kind::Missing);
         self.made.extend(missing.map(|member| member.path.clone()));
-        let purpose = Purpose::Create { size: layout.leg_bytes() };
-        match OpenLeg::open(&candidate.spec, files, purpose) {
+        match open(Purpose::Create { size: layout.leg_bytes() }) {
             Ok(leg) => {
                 self.legs.push(leg);
                 Ok(())

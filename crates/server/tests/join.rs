@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use hemi_core::format::Layout;
-use hemi_server::config::legs::LegSpec;
+use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::create::{
     CreateError, CreateOptions, JoinOptions, create, prepare_join, superblock_of,
 };
@@ -14,7 +14,11 @@ const SIZE: u64 = 64 << 20;
 
 fn options(path: &Path, wipe: bool) -> JoinOptions {
     let layout = Layout::new(SIZE, 1 << 20).expect("the sizes are possible");
-    JoinOptions { spec: LegSpec::Path(path.into()), layout, block_bytes: 512, wipe, direct: false }
+    JoinOptions { config: config(path), layout, block_bytes: 512, wipe }
+}
+
+fn config(path: &Path) -> LegConfig {
+    LegConfig { direct: false, ..LegConfig::new(LegSpec::Path(path.into())) }
 }
 
 fn volume(folder: &Path) -> [std::path::PathBuf; 2] {
@@ -46,18 +50,17 @@ fn a_missing_file_is_made_with_room_for_everything() {
 fn a_leg_that_holds_something_is_kept_unless_named() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let [a, _] = volume(folder.path());
-    let superblock = superblock_of(&LegSpec::Path(a.clone()), false)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .expect("it is a leg");
+    let superblock =
+        superblock_of(&config(&a)).unwrap_or_else(|error| panic!("{error}")).expect("it is a leg");
     assert_eq!((superblock.name.as_str(), superblock.leg.0), ("db", 0));
 
     let error = prepare_join(&options(&a, false)).expect_err("it holds a volume");
     assert!(matches!(error, CreateError::NotEmpty { .. }), "{error}");
     assert!(error.to_string().contains("\"db\""), "{error}");
-    assert!(superblock_of(&LegSpec::Path(a.clone()), false).is_ok_and(|found| found.is_some()));
+    assert!(superblock_of(&config(&a)).is_ok_and(|found| found.is_some()));
 
     prepare_join(&options(&a, true)).unwrap_or_else(|error| panic!("{error}"));
-    let found = superblock_of(&LegSpec::Path(a.clone()), false);
+    let found = superblock_of(&config(&a));
     assert!(found.is_ok_and(|found| found.is_none()), "its past does not speak any more");
     let metadata = Layout::new(SIZE, 1 << 20).expect("the sizes are possible").data_offset();
     let mut bytes = vec![1; metadata as usize];

@@ -108,6 +108,14 @@ struct NewLeg {
     /// Remote legs: how long after a lost session its writes may still land.
     #[arg(long, value_name = "DURATION")]
     quarantine: Option<Time>,
+
+    /// Remote legs: connections to use, if the export says that they share one cache.
+    #[arg(long, value_name = "N")]
+    connections: Option<u8>,
+
+    /// Local legs: do not bypass the page cache (for file systems without O_DIRECT).
+    #[arg(long)]
+    no_direct: bool,
 }
 
 impl NewLeg {
@@ -116,6 +124,8 @@ impl NewLeg {
         let mut config = LegConfig::new(absolute(&self.spec)?);
         config.name.clone_from(&self.name);
         config.quarantine = self.quarantine;
+        config.connections = self.connections;
+        config.direct = !self.no_direct;
         Ok(config)
     }
 }

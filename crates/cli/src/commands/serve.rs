@@ -42,6 +42,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "leg", value_name = "LEG", conflicts_with = "file")]
     legs: Vec<LegSpec>,
 
+    /// Do not bypass the page cache for the legs named by --leg (for file systems without
+    /// O_DIRECT).
+    #[arg(long, requires = "legs")]
+    no_direct: bool,
+
     /// Export by NBD on unix:PATH or tcp:HOST[:PORT]; may be repeated.
     #[arg(long = "nbd", value_name = "ADDRESS", conflicts_with = "file")]
     nbd: Vec<Listen>,
@@ -101,7 +106,10 @@ impl ServeArgs {
             Some(file) => Config::load(file, &set)?,
             None => Config::parse("", Path::new("command line"), &set)?,
         };
-        config.legs.extend(self.legs.iter().cloned().map(LegConfig::new));
+        config.legs.extend(self.legs.iter().cloned().map(|leg| LegConfig {
+            direct: leg.is_remote() || !self.no_direct,
+            ..LegConfig::new(leg)
+        }));
         config.exports.extend(
             self.nbd.iter().cloned().map(|listen| ExportConfig {
                 read_only: self.read_only,

@@ -10,6 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
+use super::ConfigError;
 use super::units::{Size, Time};
 
 /// Default stripe unit: one region of the smallest size, the largest I/O that a drain
@@ -231,6 +232,36 @@ impl LegConfig {
     /// A leg with the defaults.
     pub fn new(path: LegSpec) -> LegConfig {
         LegConfig { path, name: None, quarantine: None, connections: None, direct: true }
+    }
+
+    /// Whether its options go with its kind; `prefix` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Conflict`], naming the option.
+    pub fn check(&self, prefix: &str) -> Result<(), ConfigError> {
+        const MOST: u8 = crate::leg::nbd::CONNECTIONS_MAX;
+        let LegConfig { path, quarantine, connections, direct, .. } = self;
+        let refuse = |name: &str, reason: String| {
+            Err(ConfigError::conflict(format!("{prefix}.{name}"), reason))
+        };
+        if path.is_remote() {
+            if !direct {
+                let reason = format!("{path} is remote; only a local leg can do without O_DIRECT");
+                return refuse("direct", reason);
+            }
+            if let Some(count) = connections.filter(|count| !(1..=MOST).contains(count)) {
+                let reason = format!("{count} is out of range; 1 to {MOST} are possible");
+                return refuse("connections", reason);
+            }
+        } else if quarantine.is_some() {
+            let reason = format!("{path} is local; only a remote leg has a quarantine time");
+            return refuse("quarantine", reason);
+        } else if connections.is_some() {
+            let reason = format!("{path} is local; only a remote leg has connections");
+            return refuse("connections", reason);
+        }
+        Ok(())
     }
 
     /// What to call it: its name, else its spec.

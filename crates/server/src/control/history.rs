@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hemi_core::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
+use hemi_core::io::OutReason;
 use hemi_core::status::LegState;
 
 use super::api::{Latencies, Latency};
@@ -23,9 +24,10 @@ pub struct History {
     states: HashMap<u8, StateSince>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct StateSince {
     state: LegState,
+    out_reason: Option<OutReason>,
     freezes: u64,
     /// `None`: since the volume was opened.
     since: Option<Instant>,
@@ -36,11 +38,13 @@ impl History {
     pub fn sample(&mut self, snapshot: Arc<Snapshot>) {
         for leg in &snapshot.status.legs {
             let since = (!self.samples.is_empty()).then_some(snapshot.taken);
-            let fresh = || StateSince { state: leg.state, freezes: leg.freezes, since };
-            let known = self.states.entry(leg.leg).or_insert_with(fresh);
-            // A leg that thawed and froze again between two samples began anew.
-            if known.state != leg.state || known.freezes != leg.freezes {
-                *known = fresh();
+            let (state, out_reason, freezes) = (leg.state, leg.out_reason, leg.freezes);
+            let fresh = StateSince { state, out_reason, freezes, since };
+            let known = self.states.entry(leg.leg).or_insert(fresh);
+            // A leg that thawed and froze again between two samples began anew, and so did
+            // one that is out for another reason.
+            if (known.state, known.out_reason, known.freezes) != (state, out_reason, freezes) {
+                *known = fresh;
             }
         }
         // The oldest kept is the newest of those past the span, so that the span is covered.

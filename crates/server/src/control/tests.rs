@@ -303,3 +303,33 @@ fn stopping_removes_the_socket() {
     served.thread.take().expect("it runs").stop();
     assert!(!served.socket.exists());
 }
+
+/// Every field of the status is explained.
+#[test]
+fn the_documentation_names_every_field() {
+    fn names(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    found.push(name.clone());
+                    names(value, found);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+            _ => {}
+        }
+    }
+    let risk = super::api::Risk { promise: "P1".into(), text: String::new() };
+    let status = super::api::VolumeStatus {
+        legs: vec![super::api::LegStatus::default()],
+        risks: vec![risk],
+        ..Default::default()
+    };
+    let mut found = Vec::new();
+    names(&serde_json::to_value(status).expect("a status has a JSON form"), &mut found);
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-api.md");
+    let text = std::fs::read_to_string(page).expect("docs/control-api.md is in the tree");
+    for name in found {
+        assert!(text.contains(&format!("`{name}`")), "docs/control-api.md lacks {name}");
+    }
+}

@@ -8,23 +8,21 @@ use hemi_core::recovery::{HEAD_BYTES, newest_of};
 
 use super::candidate::{self, Candidate, Member};
 use super::{CreateError, Opened, prepare, random_id};
-use crate::config::legs::LegSpec;
-use crate::leg::{FileOptions, OpenLeg, Purpose};
+use crate::config::legs::LegConfig;
+use crate::leg::{OpenLeg, Purpose};
 use crate::probe::Probe;
 
 /// A leg that is to join.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
-    /// Where it is.
-    pub spec: LegSpec,
+    /// Where and how it is.
+    pub config: LegConfig,
     /// The volume's layout.
     pub layout: Layout,
     /// The volume's smallest request in bytes.
     pub block_bytes: u32,
     /// Whether what is on it may be destroyed.
     pub wipe: bool,
-    /// Whether to bypass the page cache (O_DIRECT).
-    pub direct: bool,
 }
 
 /// Checks the leg, destroys what may be destroyed, blanks its metadata and gives it a random
@@ -33,7 +31,8 @@ pub struct JoinOptions {
 /// # Errors
 /// As for a leg of a new volume; nothing has been changed, but for [`CreateError::Write`].
 pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError> {
-    let JoinOptions { spec, layout, .. } = options;
+    let JoinOptions { config, layout, .. } = options;
+    let spec = &config.path;
     let text = spec.to_string();
     let mut members = Vec::new();
     for path in spec.paths() {
@@ -47,8 +46,7 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
     let [candidate] = &candidates;
 
     let mut opened = Opened::default();
-    let files = FileOptions { direct: options.direct, sparse: true };
-    opened.open(candidate, layout, files)?;
+    opened.open(candidate, layout, |purpose| OpenLeg::configured(config, purpose))?;
     candidate::check_opened(candidate, &opened.legs[0], layout)?;
     let block = opened.legs[0].block();
     if block > options.block_bytes {
@@ -71,13 +69,12 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
 ///
 /// # Errors
 /// The leg cannot be opened or read.
-pub fn superblock_of(spec: &LegSpec, direct: bool) -> Result<Option<Superblock>, CreateError> {
-    let options = FileOptions { direct, ..FileOptions::default() };
-    let leg = OpenLeg::open(spec, options, Purpose::Inspect)?;
+pub fn superblock_of(config: &LegConfig) -> Result<Option<Superblock>, CreateError> {
+    let leg = OpenLeg::configured(config, Purpose::Inspect)?;
     let length = HEAD_BYTES.min(leg.size());
     // At most a mebibyte.
     let mut head = vec![0; length as usize];
     leg.read_at(0, &mut head)
-        .map_err(|source| CreateError::Read { path: spec.to_string(), source })?;
+        .map_err(|source| CreateError::Read { path: config.path.to_string(), source })?;
     Ok(newest_of(&head).ok())
 }

@@ -81,6 +81,10 @@ fn wait_for(
 type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
 
 fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result<Ready, Refusal> {
+    config.check("config").map_err(|error| {
+        let way_out = "docs/configuration.md lists the options of a leg.";
+        Refusal::new(RefusalKind::BadRequest, error.to_string(), way_out)
+    })?;
     let (leg, wipe) = match coming {
         Coming::Add { leg, wipe } => (free_slot(snapshot, leg)?, wipe),
         Coming::Replace { leg, wipe } => (vacant_slot(snapshot, leg)?, wipe),
@@ -91,13 +95,8 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
     let layout = Layout::new(identity.size_bytes, identity.region_bytes).map_err(|error| {
         Refusal::new(RefusalKind::Failed, error.to_string(), "Report it: this is a defect.")
     })?;
-    let options = JoinOptions {
-        spec: config.path.clone(),
-        layout,
-        block_bytes: identity.block_bytes,
-        wipe,
-        direct: config.direct,
-    };
+    let options =
+        JoinOptions { config: config.clone(), layout, block_bytes: identity.block_bytes, wipe };
     let (opened, id) = prepare_join(&options).map_err(unprepared)?;
     Ok((leg, opened, id))
 }
@@ -153,7 +152,7 @@ fn vacant_slot(snapshot: &Snapshot, leg: u8) -> Result<LegIndex, Refusal> {
 /// The slot that a leg of this volume had, if nothing on it is newer than the volume.
 fn own_slot(snapshot: &Snapshot, config: &LegConfig) -> Result<LegIndex, Refusal> {
     let label = config.label();
-    let found = superblock_of(&config.path, config.direct).map_err(unprepared)?;
+    let found = superblock_of(config).map_err(unprepared)?;
     let Some(superblock) = found else {
         let what = format!("{label} is no leg of a volume");
         let way_out = "hemi leg add makes a new leg of it (--wipe destroys what it holds).";
