@@ -24,7 +24,7 @@ use crate::control::volume::{Identity, LegIdentity, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::export::{ExportOptions, Exports, ListenError, Listener};
 use crate::leg::{OpenError, OpenLeg, Purpose};
-use crate::messages::{MESSAGES_MAX, ReactorHandle};
+use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
 use crate::reactor::{Parts, Reactor};
 use crate::ring::{Ring, RingError};
 use crate::volume::ServedVolume;
@@ -116,7 +116,16 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     }
     let running = start(opened, options, listeners, snapshot)?;
     let volume = Arc::new(ServedVolume::new(running.handle.clone()));
-    let control = control.spawn(Arc::new(config), volume)?;
+    let control = match control.spawn(Arc::new(config), volume) {
+        Ok(control) => control,
+        Err(error) => {
+            // Nobody could stop it: close what has been opened.
+            let reply = Box::new(|_| ());
+            let _ = running.handle.send(ReactorMessage::Shutdown { drain: 0, reply });
+            running.join()?;
+            return Err(error.into());
+        }
+    };
     let result = running.join();
     control.stop();
     result

@@ -21,6 +21,8 @@ use crate::memory::{Mapping, PAGE_BYTES, Span};
 const BOUNCE_BYTES: usize = 1 << 20;
 /// How long the lock of a process that is dead is waited for.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a block device that is held by nobody known is waited for.
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// What a regular file's size is rounded up to when hemi creates it.
@@ -70,7 +72,7 @@ impl Device {
                 return Err(OpenError::NotStorage { path: path.into(), found });
             }
         };
-        let descriptor = open_descriptor(path, kind, existing.is_none(), options, purpose)?;
+        let descriptor = claim(path, kind, existing.is_none(), options, purpose)?;
         if purpose != Purpose::Inspect {
             lock(path, &descriptor)?;
         }
@@ -228,6 +230,39 @@ impl Device {
     /// Makes everything written durable, the file's size included.
     pub fn flush(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.descriptor)?)
+    }
+}
+
+/// Opens the file or device. A block device that another hemi has is told from one that is
+/// mounted, and one that has ended, but whose last I/O has not, is waited for.
+fn claim(
+    path: &Path,
+    kind: DeviceKind,
+    create: bool,
+    options: FileOptions,
+    purpose: Purpose,
+) -> Result<OwnedFd, OpenError> {
+    let begun = std::time::Instant::now();
+    loop {
+        let error = match open_descriptor(path, kind, create, options, purpose) {
+            Err(error @ OpenError::Held { .. }) => error,
+            other => return other,
+        };
+        let plain = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        match plain.ok().and_then(|descriptor| lock_owner(&descriptor)) {
+            Some(process) if is_dead(process) && begun.elapsed() <= LOCK_WAIT_MAX => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            Some(process) => {
+                return Err(OpenError::InUse { path: path.into(), by: Some(process) });
+            }
+            // Its lock has fallen and the device is being let go of, unless somebody else
+            // holds it.
+            None if begun.elapsed() <= RELEASE_WAIT_MAX && holders(path).is_none() => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            None => return Err(error),
+        }
     }
 }
 
