@@ -3,7 +3,7 @@
 mod world;
 
 use hemi_core::io::Operation;
-use hemi_core::settings::Settings;
+use hemi_core::settings::{Policy, Settings};
 use hemi_core::status::Status;
 use hemi_core::units::{Extent, MICROSECOND, MILLISECOND};
 use world::{SECTORS, World, settings};
@@ -116,5 +116,25 @@ fn mixed_load_does_not_stall() {
         world.freeze(leg, world.now + 150 * MILLISECOND);
         let slowest = longest(&mut world, 8, 300 * MILLISECOND, load);
         assert!(slowest <= LONGEST, "leg {leg}: a request took {slowest} ns");
+    }
+}
+
+/// A plain mirror waits for every leg it sent a write to, but not for one that owes the whole
+/// region, even if that is taken up for draining meanwhile.
+#[test]
+fn a_plain_mirror_does_not_wait_for_a_leg_that_is_being_rebuilt() {
+    let settings = Settings { policy: Policy::All, ..generous() };
+    for seed in 0..5 {
+        let mut world = World::new(seed, 2, settings);
+        world.thorough = false;
+        let load = |world: &mut World| (Operation::Write, world.random.below(SECTORS / 8) * 8);
+        longest(&mut world, 8, 50 * MILLISECOND, load);
+        world.kill();
+        world.behaviour[1].latency = 5 * MILLISECOND;
+        // Dirty regions are owed to the other leg as a whole.
+        world.open(&[0, 1]).expect("both are there");
+        world.freeze(0, world.now + 100 * MILLISECOND);
+        longest(&mut world, 8, 500 * MILLISECOND, load);
+        world.run_until_answered(200 * MILLISECOND);
     }
 }

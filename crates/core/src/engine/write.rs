@@ -380,10 +380,10 @@ impl<B: Buffers> Engine<B> {
             }
             return;
         }
-        let failed = self.legs.iter().all(|leg| {
-            !leg.is_in()
-                || state.failed & leg.index.bit() != 0
-                || self.regions.is_stale(leg.index, state.region)
+        let sent = state.in_flight | state.owed;
+        let failed = self.in_legs().all(|leg| {
+            let bit = leg.index.bit();
+            state.failed & bit != 0 || sent & bit == 0
         });
         if failed && state.in_flight == 0 && state.failed != 0 {
             self.fail_write(operation, record);
@@ -409,13 +409,12 @@ impl<B: Buffers> Engine<B> {
     /// Whether the volume's policy lets a safe write be acknowledged now.
     fn policy_allows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
-        let region = state.region;
+        // A leg it was not sent to owes the whole region, and is not waited for.
+        let sent = state.in_flight | state.owed | state.failed;
         let missing = |engine: &Self, except: Option<usize>| {
-            engine.in_legs().any(|leg| {
-                Some(leg.index.index()) != except
-                    && state.done & leg.index.bit() == 0
-                    && !engine.regions.is_stale(leg.index, region)
-            })
+            engine
+                .in_legs()
+                .any(|leg| Some(leg.index.index()) != except && sent & leg.index.bit() != 0)
         };
         match self.settings.policy {
             Policy::First => true,
