@@ -412,11 +412,30 @@ struct Found<T> {
     state: ObjectState,
     /// Images with a damaged slot, and the highest sequence it is known to have held.
     damaged: Vec<(usize, Option<u64>)>,
+    /// The highest sequence in any slot whose write was cut in two; zero for none.
+    torn: u64,
+}
+
+impl<T> Found<T> {
+    /// Notes a write that was cut in two: it may be ignored, but not its sequence.
+    fn note_torn(&mut self, newest: u64) {
+        self.torn = self.torn.max(newest);
+    }
+
+    /// The state to go on with. Nothing may be written under the sequence of a write cut in
+    /// two: cut in two as well, it could make one valid block of two halves.
+    fn into_state(self) -> ObjectState {
+        let mut state = self.state;
+        if self.torn > state.sequence {
+            state.sequence = self.torn + 1;
+        }
+        state
+    }
 }
 
 impl<T> Default for Found<T> {
     fn default() -> Found<T> {
-        Found { best: None, state: ObjectState::default(), damaged: Vec::new() }
+        Found { best: None, state: ObjectState::default(), damaged: Vec::new(), torn: 0 }
     }
 }
 
@@ -484,7 +503,8 @@ impl Reader<'_> {
                     Err(page::PageError::Damaged { newest }) => {
                         found.damaged.push((image, newest));
                     }
-                    Err(page::PageError::Torn { .. } | page::PageError::Blank) => {}
+                    Err(page::PageError::Torn { newest }) => found.note_torn(newest),
+                    Err(page::PageError::Blank) => {}
                     Err(error) => problems.push(Problem::PageUnsupported { image, error }),
                 }
             }
@@ -496,7 +516,7 @@ impl Reader<'_> {
                 problems.push(Problem::PageDamaged { image, page, first_region, end_region });
             }
         }
-        let Some((_, best)) = found.best else {
+        let Some((_, best)) = &found.best else {
             problems.push(Problem::PageLost { page });
             return Err(problems);
         };
@@ -506,7 +526,7 @@ impl Reader<'_> {
         let known = self.known_legs(best.header().join_epoch);
         let entries = best.entries().take(regions.len());
         table.extend(entries.map(|entry| entry.with_whole(entry.whole() & known)));
-        Ok(found.state)
+        Ok(found.into_state())
     }
 
     /// The legs a page written in `join_epoch` can speak of.
@@ -534,8 +554,17 @@ impl Reader<'_> {
         for (image, leg) in self.images.iter().zip(self.slots) {
             for slot in 0..2u8 {
                 let block = block_at(image.bytes, Layout::superblock_address(slot));
-                let Some(Ok(own)) = block.map(|block| Superblock::decode(block, slot)) else {
-                    continue;
+                let own = match block.map(|block| Superblock::decode(block, slot)) {
+                    Some(Ok(own)) => own,
+                    Some(Err(
+                        SuperblockError::Torn { newest }
+                        | SuperblockError::Damaged { newest: Some(newest) },
+                    )) => {
+                        // The engine changes it at once, and so goes past this.
+                        state.sequence = state.sequence.max(newest);
+                        continue;
+                    }
+                    _ => continue,
                 };
                 if own.sequence > state.durable[leg.index()] {
                     state.durable[leg.index()] = own.sequence;
@@ -556,7 +585,8 @@ impl Reader<'_> {
                 let Some(block) = block_at(self.images[image].bytes, address) else { continue };
                 match lost::open(block, address, self.superblock.volume_id, volume_sectors) {
                     Ok(list) => self.take(&mut found, image, slot, list.sequence(), list),
-                    Err(lost::LostError::Torn { .. } | lost::LostError::Blank) => {}
+                    Err(lost::LostError::Torn { newest }) => found.note_torn(newest),
+                    Err(lost::LostError::Blank) => {}
                     Err(lost::LostError::Damaged { newest }) => {
                         found.damaged.push((image, newest));
                     }
@@ -565,8 +595,8 @@ impl Reader<'_> {
             }
         }
         let hidden = found.damaged.iter().any(|&(i, known)| self.may_hide(&found, i, known));
-        match found.best {
-            Some((_, best)) if !hidden => Ok((best.extents().collect(), found.state)),
+        match &found.best {
+            Some((_, best)) if !hidden => Ok((best.extents().collect(), found.into_state())),
             _ => Err(Problem::LostListDamaged),
         }
     }

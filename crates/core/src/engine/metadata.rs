@@ -29,6 +29,9 @@ struct OnLeg {
     in_flight: u64,
     /// The slot that holds `durable`.
     slot: u8,
+    /// The other slot may hold something newer-looking, from before the leg was out: both
+    /// have to be rewritten before it may decide anything.
+    other_slot_unknown: bool,
     /// Queued for writing.
     queued: bool,
 }
@@ -38,6 +41,19 @@ struct Object {
     sequence: u64,
     changed: bool,
     legs: [OnLeg; LEGS_MAX],
+}
+
+impl Object {
+    /// The sequence that carries everything known of it so far.
+    fn newest(&self) -> u64 {
+        self.sequence + u64::from(self.changed)
+    }
+
+    /// Whether `leg` has the newest content, and nothing else.
+    fn is_current(&self, leg: LegIndex) -> bool {
+        let on_leg = &self.legs[leg.index()];
+        on_leg.durable >= self.newest() && !on_leg.other_slot_unknown
+    }
 }
 
 /// A write to submit.
@@ -87,6 +103,7 @@ impl Metadata {
                     durable: state.durable[leg],
                     in_flight: 0,
                     slot: state.slot[leg],
+                    other_slot_unknown: state.durable[leg] == 0,
                     queued: false,
                 }),
             })
@@ -128,8 +145,7 @@ impl Metadata {
 
     /// The sequence that carries everything known of the object so far.
     pub(crate) fn newest(&self, object: ObjectId) -> u64 {
-        let object = &self.objects[object as usize];
-        object.sequence + u64::from(object.changed)
+        self.objects[object as usize].newest()
     }
 
     pub(crate) fn durable(&self, object: ObjectId, leg: LegIndex) -> u64 {
@@ -157,9 +173,7 @@ impl Metadata {
         let mut current = true;
         for step in 0..count {
             let object = (start + step) % count;
-            let state = &self.objects[object as usize];
-            let on_leg = &state.legs[leg.index()];
-            if on_leg.durable < state.sequence + u64::from(state.changed) {
+            if !self.objects[object as usize].is_current(leg) {
                 current = false;
                 if self.in_flight[leg.index()] + self.queues[leg.index()].len() as u32
                     >= LAZY_WRITES_MAX
@@ -175,16 +189,12 @@ impl Metadata {
 
     /// Whether every object's newest content is durable on `leg`.
     pub(crate) fn is_current(&self, leg: LegIndex) -> bool {
-        self.objects
-            .iter()
-            .all(|o| o.legs[leg.index()].durable >= o.sequence + u64::from(o.changed))
+        self.objects.iter().all(|object| object.is_current(leg))
     }
 
     /// As [`Metadata::is_current`], one object left out.
     pub(crate) fn is_current_but(&self, leg: LegIndex, except: ObjectId) -> bool {
-        self.objects.iter().zip(0..).all(|(o, id)| {
-            id == except || o.legs[leg.index()].durable >= o.sequence + u64::from(o.changed)
-        })
+        self.objects.iter().zip(0..).all(|(object, id)| id == except || object.is_current(leg))
     }
 
     /// Nothing that was written to `leg` before counts: it joins anew.
@@ -192,6 +202,7 @@ impl Metadata {
         for object in &mut self.objects {
             let on_leg = &mut object.legs[leg.index()];
             on_leg.durable = 0;
+            on_leg.other_slot_unknown = true;
         }
     }
 
@@ -201,13 +212,14 @@ impl Metadata {
             let id = *self.queues[leg.index()].front()?;
             let pages = self.layout.page_count();
             let object = &mut self.objects[id as usize];
+            let current = object.is_current(leg);
             let on_leg = &mut object.legs[leg.index()];
             if on_leg.in_flight != 0 {
                 // One write in flight per object and leg: its completion comes back here.
                 self.queues[leg.index()].rotate_left(1);
                 continue;
             }
-            if on_leg.durable >= object.sequence + u64::from(object.changed) {
+            if current {
                 on_leg.queued = false;
                 self.queues[leg.index()].pop_front();
                 continue;
@@ -251,6 +263,8 @@ impl Metadata {
         let on_leg = &mut self.objects[write.object as usize].legs[leg.index()];
         on_leg.in_flight = 0;
         if succeeded {
+            // The first write after a leg was out leaves one slot, the second none.
+            on_leg.other_slot_unknown &= on_leg.durable == 0;
             on_leg.durable = on_leg.durable.max(write.sequence);
             on_leg.slot = write.slot;
         }

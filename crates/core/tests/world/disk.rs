@@ -3,6 +3,7 @@
 use hemi_core::io::LegOperation;
 use hemi_core::units::Extent;
 
+use super::script::Landing;
 use super::{Pending, Random};
 
 #[derive(Clone)]
@@ -86,6 +87,46 @@ impl Disk {
                 self.metadata[start..start + 4096].copy_from_slice(&bytes[..]);
             }
             LegOperation::Read => {}
+        }
+    }
+
+    /// A write in flight at a crash lands as told.
+    pub fn land_as(&mut self, pending: &Pending, landing: Landing) {
+        let lands = |part: usize| match landing {
+            Landing::Whole => true,
+            Landing::Not => false,
+            Landing::Torn(parts) => parts >> (part % 8) & 1 == 1,
+        };
+        match pending.io.operation {
+            LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => {
+                self.completed += 1;
+                let sectors = pending.io.extent.start..pending.io.extent.end;
+                for (part, (leg_sector, &version)) in sectors.zip(&pending.data).enumerate() {
+                    let sector = self.sector(leg_sector);
+                    if lands(part) {
+                        self.cached[sector].push((version, self.completed));
+                    }
+                }
+            }
+            LegOperation::WriteMetadata => {
+                let start = pending.io.extent.start as usize * 512;
+                let bytes = pending.metadata.as_ref().expect("metadata writes carry bytes");
+                for part in (0..8).filter(|&part| lands(part)) {
+                    let (from, to) = (part * 512, part * 512 + 512);
+                    self.metadata[start + from..start + to].copy_from_slice(&bytes[from..to]);
+                }
+            }
+            LegOperation::Flush | LegOperation::Read => {}
+        }
+    }
+
+    /// Power goes and nothing un-flushed is kept, or all of it is.
+    pub fn settle_cache(&mut self, kept: bool) {
+        for (durable, cached) in self.durable.iter_mut().zip(&mut self.cached) {
+            if let Some(&(version, _)) = cached.last().filter(|_| kept) {
+                *durable = version;
+            }
+            cached.clear();
         }
     }
 

@@ -15,6 +15,7 @@ pub mod checker;
 pub mod disk;
 pub mod memory;
 pub mod runner;
+pub mod script;
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ pub const VOLUME_BYTES: u64 = 1 << 20;
 pub const SECTORS: u64 = VOLUME_BYTES / 512;
 
 /// An I/O under way on a leg.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Pending {
     pub due: Instant,
     pub io: LegIo,
@@ -72,6 +73,8 @@ pub struct Behaviour {
     pub latency: u64,
     pub jitter: u64,
     pub frozen_until: Instant,
+    /// The leg works off its I/Os one by one, each taking this long; zero for side by side.
+    pub serial: u64,
     /// One in so many I/Os fails; zero for none.
     pub read_errors: u64,
     pub write_errors: u64,
@@ -84,6 +87,7 @@ impl Default for Behaviour {
             latency: 50 * MICROSECOND,
             jitter: 100 * MICROSECOND,
             frozen_until: Instant(0),
+            serial: 0,
             read_errors: 0,
             write_errors: 0,
             flush_errors: 0,
@@ -91,14 +95,43 @@ impl Default for Behaviour {
     }
 }
 
+/// What a volume and its legs are made like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub volume_bytes: u64,
+    pub region_bytes: u64,
+    /// The legs' logical block: every data I/O has to be a multiple of it.
+    pub block_sectors: u64,
+    /// Sectors of buffers beside those of requests.
+    pub memory_sectors: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            volume_bytes: VOLUME_BYTES,
+            region_bytes: REGION_BYTES,
+            block_sectors: 1,
+            memory_sectors: 4096,
+        }
+    }
+}
+
 pub struct World {
+    pub shape: Shape,
+    pub sectors: u64,
     pub random: Random,
     pub now: Instant,
     pub engine: Option<Engine<Memory>>,
     pub settings: Settings,
     pub disks: Vec<Disk>,
     pub behaviour: Vec<Behaviour>,
+    pub fast_zeroes: Vec<bool>,
     pub pending: Vec<Pending>,
+    /// I/O of these kinds does not end by itself.
+    pub holds: Vec<script::Hold>,
+    /// When each leg is through with what it works off one by one.
+    pub busy_until: Vec<Instant>,
     pub checker: Checker,
     pub requests: BTreeMap<u64, Request>,
     pub next_token: u64,
@@ -109,6 +142,7 @@ pub struct World {
     pub thorough: bool,
     pub trace: bool,
     pub failed_requests: u64,
+    pub failed_tokens: Vec<u64>,
 }
 
 pub fn settings() -> Settings {
@@ -128,17 +162,28 @@ pub fn settings() -> Settings {
 
 impl World {
     pub fn new(seed: u64, legs: usize, settings: Settings) -> World {
-        let layout = Layout::new(VOLUME_BYTES, REGION_BYTES).expect("the sizes are fixed");
-        let disks = (0..legs).map(|leg| formatted(layout, leg, legs)).collect();
+        World::of_shape(seed, legs, settings, Shape::default())
+    }
+
+    pub fn of_shape(seed: u64, legs: usize, settings: Settings, shape: Shape) -> World {
+        let layout =
+            Layout::new(shape.volume_bytes, shape.region_bytes).expect("tests give good sizes");
+        let sectors = layout.volume_sectors();
+        let disks = (0..legs).map(|leg| formatted(layout, shape, leg, legs)).collect();
         let mut world = World {
+            shape,
+            sectors,
             random: Random(seed),
             now: Instant(1),
             engine: None,
             settings,
             disks,
             behaviour: vec![Behaviour::default(); legs],
+            fast_zeroes: vec![true; legs],
             pending: Vec::new(),
-            checker: Checker::new(SECTORS as usize),
+            holds: Vec::new(),
+            busy_until: vec![Instant(0); legs],
+            checker: Checker::new(sectors as usize),
             requests: BTreeMap::new(),
             next_token: 1,
             next_version: 1,
@@ -148,6 +193,7 @@ impl World {
             thorough: true,
             trace: std::env::var_os("TRACE").is_some(),
             failed_requests: 0,
+            failed_tokens: Vec::new(),
         };
         let all: Vec<usize> = (0..legs).collect();
         world.open(&all).expect("a fresh volume opens");
@@ -161,9 +207,9 @@ impl World {
         let opening = recovery::assess(&images)?;
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for &leg in legs {
-            traits[leg] = LegTraits { present: true, fast_zeroes: true };
+            traits[leg] = LegTraits { present: true, fast_zeroes: self.fast_zeroes[leg] };
         }
-        let memory = Memory::new(4096);
+        let memory = Memory::new(self.shape.memory_sectors);
         let entropy = self.random.next();
         self.closed = false;
         self.engine = Some(Engine::open(opening, self.settings, traits, memory, self.now, entropy));
@@ -206,6 +252,14 @@ impl World {
             due = due + self.random.below(behaviour.jitter);
         }
         due = due.max(behaviour.frozen_until + self.random.below(1000));
+        if behaviour.serial > 0 {
+            due = due.max(self.busy_until[leg]) + behaviour.serial;
+            self.busy_until[leg] = due;
+        }
+        if self.is_held(&io) {
+            due = Instant::NEVER;
+        }
+        self.check_alignment(&io);
         let data = match (io.operation, io.buffer) {
             (LegOperation::Write { .. }, Some(at)) => {
                 self.engine().buffers().snapshot(at, io.extent.sectors())
@@ -270,32 +324,31 @@ impl World {
         self.take_actions();
     }
 
-    /// Lets time pass until `until`, or until nothing is left to happen before it.
+    /// Lets time pass until `until`.
     pub fn run_until(&mut self, until: Instant) {
-        loop {
-            let next_io = self.pending.iter().map(|p| p.due).min().unwrap_or(Instant::NEVER);
-            let deadline = self.engine().deadline();
-            let next = next_io.min(deadline);
-            if next > until {
-                self.now = self.now.max(until);
-                return;
-            }
-            self.now = self.now.max(next);
-            if next_io <= deadline {
-                let index = self
-                    .pending
-                    .iter()
-                    .enumerate()
-                    .min_by_key(|(_, p)| (p.due, p.io.id))
-                    .map(|(i, _)| i)
-                    .expect("an I/O is due");
-                self.finish(index);
-            } else {
-                let now = self.now;
-                self.engine().tick(now);
-                self.take_actions();
-            }
+        while self.step(until) {}
+        self.now = self.now.max(until);
+    }
+
+    /// The next thing that happens: an I/O ends or a timer is due. False if nothing does by
+    /// `until`.
+    pub fn step(&mut self, until: Instant) -> bool {
+        let first = self.pending.iter().enumerate().min_by_key(|(_, p)| (p.due, p.io.id));
+        let (index, next_io) = first.map_or((0, Instant::NEVER), |(index, p)| (index, p.due));
+        let deadline = self.engine().deadline();
+        let next = next_io.min(deadline);
+        if next > until {
+            return false;
         }
+        self.now = self.now.max(next);
+        if next_io <= deadline {
+            self.finish(index);
+        } else {
+            let now = self.now;
+            self.engine().tick(now);
+            self.take_actions();
+        }
+        true
     }
 
     /// Lets time pass until every request is answered; at most `limit` nanoseconds.
@@ -313,6 +366,17 @@ impl World {
     }
 
     pub fn submit(&mut self, operation: Operation, extent: Extent, fua: bool) -> u64 {
+        self.submit_on(1, operation, extent, fua)
+    }
+
+    /// Submits a request of one of several connections.
+    pub fn submit_on(
+        &mut self,
+        connection: u32,
+        operation: Operation,
+        extent: Extent,
+        fua: bool,
+    ) -> u64 {
         let token = self.next_token;
         self.next_token += 1;
         let sectors = extent.sectors() as u32;
@@ -327,7 +391,7 @@ impl World {
             let at = hemi_core::units::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
             self.engine().buffers_mut().fill(at, &vec![version; extent.sectors() as usize]);
         }
-        let request = Request { token, operation, extent, buffer, fua, connection: 1 };
+        let request = Request { token, operation, extent, buffer, fua, connection };
         if self.trace {
             println!("{:>12} {request:?} version {version}", self.now.0);
         }
@@ -352,6 +416,7 @@ impl World {
         });
         if reply.result.is_err() {
             self.failed_requests += 1;
+            self.failed_tokens.push(reply.token);
         }
         self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
     }
@@ -382,8 +447,8 @@ impl World {
     /// Reads the whole volume and has the checker look at it.
     pub fn read_everything(&mut self) {
         let step = 64;
-        for start in (0..SECTORS).step_by(step as usize) {
-            self.submit(Operation::Read, Extent::new(start, step), false);
+        for start in (0..self.sectors).step_by(step as usize) {
+            self.submit(Operation::Read, Extent::new(start, step.min(self.sectors - start)), false);
             self.run_until_answered(20_000 * MILLISECOND);
         }
     }
@@ -405,7 +470,9 @@ impl World {
             if status.converged {
                 break;
             }
-            assert!(self.now < end, "not converged: {status:#?}");
+            let legs: Vec<_> = status.legs.iter().map(|l| (l.state, l.owed_bytes)).collect();
+            let dirty = status.dirty_regions;
+            assert!(self.now < end, "not converged: {legs:?}, {dirty} regions are dirty");
         }
         let data: Vec<Vec<u64>> = self.disks.iter().map(Disk::contents).collect();
         for (leg, contents) in data.iter().enumerate().skip(1) {
@@ -434,7 +501,7 @@ impl World {
 }
 
 /// A leg as `create` leaves it: all whole, closed.
-fn formatted(layout: Layout, leg: usize, legs: usize) -> Disk {
+fn formatted(layout: Layout, shape: Shape, leg: usize, legs: usize) -> Disk {
     let volume_id = [7; 16];
     let mut records = [LegRecord::default(); LEGS_MAX];
     for (slot, record) in records.iter_mut().enumerate().take(legs) {
@@ -444,7 +511,7 @@ fn formatted(layout: Layout, leg: usize, legs: usize) -> Disk {
         volume_id,
         name: Name::new("test").expect("a plain name"),
         layout,
-        block_bytes: 512,
+        block_bytes: shape.block_sectors as u32 * 512,
         created: 0,
         leg: LegIndex(leg as u8),
         sequence: 1,
@@ -477,5 +544,5 @@ fn formatted(layout: Layout, leg: usize, legs: usize) -> Disk {
             put(address, &block);
         }
     }
-    Disk::new(metadata, layout.data_offset() / 512, SECTORS as usize)
+    Disk::new(metadata, layout.data_offset() / 512, layout.volume_sectors() as usize)
 }

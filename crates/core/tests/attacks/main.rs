@@ -1,0 +1,76 @@
+//! The scenarios that break a naive either-leg-first mirror, one test each, step by step. Two
+//! legs A and B; each test names what goes wrong and asserts what the design demands instead.
+
+#[path = "../world/mod.rs"]
+mod world;
+
+mod metadata;
+
+use hemi_core::settings::Settings;
+use hemi_core::units::{LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use world::{SECTORS, World, settings};
+
+const A: usize = 0;
+const B: usize = 1;
+/// Sectors of a region.
+const REGION: u64 = world::REGION_BYTES / 512;
+/// Longer than any wait limit of these tests.
+const LONG: u64 = 60 * MILLISECOND;
+
+/// Every wait limit is 20 ms; nothing is cleaned, marked out or throttled meanwhile.
+fn calm() -> Settings {
+    Settings {
+        wait_floor: 20 * MILLISECOND,
+        wait_ceiling: 20 * MILLISECOND,
+        clean_after: 1000 * SECOND,
+        out_after: 1000 * SECOND,
+        exposure_bytes: 64 << 20,
+        exposure_age: 1000 * SECOND,
+        ..settings()
+    }
+}
+
+/// Two legs of one steady latency.
+fn two_legs(settings: Settings) -> World {
+    let mut world = World::new(1, 2, settings);
+    for leg in [A, B] {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.wait(LONG);
+    world
+}
+
+/// Makes `leg` the fastest as far as the engine knows: clean regions get it as authority.
+fn prefer(world: &mut World, leg: usize) {
+    for other in (0..world.disks.len()).filter(|&other| other != leg) {
+        world.steady(other, 5 * MILLISECOND);
+    }
+    for _ in 0..4 {
+        world.write(SECTORS - 8, 8);
+        world.wait(6 * MILLISECOND);
+    }
+    for leg in 0..world.disks.len() {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+}
+
+fn authority(world: &World, region: usize) -> usize {
+    let entry = world.recorded(region);
+    assert!(entry.is_dirty(), "region {region} is dirty: {entry:?}");
+    entry.authority().index()
+}
+
+/// The newest sequence durable on a leg for page 0.
+fn page_sequence(world: &World, leg: usize) -> u64 {
+    world.recovered().objects[0].durable[leg]
+}
+
+fn index(leg: usize) -> LegIndex {
+    LegIndex(leg as u8)
+}
+
+/// Opens with both legs; from now on regions are cleaned, so that the volume converges.
+fn reopen(world: &mut World) {
+    world.settings.clean_after = 100 * MILLISECOND;
+    world.open(&[A, B]).expect("both legs are there");
+}

@@ -1,0 +1,276 @@
+//! Helpers for tests that say step by step what happens: I/O held back and landed by hand,
+//! crashes in which each I/O in flight lands as told, and looks at what a leg has recorded.
+
+use hemi_core::command::{Command, CommandError};
+use hemi_core::format::RegionEntry;
+use hemi_core::io::{LegError, LegEvent, LegIo, LegOperation, Operation};
+use hemi_core::recovery::{self, LegImage, Opening};
+use hemi_core::status::Status;
+use hemi_core::units::{Extent, Instant, IoId, LegIndex, MILLISECOND, SECOND};
+
+use super::{Behaviour, Pending, Random, World};
+
+/// A kind of leg I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Anything,
+    Reads,
+    /// Data writes and zeroing.
+    Writes,
+    Flushes,
+    Metadata,
+}
+
+impl What {
+    pub fn is(self, operation: LegOperation) -> bool {
+        match self {
+            What::Anything => true,
+            What::Reads => operation == LegOperation::Read,
+            What::Writes => {
+                matches!(operation, LegOperation::Write { .. } | LegOperation::WriteZeroes { .. })
+            }
+            What::Flushes => operation == LegOperation::Flush,
+            What::Metadata => operation == LegOperation::WriteMetadata,
+        }
+    }
+}
+
+/// I/O of one leg that does not end by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold {
+    pub leg: usize,
+    pub what: What,
+}
+
+/// How a write in flight at a crash lands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    Whole,
+    Not,
+    /// Its parts, by sector number modulo eight, whose bit is set.
+    Torn(u8),
+}
+
+/// What a power cut leaves of volatile caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    Kept,
+    Dropped,
+    Any,
+}
+
+impl World {
+    /// A leg of one steady latency.
+    pub fn steady(&mut self, leg: usize, latency: u64) {
+        self.behaviour[leg] = Behaviour { latency, jitter: 0, ..Behaviour::default() };
+    }
+
+    pub fn wait(&mut self, time: u64) {
+        let until = self.now + time;
+        self.run_until(until);
+    }
+
+    /// Lets nothing of this kind end on a leg: what comes, and what is in flight.
+    pub fn hold(&mut self, leg: usize, what: What) {
+        self.holds.push(Hold { leg, what });
+        for pending in &mut self.pending {
+            if pending.io.leg.index() == leg && what.is(pending.io.operation) {
+                pending.due = Instant::NEVER;
+            }
+        }
+    }
+
+    pub(super) fn is_held(&self, io: &LegIo) -> bool {
+        self.holds.iter().any(|h| h.leg == io.leg.index() && h.what.is(io.operation))
+    }
+
+    /// Ends every hold on a leg; what was held ends now.
+    pub fn release(&mut self, leg: usize) {
+        self.let_come(leg);
+        let now = self.now;
+        for pending in &mut self.pending {
+            if pending.io.leg.index() == leg && pending.due == Instant::NEVER {
+                pending.due = now;
+            }
+        }
+        self.wait(0);
+    }
+
+    /// Ends every hold on a leg for what comes; what is held stays so, to be landed by hand.
+    pub fn let_come(&mut self, leg: usize) {
+        self.holds.retain(|hold| hold.leg != leg);
+    }
+
+    /// The I/O of a kind in flight on a leg, in order of submission.
+    pub fn in_flight(&self, leg: usize, what: What) -> Vec<&Pending> {
+        let wanted = |p: &&Pending| p.io.leg.index() == leg && what.is(p.io.operation);
+        self.pending.iter().filter(wanted).collect()
+    }
+
+    pub fn ids(&self, leg: usize, what: What) -> Vec<IoId> {
+        self.in_flight(leg, what).iter().map(|p| p.io.id).collect()
+    }
+
+    /// The one I/O of a kind in flight on a leg.
+    pub fn only(&self, leg: usize, what: What) -> IoId {
+        let found = self.in_flight(leg, what);
+        assert_eq!(found.len(), 1, "one of {what:?} in flight on leg {leg}: {found:#?}");
+        found[0].io.id
+    }
+
+    /// Whether a kind of I/O is in flight on a leg for any sector of a volume extent.
+    pub fn is_in_flight(&self, leg: usize, what: What, extent: Extent) -> bool {
+        let offset = self.data_start();
+        let on_leg = Extent { start: extent.start + offset, end: extent.end + offset };
+        self.in_flight(leg, what).iter().any(|p| p.io.extent.overlaps(on_leg))
+    }
+
+    pub fn data_start(&self) -> u64 {
+        self.disks[0].metadata.len() as u64 / 512
+    }
+
+    /// Ends an I/O now.
+    pub fn land(&mut self, id: IoId) {
+        let index = self.complete_id(id).expect("it is in flight");
+        self.finish(index);
+    }
+
+    /// Ends an I/O now with an error, and nothing of it lands.
+    pub fn fail(&mut self, id: IoId) {
+        let index = self.complete_id(id).expect("it is in flight");
+        self.pending.remove(index);
+        let now = self.now;
+        self.engine().complete(now, id, Err(LegError::Media));
+        self.take_actions();
+    }
+
+    /// An I/O reaches the medium, but its completion stays out.
+    pub fn land_silently(&mut self, id: IoId, landing: Landing) {
+        let index = self.complete_id(id).expect("it is in flight");
+        let pending = self.pending[index].clone();
+        self.disks[pending.io.leg.index()].land_as(&pending, landing);
+    }
+
+    /// Ends every I/O in flight on a leg with an error, as a driver does that knows that none
+    /// of it can land any more.
+    pub fn abort(&mut self, leg: usize, landing: impl Fn(&mut Random) -> Option<Landing>) {
+        while let Some(index) = self.pending.iter().position(|p| p.io.leg.index() == leg) {
+            let pending = self.pending.remove(index);
+            let mut random = Random(self.random.next());
+            match landing(&mut random) {
+                Some(landing) => self.disks[leg].land_as(&pending, landing),
+                None => self.disks[leg].land_partly(&pending, &mut random),
+            }
+            let now = self.now;
+            self.engine().complete(now, pending.io.id, Err(LegError::Gone));
+            self.take_actions();
+        }
+    }
+
+    pub fn event(&mut self, leg: usize, event: LegEvent) {
+        let now = self.now;
+        self.engine().leg_event(now, LegIndex(leg as u8), event);
+        self.take_actions();
+    }
+
+    /// hemi ends at once; with `cache` power goes too. Each I/O in flight lands as told.
+    pub fn crash(&mut self, cache: Option<Cache>, mut landing: impl FnMut(&Pending) -> Landing) {
+        for pending in std::mem::take(&mut self.pending) {
+            let lands = landing(&pending);
+            self.disks[pending.io.leg.index()].land_as(&pending, lands);
+        }
+        self.engine = None;
+        self.requests.clear();
+        self.holds.clear();
+        let Some(cache) = cache else {
+            self.checker.killed(self.now);
+            return;
+        };
+        for disk in &mut self.disks {
+            match cache {
+                Cache::Kept => disk.settle_cache(true),
+                Cache::Dropped => disk.settle_cache(false),
+                Cache::Any => disk.lose_cache(&mut self.random),
+            }
+        }
+        self.checker.power_cut(self.now);
+    }
+
+    pub fn is_answered(&self, token: u64) -> bool {
+        !self.requests.contains_key(&token)
+    }
+
+    /// Writes and waits for the acknowledgement.
+    pub fn write(&mut self, start: u64, count: u64) -> u64 {
+        let token = self.submit(Operation::Write, Extent::new(start, count), false);
+        self.run_until_answered(60 * SECOND);
+        token
+    }
+
+    pub fn flush(&mut self) -> u64 {
+        let token = self.submit(Operation::Flush, Extent::default(), false);
+        self.run_until_answered(60 * SECOND);
+        token
+    }
+
+    pub fn read(&mut self, start: u64, count: u64) -> u64 {
+        let token = self.submit(Operation::Read, Extent::new(start, count), false);
+        self.run_until_answered(60 * SECOND);
+        token
+    }
+
+    pub fn has_failed(&self, token: u64) -> bool {
+        self.failed_tokens.contains(&token)
+    }
+
+    pub fn status(&mut self) -> Status {
+        let mut status = Status::default();
+        let now = self.now;
+        self.engine().status(now, &mut status);
+        status
+    }
+
+    pub fn command(&mut self, command: Command) -> Result<(), CommandError> {
+        let token = 1_000_000 + self.commands.len() as u64;
+        let now = self.now;
+        self.engine().command(now, token, command);
+        self.take_actions();
+        let end = self.now + 60 * SECOND;
+        while !self.commands.contains_key(&token) {
+            assert!(self.now < end, "the command {command:?} does not end");
+            self.wait(10 * MILLISECOND);
+        }
+        self.commands[&token]
+    }
+
+    pub fn images(&self) -> Vec<LegImage<'_>> {
+        self.disks.iter().map(|disk| LegImage { bytes: &disk.metadata }).collect()
+    }
+
+    /// What recovery would make of the legs as they are.
+    pub fn recovered(&self) -> Opening {
+        recovery::assess(&self.images()).expect("the legs can decide")
+    }
+
+    pub fn recorded(&self, region: usize) -> RegionEntry {
+        self.recovered().table[region]
+    }
+
+    /// Makes one leg decide alone, as `hemi promote` does.
+    pub fn promote(&mut self, leg: usize) -> Vec<Extent> {
+        let image = LegImage { bytes: &self.disks[leg].metadata };
+        let generation = [self.random.below(255) as u8 + 1; 16];
+        let promotion = recovery::promote(image, generation).expect("it can be promoted");
+        for (address, block) in &promotion.writes {
+            let start = *address as usize;
+            self.disks[leg].metadata[start..start + 4096].copy_from_slice(&block[..]);
+        }
+        promotion.lacks
+    }
+
+    pub(super) fn check_alignment(&self, io: &LegIo) {
+        let block = self.shape.block_sectors;
+        let whole = io.extent.start.is_multiple_of(block) && io.extent.end.is_multiple_of(block);
+        assert!(whole, "I/O cuts a logical block of {block} sectors: {io:?}");
+    }
+}
