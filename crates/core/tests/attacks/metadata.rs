@@ -11,7 +11,7 @@ use crate::world::script::{Cache, Landing, What};
 use crate::world::{SECTORS, World};
 use crate::{A, B, LONG, REGION, authority, calm, index, page_sequence, prefer, reopen, two_legs};
 
-/// 1. A's page that takes over from B has been submitted and its outcome is unknown. B
+/// Scenario 1: A's page that takes over from B has been submitted and its outcome is unknown. B
 /// answers; what B alone holds from then on must not be overruled by that page.
 #[test]
 fn s01_metadata_write_of_unknown_outcome() {
@@ -63,7 +63,7 @@ fn s01_metadata_write_of_unknown_outcome() {
     }
 }
 
-/// 2. B went on to a higher page sequence; A is promoted without it and writes. When B comes
+/// Scenario 2: B went on to a higher page sequence; A is promoted without it and writes. When B comes
 /// back its newer-looking pages must not win, neither then nor after it has drained.
 #[test]
 fn s02_sequences_across_generations() {
@@ -106,7 +106,7 @@ fn s02_sequences_across_generations() {
     }
 }
 
-/// 3. The page that moved the region to B exists on B only and rots. A's older page must not
+/// Scenario 3: The page that moved the region to B exists on B only and rots. A's older page must not
 /// quietly stand in for it.
 #[test]
 fn s03_rotted_newest_page() {
@@ -126,15 +126,9 @@ fn s03_rotted_newest_page() {
         layout.page_address(0, state.slot[B]) as usize
     };
     let intact = world.disks[B].metadata.clone();
-    // A bit, a sector, all of it, all of it blank but one sector.
-    let rots: [&dyn Fn(&mut [u8]); 4] = [
-        &|block| block[100] ^= 1,
-        &|block| block[1024..1536].fill(0xAA),
-        &|block| block.fill(0xAA),
-        &|block| block[512..].fill(0),
-    ];
-    for rot in rots {
-        rot(&mut world.disks[B].metadata[address..address + 4096]);
+    // A byte, a sector, all of it, all but one sector.
+    for rot in [100..101, 1024..1536, 0..4096, 512..4096] {
+        world.disks[B].metadata[address + rot.start..address + rot.end].fill(0xAA);
         let refusal = recovery::assess(&world.images()).expect_err("A must not stand in for B");
         assert!(
             matches!(refusal.problems[..], [Problem::PageDamaged { image: B, page: 0, .. }]),
@@ -148,7 +142,7 @@ fn s03_rotted_newest_page() {
     world.read_everything();
 }
 
-/// As 2., but B has only one of its two slots rewritten before it is in again: the other one
+/// As scenario 2, but B has only one of its two slots rewritten before it is in again: the other one
 /// still holds the page from before.
 #[test]
 fn s02_a_slot_left_over_from_another_generation() {
@@ -225,7 +219,7 @@ fn s03_two_torn_pages_do_not_make_a_valid_one() {
     world.converge();
 }
 
-/// 7. B is replaced by B′ in the same slot: what was recorded of B must not be believed of B′,
+/// Scenario 7: B is replaced by B′ in the same slot: what was recorded of B must not be believed of B′,
 /// wherever the volume dies meanwhile.
 #[test]
 fn s07_slot_reuse() {
@@ -288,7 +282,7 @@ fn s07_slot_reuse() {
     }
 }
 
-/// 9. Both legs are closed cleanly; A alone serves and writes. B alone, cleanly closed as it
+/// Scenario 9: Both legs are closed cleanly; A alone serves and writes. B alone, cleanly closed as it
 /// is, must not open and serve what is old.
 #[test]
 fn s09_closed_leg_alone() {
