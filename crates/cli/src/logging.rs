@@ -1,6 +1,7 @@
 //! Log events on standard error.
 
 use clap::{Args, ValueEnum};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 /// How events are written.
@@ -25,20 +26,37 @@ pub(crate) struct LogArgs {
     pub(crate) log: String,
 }
 
-/// Starts logging.
+/// Events that may wait for standard error to take them; beyond, they are dropped.
+const EVENTS_WAITING_MAX: usize = 8192;
+
+/// Logging, as long as it is kept. What waits is written when it is dropped.
+#[must_use]
+pub(crate) struct Logging {
+    _writer: WorkerGuard,
+}
+
+/// Starts logging. A thread of its own writes: a terminal that is paused or a pipe nobody
+/// reads must not hold up the volume.
 ///
 /// # Errors
 ///
 /// Text naming the filter that is not understood.
-pub(crate) fn start(arguments: &LogArgs) -> Result<(), String> {
+pub(crate) fn start(arguments: &LogArgs) -> Result<Logging, String> {
     let filter = EnvFilter::try_new(&arguments.log)
         .map_err(|error| format!("--log {}: {error}", arguments.log))?;
-    let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let (writer, guard) = NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(EVENTS_WAITING_MAX)
+        .finish(std::io::stderr());
+    let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match arguments.log_format {
         LogFormat::Text => {
             events.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init()
         }
         LogFormat::Json => events.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| format!("logging cannot start: {error}"))
+    match started {
+        Ok(()) => Ok(Logging { _writer: guard }),
+        Err(error) => Err(format!("logging cannot start: {error}")),
+    }
 }

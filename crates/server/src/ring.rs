@@ -28,6 +28,18 @@ pub const REGISTERED_FILES_MAX: u32 = 2048;
 /// Slots for registered memory.
 pub const REGISTERED_BUFFERS_MAX: u32 = 80;
 
+/// Bytes of a statx result.
+pub const STAT_BYTES: usize = size_of::<libc::statx>();
+
+/// The file size in a statx result; `None` if the file system did not tell.
+pub fn stat_size(result: &[u8]) -> Option<u64> {
+    let number = |at: usize, length: usize| result.get(at..at + length);
+    let mask = number(std::mem::offset_of!(libc::statx, stx_mask), 4)?;
+    let size = number(std::mem::offset_of!(libc::statx, stx_size), 8)?;
+    let known = u32::from_ne_bytes(mask.try_into().ok()?) & libc::STATX_SIZE != 0;
+    known.then_some(u64::from_ne_bytes(size.try_into().ok()?))
+}
+
 /// Who submitted an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -423,6 +435,18 @@ impl Ring {
         self.push(entry, tag);
     }
 
+    /// Asks for a file's size: statx(2) into `span`, at least [`STAT_BYTES`] long. Needs the
+    /// descriptor itself, which the caller keeps open until the completion.
+    pub fn stat(&mut self, descriptor: &OwnedFd, span: Span, tag: Tag) {
+        assert!(span.length() >= STAT_BYTES, "room for a statx of {STAT_BYTES} bytes");
+        let fd = types::Fd(descriptor.as_raw_fd());
+        let entry = opcode::Statx::new(fd, c"".as_ptr(), span.address().cast())
+            .flags(libc::AT_EMPTY_PATH)
+            .mask(libc::STATX_SIZE)
+            .build();
+        self.push(entry, tag);
+    }
+
     /// Waits until the socket hangs up or fails, whatever else happens on it.
     pub fn watch_hangup(&mut self, file: RingFile, tag: Tag) {
         let entry = with_file!(file, |fd| opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build());
@@ -604,7 +628,7 @@ fn require(uring: &IoUring) -> Result<(), RingError> {
     }
     let mut probe = Probe::new();
     uring.submitter().register_probe(&mut probe).map_err(RingError::Resource)?;
-    let needed: [(u8, &'static str); 10] = [
+    let needed: [(u8, &'static str); 11] = [
         (opcode::Read::CODE, "READ"),
         (opcode::Write::CODE, "WRITE"),
         (opcode::Fsync::CODE, "FSYNC"),
@@ -615,6 +639,7 @@ fn require(uring: &IoUring) -> Result<(), RingError> {
         (opcode::Accept::CODE, "ACCEPT"),
         (opcode::Connect::CODE, "CONNECT"),
         (opcode::AsyncCancel::CODE, "ASYNC_CANCEL"),
+        (opcode::Statx::CODE, "STATX"),
     ];
     match needed.iter().find(|(code, _)| !probe.is_supported(*code)) {
         Some((_, name)) => Err(RingError::Missing(name)),

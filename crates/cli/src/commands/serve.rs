@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         std::io::stdout().write_all(config.to_toml().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
+    let _logging = logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
     serve(config).map_err(|error| match &error {
         // What to do is in the text: it differs from problem to problem.
         ServeError::Refused(_) => Failure::error(Kind::Refused, error.to_string(), ""),

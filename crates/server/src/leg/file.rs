@@ -8,19 +8,21 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use hemi_core::io::{LegError, LegEvent, LegOperation};
-use hemi_core::units::{Instant, IoId};
+use hemi_core::units::{Instant, IoId, SECOND};
 use rustix::io::Errno;
 
-use super::device::Device;
+use super::device::{Device, DeviceKind};
 use super::{LegContext, ResolvedIo, leg_error};
 use crate::memory::{Mapping, Span};
-use crate::ring::{Completion, Ring, RingFile};
+use crate::ring::{Completion, Ring, RingFile, STAT_BYTES, stat_size};
 use crate::slots::{SlotId, SlotTable};
 
 /// I/Os a leg's table holds before it grows: above the engine's default window.
 const TABLE_CAPACITY: usize = 256;
 /// Bytes written at once where zeros have to be written.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
+/// How often files are looked at whether they have been cut short, in nanoseconds.
+const SIZE_CHECK_INTERVAL: u64 = SECOND;
 /// Times an interrupted or refused-for-now I/O is repeated.
 const RETRIES_MAX: u8 = 8;
 
@@ -28,9 +30,16 @@ const RETRIES_MAX: u8 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Read,
-    Write { durable: bool },
-    Zero { may_unmap: bool, durable: bool },
+    Write {
+        durable: bool,
+    },
+    Zero {
+        may_unmap: bool,
+        durable: bool,
+    },
     Flush,
+    /// Look whether the file still has its size.
+    CheckSize,
 }
 
 impl Task {
@@ -53,6 +62,7 @@ enum Step {
     ZeroRange,
     WriteZeroes,
     Flush,
+    Stat,
 }
 
 /// An I/O on one device.
@@ -88,6 +98,8 @@ struct Member {
     device: Device,
     file: RingFile,
     gone: bool,
+    /// A size check is in flight.
+    checking: bool,
 }
 
 /// Devices, and the I/O in flight on them.
@@ -96,16 +108,22 @@ pub(super) struct FileIo {
     members: Vec<Member>,
     operations: SlotTable<Operation>,
     zeros: Span,
+    /// Where size checks leave their results, a piece for each member.
+    stats: Mapping,
+    next_check: Instant,
 }
 
 impl FileIo {
     pub(super) fn new(devices: Vec<Device>, ring: &mut Ring) -> io::Result<FileIo> {
         let attach = |device: Device| {
             let file = ring.add_file(&device.descriptor);
-            Member { device, file, gone: false }
+            Member { device, file, gone: false, checking: false }
         };
+        let files = devices.iter().any(|device| device.kind == DeviceKind::Regular);
         Ok(FileIo {
             zeros: zeros()?,
+            stats: Mapping::new(devices.len() * STAT_BYTES, false)?,
+            next_check: if files { Instant(0) } else { Instant::NEVER },
             members: devices.into_iter().map(attach).collect(),
             operations: SlotTable::with_capacity(TABLE_CAPACITY),
         })
@@ -119,6 +137,7 @@ impl FileIo {
             Task::Zero { .. } if device.zero_range => Step::ZeroRange,
             Task::Zero { .. } => Step::WriteZeroes,
             Task::Flush => Step::Flush,
+            Task::CheckSize => Step::Stat,
         };
         let id = self.operations.insert(Operation { io, step, done: 0, retries: 0 });
         self.issue(cx, id);
@@ -154,6 +173,11 @@ impl FileIo {
                 let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
                 cx.ring.fallocate(file, mode, offset, rest, tag);
             }
+            (Step::Stat, ..) => {
+                let span = self.stats.span(usize::from(io.device) * STAT_BYTES, STAT_BYTES);
+                let member = &self.members[usize::from(io.device)];
+                cx.ring.stat(&member.device.descriptor, span, tag);
+            }
             (Step::Flush | Step::Transfer, ..) => cx.ring.flush(file, tag),
         }
     }
@@ -166,6 +190,12 @@ impl FileIo {
     ) -> Option<Ended> {
         let id = completion.tag.id;
         let operation = self.operations.get_mut(id)?;
+        if operation.step == Step::Stat {
+            let device = operation.io.device;
+            self.operations.remove(id);
+            self.check_size(cx, device, completion);
+            return None;
+        }
         let member = &mut self.members[usize::from(operation.io.device)];
         let next = match completion.outcome() {
             Ok(count) => operation.advance(u64::from(count), u64::from(member.device.block)),
@@ -192,6 +222,45 @@ impl FileIo {
                 self.operations.remove(id);
                 Some(Ended { token, result })
             }
+        }
+    }
+
+    /// When [`FileIo::tick`] is due.
+    pub(super) fn deadline(&self) -> Instant {
+        self.next_check
+    }
+
+    /// Looks whether files still have their size.
+    pub(super) fn tick(&mut self, cx: &mut LegContext<'_>) {
+        if self.next_check > cx.now {
+            return;
+        }
+        self.next_check = cx.now + SIZE_CHECK_INTERVAL;
+        for device in 0..self.members.len() as u8 {
+            let member = &mut self.members[usize::from(device)];
+            if member.device.kind == DeviceKind::Regular && !member.checking && !member.gone {
+                member.checking = true;
+                let task = Task::CheckSize;
+                let io = DeviceIo { token: 0, device, task, offset: 0, length: 0, data: None };
+                self.submit(cx, io);
+            }
+        }
+    }
+
+    /// A file that has been cut short must not be used: a write past its end would make it
+    /// long again, with a hole where data was.
+    fn check_size(&mut self, cx: &mut LegContext<'_>, device: u8, completion: Completion) {
+        let member = &mut self.members[usize::from(device)];
+        member.checking = false;
+        let span = self.stats.span(usize::from(device) * STAT_BYTES, STAT_BYTES);
+        let size = completion.outcome().ok().and_then(|_| stat_size(span.bytes()));
+        let Some(size) = size.filter(|size| *size < member.device.size) else { return };
+        if !member.gone {
+            member.gone = true;
+            let path = member.device.path().display();
+            let expected = member.device.size;
+            tracing::error!(%path, size, expected, "the file was cut short while in use");
+            cx.event(LegEvent::Gone { removed: true });
         }
     }
 
@@ -291,10 +360,12 @@ impl FileLeg {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        Instant::NEVER
+        self.io.deadline()
     }
 
-    pub(super) fn tick(&mut self, _cx: &mut LegContext<'_>) {}
+    pub(super) fn tick(&mut self, cx: &mut LegContext<'_>) {
+        self.io.tick(cx);
+    }
 
     pub(super) fn detach(self, ring: &mut Ring) {
         self.io.detach(ring);

@@ -454,10 +454,12 @@ impl StripeLeg {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        Instant::NEVER
+        self.io.deadline()
     }
 
-    pub(super) fn tick(&mut self, _cx: &mut LegContext<'_>) {}
+    pub(super) fn tick(&mut self, cx: &mut LegContext<'_>) {
+        self.io.tick(cx);
+    }
 
     pub(super) fn detach(self, ring: &mut Ring) {
         self.io.detach(ring);

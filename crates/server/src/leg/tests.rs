@@ -188,6 +188,38 @@ fn a_file_cut_short_behind_our_back_is_a_media_error() {
 }
 
 #[test]
+fn a_file_cut_short_is_found_out_without_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, name) in kinds(&folder).iter().zip(["plain", "cached", "b"]) {
+        let mut bench = Bench::new(kind, 4 << 20);
+        let Bench { ring, leg, .. } = &mut bench;
+        let mut outcomes = Vec::new();
+        let mut completions = Vec::new();
+        for round in 0..3 {
+            if round == 2 {
+                let path = folder.path().join(name);
+                let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+                file.set_len(8192).unwrap();
+            }
+            let now = leg.deadline() + 1;
+            leg.tick(&mut LegContext { ring, now, owner: 3, outcomes: &mut outcomes });
+            assert!(leg.deadline() > now);
+            let expected = if name == "b" { 3 } else { 1 };
+            while completions.len() < expected {
+                ring.wait(Some(100_000_000)).unwrap();
+                ring.completions(&mut completions);
+            }
+            let mut cx = LegContext { ring, now, owner: 3, outcomes: &mut outcomes };
+            completions.drain(..).for_each(|completion| leg.completion(&mut cx, completion));
+            if round < 2 {
+                assert!(outcomes.is_empty(), "{kind:?}");
+            }
+        }
+        assert_eq!(outcomes, [LegOutcome::Event(LegEvent::Gone { removed: true })], "{kind:?}");
+    }
+}
+
+#[test]
 fn a_read_only_descriptor_fails_writes_and_the_leg_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let (spec, options) = kinds(&folder).remove(0);
@@ -210,17 +242,21 @@ fn an_injected_freeze_holds_io_until_its_time() {
     let mut outcomes = Vec::new();
     let Bench { ring, leg, .. } = &mut bench;
     leg.submit(&mut LegContext { ring, now: Instant(1), owner: 3, outcomes: &mut outcomes }, io);
-    assert_eq!(leg.deadline(), Instant(1000));
+    assert!(leg.deadline() <= Instant(1000));
     assert_eq!(leg.injected(Instant(1)).map(|state| state.held), Some(1));
+    let early = Instant(999);
+    leg.tick(&mut LegContext { ring, now: early, owner: 3, outcomes: &mut outcomes });
+    assert_eq!(leg.injected(early).map(|state| state.held), Some(1));
     leg.tick(&mut LegContext { ring, now: Instant(1000), owner: 3, outcomes: &mut outcomes });
-    assert_eq!(leg.deadline(), Instant::NEVER);
+    assert_eq!(leg.injected(Instant(1000)).map(|state| state.held), Some(0));
     let mut completions = Vec::new();
-    while completions.is_empty() {
+    // The size check of the first tick completes too.
+    while outcomes.is_empty() {
         ring.wait(Some(100_000_000)).unwrap();
         ring.completions(&mut completions);
+        let mut cx = LegContext { ring, now: Instant(1000), owner: 3, outcomes: &mut outcomes };
+        completions.drain(..).for_each(|completion| leg.completion(&mut cx, completion));
     }
-    let mut cx = LegContext { ring, now: Instant(1000), owner: 3, outcomes: &mut outcomes };
-    leg.completion(&mut cx, completions[0]);
     assert_eq!(outcomes, [LegOutcome::Done { id: io.id, result: Ok(()) }]);
 }
 
