@@ -68,6 +68,10 @@ pub struct Tag {
     pub id: SlotId,
 }
 
+/// How long a wait passes over completions that were expected within the submission, in
+/// nanoseconds: longer than a busy client takes for its next request, too short to matter to
+/// a send that was cut short.
+const IMMEDIATE_PATIENCE: u64 = 200_000;
 /// Owners of one source: 2^12.
 pub const OWNERS_MAX: u16 = 1 << 12;
 
@@ -512,6 +516,12 @@ impl Ring {
         // With a backlog left, the queue is full and the rest must not wait for long.
         let timeout = if self.backlog.is_empty() { timeout } else { Some(0) };
         let want = self.immediate + 1;
+        // A send that found too little room, or none, is one of those: its rest has to be
+        // sent whether or not anything else happens.
+        let timeout = match self.immediate {
+            0 => timeout,
+            _ => Some(timeout.map_or(IMMEDIATE_PATIENCE, |time| time.min(IMMEDIATE_PATIENCE))),
+        };
         self.immediate = 0;
         self.submissions += 1;
         let submitted = match timeout {

@@ -121,6 +121,24 @@ fn an_immediate_send_into_a_full_socket_says_so_at_once() {
 }
 
 #[test]
+fn a_send_cut_short_is_told_though_nothing_else_happens() {
+    let mut ring = Ring::new().unwrap();
+    let memory = Mapping::new(8 << 20, false).unwrap();
+    let (left, _right) = UnixStream::pair().unwrap();
+    let left = OwnedFd::from(left);
+    let near = ring.add_file(&left);
+    let mut out = Gather::new();
+    out.push(memory.whole());
+    ring.send_gathered(near, &mut out, true, tag(1));
+    // An hour, if the wait is for something beyond the send.
+    ring.wait(Some(3_600_000_000_000)).unwrap();
+    let mut told = Vec::new();
+    ring.completions(&mut told);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!((told[0].outcome().unwrap() as usize) < memory.length());
+}
+
+#[test]
 fn a_cancelled_receive_completes() {
     let mut ring = Ring::new().unwrap();
     let memory = Mapping::new(4096, false).unwrap();
