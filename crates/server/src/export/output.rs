@@ -27,6 +27,10 @@ pub(super) const TEXT_BYTES_MAX: usize = 256 << 10;
 /// Payload of one message, so that a large read does not hold up small answers' buffers.
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
+/// Longest message that a socket nobody dawdles on takes at once: below the default send
+/// buffer of a unix socket (208 KiB).
+const IMMEDIATE_BYTES_MAX: usize = 144 << 10;
+
 /// An answer that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
@@ -146,7 +150,9 @@ impl Output {
         }
         self.busy = true;
         self.progress = cx.now;
-        cx.ring.send_gathered(file, &mut self.memory.gather, true, tag);
+        // What a socket may not take at once is not counted on: the rest has to follow.
+        let immediate = self.memory.gather.length() <= IMMEDIATE_BYTES_MAX;
+        cx.ring.send_gathered(file, &mut self.memory.gather, immediate, tag);
     }
 
     /// Puts at most `most` bytes of text first in the message; how many.
