@@ -13,7 +13,7 @@ use world::{SECTORS, World, settings};
 const LONGEST: u64 = 25 * MILLISECOND;
 
 fn generous() -> Settings {
-    Settings { exposure_bytes: 64 << 20, owed_extents_max: 4096, ..settings() }
+    Settings { exposure_bytes: 64 << 20, owed_extents_max: 4096, leg_window: 64, ..settings() }
 }
 
 /// Runs a load of `depth` requests at a time and says how long the slowest took.
@@ -88,6 +88,34 @@ fn writes_with_flushes_do_not_stall() {
     freeze_each_in_turn(1, 16);
     freeze_each_in_turn(16, 16);
     freeze_each_in_turn(4, 2);
+}
+
+/// The survivor is 20 ms slow: its own time, for the debts that stand in the way, the record
+/// of its authority and the write itself, comes on top of the wait limit.
+#[test]
+fn a_slow_leg_takes_over_from_a_fast_one() {
+    for (depth, flush_every) in [(1, 0), (8, 0), (8, 16)] {
+        let mut world = World::new(depth as u64, 2, generous());
+        world.thorough = false;
+        world.behaviour[1].latency = 20 * MILLISECOND;
+        let load = |world: &mut World| {
+            let start = world.random.below(SECTORS / 8) * 8;
+            if flush_every > 0 && world.random.one_in(flush_every) {
+                (Operation::Flush, 0)
+            } else {
+                (Operation::Write, start)
+            }
+        };
+        // Paced like a client that a slow leg can just follow.
+        for _ in 0..400 {
+            longest(&mut world, depth, 20 * MICROSECOND, load);
+            let until = world.now + 5 * MILLISECOND;
+            world.run_until(until);
+        }
+        world.freeze(0, world.now + 2000 * MILLISECOND);
+        let slowest = longest(&mut world, depth, 1500 * MILLISECOND, load);
+        assert!(slowest <= 200 * MILLISECOND, "depth {depth}: a request took {slowest} ns");
+    }
 }
 
 #[test]

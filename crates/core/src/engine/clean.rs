@@ -136,8 +136,7 @@ impl<B: Buffers> Engine<B> {
             }
             let behind = self.legs[leg].is_member()
                 && whole & index.bit() == 0
-                && self.regions.is_complete(index, region)
-                && self.legs[leg].answers();
+                && self.regions.is_complete(index, region);
             if behind {
                 self.regions.heal(index, region);
             }
@@ -203,6 +202,7 @@ impl<B: Buffers> Engine<B> {
                         && leg.debts.is_empty()
                         && leg.writes_in_flight == 0
                         && self.regions.stale_count(leg.index) == 0
+                        && leg.rebuilding == 0
                         && self.regions.healing_count(leg.index) == 0
             })
     }

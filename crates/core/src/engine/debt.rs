@@ -81,6 +81,12 @@ impl Debt {
     pub(crate) fn is_acknowledged(&self) -> bool {
         self.operation == Key::NONE
     }
+
+    /// A region taken up because the leg owes all of it (a rebuild, a crash): no new
+    /// exposure, and of no age.
+    pub(crate) fn is_rebuild(&self) -> bool {
+        self.since == Instant::NEVER
+    }
 }
 
 /// What carving did to the bookkeeping of the region.
@@ -97,8 +103,10 @@ pub(crate) struct Debts {
     index: SortedIndex,
     oldest: u32,
     newest: u32,
-    /// Acknowledged sectors owed.
+    /// Acknowledged sectors owed, rebuilds left out.
     sectors: u64,
+    /// Sectors of regions taken up for rebuilding.
+    rebuild_sectors: u64,
     /// Debts of operations that are not acknowledged.
     urgent: u32,
 }
@@ -112,6 +120,7 @@ impl Debts {
             oldest: NONE,
             newest: NONE,
             sectors: 0,
+            rebuild_sectors: 0,
             urgent: 0,
         }
     }
@@ -134,14 +143,20 @@ impl Debts {
         self.sectors * crate::units::SECTOR_BYTES
     }
 
+    /// Bytes of regions taken up for rebuilding and not yet under way.
+    pub(crate) fn rebuild_bytes(&self) -> u64 {
+        self.rebuild_sectors * crate::units::SECTOR_BYTES
+    }
+
     /// How many belong to operations a client still waits for.
     pub(crate) fn urgent(&self) -> u32 {
         self.urgent
     }
 
-    /// When the oldest debt began; `None` when nothing is owed.
+    /// When the oldest debt began; `None` when nothing is owed but rebuilds.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
-        (self.oldest != NONE).then(|| self.entries[self.oldest].since)
+        let oldest = (self.oldest != NONE).then(|| self.entries[self.oldest])?;
+        (!oldest.is_rebuild()).then_some(oldest.since)
     }
 
     /// The first debt that ends after `sector`.
@@ -208,7 +223,9 @@ impl Debts {
     /// debt takes over one reference to its buffer.
     pub(crate) fn add(&mut self, debt: Debt) {
         debug_assert!(!debt.extent.is_empty() && self.overlapping(debt.extent).is_none());
-        if debt.is_acknowledged() {
+        if debt.is_rebuild() {
+            self.rebuild_sectors += debt.extent.sectors();
+        } else if debt.is_acknowledged() {
             self.sectors += debt.extent.sectors();
         } else {
             self.urgent += 1;
@@ -244,7 +261,9 @@ impl Debts {
     /// Takes a debt out; its buffer reference is the caller's.
     pub(crate) fn take(&mut self, slot: u32) -> Debt {
         let debt = self.entries[slot];
-        if debt.is_acknowledged() {
+        if debt.is_rebuild() {
+            self.rebuild_sectors -= debt.extent.sectors();
+        } else if debt.is_acknowledged() {
             self.sectors -= debt.extent.sectors();
         } else {
             self.urgent -= 1;

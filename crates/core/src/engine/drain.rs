@@ -15,8 +15,8 @@ use crate::units::{
     BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES,
 };
 
-/// With fewer exact debts than this another owed region is taken up whatever the exposure.
-const REGIONS_TAKEN_UP_BELOW: usize = 256;
+/// Regions waiting for another authority whose debts are looked for first.
+const MOVES_LOOKED_AT: usize = 8;
 /// Exposure from which owed regions yield to newer debts …
 const PRESSED_PERMILLE: u64 = 500;
 /// … and how often one is taken up all the same.
@@ -35,7 +35,7 @@ const SOURCE_RETRY: u64 = 50 * MILLISECOND;
 impl<B: Buffers> Engine<B> {
     pub(super) fn pump_drain(&mut self, leg: usize) {
         if self.legs[leg].writes_in_flight < self.drain_window(leg) {
-            self.take_up_region(leg);
+            self.take_up_regions(leg);
         }
         while self.ios.free_slots() > LEGS_MAX
             && self.legs[leg].writes_in_flight + self.drain_reads_for(leg) < self.drain_window(leg)
@@ -69,38 +69,64 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_reads
     }
 
-    /// Turns one region owed as a whole into an exact debt, where the sweep stands. Under
-    /// pressure from newer debts regions still get a share: one in so much time.
-    fn take_up_region(&mut self, leg: usize) {
+    /// Turns regions owed as a whole into exact debts, where the sweep stands, enough to keep
+    /// the window full. Under pressure from newer debts they still get a share: one in so
+    /// much time.
+    fn take_up_regions(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
-        let state = &self.legs[leg];
-        if state.converting.is_some()
-            || self.regions.stale_count(index) == 0
-            || !state.debts.has_room(REGION_PIECES)
-        {
-            return;
+        let enough = u64::from(self.settings.leg_window) * u64::from(self.settings.drain_bytes);
+        for _ in 0..self.settings.leg_window {
+            let state = &self.legs[leg];
+            if self.regions.stale_count(index) == 0
+                || state.rebuilding > 0 && state.debts.rebuild_bytes() >= enough
+                || !state.debts.has_room(REGION_PIECES)
+            {
+                return;
+            }
+            let pressed = self.pressure_permille() >= PRESSED_PERMILLE;
+            if pressed
+                && (state.rebuilding > 0 || self.now < state.region_taken_up + REGION_INTERVAL)
+            {
+                return;
+            }
+            let Some(region) = self.next_region_owed(leg) else { return };
+            let Some(record) = self.record(region) else { return };
+            // Writes still out on it are held; what they cover is paid after them. Operations
+            // not yet acknowledged were not sent to this leg: they are in the debt, which is
+            // read from a fresh leg after they are on it.
+            let extent = self.regions.extent(region);
+            self.legs[leg].region_taken_up = self.now;
+            self.legs[leg].rebuilding += 1;
+            self.regions.active[record].rebuilding |= index.bit();
+            self.regions.clear_stale(index, region);
+            self.legs[leg].debts.add(Debt::new(extent, Source::Leg, Instant::NEVER, Key::NONE));
+            self.adjust_lacks(record, leg, 1);
         }
-        let pressed = state.debts.len() >= REGIONS_TAKEN_UP_BELOW
-            && self.pressure_permille() >= PRESSED_PERMILLE;
-        if pressed && self.now < self.legs[leg].region_taken_up + REGION_INTERVAL {
-            return;
-        }
-        let hastened = self.legs[leg].hastened.filter(|&r| self.regions.is_stale(index, r));
+    }
+
+    /// The region to rebuild next: one that somebody waits for, else by the sweep.
+    fn next_region_owed(&self, leg: usize) -> Option<u32> {
+        let index = LegIndex(leg as u8);
+        let waited_for = self
+            .moves
+            .iter()
+            .take(MOVES_LOOKED_AT)
+            .filter(|&&record| self.regions.active.is_used(record))
+            .map(|&record| self.regions.active[record].region)
+            .find(|&region| self.regions.is_stale(index, region));
         let cursor = self.regions.of_sector(self.legs[leg].drain_cursor);
-        let next = hastened
+        waited_for
             .or_else(|| self.regions.next_stale(index, cursor))
-            .or_else(|| self.regions.next_stale(index, 0));
-        let Some(region) = next else { return };
-        let Some(record) = self.record(region) else { return };
-        let extent = self.regions.extent(region);
-        // Writes still out on it are held; what they cover is paid after them.
-        self.legs[leg].region_taken_up = self.now;
-        self.legs[leg].converting = Some(region);
-        self.regions.clear_stale(index, region);
-        // Operations not yet acknowledged were not sent to this leg: they are in the debt,
-        // which is read from a fresh leg after they are on it.
-        self.legs[leg].debts.add(Debt::new(extent, Source::Leg, self.now, Key::NONE));
-        self.adjust_lacks(record, leg, 1);
+            .or_else(|| self.regions.next_stale(index, 0))
+    }
+
+    /// A region is no longer being rebuilt for a leg: it is complete, or owed whole again.
+    pub(super) fn end_rebuilding(&mut self, leg: usize, record: u32) {
+        let bit = LegIndex(leg as u8).bit();
+        if self.regions.active[record].rebuilding & bit != 0 {
+            self.regions.active[record].rebuilding &= !bit;
+            self.legs[leg].rebuilding -= 1;
+        }
     }
 
     /// The next debt to pay, by the order above.
@@ -116,14 +142,12 @@ impl<B: Buffers> Engine<B> {
                 return Some(slot);
             }
         }
-        if let Some(region) = self.legs[leg].hastened {
-            let extent = self.regions.extent(region);
-            match self.payable_from(leg, extent.start, extent.end) {
-                Some(slot) => return Some(slot),
-                None if self.legs[leg].debts.overlapping(extent).is_none() => {
-                    self.legs[leg].hastened = None;
+        for &record in self.moves.iter().take(MOVES_LOOKED_AT) {
+            if self.regions.active.is_used(record) {
+                let extent = self.regions.extent(self.regions.active[record].region);
+                if let Some(slot) = self.payable_from(leg, extent.start, extent.end) {
+                    return Some(slot);
                 }
-                None => {}
             }
         }
         let state = &self.legs[leg];
@@ -180,8 +204,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    fn count_drain(&mut self, leg: usize, sectors: u64) {
-        self.legs[leg].acknowledged_in_flight += sectors;
+    fn count_drain(&mut self, leg: usize, since: Instant, sectors: u64) {
+        self.legs[leg].count_in_flight(since, sectors);
         self.legs[leg].counters.drain_ios += 1;
     }
 
@@ -203,7 +227,7 @@ impl<B: Buffers> Engine<B> {
             let (debt, split) =
                 self.legs[leg].debts.take_front(slot, limit.max(1), &mut self.buffers);
             self.adjust_lacks(record, leg, i32::from(split));
-            self.count_drain(leg, debt.extent.sectors());
+            self.count_drain(leg, debt.since, debt.extent.sectors());
             let none = Key::NONE;
             let (extent, repair) = (debt.extent, debt.repair);
             self.start_write(leg, extent, debt.source, none, false, debt.since, true, repair);
@@ -223,7 +247,7 @@ impl<B: Buffers> Engine<B> {
             debt.source.release(&mut self.buffers);
         }
         self.adjust_lacks(record, leg, 1 - taken);
-        self.count_drain(leg, sectors);
+        self.count_drain(leg, since, sectors);
         let source = Self::at(BufferAt { buffer, offset: 0 });
         self.start_write(leg, run, source, Key::NONE, false, since, true, false);
         true
@@ -274,7 +298,7 @@ impl<B: Buffers> Engine<B> {
         let record = self.regions.slot(region).expect("a region with debts has a record");
         let (debt, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
         self.adjust_lacks(record, leg, i32::from(split));
-        self.count_drain(leg, debt.extent.sectors());
+        self.count_drain(leg, debt.since, debt.extent.sectors());
         let target = leg as u8;
         let purpose = Purpose::DrainRead { target, since: debt.since, repair: debt.repair };
         let data = Self::at(BufferAt { buffer, offset: 0 });
@@ -312,7 +336,7 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_reads -= 1;
         let region = self.regions.of_sector(io.extent.start);
         if self.regions.is_stale(LegIndex(target), region) || !self.legs[leg].is_member() {
-            self.drop_lack(leg, io);
+            self.drop_lack(leg, since, io);
             return;
         }
         match result {
@@ -325,7 +349,7 @@ impl<B: Buffers> Engine<B> {
                 // leg's to report when a client reads it; here it is tried again later.
                 let backoff = if result.is_ok() { SOURCE_RETRY } else { 20 * TICK };
                 io.source.release(&mut self.buffers);
-                self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+                self.legs[leg].uncount_in_flight(since, io.extent.sectors());
                 let until = self.now + backoff;
                 self.owe_beneath(leg, io.extent, Source::Leg, since, until, repair);
             }
@@ -333,9 +357,9 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// An I/O of a debt has lost its meaning: the whole region is owed meanwhile.
-    fn drop_lack(&mut self, leg: usize, io: &Io) {
+    fn drop_lack(&mut self, leg: usize, since: Instant, io: &Io) {
         io.source.release(&mut self.buffers);
-        self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+        self.legs[leg].uncount_in_flight(since, io.extent.sectors());
         let region = self.regions.of_sector(io.extent.start);
         if let Some(record) = self.regions.slot(region) {
             self.adjust_lacks(record, leg, -1);
@@ -351,9 +375,7 @@ impl<B: Buffers> Engine<B> {
         if active.lacks[leg] > 0 || self.regions.is_stale(index, region) {
             return;
         }
-        if self.legs[leg].converting == Some(region) {
-            self.legs[leg].converting = None;
-        }
+        self.end_rebuilding(leg, record);
         let entry = self.entry(region);
         if !entry.is_dirty() && !entry.is_whole(index) {
             self.regions.heal(index, region);

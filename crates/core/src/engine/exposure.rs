@@ -53,30 +53,7 @@ impl<B: Buffers> Engine<B> {
     /// Acknowledged bytes a leg lacks, regions owed as a whole left out.
     pub(super) fn lacked_bytes(&self, leg: usize) -> u64 {
         let state = &self.legs[leg];
-        let converting = state.converting.map_or(0, |_| self.rest_of_conversion(leg));
-        (state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES)
-            .saturating_sub(converting)
-    }
-
-    /// What is left of a region taken up for draining: not new exposure.
-    fn rest_of_conversion(&self, leg: usize) -> u64 {
-        let state = &self.legs[leg];
-        let Some(region) = state.converting else { return 0 };
-        let extent = self.regions.extent(region);
-        let mut at = extent.start;
-        let mut bytes = 0;
-        // The rest of the region is one debt without a copy, or a few around newer writes.
-        for _ in 0..4 {
-            let Some((_, debt)) = state.debts.first_after(at) else { break };
-            if debt.extent.start >= extent.end {
-                break;
-            }
-            if debt.source == super::Source::Leg {
-                bytes += debt.extent.bytes();
-            }
-            at = debt.extent.end;
-        }
-        bytes
+        state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES
     }
 
     /// An upper bound of the acknowledged bytes held by one leg only; exact for two legs.
@@ -212,6 +189,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Lets writers go on as exposure allows.
     pub(super) fn pump_throttle(&mut self) {
+        if self.is_paused() {
+            return;
+        }
         if self.throttle.active && self.throttle.waiting.is_empty() {
             let filled = self.pressure_permille();
             self.say_throttling(filled);

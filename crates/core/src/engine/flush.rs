@@ -214,7 +214,8 @@ impl<B: Buffers> Engine<B> {
             }
             let index = state.index;
             let caught_up = self.oldest_lack(leg).is_none_or(|since| since > arrived)
-                && self.regions.stale_count(index) == 0;
+                && self.regions.stale_count(index) == 0
+                && self.legs[leg].rebuilding == 0;
             if !caught_up {
                 continue;
             }
@@ -272,14 +273,23 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let region = active.region;
+            let entry = self.entry(region);
             if self.another_has_all(leg, region) {
                 self.owe_region(leg, region);
-                if self.entry(region).is_dirty() && self.entry(region).authority() == index {
+                if entry.is_dirty() && entry.authority() == index {
+                    self.regions.active[record].cache_lost = true;
                     self.regions.active[record].move_forced = true;
                     self.want_move(record);
                 }
             } else {
                 alone = true;
+            }
+        }
+        // Clean regions it is not recorded whole for may have been in its cache alone.
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            if !entry.is_dirty() && !entry.is_whole(index) && self.legs[leg].is_member() {
+                self.owe_region(leg, region);
             }
         }
         if alone {

@@ -11,6 +11,7 @@
 //! that can move.
 
 use super::Engine;
+use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::Stage;
 use crate::format::page::ENTRIES_PER_PAGE;
@@ -46,14 +47,12 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.active[record].region;
         let entry = self.entry(region);
         if entry.is_dirty() {
-            self.regions.active[record].cleaning = false;
             return self.authority_is_durable(record);
         }
         let Some(leg) = self.choose_authority(region, None) else { return false };
         let page = self.metadata.page_of(region);
         self.regions.set_entry(region, entry.with_authority(leg));
         self.regions.active[record].authority_sequence = self.metadata.change(page);
-        self.regions.active[record].cleaning = false;
         self.metadata.request(page, leg);
         self.counters.regions_dirtied += 1;
         false
@@ -85,6 +84,7 @@ impl<B: Buffers> Engine<B> {
         self.in_legs()
             .filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
+            .filter(|leg| !self.is_leaving(leg.index))
             .filter(|leg| self.regions.is_complete(leg.index, region))
             .min_by_key(|leg| {
                 (!leg.is_trusted(self.now), leg.slow, leg.lagging, leg.usual_write(), leg.index)
@@ -184,7 +184,7 @@ impl<B: Buffers> Engine<B> {
             return true;
         }
         let from = entry.authority();
-        let forced = core::mem::take(&mut self.regions.active[record].move_forced);
+        let forced = self.regions.active[record].move_forced;
         if !forced && self.legs[from.index()].answers() && !self.failed_on(record, from) {
             return true;
         }
@@ -199,10 +199,8 @@ impl<B: Buffers> Engine<B> {
                 self.want_flush(to, stamp);
                 false
             }
-            None => {
-                self.hasten_region(region, from);
-                false
-            }
+            // Debts stand in the way: the drain pays those of regions in `moves` first.
+            None => false,
         }
     }
 
@@ -277,6 +275,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.active[record].authority_sequence = sequence;
         // Whatever forced a move wanted it off the leg it has just left.
         self.regions.active[record].move_forced = false;
+        self.regions.active[record].cache_lost = false;
         if !self.regions.active[record].move_undurable {
             self.regions.active[record].move_undurable = true;
             self.undurable_moves.push(record);
@@ -284,22 +283,12 @@ impl<B: Buffers> Engine<B> {
         self.counters.authority_moves += 1;
     }
 
-    /// Lets another leg that answers pay its debts in a region before its others, so that it
-    /// can take over there.
-    fn hasten_region(&mut self, region: u32, from: LegIndex) {
-        for at in 0..self.legs.len() {
-            let leg = &mut self.legs[at];
-            if leg.is_in() && leg.answers() && leg.index != from {
-                leg.hastened = Some(region);
-            }
-        }
-    }
-
     /// Authority returns from slow legs to the best one, where that has become complete.
     pub(super) fn return_authority(&mut self) {
         let best = self
             .in_legs()
             .filter(|leg| leg.is_trusted(self.now) && !leg.slow && !leg.lagging)
+            .filter(|leg| !self.is_leaving(leg.index))
             .min_by_key(|leg| (leg.usual_write(), leg.index))
             .map(|leg| leg.index);
         let Some(best) = best else { return };
@@ -335,14 +324,17 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Every region under a leg that stopped answering, with somebody waiting, has to move.
+    /// Regions under a leg that stopped answering have to move: those with somebody waiting
+    /// when it is frozen, all of them when its session is gone, and its cache maybe with it.
     pub(super) fn want_moves_from(&mut self, leg: LegIndex) {
+        let gone = matches!(self.legs[leg.index()].health, Health::Gone { .. });
         let mut at = self.regions.oldest();
         while let Some(record) = at {
             at = self.regions.newer(record);
             let active = &self.regions.active[record];
             let entry = self.entry(active.region);
-            if active.operations > 0 && entry.is_dirty() && entry.authority() == leg {
+            let concerned = gone || active.operations > 0;
+            if concerned && entry.is_dirty() && entry.authority() == leg {
                 self.want_move(record);
             }
         }

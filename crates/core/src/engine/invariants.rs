@@ -94,8 +94,10 @@ impl<B: Buffers> Engine<B> {
                     self.legs[leg.index()].is_in(),
                     "region {region}: authority {leg:?} is out"
                 );
+                let cache_lost =
+                    self.regions.slot(region).is_some_and(|r| self.regions.active[r].cache_lost);
                 assert!(
-                    self.regions.is_complete(leg, region),
+                    cache_lost || self.regions.is_complete(leg, region),
                     "region {region}: its authority {leg:?} lacks acknowledged data"
                 );
             } else {

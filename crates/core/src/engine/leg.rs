@@ -93,7 +93,7 @@ impl History {
         }
         let high = self.recent.quantile(999).saturating_mul(u64::from(settings.wait_multiple));
         self.limit = high.clamp(settings.wait_floor, settings.wait_ceiling);
-        self.hedge = (2 * self.recent.quantile(990)).clamp(HEDGE_FLOOR, self.limit);
+        self.hedge = (2 * self.recent.quantile(990)).max(HEDGE_FLOOR).min(self.limit);
     }
 
     pub(crate) fn median(&self) -> u64 {
@@ -145,10 +145,8 @@ pub(crate) struct Leg {
     pub(crate) drain_cursor: u64,
     /// When a region owed as a whole was last taken up for draining.
     pub(crate) region_taken_up: Instant,
-    /// The one region so turned and not yet drained.
-    pub(crate) converting: Option<u32>,
-    /// A region whose debts go before others: somebody waits for this leg to take over there.
-    pub(crate) hastened: Option<u32>,
+    /// Regions taken up for rebuilding and not yet complete.
+    pub(crate) rebuilding: u32,
     /// Writes that failed in a row.
     pub(crate) write_failures: u32,
     pub(crate) failing_since: Instant,
@@ -248,8 +246,7 @@ impl Leg {
             last_thaw: Instant(0),
             drain_cursor: 0,
             region_taken_up: Instant(0),
-            converting: None,
-            hastened: None,
+            rebuilding: 0,
             write_failures: 0,
             failing_since: Instant(0),
             drain_rate: DrainRate::default(),
@@ -276,6 +273,20 @@ impl Leg {
     /// It answers, and has done so for longer than its probation.
     pub(crate) fn is_trusted(&self, now: Instant) -> bool {
         self.answers() && now >= self.probation_until
+    }
+
+    /// Acknowledged sectors go in flight; a rebuild's are no exposure.
+    pub(crate) fn count_in_flight(&mut self, since: Instant, sectors: u64) {
+        if since != Instant::NEVER {
+            self.acknowledged_in_flight += sectors;
+        }
+    }
+
+    /// They have landed, or not.
+    pub(crate) fn uncount_in_flight(&mut self, since: Instant, sectors: u64) {
+        if since != Instant::NEVER {
+            self.acknowledged_in_flight -= sectors;
+        }
     }
 
     pub(crate) fn hold(&mut self, extent: Extent, io: u32) {

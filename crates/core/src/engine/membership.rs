@@ -65,6 +65,8 @@ pub(super) struct Detach {
     /// No new writes start until it is done.
     pub(super) paused: bool,
     flush_stamp: Option<u64>,
+    /// Its being out is on its way to being durable.
+    changing: bool,
 }
 
 impl<B: Buffers> Engine<B> {
@@ -241,6 +243,11 @@ impl<B: Buffers> Engine<B> {
         matches!(self.phase, Phase::Closing(_))
     }
 
+    /// Whether a leg is being detached: it is to decide nothing any more.
+    pub(super) fn is_leaving(&self, leg: LegIndex) -> bool {
+        self.detach.is_some_and(|detach| detach.leg == leg)
+    }
+
     /// Whether writers have to wait for a change of the leg set.
     pub(super) fn is_paused(&self) -> bool {
         self.detach.is_some_and(|detach| detach.paused)
@@ -344,10 +351,21 @@ impl<B: Buffers> Engine<B> {
     /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
     /// The leg that lacks least becomes complete by not counting it.
     fn lose_what_only(&mut self, leg: usize, region: u32) {
+        let complete = self.in_legs().any(|other| {
+            other.index.index() != leg
+                && other.answers()
+                && self.regions.is_complete(other.index, region)
+        });
+        if complete {
+            return;
+        }
+        let lacks = |other: LegIndex| {
+            self.regions.slot(region).map_or(0, |r| self.regions.active[r].lacks[other.index()])
+        };
         let heir = self
             .in_legs()
             .filter(|other| other.index.index() != leg && other.answers())
-            .min_by_key(|other| self.regions.is_stale(other.index, region))
+            .min_by_key(|o| (self.regions.is_stale(o.index, region), lacks(o.index)))
             .map(|other| other.index);
         let Some(heir) = heir else { return };
         let extent = self.regions.extent(region);
@@ -463,6 +481,7 @@ impl<B: Buffers> Engine<B> {
                 self.legs[leg].membership = Membership::Out(reason);
                 if reason == OutReason::Detached {
                     self.legs[leg].health = Health::Absent;
+                    self.detach = None;
                 }
                 self.fold_debts(leg);
                 self.notice(Notice::Out { leg: change.leg, reason });
@@ -575,8 +594,12 @@ impl<B: Buffers> Engine<B> {
         if !state.is_member() {
             return Err(CommandError::NoSuchLeg);
         }
-        if state.is_in() || state.health != Health::Absent && state.answers() {
+        if state.is_in() || state.answers() {
             return Err(CommandError::LegInUse);
+        }
+        if state.oldest_io != super::slab::NONE {
+            // A zombie may still land, and must find the leg it was for.
+            return Err(CommandError::Busy);
         }
         self.fold_debts(leg.index());
         self.superblock.legs[leg.index()] = Default::default();
@@ -598,13 +621,14 @@ impl<B: Buffers> Engine<B> {
         if !others {
             return Err(CommandError::LastCompleteLeg);
         }
-        self.detach = Some(Detach { leg, token, paused: false, flush_stamp: None });
+        self.detach =
+            Some(Detach { leg, token, paused: false, flush_stamp: None, changing: false });
         Ok(())
     }
 
     /// Detaching: drain under load, pause writers for the last few debts, flush, mark out.
     fn pump_detach(&mut self) {
-        let Some(mut detach) = self.detach else { return };
+        let Some(mut detach) = self.detach.filter(|detach| !detach.changing) else { return };
         let leg = detach.leg.index();
         let state = &self.legs[leg];
         let answers = state.answers();
@@ -631,17 +655,15 @@ impl<B: Buffers> Engine<B> {
         if self.change.is_some() || !self.give_up_authority(leg) {
             return;
         }
-        self.detach = None;
+        // Writers stay paused until that is durable: no write may follow its last flush.
+        detach.changing = true;
+        self.detach = Some(detach);
         let kind = ChangeKind::Out(OutReason::Detached);
+        self.begin_change(detach.leg, kind, Some(detach.token));
         if answers {
             // Its own superblock says so too: it decides nothing if it is ever found alone.
             self.metadata.request(self.metadata.superblock(), detach.leg);
         }
-        self.begin_change(detach.leg, kind, Some(detach.token));
-        if answers {
-            self.metadata.request(self.metadata.superblock(), detach.leg);
-        }
-        self.pump_backlog();
     }
 
     fn begin_close(&mut self, token: u64, drain_until: Instant) -> Result<(), CommandError> {

@@ -37,8 +37,10 @@ pub(crate) struct Active {
     pub(crate) move_wanted: bool,
     /// Move once even though the authority answers (`Policy::Paper`).
     pub(crate) move_forced: bool,
-    /// Being cleaned: waits for flushes up to these stamps.
-    pub(crate) cleaning: bool,
+    /// Legs for which it has been taken up for rebuilding, as a mask.
+    pub(crate) rebuilding: u8,
+    /// Its authority lost its cache and the move away is not made yet.
+    pub(crate) cache_lost: bool,
     pub(crate) last_use: Instant,
     older: u32,
     newer: u32,
@@ -82,7 +84,8 @@ impl Regions {
             waiting: NONE,
             move_wanted: false,
             move_forced: false,
-            cleaning: false,
+            rebuilding: 0,
+            cache_lost: false,
             last_use: Instant(0),
             older: NONE,
             newer: NONE,
@@ -256,7 +259,8 @@ impl Regions {
             waiting: NONE,
             move_wanted: false,
             move_forced: false,
-            cleaning: false,
+            rebuilding: 0,
+            cache_lost: false,
             last_use: now,
             older: NONE,
             newer: NONE,

@@ -35,6 +35,7 @@ impl<B: Buffers> Engine<B> {
             caught_up: 0,
         };
         let key = self.requests.insert(state).expect("the driver checked has_room");
+        self.flushes_used |= request.fua;
         if matches!(self.phase, Phase::Closing(_) | Phase::Closed) {
             self.requests[key.slot].error = Some(RequestError::ShuttingDown);
             self.reply(key.slot);

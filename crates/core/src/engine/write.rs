@@ -215,9 +215,7 @@ impl<B: Buffers> Engine<B> {
         }
         if let Some(record) = self.regions.slot(region) {
             self.adjust_lacks(record, leg, -dropped);
-        }
-        if self.legs[leg].converting == Some(region) {
-            self.legs[leg].converting = None;
+            self.end_rebuilding(leg, record);
         }
         self.regions.stop_healing(index, region);
         self.regions.set_stale(index, region);
@@ -280,7 +278,7 @@ impl<B: Buffers> Engine<B> {
             self.consider_acknowledgement(key.slot);
         } else {
             if result.is_ok() || self.regions.is_stale(LegIndex(io.leg), region) {
-                self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+                self.legs[leg].uncount_in_flight(since, io.extent.sectors());
             }
             let Some(record) = record else { return };
             if result.is_ok() {
@@ -315,7 +313,7 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].debts.postpone(io.extent, until);
             self.operations[key.slot].owed |= LegIndex(io.leg).bit();
         } else {
-            self.legs[leg].acknowledged_in_flight -= io.extent.sectors();
+            self.legs[leg].uncount_in_flight(since, io.extent.sectors());
             self.owe_beneath(leg, io.extent, io.source, since, until, repair);
         }
     }
@@ -363,7 +361,11 @@ impl<B: Buffers> Engine<B> {
         let record = self.record_of(operation);
         let authority = self.entry(state.region).authority();
         if state.done & authority.bit() != 0 {
-            if !self.authority_is_durable(record) || !self.lost_list_follows(operation) {
+            if self.regions.is_stale(authority, state.region) {
+                // It lost its cache: what it has now does not make up for what it lost.
+                self.want_move(record);
+                self.wait_in_region(operation, record);
+            } else if !self.authority_is_durable(record) || !self.lost_list_follows(operation) {
                 self.wait_in_region(operation, record);
             } else if self.policy_allows(operation) {
                 self.acknowledge(operation, record);
