@@ -63,9 +63,6 @@ pub enum CommandError {
     /// Another command of the kind is running.
     #[error("another such command is still running")]
     Busy,
-    /// Metadata could not be made durable.
-    #[error("metadata could not be written on any answering leg")]
-    Metadata,
     /// The volume is closing.
     #[error("the volume is closing")]
     Closing,

@@ -220,7 +220,7 @@ pub enum Notice {
     },
     /// Writers are held back: exposure is past half its bound.
     Throttling,
-    /// Exposure fell below half its bound.
+    /// Exposure fell well below half its bound.
     ThrottlingEnded,
     /// Every leg is whole and the volume clean.
     Converged,

@@ -78,7 +78,8 @@ pub struct Settings {
     pub drain_bytes: u32,
     /// Client requests the engine holds at once. Default 4096.
     pub requests_max: u32,
-    /// Regions that may be dirty at once; bounds the copying after a crash. Default 16384.
+    /// Regions that may be dirty at once, beside those requests under way need; bounds the
+    /// copying after a crash. Default 16384.
     pub dirty_regions_max: u32,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed. Default 65536.
     pub owed_extents_max: u32,

@@ -137,9 +137,7 @@ fn refusal(error: ReactorError) -> Refusal {
         ReactorError::Command(CommandError::Mismatches) => {
             (RefusalKind::Failed, "hemi scrub --repair makes the legs alike.")
         }
-        ReactorError::Command(CommandError::Metadata) | ReactorError::Attach(_) => {
-            (RefusalKind::Failed, "Look at the legs: hemi status.")
-        }
+        ReactorError::Attach(_) => (RefusalKind::Failed, "Look at the legs: hemi status."),
     };
     Refusal::new(kind, error.to_string(), way_out)
 }

@@ -62,7 +62,7 @@ enum ChangeKind {
 pub(super) struct Detach {
     leg: LegIndex,
     token: u64,
-    /// No new writes start until it is done.
+    /// No new requests start until it is done.
     pub(super) paused: bool,
     flush_stamp: Option<u64>,
     /// Its being out is on its way to being durable.

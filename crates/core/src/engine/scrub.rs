@@ -12,6 +12,8 @@ use crate::units::{BufferAt, BufferId, Extent, LEGS_MAX, LegIndex, SECTOR_BYTES}
 
 /// Bytes compared at once.
 const PIECE_BYTES: u64 = 256 << 10;
+/// Pieces passed over at once before other work gets a turn.
+const PIECES_PASSED_OVER: usize = 256;
 /// The owner under which scrub holds its range lock.
 pub(super) const LOCK_OWNER: u32 = NONE - 1;
 
@@ -26,7 +28,6 @@ pub(super) struct Scrub {
     pub(super) place: u32,
     outstanding: u32,
     buffers: Vec<(u8, BufferId)>,
-    failed: bool,
     found: bool,
     stopping: bool,
 }
@@ -59,7 +60,6 @@ impl<B: Buffers> Engine<B> {
             place: NONE,
             outstanding: 0,
             buffers: Vec::with_capacity(LEGS_MAX),
-            failed: false,
             found: false,
             stopping: false,
         });
@@ -74,8 +74,20 @@ impl<B: Buffers> Engine<B> {
         Ok(())
     }
 
-    /// Starts the next piece, if none is being read and its range is free.
+    /// Starts the next piece, if none is being read and its range is free. Pieces that are
+    /// owed or lost are passed over, some at a time.
     pub(super) fn pump_scrub(&mut self) {
+        for _ in 0..PIECES_PASSED_OVER {
+            let before = self.scrub.as_ref().map(|scrub| scrub.next);
+            self.next_piece();
+            let Some(scrub) = &self.scrub else { return };
+            if scrub.outstanding > 0 || Some(scrub.next) == before {
+                return;
+            }
+        }
+    }
+
+    fn next_piece(&mut self) {
         let Some(scrub) = &self.scrub else { return };
         if scrub.outstanding > 0 || scrub.place != NONE {
             return;
@@ -141,7 +153,6 @@ impl<B: Buffers> Engine<B> {
         scrub.place = place;
         scrub.outstanding = buffers.len() as u32;
         scrub.buffers = buffers;
-        scrub.failed = false;
     }
 
     pub(super) fn scrub_read_done(&mut self, io: &Io, result: Result<(), LegError>) {
@@ -150,8 +161,8 @@ impl<B: Buffers> Engine<B> {
         scrub.outstanding -= 1;
         if result.is_err() {
             // The medium cannot read it: rewrite it from another leg, and compare the rest.
-            scrub.failed = true;
             let (piece, repair) = (scrub.piece, scrub.repair);
+            scrub.found = true;
             scrub.buffers.retain(|(leg, buffer)| {
                 if *leg == io.leg {
                     self.buffers.release(*buffer);

@@ -72,6 +72,8 @@ pub(crate) struct OperationState {
     pub(crate) carries: u8,
     /// Legs that failed it.
     pub(crate) failed: u8,
+    /// Some leg failed it for want of space, and none for another reason.
+    pub(crate) no_space: bool,
     /// When the first leg had it (`Policy::Paper`).
     pub(crate) first_done: Option<Instant>,
     /// The lost list must have this sequence before acknowledgement; zero for none.
@@ -104,6 +106,7 @@ impl OperationState {
             owed: 0,
             carries: 0,
             failed: 0,
+            no_space: false,
             first_done: None,
             lost_sequence: 0,
             parts: 0,

@@ -266,7 +266,11 @@ impl<B: Buffers> Engine<B> {
                     state.failed &= !bit;
                     state.first_done.get_or_insert(self.now);
                 }
-                Err(_) => state.failed |= bit,
+                Err(error) => {
+                    let first = state.failed == 0;
+                    state.no_space = error == LegError::NoSpace && (first || state.no_space);
+                    state.failed |= bit;
+                }
             }
             if result.is_ok() && self.operations[key.slot].carries & bit != 0 {
                 self.operations[key.slot].carries &= !bit;
@@ -299,7 +303,7 @@ impl<B: Buffers> Engine<B> {
             state.failing_since = self.now;
         }
         state.write_failures += 1;
-        let backoff = (RETRY_FIRST << state.write_failures.min(8)).min(RETRY_MAX);
+        let backoff = (RETRY_FIRST << (state.write_failures - 1).min(8)).min(RETRY_MAX);
         let until = self.now + backoff;
         let waiting = self.operations.is_live(key);
         if self.regions.is_stale(LegIndex(io.leg), region) {
@@ -326,7 +330,7 @@ impl<B: Buffers> Engine<B> {
         source: Source,
         since: Instant,
         until: Instant,
-        _repair: bool,
+        repair: bool,
     ) {
         let region = self.regions.of_sector(extent.start);
         let record = self.regions.slot(region).expect("a region with lacks has a record");
@@ -345,8 +349,10 @@ impl<B: Buffers> Engine<B> {
                 }
                 let part = source.skip(gap.start - extent.start);
                 part.retain(&mut self.buffers);
-                self.legs[leg].debts.add(Debt::new(gap, part, since, Key::NONE));
-                self.legs[leg].debts.postpone(gap, until);
+                let mut debt = Debt::new(gap, part, since, Key::NONE);
+                debt.repair = repair;
+                debt.not_before = until;
+                self.legs[leg].debts.add(debt);
                 pieces += 1;
             }
             at = covered.map_or(extent.end, |c| c.end);
@@ -584,6 +590,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.leave_region(operation, record);
-        self.end_operation(operation, Some(RequestError::Io));
+        let error = if state.no_space { RequestError::NoSpace } else { RequestError::Io };
+        self.end_operation(operation, Some(error));
     }
 }

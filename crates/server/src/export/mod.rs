@@ -179,6 +179,7 @@ impl Exports {
         listener.tune(&descriptor);
         let file = cx.ring.add_file(&descriptor);
         let number = self.counts.accepted as u32;
+        cx.engine.connection_opened(number);
         let connection = Connection::new(owner, listener, descriptor, file, number, memory, cx.now);
         let id = self.connections.insert(Box::new(connection));
         if let Some(connection) = self.connections.get_mut(id) {
