@@ -75,7 +75,12 @@ class Volume:
         if inject:
             self.options.append("--allow-inject")
         self.env = env
+        self._config: Path | None = None
         self._process: Process | None = None
+
+    def serve_with(self, config: Path) -> None:
+        """Serves from a configuration file instead of flags."""
+        self._config = config
 
     @staticmethod
     def on_files(
@@ -114,6 +119,8 @@ class Volume:
         return hemi("create", "--size", size, *self.leg_options(), *options)
 
     def serve_argv(self) -> list[Arg]:
+        if self._config:
+            return [HEMI, "serve", self._config, *self.options]
         return [
             HEMI,
             "serve",
