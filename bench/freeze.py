@@ -24,8 +24,8 @@ WAIT_LIMIT_MAX_MS = 50.0
 SLACK_MS = 20.0
 BOUNDS = "Exposure bound 2 GiB and 60 s, buffer budget 1 GiB"
 OPTIONS = [
-    "--exposure-bytes",
-    "2GiB",
+    "--set",
+    "engine.exposure.bytes=2GiB",
     "--set",
     "engine.exposure.age=60s",
     "--set",

@@ -65,7 +65,7 @@ hemi_start() {
   "$HEMI" create --size "${VOLUME_MIB}M" --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 \
     --wipe /dev/mapper/leg0 --wipe /dev/mapper/leg1
   "$HEMI" serve --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 --nbd unix:/run/work/v.sock \
-    --control /run/work/v.ctl --exposure-bytes 1GiB --set engine.exposure.age=60s &
+    --control /run/work/v.ctl --set engine.exposure.bytes=1GiB --set engine.exposure.age=60s &
   server=$!
   until [ -S /run/work/v.sock ] || ! kill -0 $server; do sleep 0.1; done
 }

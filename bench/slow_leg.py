@@ -33,8 +33,8 @@ def _volume(settings: Settings, box: Sandbox, delay_ms: float) -> tuple[Volume, 
         write_in_full(path, size)
     server = Nbdkit(box, slow, delay_ms=delay_ms)
     options = [
-        "--exposure-bytes",
-        f"{EXPOSURE_MIB}MiB",
+        "--set",
+        f"engine.exposure.bytes={EXPOSURE_MIB}MiB",
         "--set",
         f"engine.exposure.age={EXPOSURE_AGE}s",
         "--set",

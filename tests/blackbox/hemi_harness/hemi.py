@@ -183,6 +183,29 @@ class Volume:
         status: dict[str, Any] = json.loads(self.command("status", "--json"))
         return status
 
+    def leg_state(self, leg: int) -> str:
+        """The state of the leg in a slot; `absent` if the slot is empty."""
+        for entry in self.status()["legs"]:
+            if entry["leg"] == leg:
+                return str(entry["state"])
+        return "absent"
+
+    def wait_converged(self, timeout: float = 120) -> None:
+        """Waits until hemi knows that all legs are whole and identical."""
+
+        def converged() -> bool:
+            self.process.check_running()
+            return self.status()["converged"] is True
+
+        wait_until("the legs converge", converged, timeout)
+
+    def wait_leg_state(self, leg: int, *states: str, timeout: float = 60) -> None:
+        wait_until(
+            f"leg {leg} is {' or '.join(states)}",
+            lambda: self.leg_state(leg) in states,
+            timeout,
+        )
+
     def inject(self, leg: int, *what: Arg) -> None:
         """`inject(0, "--freeze", "2s")`."""
         self.command("inject", "--leg", leg, *what)
@@ -191,3 +214,35 @@ class Volume:
 def leg_bytes(volume_bytes: int) -> int:
     """The size of a leg with room for the volume and its metadata."""
     return volume_bytes + 16 * MIB + volume_bytes // 1024
+
+
+def data_offset(volume_bytes: int, region_bytes: int | None = None) -> int:
+    """Where a leg's data area begins, computed from docs/design/disk-format.md."""
+    if region_bytes is None:
+        region_bytes = MIB
+        while -(-volume_bytes // region_bytes) > 262_144 and region_bytes < GIB:
+            region_bytes *= 2
+    regions = -(-volume_bytes // region_bytes)
+    pages = -(-regions // 1736)
+    return -(-(MIB + 8192 * pages) // MIB) * MIB
+
+
+def data_area(leg: Path, volume_bytes: int) -> bytes:
+    """A leg file's copy of the volume."""
+    with leg.open("rb") as f:
+        f.seek(data_offset(volume_bytes))
+        data = f.read(volume_bytes)
+    assert len(data) == volume_bytes, f"{leg} is shorter than the volume"
+    return data
+
+
+def assert_identical(legs: Sequence[str | Path], volume_bytes: int) -> None:
+    """Fails unless all leg files hold the same data area."""
+    first = data_area(Path(legs[0]), volume_bytes)
+    for leg in legs[1:]:
+        other = data_area(Path(leg), volume_bytes)
+        if other != first:
+            at = next(
+                i for i in range(0, volume_bytes, 512) if first[i : i + 512] != other[i : i + 512]
+            )
+            raise AssertionError(f"{legs[0]} and {leg} differ at byte {at} of the volume")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +121,7 @@ class Journal:
         self,
         operations: int,
         *,
-        at: dict[int, Callable[[], object]] | None = None,
+        at: Mapping[int, Callable[[], object]] | None = None,
         stall_limit: float = 60,
     ) -> bool:
         """Runs until `operations` writes more are acknowledged, calling each action of `at`
@@ -154,6 +154,13 @@ class Journal:
             # An unacknowledged write that tore at the kill stays as torn as it was seen.
             self.acknowledged[block] = min(seen)
             self.sent[block] = max(seen)
+
+    def check_image(self, image: bytes) -> None:
+        """Checks a copy of the whole volume, such as a leg's data area."""
+        for block in sorted(self.sent):
+            at = self.offset + block * self.block_bytes
+            data = image[at : at + self.block_bytes]
+            self._check(block, data, self.acknowledged.get(block, 0), self.sent[block])
 
     def settle(self) -> None:
         """After a kill: verifies, then rewrites what was torn, so that a further round can

@@ -1,0 +1,140 @@
+"""The control socket, metrics and health, from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import urllib.error
+import urllib.request
+
+from hemi_harness import HEMI, Sandbox, Volume, hemi_fails, run, wait_until
+from hemi_harness.hemi import MIB, check_message
+from hemi_harness.journal import Journal
+from hemi_harness.sandbox import free_port, run_fails
+
+SIZE = 32 * MIB
+
+
+def curl(volume: Volume, path: str, *options: str) -> tuple[int, str]:
+    out = run(
+        "curl",
+        "--silent",
+        "--max-time",
+        "30",
+        "--unix-socket",
+        volume.control,
+        "--write-out",
+        "\n%{http_code}",
+        *options,
+        f"http://hemi{path}",
+    )
+    body, _, code = out.rpartition("\n")
+    return int(code), body
+
+
+def test_the_api_answers_as_documented(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE, create=("--name", "api"))
+    assert stat.S_IMODE(volume.control.stat().st_mode) == 0o600
+    code, body = curl(volume, "/v1/status")
+    status = json.loads(body)
+    assert code == 200
+    assert status["name"] == "api"
+    assert status["size_bytes"] == SIZE
+    assert status == {**volume.status(), **status}
+    for key in ("exposure", "clients", "engine", "scrub", "buffers", "risks", "legs"):
+        assert key in status, key
+    assert curl(volume, "/v1/config")[0] == 200
+    assert curl(volume, "/nowhere")[0] == 404
+    code, body = curl(volume, "/v1/inject", "--json", '{"leg": 0, "fault": "clear"}')
+    assert code == 403
+    assert "allow" in body
+    code, body = curl(volume, "/v1/legs/detach", "--json", '{"leg": 99}')
+    assert code in (400, 404)
+    assert json.loads(body)["way_out"] is not None
+    code, _ = curl(volume, "/v1/legs/detach", "--json", "{broken")
+    assert code == 400
+    code, _ = curl(volume, "/v1/scrub", "--json", "x" * 100_000)
+    assert code in (400, 413)
+    with volume.client() as client:
+        client.read(0, 512)
+
+
+def test_counters_count(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    journal = Journal(volume.uri, blocks=512, reads=0, flush_every=50)
+    assert journal.run(500)
+    status = volume.status()
+    assert status["clients"]["writes"]["total"]["count"] >= 500
+    assert status["clients"]["flushes"]["total"]["count"] >= 5
+    assert status["clients"]["connections"]["open"] == 1
+    assert status["clients"]["failed"] == 0
+    journal.disconnect()
+    volume.wait_converged()
+    legs = volume.status()["legs"]
+    assert all(leg["written_bytes"] >= 500 * 4096 * 0.5 for leg in legs), legs
+    assert volume.status()["engine"]["regions_dirtied"] > 0
+
+
+METRIC = re.compile(r'^[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? -?[0-9.eE+\-]+$|^#.*$')
+
+
+def test_metrics_and_health(sandbox: Sandbox) -> None:
+    port = free_port()
+    volume = Volume.on_files(sandbox, SIZE, inject=True, options=("--http", f"127.0.0.1:{port}"))
+
+    def get(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    journal = Journal(volume.uri, blocks=512)
+    assert journal.run(300)
+    code, text = get("/metrics")
+    assert code == 200
+    strange = [line for line in text.splitlines() if not METRIC.match(line)]
+    assert not strange, strange[:5]
+    assert text.rstrip().endswith("# EOF")
+    for name in (
+        "hemi_exposure_bytes",
+        "hemi_request_seconds_bucket",
+        "hemi_authority_moves_total",
+        "hemi_leg_",
+    ):
+        assert name in text, name
+    assert get("/livez")[0] == 200
+    code, body = get("/healthz")
+    assert code == 200
+    assert json.loads(body)["health"] == "healthy"
+    volume.inject(0, "--freeze", "1h")
+    assert journal.run(200)
+    code, body = get("/healthz")
+    assert code == 200
+    assert json.loads(body)["health"] == "degraded"
+    # The listener gives nothing that changes the volume.
+    assert get("/v1/status")[0] == 404
+
+
+def test_commands_say_what_is_wrong(sandbox: Sandbox) -> None:
+    nowhere = sandbox.path("nowhere.ctl")
+    hemi_fails("status", "--control", nowhere, says=[nowhere])
+    hemi_fails("serve", says=["leg"])
+    hemi_fails("serve", "--leg", "a", "--leg", "b", "--policy", "best", says=["policy", "first"])
+    hemi_fails("serve", "--leg", "a", "--leg", "b", "--set", "engine.wait.flor=1ms", says=["flor"])
+    volume = Volume.on_files(sandbox, SIZE)
+    _, printed = run_fails(
+        HEMI, "inject", "--leg", 0, "--freeze", "1s", "--control", volume.control
+    )
+    check_message(printed, ["allow-inject"])
+    volume.process.check_running()
+
+
+def test_status_watch_follows(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    watch = sandbox.start(
+        HEMI, "status", "--watch", "--json", "--control", volume.control, name="watch"
+    )
+    wait_until("three lines", lambda: watch.output().count('"phase"') >= 3)
+    watch.kill()

@@ -1,0 +1,163 @@
+"""kill -9 under verified load, with either leg lagging, frozen or gone (P1, P2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hemi_harness import Nbdkit, Sandbox, Volume
+from hemi_harness.hemi import MIB, assert_identical, data_area, leg_bytes
+from hemi_harness.journal import Journal
+
+SIZE = 64 * MIB
+BLOCKS = 2048
+# Rounds of load, kill, restart and verification; `make test-long` runs more.
+ROUNDS = 12 if os.environ.get("HEMI_TEST_ROUNDS") == "long" else 3
+
+
+def check_both_legs(volume: Volume, journal: Journal) -> None:
+    """After convergence and a clean stop each leg alone holds everything."""
+    journal.disconnect()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(volume.legs, SIZE)
+    for leg in volume.legs:
+        journal.check_image(data_area(Path(leg), SIZE))
+
+
+FAULTS: dict[str, Callable[[Volume, int], None]] = {
+    "none": lambda volume, leg: None,
+    "slow": lambda volume, leg: volume.inject(leg, "--delay", "20ms"),
+    "frozen": lambda volume, leg: volume.inject(leg, "--freeze", "1h"),
+    "write-errors": lambda volume, leg: volume.inject(leg, "--error", "write:0.2"),
+}
+
+
+@pytest.mark.parametrize("leg", [0, 1])
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_kill_under_load(sandbox: Sandbox, fault: str, leg: int) -> None:
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    journal = Journal(volume.uri, blocks=BLOCKS, seed=leg)
+    for number in range(ROUNDS):
+        events = {
+            100: lambda: FAULTS[fault](volume, leg),
+            700 + 131 * number: volume.kill,
+        }
+        assert not journal.run(1_000_000, at=events)
+        volume.start()
+        journal.settle()
+    check_both_legs(volume, journal)
+
+
+def test_kill_while_legs_take_turns_to_freeze(sandbox: Sandbox) -> None:
+    """The authority has moved, once and back, when the kill comes."""
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    journal = Journal(volume.uri, blocks=256)
+    for number in range(ROUNDS):
+        first = number % 2
+
+        def turn(thawed: int, frozen: int) -> None:
+            volume.inject(thawed, "--clear")
+            volume.inject(frozen, "--freeze", "1h")
+
+        events = {
+            200: partial(turn, 1 - first, first),
+            600: partial(turn, first, 1 - first),
+            1000: partial(turn, 1 - first, first),
+            1400: volume.kill,
+        }
+        assert not journal.run(1_000_000, at=events)
+        volume.start()
+        journal.settle()
+    check_both_legs(volume, journal)
+
+
+def test_kill_while_recovering(sandbox: Sandbox) -> None:
+    """Kills that follow each other closely: recovery is interrupted and begins again."""
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    journal = Journal(volume.uri, blocks=BLOCKS)
+    for number in range(ROUNDS):
+        journal.run(
+            1_000_000,
+            at={50: lambda: volume.inject(1, "--freeze", "1h"), 800: volume.kill},
+        )
+        for _ in range(3):
+            volume.start()
+            volume.kill()
+        volume.start()
+        journal.settle()
+        journal.run(1_000_000, at={10 + number: volume.kill})
+        volume.start()
+        journal.settle()
+    check_both_legs(volume, journal)
+
+
+def test_kill_with_three_legs_and_several_connections(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE, legs=3, inject=True)
+    journal = Journal(volume.uri, blocks=BLOCKS, connections=4, depth=32)
+    for number in range(ROUNDS):
+        leg = number % 3
+        events = {
+            100: partial(volume.inject, leg, "--freeze", "1h"),
+            300: partial(volume.inject, (leg + 1) % 3, "--delay", "10ms"),
+            900: volume.kill,
+        }
+        assert not journal.run(1_000_000, at=events)
+        volume.start()
+        journal.settle()
+    check_both_legs(volume, journal)
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+@pytest.mark.parametrize("how", ["pause", "stop"])
+def test_kill_with_a_remote_leg_frozen_from_outside(
+    sandbox: Sandbox, how: str, frozen: int
+) -> None:
+    """What the dead hemi had sent still sits in the frozen server when the next one starts:
+    it lands late, and must not land on top of anything newer."""
+    backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
+    servers = [Nbdkit(sandbox, path) for path in backing]
+    volume = Volume(sandbox, [server.uri for server in servers])
+    volume.create(SIZE)
+    volume.start()
+    journal = Journal(volume.uri, blocks=512)
+    server = servers[frozen]
+    freeze, thaw = {
+        "pause": (server.pause, server.resume),
+        "stop": (server.stop, server.cont),
+    }[how]
+    for _ in range(ROUNDS):
+        assert not journal.run(1_000_000, at={200: freeze, 800: volume.kill})
+        thaw()
+        volume.start()
+        journal.settle()
+    journal.disconnect()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(list(backing), SIZE)
+    for path in backing:
+        journal.check_image(data_area(path, SIZE))
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_leg_and_hemi_die_together(sandbox: Sandbox, dead: int) -> None:
+    """The leg's server is gone when hemi starts again: what only the other leg can tell is
+    known, or the volume says that it needs a decision. It never serves old data."""
+    backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
+    servers = [Nbdkit(sandbox, path) for path in backing]
+    volume = Volume(sandbox, [server.uri for server in servers])
+    volume.create(SIZE)
+    volume.start()
+    journal = Journal(volume.uri, blocks=512)
+    assert not journal.run(1_000_000, at={300: servers[dead].kill, 900: volume.kill})
+    volume.start_fails()
+    servers[dead].start()
+    volume.start()
+    journal.settle()
+    journal.disconnect()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(list(backing), SIZE)

@@ -1,0 +1,322 @@
+"""A leg that stops answering: clients go on (P4), exposure stays bounded (P5), legs converge
+afterwards (P6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hemi_harness import NbdError, Nbdkit, Sandbox, Volume, wait_until
+from hemi_harness.hemi import MIB, assert_identical, leg_bytes
+from hemi_harness.journal import Journal
+
+SIZE = 64 * MIB
+
+
+class Legs:
+    """A volume on two NBD legs, each a file behind nbdkit."""
+
+    def __init__(self, sandbox: Sandbox, *options: str) -> None:
+        self.backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
+        self.servers = [Nbdkit(sandbox, path) for path in self.backing]
+        self.volume = Volume(sandbox, [s.uri for s in self.servers], options=options)
+        self.volume.create(SIZE)
+        self.volume.start()
+        self.journal = Journal(self.volume.uri, blocks=1024)
+
+    def converge(self) -> None:
+        """Waits for the drain and checks that both legs hold everything."""
+        self.journal.verify()
+        self.journal.disconnect()
+        self.volume.wait_converged()
+        status = self.volume.status()
+        assert status["exposure"]["bytes"] == 0
+        assert all(leg["owed_bytes"] == 0 for leg in status["legs"])
+        self.volume.stop()
+        assert_identical(list(self.backing), SIZE)
+
+
+@pytest.mark.parametrize("leg", [0, 1])
+@pytest.mark.parametrize("how", ["pause", "stop"])
+def test_clients_go_on_while_a_leg_does_not_answer(sandbox: Sandbox, how: str, leg: int) -> None:
+    legs = Legs(sandbox)
+    server = legs.servers[leg]
+    freeze, thaw = {
+        "pause": (server.pause, server.resume),
+        "stop": (server.stop, server.cont),
+    }[how]
+    assert legs.journal.run(500)
+    freeze()
+    # The leg stays frozen until all of these are acknowledged: had any of them to wait for
+    # it, none would return.
+    assert legs.journal.run(1000)
+    legs.journal.verify()
+    status = legs.volume.status()
+    state = status["legs"][leg]
+    assert state["state"] == "frozen", state
+    assert state["freezes"] == 1
+    assert state["owed_bytes"] > 0
+    assert status["exposure"]["bytes"] > 0
+    assert any(risk["promise"] in ("P1", "P5") for risk in status["risks"]), status["risks"]
+    thaw()
+    legs.volume.wait_leg_state(leg, "healthy", "lagging")
+    legs.converge()
+
+
+def test_a_plain_mirror_waits(sandbox: Sandbox) -> None:
+    """Policy `all` is what the test above must tell from hemi."""
+    legs = Legs(sandbox, "--policy", "all")
+    assert legs.journal.run(200)
+    legs.servers[1].pause()
+    with pytest.raises(AssertionError, match="answers a request"):
+        legs.journal.run(100, stall_limit=3)
+    legs.servers[1].resume()
+    legs.journal.disconnect()
+    legs.journal.settle()
+    legs.converge()
+
+
+def test_legs_freeze_in_turn(sandbox: Sandbox) -> None:
+    """After the drain the other leg may freeze: authority moves there and back."""
+    legs = Legs(sandbox)
+    for number in range(4):
+        server = legs.servers[number % 2]
+        server.pause()
+        assert legs.journal.run(400)
+        server.resume()
+        legs.volume.wait_leg_state(number % 2, "healthy", "lagging")
+        assert legs.journal.run(100)
+        legs.volume.wait_converged()
+    legs.converge()
+
+
+def test_both_legs_freeze_and_nothing_is_acknowledged_falsely(sandbox: Sandbox) -> None:
+    legs = Legs(sandbox)
+    assert legs.journal.run(300)
+    for server in legs.servers:
+        server.pause()
+    with pytest.raises(AssertionError, match="answers a request"):
+        legs.journal.run(10_000, stall_limit=3)
+    for server in legs.servers:
+        server.resume()
+    legs.journal.disconnect()
+    legs.journal.settle()
+    assert legs.journal.run(300)
+    legs.converge()
+
+
+def test_flushes_go_on_while_a_leg_is_frozen(sandbox: Sandbox) -> None:
+    legs = Legs(sandbox)
+    for leg in (0, 1):
+        legs.servers[leg].pause()
+        with legs.volume.client() as client:
+            for i in range(50):
+                client.write(i * 4096, b"f" * 4096, fua=i % 5 == 0)
+                client.flush()
+        legs.servers[leg].resume()
+        legs.volume.wait_converged()
+    legs.converge()
+
+
+def test_flush_copies_all_waits_for_every_leg(sandbox: Sandbox) -> None:
+    legs = Legs(sandbox, "--set", "engine.flush_copies=all")
+    with legs.volume.client(timeout=3) as client:
+        client.write(0, b"f" * 4096)
+        client.flush()
+        legs.servers[1].pause()
+        client.write(4096, b"f" * 4096)
+        with pytest.raises(TimeoutError):
+            client.flush()
+    legs.servers[1].resume()
+    legs.converge()
+
+
+@pytest.mark.parametrize("leg", [0, 1])
+def test_a_leg_that_dies_and_returns(sandbox: Sandbox, leg: int) -> None:
+    legs = Legs(sandbox)
+    assert legs.journal.run(300)
+    legs.servers[leg].kill()
+    assert legs.journal.run(500)
+    legs.volume.wait_leg_state(leg, "gone", "out")
+    legs.servers[leg].start()
+    legs.volume.wait_leg_state(leg, "healthy", "lagging", timeout=120)
+    assert legs.journal.run(300)
+    legs.converge()
+
+
+@pytest.mark.parametrize("leg", [0, 1])
+def test_a_leg_dead_for_long_is_durably_out(sandbox: Sandbox, leg: int) -> None:
+    legs = Legs(sandbox, "--set", "engine.out_after=2s")
+    assert legs.journal.run(300)
+    legs.servers[leg].pause()
+    assert legs.journal.run(300)
+    legs.volume.wait_leg_state(leg, "out")
+    status = legs.volume.status()
+    assert status["degraded"] is True
+    assert status["health"] == "degraded"
+    assert status["legs"][leg]["out_reason"] == "unresponsive"
+    assert legs.journal.run(300)
+    # Durably: without the leg the volume opens again and does not ask.
+    legs.volume.kill()
+    legs.journal.disconnect()
+    legs.servers[leg].resume()
+    legs.servers[leg].kill()
+    both = list(legs.volume.legs)
+    legs.volume.legs = [both[1 - leg]]
+    legs.volume.start()
+    legs.journal.settle()
+    assert legs.journal.run(200)
+    legs.journal.disconnect()
+    legs.volume.stop()
+    # And with it again, it is filled.
+    legs.servers[leg].start()
+    legs.volume.legs = both
+    legs.volume.start()
+    legs.converge()
+
+
+@pytest.mark.parametrize("leg", [0, 1])
+def test_media_errors_are_answered_from_the_other_leg(sandbox: Sandbox, leg: int) -> None:
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    journal = Journal(volume.uri, blocks=1024, reads=0.6)
+    assert journal.run(500)
+    volume.inject(leg, "--error", "read")
+    assert journal.run(500)
+    journal.verify()
+    volume.inject(leg, "--clear")
+    journal.verify()
+    journal.disconnect()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(volume.legs, SIZE)
+
+
+def test_errors_on_both_legs_reach_the_client_and_pass(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    with volume.client() as client:
+        client.write(0, b"old" + bytes(4093))
+        for leg in (0, 1):
+            volume.inject(leg, "--error", "read")
+        with pytest.raises(NbdError):
+            client.read(0, 4096)
+        for leg in (0, 1):
+            volume.inject(leg, "--clear")
+        assert client.read(0, 4096) == b"old" + bytes(4093)
+
+
+@pytest.mark.parametrize("leg", [0, 1])
+def test_write_errors_take_a_leg_out_and_clients_go_on(sandbox: Sandbox, leg: int) -> None:
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    journal = Journal(volume.uri, blocks=1024)
+    assert journal.run(300)
+    volume.inject(leg, "--error", "write")
+    assert journal.run(500)
+    state = volume.status()["legs"][leg]
+    assert state["state"] in ("out", "gone", "lagging"), state
+    assert state["errors"] > 0
+    journal.verify()
+    volume.kill()
+    journal.disconnect()
+    volume.start()
+    journal.settle()
+    journal.disconnect()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(volume.legs, SIZE)
+
+
+class TestExposure:
+    BOUND = 4 * MIB
+
+    def watched(
+        self, volume: Volume, journal: Journal, operations: int, every: int = 50
+    ) -> list[dict[str, float]]:
+        """Runs a load and samples the exposure as it goes."""
+        samples: list[dict[str, float]] = []
+
+        def sample() -> None:
+            samples.append(volume.status()["exposure"])
+
+        at: dict[int, Callable[[], object]] = {n: sample for n in range(0, operations, every)}
+        assert journal.run(operations, at=at)
+        return samples
+
+    def test_throttle_keeps_the_bound(self, sandbox: Sandbox) -> None:
+        volume = Volume.on_files(
+            sandbox,
+            SIZE,
+            inject=True,
+            options=("--set", f"engine.exposure.bytes={self.BOUND}"),
+        )
+        volume.inject(1, "--delay", "50ms")
+        journal = Journal(volume.uri, blocks=SIZE // 65536, block_bytes=65536, depth=16)
+        samples = self.watched(volume, journal, 1500)
+        assert max(s["bytes"] for s in samples) <= self.BOUND
+        assert any(s["throttling"] for s in samples), "the bound was never felt"
+        final = volume.status()["exposure"]
+        assert 0 < final["peak_bytes"] <= self.BOUND
+        assert final["bound_bytes"] == self.BOUND
+        journal.verify()
+        journal.disconnect()
+        volume.inject(1, "--clear")
+        volume.wait_converged()
+        assert volume.status()["exposure"]["bytes"] == 0
+
+    def test_fall_behind_goes_on_and_says_so(self, sandbox: Sandbox) -> None:
+        volume = Volume.on_files(
+            sandbox,
+            SIZE,
+            inject=True,
+            options=(
+                *("--set", f"engine.exposure.bytes={self.BOUND}"),
+                *("--set", "engine.exposure.mode=fall-behind"),
+                *("--buffer-budget", "16MiB"),
+            ),
+        )
+        volume.inject(1, "--freeze", "1h")
+        journal = Journal(volume.uri, blocks=SIZE // 65536, block_bytes=65536, depth=16)
+        assert journal.run(900)
+        status = volume.status()
+        assert status["exposure"]["bytes"] > self.BOUND
+        assert any(risk["promise"] == "P5" for risk in status["risks"]), status["risks"]
+        assert status["buffers"]["used_bytes"] <= status["buffers"]["budget_bytes"]
+        journal.verify()
+        journal.disconnect()
+        volume.inject(1, "--clear")
+        volume.wait_converged()
+        volume.stop()
+        assert_identical(volume.legs, SIZE)
+
+    def test_a_frozen_leg_stops_writers_at_the_bound_until_it_is_out(
+        self, sandbox: Sandbox
+    ) -> None:
+        volume = Volume.on_files(
+            sandbox,
+            SIZE,
+            inject=True,
+            options=(
+                *("--set", f"engine.exposure.bytes={self.BOUND}"),
+                *("--set", "engine.out_after=3s"),
+            ),
+        )
+        volume.inject(0, "--freeze", "1h")
+        journal = Journal(volume.uri, blocks=SIZE // 65536, block_bytes=65536, depth=16)
+        assert journal.run(900), "the volume must go on degraded"
+        assert volume.status()["exposure"]["peak_bytes"] <= self.BOUND
+        assert volume.leg_state(0) == "out"
+        journal.verify()
+
+
+def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE, inject=True)
+    calm = volume.command("status")
+    assert "healthy" in calm
+    volume.inject(1, "--freeze", "1h")
+    journal = Journal(volume.uri, blocks=256)
+    assert journal.run(300)
+    journal.disconnect()
+    frozen = volume.command("status")
+    for word in ("frozen", "owed", "exposure"):
+        assert word in frozen.lower(), frozen
+    volume.inject(1, "--clear")
+    wait_until("healthy again", lambda: "frozen" not in volume.command("status"))

@@ -1,0 +1,113 @@
+"""Sizes at their ends: huge volumes in bounded memory, disks that are full."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hemi_harness import Sandbox, Volume, hemi_fails, run
+from hemi_harness.hemi import GIB, MIB, data_offset, leg_bytes
+from hemi_harness.journal import Journal
+
+TIB = 1 << 40
+BUFFERS = 64 * MIB
+FIXED = 256 * MIB
+
+
+def sparse_file_system(sandbox: Sandbox) -> Path:
+    """XFS on a sparse file: it takes files of 16 TiB, which ext4 does not."""
+    backing = sandbox.file("xfs.img", 8 * GIB)
+    run("mkfs.xfs", "-q", backing)
+    return sandbox.mount(sandbox.loop(backing))
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_sixteen_tebibytes_open_in_bounded_memory(sandbox: Sandbox, count: int) -> None:
+    size = 16 * TIB
+    root = sparse_file_system(sandbox)
+    legs: list[str | Path] = []
+    for i in range(count):
+        path = root / f"leg{i}.img"
+        with path.open("wb") as f:
+            f.truncate(size + data_offset(size))
+        legs.append(path)
+    volume = Volume(sandbox, legs, options=("--buffer-budget", BUFFERS))
+    volume.create(size, "--sparse")
+    volume.start()
+    source = random.Random(count)
+    with volume.client() as client:
+        assert client.size() == size
+        written = {}
+        for _ in range(1500):
+            offset = source.randrange(0, size, 4096)
+            data = source.randbytes(16) * 256
+            client.write(offset, data)
+            written[offset] = data
+        client.flush()
+        for offset, data in list(written.items())[:200]:
+            assert client.read(offset, 4096) == data
+    peak = volume.process.peak_memory()
+    assert peak <= FIXED + BUFFERS, f"{peak / MIB:.0f} MiB resident at most"
+    # After a crash with that many dirty regions as well.
+    volume.kill()
+    volume.start()
+    with volume.client() as client:
+        for offset, data in written.items():
+            assert client.read(offset, 4096) == data
+    peak = volume.process.peak_memory()
+    assert peak <= FIXED + BUFFERS, f"{peak / MIB:.0f} MiB resident at most after a crash"
+
+
+def small_file_system(sandbox: Sandbox, size: int) -> Path:
+    backing = sandbox.file("small.img", size)
+    run("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", backing)
+    return sandbox.mount(sandbox.loop(backing))
+
+
+def test_a_leg_that_does_not_fit_its_disk_is_refused(sandbox: Sandbox) -> None:
+    size = 128 * MIB
+    root = small_file_system(sandbox, 64 * MIB)
+    legs = [sandbox.file("leg0.img", leg_bytes(size)), root / "leg1.img"]
+    pair = ["--leg", str(legs[0]), "--leg", str(legs[1])]
+    hemi_fails("create", "--size", size, *pair, says=["leg1.img", "space"])
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
+    """Clients go on; the leg with the full disk is reported; when there is room it returns."""
+    size = 128 * MIB
+    root = small_file_system(sandbox, 96 * MIB)
+    legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
+    if full == 0:
+        legs.reverse()
+    volume = Volume(sandbox, legs)
+    volume.create(size, "--sparse")
+    volume.start()
+    filler = root / "filler"
+    run("fallocate", "-l", 40 * MIB, filler)
+    journal = Journal(volume.uri, blocks=size // 65536, block_bytes=65536)
+    assert journal.run(2 * (size // 65536))
+    state = volume.status()["legs"][full]
+    assert state["state"] != "healthy", state
+    assert state["errors"] > 0
+    assert "cramped" in volume.process.output()
+    journal.verify()
+    journal.disconnect()
+    volume.kill()
+    filler.unlink()
+    volume.start()
+    journal.settle()
+    journal.disconnect()
+    assert volume.leg_state(full) != "absent"
+
+
+def test_the_smallest_volume(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, 4096)
+    with volume.client() as client:
+        assert client.size() == 4096
+        client.write(0, b"tiny" * 1024)
+    volume.kill()
+    volume.start()
+    with volume.client() as client:
+        assert client.read(0, 4096) == b"tiny" * 1024

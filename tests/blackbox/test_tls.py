@@ -1,0 +1,102 @@
+"""TLS: encrypted connections, client certificates, and who is turned away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hemi_harness import Client, NbdError, Sandbox, Volume, run, run_fails, tls
+from hemi_harness.hemi import MIB
+from hemi_harness.sandbox import free_port
+
+SIZE = 16 * MIB
+
+
+def served(
+    sandbox: Sandbox, certificates: tls.Certificates, *, client_ca: bool, required: bool = True
+) -> tuple[Volume, int]:
+    volume = Volume.on_files(sandbox, SIZE, start=False)
+    port = free_port()
+    table = [
+        f'cert = "{certificates.server_certificate}"',
+        f'key = "{certificates.server_key}"',
+        f"required = {str(required).lower()}",
+    ]
+    if client_ca:
+        table.append(f'client_ca = "{certificates.authority}"')
+    config = sandbox.path("config.toml")
+    legs = ", ".join(f'"{leg}"' for leg in volume.legs)
+    config.write_text(
+        f'legs = [{legs}]\ncontrol = "{volume.control}"\n'
+        f'[[exports]]\nnbd = "unix:{volume.socket}"\n'
+        f'[[exports]]\nnbd = "tcp:localhost:{port}"\ntls = {{ {", ".join(table)} }}\n'
+    )
+    volume.serve_with(config)
+    volume.start()
+    return volume, port
+
+
+def secure(port: int, directory: Path) -> str:
+    return f"nbds://localhost:{port}/?tls-certificates={directory}"
+
+
+def test_data_travels_over_tls(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    volume, port = served(sandbox, certificates, client_ca=False)
+    uri = secure(port, certificates.anonymous)
+    assert "TLS" in run("nbdinfo", uri)
+    with Client(uri) as client, volume.client() as plain:
+        assert client.handle.get_tls_negotiated()
+        client.write(4096, b"secret" + bytes(4090))
+        assert plain.read(4096, 4096) == b"secret" + bytes(4090)
+    source = sandbox.path("source.img")
+    source.write_bytes(bytes(range(256)) * (SIZE // 256))
+    run("nbdcopy", source, uri)
+    back = sandbox.path("back.img")
+    run("nbdcopy", uri, back)
+    run("cmp", source, back)
+    run(
+        "qemu-img",
+        "compare",
+        "--object",
+        f"tls-creds-x509,id=tls,endpoint=client,dir={certificates.anonymous}",
+        "--image-opts",
+        f"driver=raw,file.driver=nbd,file.host=localhost,file.port={port},file.tls-creds=tls",
+        f"driver=raw,file.driver=file,file.filename={source}",
+    )
+
+
+def test_a_client_without_tls_is_turned_away_where_it_is_required(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    _, port = served(sandbox, certificates, client_ca=False)
+    _, printed = run_fails("nbdinfo", f"nbd://localhost:{port}")
+    assert "tls" in printed.lower(), printed
+
+
+def test_a_client_without_tls_is_served_where_it_is_not(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    _, port = served(sandbox, certificates, client_ca=False, required=False)
+    assert int(run("nbdinfo", "--size", f"nbd://localhost:{port}")) == SIZE
+    assert int(run("nbdinfo", "--size", secure(port, certificates.anonymous))) == SIZE
+
+
+def test_only_the_authoritys_clients_are_served(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    volume, port = served(sandbox, certificates, client_ca=True)
+    assert int(run("nbdinfo", "--size", secure(port, certificates.client))) == SIZE
+    for stranger in (certificates.anonymous, certificates.stranger):
+        with pytest.raises(NbdError), Client(secure(port, stranger)) as client:
+            client.read(0, 512)
+    volume.process.check_running()
+    assert int(run("nbdinfo", "--size", secure(port, certificates.client))) == SIZE
+
+
+def test_broken_certificates_are_named_before_serving(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    for spoil in (certificates.server_key, certificates.server_certificate):
+        good = spoil.read_bytes()
+        spoil.write_text("not a certificate\n")
+        with pytest.raises(AssertionError) as error:
+            served(sandbox, certificates, client_ca=False)
+        assert spoil.name in str(error.value)
+        spoil.write_bytes(good)
