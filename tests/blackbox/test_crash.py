@@ -63,7 +63,7 @@ def test_kill_while_legs_take_turns_to_freeze(sandbox: Sandbox) -> None:
             volume.inject(thawed, "--clear")
             volume.inject(frozen, "--freeze", "1h")
 
-        events = {
+        events: dict[int, Callable[[], object]] = {
             200: partial(turn, 1 - first, first),
             600: partial(turn, first, 1 - first),
             1000: partial(turn, 1 - first, first),
@@ -100,7 +100,7 @@ def test_kill_with_three_legs_and_several_connections(sandbox: Sandbox) -> None:
     journal = Journal(volume.uri, blocks=BLOCKS, connections=4, depth=32)
     for number in range(ROUNDS):
         leg = number % 3
-        events = {
+        events: dict[int, Callable[[], object]] = {
             100: partial(volume.inject, leg, "--freeze", "1h"),
             300: partial(volume.inject, (leg + 1) % 3, "--delay", "10ms"),
             900: volume.kill,

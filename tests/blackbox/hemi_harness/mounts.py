@@ -39,6 +39,12 @@ class FuseDisk:
         run("fusermount3", "-u", self.directory)
         self._process.wait(30)
 
+    def abandon(self) -> None:
+        """Gives up a disk whose server has died."""
+        detach_loop(self.device)
+        self._unmount()
+        self._process.kill()
+
     def _attached(self) -> bool:
         return Path(f"/sys/block/{self.device.name}/loop").exists()
 
