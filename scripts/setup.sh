@@ -18,7 +18,7 @@ TOOLS=(
   qemu-utils qemu-system-common            # qemu-img, qemu-io, qemu-nbd, qemu-storage-daemon
   qemu-block-extra                         # qemu's NBD and other network drivers
   fio                                      # load, with verification
-  e2fsprogs xfsprogs fuse3 mount util-linux # file systems end to end
+  e2fsprogs xfsprogs fuse3 mount util-linux fdisk # file systems end to end
   gnutls-bin                               # certtool: certificates for the TLS tests
   jq curl procps
 )
