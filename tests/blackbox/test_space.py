@@ -33,7 +33,7 @@ def test_sixteen_tebibytes_open_in_bounded_memory(sandbox: Sandbox, count: int) 
             f.truncate(size + data_offset(size))
         legs.append(path)
     volume = Volume(sandbox, legs, options=("--buffer-budget", BUFFERS))
-    volume.create(size, "--sparse")
+    volume.create(size)
     volume.start()
     source = random.Random(count)
     with volume.client() as client:
@@ -70,7 +70,9 @@ def test_a_leg_that_does_not_fit_its_disk_is_refused(sandbox: Sandbox) -> None:
     root = small_file_system(sandbox, 64 * MIB)
     legs = [sandbox.file("leg0.img", leg_bytes(size)), root / "leg1.img"]
     pair = ["--leg", str(legs[0]), "--leg", str(legs[1])]
-    hemi_fails("create", "--size", size, *pair, says=["leg1.img", "space"])
+    printed = hemi_fails("create", "--size", size, *pair, "--reserve", says=["leg1.img", "space"])
+    assert "sparse" in printed, printed
+    assert not legs[1].exists() or legs[1].stat().st_blocks * 512 < MIB
 
 
 @pytest.mark.parametrize("full", [0, 1])
@@ -82,7 +84,7 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     if full == 0:
         legs.reverse()
     volume = Volume(sandbox, legs)
-    volume.create(size, "--sparse")
+    volume.create(size)
     volume.start()
     filler = root / "filler"
     run("fallocate", "-l", 40 * MIB, filler)

@@ -48,7 +48,7 @@ class Client:
             setup(self.handle)
         try:
             self.handle.aio_connect_uri(uri)
-            self._until(lambda: not self.handle.aio_is_connecting(), "connect")
+            self._until(self._connected, "connect")
         except nbd.Error as error:
             raise NbdError(f"connect to {uri}: {error.string}", error.errnum or 0) from error
         if self.handle.aio_is_dead() or self.handle.aio_is_closed():
@@ -69,6 +69,13 @@ class Client:
         """Says goodbye and waits for the server to hang up."""
         self.handle.aio_disconnect(0)
         self._until(lambda: self.handle.aio_is_dead() or self.handle.aio_is_closed(), "hang up")
+
+    def _connected(self) -> bool:
+        if self.handle.aio_is_connecting() and self.handle.aio_get_direction() == 0:
+            # A unix socket whose backlog is full: libnbd waits for no event, so poll cannot.
+            time.sleep(0.01)
+            self.handle.aio_notify_write()
+        return not self.handle.aio_is_connecting()
 
     def _until(self, done: Callable[[], bool], what: str, timeout: float | None = None) -> None:
         limit = self.timeout if timeout is None else timeout
