@@ -51,10 +51,10 @@ def test_clients_go_on_while_a_leg_does_not_answer(sandbox: Sandbox, how: str, l
     # it, none would return.
     assert legs.journal.run(1000)
     legs.journal.verify()
+    legs.volume.wait_leg_state(leg, "frozen")
     status = legs.volume.status()
     state = status["legs"][leg]
-    assert state["state"] == "frozen", state
-    assert state["freezes"] == 1
+    assert state["freezes"] >= 1
     assert state["owed_bytes"] > 0
     assert status["exposure"]["bytes"] > 0
     assert any(risk["promise"] in ("P1", "P5") for risk in status["risks"]), status["risks"]
@@ -211,9 +211,8 @@ def test_write_errors_take_a_leg_out_and_clients_go_on(sandbox: Sandbox, leg: in
     assert journal.run(300)
     volume.inject(leg, "--error", "write")
     assert journal.run(500)
-    state = volume.status()["legs"][leg]
-    assert state["state"] in ("out", "gone", "lagging"), state
-    assert state["errors"] > 0
+    volume.wait_leg_state(leg, "out", "gone", "lagging")
+    assert volume.status()["legs"][leg]["errors"] > 0
     journal.verify()
     volume.kill()
     journal.disconnect()
@@ -315,6 +314,7 @@ def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
     journal = Journal(volume.uri, blocks=256)
     assert journal.run(300)
     journal.disconnect()
+    volume.wait_leg_state(1, "frozen")
     frozen = volume.command("status")
     for word in ("frozen", "owed", "exposure"):
         assert word in frozen.lower(), frozen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hemi_harness import Sandbox, Volume, hemi_fails, run
-from hemi_harness.hemi import GIB, MIB, data_offset, leg_bytes
+from hemi_harness.hemi import GIB, MIB, assert_identical, data_offset, leg_bytes
 from hemi_harness.journal import Journal
 
 TIB = 1 << 40
@@ -83,15 +83,16 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
     if full == 0:
         legs.reverse()
-    volume = Volume(sandbox, legs)
+    volume = Volume(sandbox, legs, options=("--set", "engine.out_after=3s"))
     volume.create(size)
     volume.start()
     filler = root / "filler"
     run("fallocate", "-l", 40 * MIB, filler)
     journal = Journal(volume.uri, blocks=size // 65536, block_bytes=65536)
     assert journal.run(2 * (size // 65536))
+    volume.wait_leg_state(full, "out")
     state = volume.status()["legs"][full]
-    assert state["state"] != "healthy", state
+    assert state["out_reason"] == "write-errors"
     assert state["errors"] > 0
     assert "cramped" in volume.process.output()
     journal.verify()
@@ -101,7 +102,9 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     volume.start()
     journal.settle()
     journal.disconnect()
-    assert volume.leg_state(full) != "absent"
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(volume.legs, size)
 
 
 def test_the_smallest_volume(sandbox: Sandbox) -> None:
