@@ -49,7 +49,11 @@ impl<B: Buffers> Engine<B> {
         if self.scrub.is_some() {
             return Err(CommandError::Busy);
         }
-        let extent = extent.intersection(self.extent());
+        // Whole blocks: a leg need not be able to rewrite less.
+        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let start = extent.start - extent.start % block;
+        let end = extent.end.checked_next_multiple_of(block).unwrap_or(u64::MAX);
+        let extent = Extent { start, end }.intersection(self.extent());
         self.scrub_mismatches = 0;
         self.scrub = Some(Scrub {
             token,
@@ -221,18 +225,23 @@ impl<B: Buffers> Engine<B> {
         if self.buffers.equal(at(buffer, 0), at(reference, 0), piece.sectors() as u32) {
             return;
         }
+        // Whole blocks, so that they can be rewritten; regions begin and end with one.
+        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
         let mut offset = 0;
         while offset < piece.sectors() {
-            let differs =
-                |engine: &Self, o: u64| !engine.buffers.equal(at(buffer, o), at(reference, o), 1);
+            let differs = |engine: &Self, o: u64| {
+                let sectors = block.min(piece.sectors() - o) as u32;
+                !engine.buffers.equal(at(buffer, o), at(reference, o), sectors)
+            };
             if !differs(self, offset) {
-                offset += 1;
+                offset += block;
                 continue;
             }
             let start = offset;
             while offset < piece.sectors() && differs(self, offset) {
-                offset += 1;
+                offset += block;
             }
+            let offset = offset.min(piece.sectors());
             let extent = Extent { start: piece.start + start, end: piece.start + offset };
             self.scrub_mismatches += extent.sectors();
             if let Some(scrub) = &mut self.scrub {
