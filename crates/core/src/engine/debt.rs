@@ -87,6 +87,15 @@ impl Debt {
     pub(crate) fn is_rebuild(&self) -> bool {
         self.since == Instant::NEVER
     }
+
+    /// Which list by age it is in.
+    fn list(&self) -> usize {
+        match (self.is_rebuild(), self.is_acknowledged()) {
+            (true, _) => REBUILD,
+            (_, true) => OWED,
+            _ => URGENT,
+        }
+    }
 }
 
 /// What carving did to the bookkeeping of the region.
@@ -98,11 +107,24 @@ pub(crate) struct Carved {
     pub(crate) superseded: bool,
 }
 
+/// Debts of operations a client still waits for.
+const URGENT: usize = 0;
+/// Acknowledged ones.
+const OWED: usize = 1;
+/// Those of rebuilds.
+const REBUILD: usize = 2;
+
+#[derive(Clone, Copy)]
+struct Ages {
+    oldest: u32,
+    newest: u32,
+}
+
 pub(crate) struct Debts {
     entries: Slab<Debt>,
     index: SortedIndex,
-    oldest: u32,
-    newest: u32,
+    /// Ends of the lists by age, by [`Debt::list`].
+    ages: [Ages; 3],
     /// Acknowledged sectors owed, rebuilds left out.
     sectors: u64,
     /// Sectors of regions taken up for rebuilding.
@@ -117,8 +139,7 @@ impl Debts {
         Debts {
             entries: Slab::new(capacity, blank),
             index: SortedIndex::new(capacity),
-            oldest: NONE,
-            newest: NONE,
+            ages: [Ages { oldest: NONE, newest: NONE }; 3],
             sectors: 0,
             rebuild_sectors: 0,
             urgent: 0,
@@ -155,8 +176,8 @@ impl Debts {
 
     /// When the oldest debt began; `None` when nothing is owed but rebuilds.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
-        let oldest = (self.oldest != NONE).then(|| self.entries[self.oldest])?;
-        (!oldest.is_rebuild()).then_some(oldest.since)
+        let oldest = [URGENT, OWED].map(|list| self.ages[list].oldest).into_iter();
+        oldest.filter(|&slot| slot != NONE).map(|slot| self.entries[slot].since).min()
     }
 
     /// The first debt that ends after `sector`.
@@ -183,13 +204,31 @@ impl Debts {
         self.first_after(extent.start).filter(|(_, debt)| debt.extent.start < extent.end)
     }
 
-    /// The oldest debt for which `wanted` holds, looking at no more than `limit`.
+    /// The oldest acknowledged debt for which `wanted` holds, looking at no more than `limit`.
     pub(crate) fn oldest_where(
         &self,
         limit: usize,
+        wanted: impl FnMut(&Debt) -> bool,
+    ) -> Option<(u32, Debt)> {
+        self.oldest_of(OWED, limit, wanted)
+    }
+
+    /// As [`Debts::oldest_where`], of those a client still waits for.
+    pub(crate) fn oldest_urgent_where(
+        &self,
+        limit: usize,
+        wanted: impl FnMut(&Debt) -> bool,
+    ) -> Option<(u32, Debt)> {
+        self.oldest_of(URGENT, limit, wanted)
+    }
+
+    fn oldest_of(
+        &self,
+        list: usize,
+        limit: usize,
         mut wanted: impl FnMut(&Debt) -> bool,
     ) -> Option<(u32, Debt)> {
-        let mut at = self.oldest;
+        let mut at = self.ages[list].oldest;
         for _ in 0..limit {
             if at == NONE {
                 return None;
@@ -199,22 +238,6 @@ impl Debts {
                 return Some((at, debt));
             }
             at = debt.newer;
-        }
-        None
-    }
-
-    /// The newest debt for which `wanted` holds.
-    pub(crate) fn newest_where(
-        &self,
-        mut wanted: impl FnMut(&Debt) -> bool,
-    ) -> Option<(u32, Debt)> {
-        let mut at = self.newest;
-        while at != NONE {
-            let debt = self.entries[at];
-            if wanted(&debt) {
-                return Some((at, debt));
-            }
-            at = debt.older;
         }
         None
     }
@@ -235,11 +258,12 @@ impl Debts {
         self.link_by_age(key.slot);
     }
 
-    /// Keeps the age list ordered: almost always an append at the new end.
+    /// Keeps its age list ordered: almost always an append at the new end.
     fn link_by_age(&mut self, slot: u32) {
         let since = self.entries[slot].since;
+        let list = self.entries[slot].list();
         let mut newer = NONE;
-        let mut older = self.newest;
+        let mut older = self.ages[list].newest;
         while older != NONE && self.entries[older].since > since {
             newer = older;
             older = self.entries[older].older;
@@ -247,14 +271,29 @@ impl Debts {
         self.entries[slot].older = older;
         self.entries[slot].newer = newer;
         if older == NONE {
-            self.oldest = slot;
+            self.ages[list].oldest = slot;
         } else {
             self.entries[older].newer = slot;
         }
         if newer == NONE {
-            self.newest = slot;
+            self.ages[list].newest = slot;
         } else {
             self.entries[newer].older = slot;
+        }
+    }
+
+    fn unlink_by_age(&mut self, slot: u32) {
+        let debt = self.entries[slot];
+        let list = debt.list();
+        if debt.older == NONE {
+            self.ages[list].oldest = debt.newer;
+        } else {
+            self.entries[debt.older].newer = debt.newer;
+        }
+        if debt.newer == NONE {
+            self.ages[list].newest = debt.older;
+        } else {
+            self.entries[debt.newer].older = debt.older;
         }
     }
 
@@ -270,16 +309,7 @@ impl Debts {
         }
         let removed = self.index.remove(debt.extent.start);
         debug_assert_eq!(removed, Some(slot));
-        if debt.older == NONE {
-            self.oldest = debt.newer;
-        } else {
-            self.entries[debt.older].newer = debt.newer;
-        }
-        if debt.newer == NONE {
-            self.newest = debt.older;
-        } else {
-            self.entries[debt.newer].older = debt.older;
-        }
+        self.unlink_by_age(slot);
         self.entries.remove(slot);
         debt
     }
@@ -319,7 +349,9 @@ impl Debts {
         if debt.operation != operation {
             return false;
         }
+        self.unlink_by_age(slot);
         self.entries[slot].operation = Key::NONE;
+        self.link_by_age(slot);
         self.urgent -= 1;
         self.sectors += debt.extent.sectors();
         if !keep_copy && matches!(debt.source, Source::Buffer(_)) {

@@ -27,6 +27,8 @@ const REGION_PIECES: usize = 64;
 const SWEEP_SKIPS_MAX: usize = 64;
 /// How far into the oldest debts to look for one that can go.
 const OLDEST_LOOKED_AT: usize = 32;
+/// As much for debts somebody waits for.
+const URGENT_LOOKED_AT: usize = 256;
 /// A leg on probation gets this many drain I/Os at once.
 const PROBATION_WINDOW: u32 = 4;
 /// A debt without a fresh leg to read it from is looked at again after this.
@@ -134,9 +136,9 @@ impl<B: Buffers> Engine<B> {
         let now = self.now;
         if self.legs[leg].debts.urgent() > 0 {
             let state = &self.legs[leg];
-            // Debts somebody waits for are among the newest.
-            let urgent = state.debts.newest_where(|debt| {
-                !debt.is_acknowledged() && debt.not_before <= now && !state.is_held(debt.extent)
+            // In order of arrival: whoever waits longest goes first.
+            let urgent = state.debts.oldest_urgent_where(URGENT_LOOKED_AT, |debt| {
+                debt.not_before <= now && !state.is_held(debt.extent)
             });
             if let Some((slot, _)) = urgent {
                 return Some(slot);
