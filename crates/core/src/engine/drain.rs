@@ -98,8 +98,7 @@ impl<B: Buffers> Engine<B> {
             // read from a fresh leg after they are on it.
             let extent = self.regions.extent(region);
             self.legs[leg].region_taken_up = self.now;
-            self.legs[leg].rebuilding += 1;
-            self.regions.active[record].rebuilding |= index.bit();
+            self.begin_rebuilding(leg, record);
             self.regions.clear_stale(index, region);
             self.legs[leg].debts.add(Debt::new(extent, Source::Leg, Instant::NEVER, Key::NONE));
             self.adjust_lacks(record, leg, 1);
@@ -120,6 +119,14 @@ impl<B: Buffers> Engine<B> {
         waited_for
             .or_else(|| self.regions.next_stale(index, cursor))
             .or_else(|| self.regions.next_stale(index, 0))
+    }
+
+    pub(super) fn begin_rebuilding(&mut self, leg: usize, record: u32) {
+        let bit = LegIndex(leg as u8).bit();
+        if self.regions.active[record].rebuilding & bit == 0 {
+            self.regions.active[record].rebuilding |= bit;
+            self.legs[leg].rebuilding += 1;
+        }
     }
 
     /// A region is no longer being rebuilt for a leg: it is complete, or owed whole again.

@@ -115,6 +115,7 @@ impl<B: Buffers> Engine<B> {
             }
             Err(_) => {
                 state.flush_failed = true;
+                state.flush_retry = self.now + super::TICK;
                 state.flush_target = state.flushed;
                 if self.lose_cache(leg) {
                     self.fail_flushes_needing(leg);
@@ -174,7 +175,10 @@ impl<B: Buffers> Engine<B> {
                 self.requests[slot].needed &= !index.bit();
             }
         }
-        if self.requests[slot].needed != 0 || !self.moves_are_durable() {
+        if self.requests[slot].needed != 0
+            || !self.moves_are_durable()
+            || !self.no_authority_is_suspect()
+        {
             return false;
         }
         !self.flush_is_strict() || self.enough_copies(slot)
@@ -255,53 +259,5 @@ impl<B: Buffers> Engine<B> {
             at = io.newer;
         }
         oldest
-    }
-
-    /// Everything a leg completed since its last successful flush may be gone: it owes those
-    /// regions again, from another leg. Where it alone is complete, what it lost cannot be
-    /// told from what it kept: it stays the authority and the loss is reported to every
-    /// connection once. Whether there was such a region.
-    pub(super) fn lose_cache(&mut self, leg: usize) -> bool {
-        let index = LegIndex(leg as u8);
-        let flushed = self.legs[leg].flushed;
-        let mut alone = false;
-        let mut at = self.regions.oldest();
-        while let Some(record) = at {
-            at = self.regions.newer(record);
-            let active = &self.regions.active[record];
-            if active.last_done[leg] <= flushed {
-                continue;
-            }
-            let region = active.region;
-            let entry = self.entry(region);
-            if self.another_has_all(leg, region) {
-                self.owe_region(leg, region);
-                if entry.is_dirty() && entry.authority() == index {
-                    self.regions.active[record].cache_lost = true;
-                    self.regions.active[record].move_forced = true;
-                    self.want_move(record);
-                }
-            } else {
-                alone = true;
-            }
-        }
-        // Clean regions it is not recorded whole for may have been in its cache alone.
-        for region in 0..self.regions.count() {
-            let entry = self.entry(region);
-            if !entry.is_dirty() && !entry.is_whole(index) && self.legs[leg].is_member() {
-                self.owe_region(leg, region);
-            }
-        }
-        if alone {
-            self.flush_failures.note_loss();
-        }
-        alone
-    }
-
-    /// Whether another leg that answers holds everything acknowledged in a region.
-    fn another_has_all(&self, leg: usize, region: u32) -> bool {
-        (0..LEGS_MAX).filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
-            self.legs[other].answers() && self.regions.is_complete(LegIndex(other as u8), region)
-        })
     }
 }

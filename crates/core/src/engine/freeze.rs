@@ -101,7 +101,7 @@ impl<B: Buffers> Engine<B> {
         let next = self
             .in_legs()
             .filter(|other| other.index != index && other.is_trusted(self.now))
-            .min_by_key(|other| (other.slow, other.usual_write(), other.index))
+            .min_by_key(|other| (other.slow, other.rank()))
             .map(|other| other.index);
         if let Some(next) = next {
             let stamp = self.legs[next.index()].done_stamp;

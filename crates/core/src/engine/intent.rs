@@ -86,9 +86,7 @@ impl<B: Buffers> Engine<B> {
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| !self.is_leaving(leg.index))
             .filter(|leg| self.regions.is_complete(leg.index, region))
-            .min_by_key(|leg| {
-                (!leg.is_trusted(self.now), leg.slow, leg.lagging, leg.usual_write(), leg.index)
-            })
+            .min_by_key(|leg| (!leg.is_trusted(self.now), leg.slow, leg.lagging, leg.rank()))
             .map(|leg| leg.index)
     }
 
@@ -186,7 +184,13 @@ impl<B: Buffers> Engine<B> {
         let from = entry.authority();
         let forced = self.regions.active[record].move_forced;
         if !forced && self.legs[from.index()].answers() && !self.failed_on(record, from) {
-            return true;
+            if !self.regions.active[record].cache_lost {
+                return true;
+            }
+            if self.is_restored(record, from) {
+                self.regions.active[record].cache_lost = false;
+                return true;
+            }
         }
         match self.choose_authority(region, Some(from)) {
             Some(to) if self.is_durable_on(record, to) => {
@@ -202,6 +206,23 @@ impl<B: Buffers> Engine<B> {
             // Debts stand in the way: the drain pays those of regions in `moves` first.
             None => false,
         }
+    }
+
+    /// Whether an authority that lost its cache has everything again, durably; asks for the
+    /// flush if that is all that is missing.
+    fn is_restored(&mut self, record: u32, leg: LegIndex) -> bool {
+        let active = &self.regions.active[record];
+        if !self.regions.is_complete(leg, active.region) {
+            return false;
+        }
+        let stamp = active.last_done[leg.index()];
+        if self.legs[leg.index()].flushed >= stamp {
+            return true;
+        }
+        if self.now >= self.legs[leg.index()].flush_retry {
+            self.want_flush(leg, stamp);
+        }
+        false
     }
 
     /// Whether an operation running in the region failed on `leg`.
@@ -289,7 +310,7 @@ impl<B: Buffers> Engine<B> {
             .in_legs()
             .filter(|leg| leg.is_trusted(self.now) && !leg.slow && !leg.lagging)
             .filter(|leg| !self.is_leaving(leg.index))
-            .min_by_key(|leg| (leg.usual_write(), leg.index))
+            .min_by_key(|leg| leg.rank())
             .map(|leg| leg.index);
         let Some(best) = best else { return };
         let better = |other: usize| self.legs[other].slow || !self.legs[other].answers();
@@ -297,9 +318,18 @@ impl<B: Buffers> Engine<B> {
         if away.map(|l| self.regions.authority_count(LegIndex(l as u8))).sum::<u32>() == 0 {
             return;
         }
+        if self.take_authority(best) {
+            // Writes the best leg had already, and only the other was to decide.
+            self.reconsider_operations();
+        }
+    }
+
+    /// Moves regions from legs that are slow or silent to `best`; whether any moved.
+    fn take_authority(&mut self, best: LegIndex) -> bool {
+        let mut moved = false;
         let mut at = self.regions.oldest();
         for _ in 0..RETURNS_PER_TICK {
-            let Some(record) = at else { return };
+            let Some(record) = at else { break };
             at = self.regions.newer(record);
             let region = self.regions.active[record].region;
             let entry = self.entry(region);
@@ -321,7 +351,9 @@ impl<B: Buffers> Engine<B> {
             self.set_authority(record, best, sequence);
             self.metadata.request(page, best);
             self.retry_waiting(record);
+            moved = true;
         }
+        moved
     }
 
     /// Regions under a leg that stopped answering have to move: those with somebody waiting

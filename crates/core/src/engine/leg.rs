@@ -134,6 +134,10 @@ pub(crate) struct Leg {
     pub(crate) flushing: Option<u64>,
     /// A flush covering this stamp is wanted.
     pub(crate) flush_target: u64,
+    /// What it completed up to this stamp has been reported lost.
+    pub(crate) loss_reported: u64,
+    /// After a failed flush: when another may be tried for its own sake.
+    pub(crate) flush_retry: Instant,
     /// Its last flush failed: it makes nothing durable until one succeeds.
     pub(crate) flush_failed: bool,
     histories: [[History; 2]; 2],
@@ -237,6 +241,8 @@ impl Leg {
             done_stamp: 0,
             flushed: 0,
             flushing: None,
+            loss_reported: 0,
+            flush_retry: Instant(0),
             flush_target: 0,
             flush_failed: false,
             histories: Default::default(),
@@ -374,6 +380,12 @@ impl Leg {
     /// The usual latency of a small write, nanoseconds; zero when unknown.
     pub(crate) fn usual_write(&self) -> u64 {
         self.histories[1][0].median().max(self.histories[1][1].median() / 4)
+    }
+
+    /// Orders legs by their usual write; one that has never answered yet comes last.
+    pub(crate) fn rank(&self) -> (bool, u64, LegIndex) {
+        let usual = self.usual_write();
+        (usual == 0, usual, self.index)
     }
 
     pub(crate) fn judge_slow(&mut self, fastest: u64) {

@@ -18,6 +18,7 @@ mod freeze;
 mod intent;
 mod invariants;
 mod leg;
+mod lost_cache;
 mod membership;
 pub mod metadata;
 mod read;
@@ -219,6 +220,7 @@ impl<B: Buffers> Engine<B> {
         };
         engine.adopt_recovered_state();
         engine.begin_open();
+        engine.settle();
         engine
     }
 
@@ -321,18 +323,19 @@ impl<B: Buffers> Engine<B> {
         self.now = self.now.max(now);
     }
 
-    /// After every input: move on whatever the input made possible.
+    /// After every input: move on whatever the input made possible. The legs come last: what
+    /// the others ask for goes out with this input, not with the next.
     fn settle(&mut self) {
+        self.pump_phase();
         self.retry_moves();
         if !self.throttle.is_empty() {
             self.pump_throttle();
         }
         self.pump_backlog();
+        self.pump_scrub();
         for leg in 0..LEGS_MAX {
             self.pump_leg(leg);
         }
-        self.pump_phase();
-        self.pump_scrub();
         self.check_invariants();
     }
 

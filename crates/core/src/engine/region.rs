@@ -39,7 +39,8 @@ pub(crate) struct Active {
     pub(crate) move_forced: bool,
     /// Legs for which it has been taken up for rebuilding, as a mask.
     pub(crate) rebuilding: u8,
-    /// Its authority lost its cache and the move away is not made yet.
+    /// Its authority lost its cache: it decides nothing before it has everything again,
+    /// durably, or another has taken over.
     pub(crate) cache_lost: bool,
     pub(crate) last_use: Instant,
     older: u32,

@@ -163,7 +163,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Makes an operation's write a debt of a leg.
-    fn owe(&mut self, operation: u32, leg: usize) {
+    pub(super) fn owe(&mut self, operation: u32, leg: usize) {
         let state = self.operations[operation];
         let index = LegIndex(leg as u8);
         let is_authority = self.entry(state.region).authority() == index;
@@ -367,8 +367,8 @@ impl<B: Buffers> Engine<B> {
         let record = self.record_of(operation);
         let authority = self.entry(state.region).authority();
         if state.done & authority.bit() != 0 {
-            if self.regions.is_stale(authority, state.region) {
-                // It lost its cache: what it has now does not make up for what it lost.
+            if !self.regions.is_complete(authority, state.region) {
+                // It lost its cache: what lies beneath this write may be gone.
                 self.want_move(record);
                 self.wait_in_region(operation, record);
             } else if !self.authority_is_durable(record) || !self.lost_list_follows(operation) {

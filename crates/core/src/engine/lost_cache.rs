@@ -1,0 +1,214 @@
+//! What follows when a leg may have lost everything it completed since its last successful
+//! flush: a session that dropped, a reset, a failed flush.
+//!
+//! It owes those regions again. Where another leg that answers is complete, all of the region
+//! is owed; the leg stops being the authority there. Where none is, the leg is given back
+//! piece by piece what others are fresh for or what a copy in memory still holds; until it
+//! has that, durably, nothing is acknowledged and no flush is answered that depends on it.
+//! What only this leg held cannot be told from what it kept: it stands as found on the leg,
+//! and the flush that would have covered it reports the loss to every connection, once.
+
+use super::Engine;
+use super::debt::{Debt, Source};
+use super::slab::{Key, NONE};
+use super::state::{Purpose, Stage};
+use crate::io::Buffers;
+use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
+
+/// Who has the newest data of the beginning of an extent, apart from one leg.
+struct Elsewhere {
+    sectors: u64,
+    source: Option<Source>,
+}
+
+impl<B: Buffers> Engine<B> {
+    /// Whether there was anything nobody else has.
+    pub(super) fn lose_cache(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let flushed = self.legs[leg].flushed;
+        let reported = self.legs[leg].loss_reported;
+        let (mut alone, mut news) = (false, false);
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let active = &self.regions.active[record];
+            if active.last_done[leg] <= flushed {
+                continue;
+            }
+            let region = active.region;
+            if self.another_has_all(leg, region) {
+                self.owe_region(leg, region);
+                self.forget_done(leg, record);
+                self.regions.active[record].move_forced = true;
+            } else if !self.regions.is_stale(index, region) {
+                self.forget_done(leg, record);
+                let only_here = self.owe_what_others_have(leg, record);
+                alone |= only_here;
+                news |= only_here && self.regions.active[record].last_done[leg] > reported;
+            }
+            let entry = self.entry(region);
+            if entry.is_dirty() && entry.authority() == index {
+                self.regions.active[record].cache_lost = true;
+                self.want_move(record);
+            }
+        }
+        // Clean regions it is not recorded whole for may have been in its cache alone.
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            if !entry.is_dirty() && !entry.is_whole(index) && self.legs[leg].is_member() {
+                self.owe_region(leg, region);
+            }
+        }
+        if news {
+            self.flush_failures.note_loss();
+            self.legs[leg].loss_reported = self.legs[leg].done_stamp;
+        }
+        alone
+    }
+
+    /// Whether another leg that answers holds everything acknowledged in a region.
+    fn another_has_all(&self, leg: usize, region: u32) -> bool {
+        (0..LEGS_MAX).filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
+            self.legs[other].answers() && self.regions.is_complete(LegIndex(other as u8), region)
+        })
+    }
+
+    /// Writes under way that the leg had: it has to get them again. Until it has, it also
+    /// lacks what was acknowledged beneath them.
+    fn forget_done(&mut self, leg: usize, record: u32) {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.active[record].region;
+        for operation in 0..self.operations.capacity() as u32 {
+            if !self.operations.is_used(operation) {
+                continue;
+            }
+            let state = self.operations[operation];
+            if state.is_read || state.region != region || state.stage != Stage::Running {
+                continue;
+            }
+            if state.done & index.bit() != 0 {
+                self.operations[operation].done &= !index.bit();
+                if !self.regions.is_stale(index, region) {
+                    self.owe(operation, leg);
+                }
+            }
+            let state = &mut self.operations[operation];
+            let pending = (state.in_flight | state.owed) & index.bit() != 0;
+            if pending && state.carries & index.bit() == 0 && !self.regions.is_stale(index, region)
+            {
+                state.carries |= index.bit();
+                self.adjust_lacks(record, leg, 1);
+            }
+        }
+    }
+
+    /// Owes the leg whatever of a region others are fresh for or a copy holds. Whether there
+    /// was anything else.
+    fn owe_what_others_have(&mut self, leg: usize, record: u32) -> bool {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.active[record].region;
+        let extent = self.regions.extent(region);
+        let mut alone = false;
+        let mut at = extent.start;
+        while at < extent.end {
+            let rest = Extent { start: at, end: extent.end };
+            if let Some(until) = self.legs[leg].held_until(at) {
+                // What is in flight there comes after it; beneath it nothing else is newer.
+                at = until;
+                continue;
+            }
+            let owed = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt.extent);
+            if let Some(owed) = owed.filter(|owed| owed.start <= at) {
+                at = owed.end;
+                continue;
+            }
+            let held = self.legs[leg].first_held(rest);
+            let end =
+                rest.end.min(owed.map_or(u64::MAX, |o| o.start)).min(held.unwrap_or(u64::MAX));
+            let found = self.elsewhere_than(leg, Extent { start: at, end });
+            let piece = Extent::new(at, found.sectors);
+            at = piece.end;
+            let Some(source) = found.source else {
+                alone = true;
+                continue;
+            };
+            if !self.legs[leg].debts.has_room(2) {
+                return self.stand_as_found(index, region);
+            }
+            source.retain(&mut self.buffers);
+            self.legs[leg].debts.add(Debt::new(piece, source, Instant::NEVER, Key::NONE));
+            self.adjust_lacks(record, leg, 1);
+            self.begin_rebuilding(leg, record);
+        }
+        alone
+    }
+
+    /// No room to note what others have: the leg's content is the region's, and all others
+    /// owe it.
+    fn stand_as_found(&mut self, leg: LegIndex, region: u32) -> bool {
+        for other in 0..LEGS_MAX {
+            if other != leg.index() && self.legs[other].is_member() {
+                self.owe_region(other, region);
+            }
+        }
+        true
+    }
+
+    fn elsewhere_than(&self, leg: usize, extent: Extent) -> Elsewhere {
+        let others = || (0..LEGS_MAX).filter(|&o| o != leg && self.legs[o].is_member());
+        let fresh = others()
+            .filter(|&other| self.legs[other].answers())
+            .map(|other| self.fresh_prefix(other, extent))
+            .max()
+            .unwrap_or(0);
+        if fresh > 0 {
+            return Elsewhere { sectors: fresh, source: Some(Source::Leg) };
+        }
+        for other in others() {
+            if let Some((_, debt)) = self.legs[other].debts.overlapping(extent)
+                && debt.extent.start <= extent.start
+                && debt.source != Source::Leg
+                && debt.is_acknowledged()
+            {
+                let sectors = debt.extent.end.min(extent.end) - extent.start;
+                let source = debt.source.skip(extent.start - debt.extent.start);
+                return Elsewhere { sectors, source: Some(source) };
+            }
+            if let Some((source, sectors)) = self.in_flight_copy(other, extent) {
+                return Elsewhere { sectors, source: Some(source) };
+            }
+        }
+        let end = others().map(|other| self.stale_until(other, extent)).min();
+        Elsewhere { sectors: end.unwrap_or(extent.end) - extent.start, source: None }
+    }
+
+    /// The buffer of an acknowledged write in flight on a leg at the beginning of `extent`.
+    fn in_flight_copy(&self, leg: usize, extent: Extent) -> Option<(Source, u64)> {
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = &self.ios[at];
+            if let Purpose::Write { operation, .. } = io.purpose
+                && !self.operations.is_live(operation)
+                && io.extent.start <= extent.start
+                && io.extent.end > extent.start
+            {
+                let sectors = io.extent.end.min(extent.end) - extent.start;
+                return Some((io.source.skip(extent.start - io.extent.start), sectors));
+            }
+            at = io.newer;
+        }
+        None
+    }
+
+    /// Whether every authority that may have lost what was acknowledged has been replaced, or
+    /// has everything again and durably.
+    pub(super) fn no_authority_is_suspect(&mut self) -> bool {
+        for at in 0..self.moves.len() {
+            let record = self.moves[at];
+            if self.regions.active.is_used(record) && self.regions.active[record].cache_lost {
+                return false;
+            }
+        }
+        true
+    }
+}
