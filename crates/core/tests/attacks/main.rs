@@ -4,7 +4,11 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod authority;
+mod caches;
 mod metadata;
+mod order;
+mod pace;
 
 use hemi_core::settings::Settings;
 use hemi_core::units::{LegIndex, MICROSECOND, MILLISECOND, SECOND};

@@ -96,6 +96,21 @@ impl World {
         self.wait(0);
     }
 
+    /// Ends one hold on a leg; what no other holds ends now.
+    pub fn release_kind(&mut self, leg: usize, what: What) {
+        self.holds.retain(|hold| hold.leg != leg || hold.what != what);
+        let now = self.now;
+        let holds = std::mem::take(&mut self.holds);
+        for pending in &mut self.pending {
+            let held = |h: &Hold| h.leg == leg && h.what.is(pending.io.operation);
+            if pending.io.leg.index() == leg && !holds.iter().any(held) {
+                pending.due = pending.due.min(now);
+            }
+        }
+        self.holds = holds;
+        self.wait(0);
+    }
+
     /// Ends every hold on a leg for what comes; what is held stays so, to be landed by hand.
     pub fn let_come(&mut self, leg: usize) {
         self.holds.retain(|hold| hold.leg != leg);

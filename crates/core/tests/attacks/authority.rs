@@ -1,0 +1,129 @@
+//! Who may take over, and when.
+
+use hemi_core::io::Operation;
+use hemi_core::settings::Settings;
+use hemi_core::units::{Extent, MILLISECOND, SECOND};
+
+use crate::world::SECTORS;
+use crate::world::script::{Cache, Landing, What};
+use crate::{A, B, LONG, REGION, authority, calm, index, reopen, two_legs};
+
+/// Scenario 13: after a flush on A alone B is not whole. It holds everything all the same and
+/// must be able to take over when A freezes.
+#[test]
+fn s13_not_whole_does_not_prevent_a_takeover() {
+    let mut world = two_legs(calm());
+    world.write(0, 8);
+    world.hold(B, What::Flushes);
+    world.flush();
+    world.wait(LONG);
+    world.write(8, 8);
+    world.flush();
+    world.release(B);
+    world.wait(LONG);
+    assert_eq!(authority(&world, 0), A);
+    world.hold(A, What::Anything);
+    let token = world.submit(Operation::Write, Extent::new(16, 8), false);
+    world.wait(LONG);
+    assert!(world.is_answered(token), "B has everything and may not take over");
+    assert_eq!(authority(&world, 0), B);
+    // What the flushes covered has to be on B durably before it decides.
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    reopen(&mut world);
+    world.read_everything();
+    world.converge();
+}
+
+/// Scenario 14: B owes one sector of the region; A freezes. The debt is drained from its copy
+/// first, and writes elsewhere in the region go on.
+#[test]
+fn s14_one_owed_sector_does_not_block_a_region() {
+    let mut world = two_legs(calm());
+    world.write(0, 64);
+    world.flush();
+    // B fails one write: it owes that, the rest of the region it has.
+    world.behaviour[B].write_errors = 1;
+    let token = world.submit(Operation::Write, Extent::new(5, 1), false);
+    world.run_until_answered(SECOND);
+    assert!(!world.has_failed(token));
+    world.steady(B, 100_000);
+    assert!(world.status().legs[B].owed_bytes > 0, "B owes a sector");
+    world.hold(A, What::Anything);
+    let tokens: Vec<_> = [32u64, 48, 120]
+        .map(|start| world.submit(Operation::Write, Extent::new(start, 8), false))
+        .into();
+    world.wait(3 * LONG);
+    for token in tokens {
+        assert!(world.is_answered(token), "one owed sector blocks its whole region");
+    }
+    assert_eq!(authority(&world, 0), B);
+    world.crash(None, |_| Landing::Not);
+    reopen(&mut world);
+    world.read_everything();
+    world.converge();
+}
+
+/// Scenario 15: a write spans two regions of different authority. It is acknowledged when
+/// each part is safe by its own region's rule, and no sooner.
+#[test]
+fn s15_a_write_across_two_authorities() {
+    for slower in [A, B] {
+        let mut world = two_legs(calm());
+        world.hold(A, What::Anything);
+        world.write(SECTORS - 8, 8);
+        world.write(REGION, 8);
+        world.release(A);
+        world.wait(LONG);
+        world.write(0, 8);
+        assert_eq!((authority(&world, 0), authority(&world, 1)), (A, B));
+        world.hold(slower, What::Writes);
+        let token = world.submit(Operation::Write, Extent::new(REGION - 8, 16), false);
+        world.wait(MILLISECOND);
+        assert!(!world.is_answered(token), "one half's authority lacks it");
+        world.wait(LONG);
+        assert!(world.is_answered(token), "no single leg decides both regions");
+        let faster = 1 - slower;
+        assert_eq!((authority(&world, 0), authority(&world, 1)), (faster, faster));
+        let flush = world.flush();
+        assert!(!world.has_failed(flush));
+        world.crash(Some(Cache::Dropped), |_| Landing::Not);
+        reopen(&mut world);
+        world.read_everything();
+        world.converge();
+    }
+}
+
+/// Scenario 17: authority goes to the slow leg while the fast one is frozen, and must come
+/// back: or hot regions never get clean and writes run at the slow leg's speed for ever.
+#[test]
+fn s17_authority_comes_back_to_the_fast_leg() {
+    let mut world = two_legs(Settings { clean_after: 100 * MILLISECOND, ..calm() });
+    world.steady(B, 4 * MILLISECOND);
+    let mut at = 0u64;
+    let mut longest = 0;
+    let mut load = |world: &mut crate::World, time: u64| {
+        let end = world.now + time;
+        longest = 0;
+        while world.now < end {
+            let begin = world.now;
+            world.write(at % 128, 8);
+            longest = longest.max(world.now.since(begin));
+            at += 8;
+            world.wait(MILLISECOND);
+        }
+        longest
+    };
+    load(&mut world, SECOND);
+    assert!(world.status().legs[B].slow);
+    world.hold(A, What::Anything);
+    load(&mut world, 200 * MILLISECOND);
+    assert_eq!(authority(&world, 0), B, "B takes over meanwhile");
+    world.release(A);
+    load(&mut world, 5 * SECOND);
+    assert_eq!(world.status().legs[B].authority_regions, 0, "B keeps hot regions");
+    let usual = load(&mut world, 500 * MILLISECOND);
+    assert!(usual <= 2 * MILLISECOND, "writes still run at B's speed: {usual} ns");
+    world.wait(10 * SECOND);
+    assert!(!world.recorded(0).is_dirty(), "a region that was hot gets clean");
+    assert!(world.recorded(0).is_whole(index(A)));
+}

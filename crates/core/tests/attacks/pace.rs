@@ -1,0 +1,201 @@
+//! Dead legs, slow legs, huge volumes: nothing hangs, floods or falls off a cliff.
+
+use std::collections::BTreeMap;
+
+use hemi_core::io::{Notice, Operation, OutReason};
+use hemi_core::settings::Settings;
+use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND};
+
+use crate::world::script::What;
+use crate::world::{SECTORS, Shape, World};
+use crate::{A, B, calm, index, two_legs};
+
+/// No bound but the one under test is reached.
+fn roomy() -> Settings {
+    Settings { dirty_regions_max: 4096, owed_extents_max: 8192, ..calm() }
+}
+
+/// Scenario 16: a leg dies with writers throttled at the exposure bound. It is marked out
+/// after `out_after` and they go on.
+#[test]
+fn s16_a_dead_leg_does_not_hang_the_volume() {
+    let out_after = 2 * SECOND;
+    let mut world = two_legs(Settings { out_after, exposure_bytes: 128 << 10, ..calm() });
+    world.write(0, 8);
+    world.flush();
+    world.hold(B, What::Anything);
+    let died = world.now;
+    let mut stopped = None;
+    for round in 0u64.. {
+        if world.requests.len() < 16 {
+            world.submit(Operation::Write, Extent::new(round * 32 % (SECTORS - 32), 32), false);
+        }
+        world.wait(MILLISECOND);
+        let status = world.status();
+        assert!(status.exposure_bytes <= 128 << 10, "P5: {}", status.exposure_bytes);
+        if status.throttling && stopped.is_none() {
+            stopped = Some(world.now);
+        }
+        if status.degraded {
+            break;
+        }
+        assert!(world.now.since(died) < 2 * out_after, "the volume hangs");
+    }
+    assert!(stopped.is_some(), "the bound was reached first");
+    assert!(world.now.since(died) >= out_after, "not marked out before its time");
+    let reason = OutReason::Unresponsive;
+    assert!(world.notices.contains(&Notice::Out { leg: index(B), reason }));
+    world.run_until_answered(SECOND);
+    let begin = world.now;
+    for round in 0..200 {
+        world.write(round * 8, 8);
+    }
+    assert!(world.now.since(begin) < SECOND, "degraded writes are not throttled");
+    world.flush();
+    world.read_everything();
+}
+
+/// Scenario 18: random writes all over a huge volume must not pay a metadata write each, and
+/// zeroing all of it must not write a page per region.
+#[test]
+fn s18_random_writes_over_a_huge_volume() {
+    let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
+    let regions = (64 << 20) / crate::world::REGION_BYTES;
+    let settings = Settings { dirty_regions_max: 2048, ..calm() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    let metadata = |world: &mut World| -> u64 {
+        world.status().legs.iter().map(|leg| leg.metadata_writes).sum()
+    };
+    let random_writes = |world: &mut World, count: u64| {
+        for _ in 0..count {
+            while world.requests.len() >= 32 {
+                world.wait(50_000);
+            }
+            let start = world.random.below(world.sectors / 8) * 8;
+            world.submit(Operation::Write, Extent::new(start, 8), false);
+        }
+        world.run_until_answered(SECOND);
+    };
+    random_writes(&mut world, 6 * regions);
+    let warm = metadata(&mut world);
+    random_writes(&mut world, 4 * regions);
+    let cost = metadata(&mut world) - warm;
+    assert!(cost < regions / 10, "{cost} metadata writes for {} random writes", 4 * regions);
+    assert!(warm < 2 * regions, "{warm} metadata writes to dirty {regions} regions");
+    // mkfs discards all of it.
+    let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    let begin = metadata(&mut world);
+    let all = Extent { start: 0, end: world.sectors };
+    world.submit(Operation::Discard, all, false);
+    world.run_until_answered(10 * SECOND);
+    let cost = metadata(&mut world) - begin;
+    assert!(cost < regions / 4, "{cost} metadata writes to zero {regions} regions");
+}
+
+/// Scenario 18, a cap much smaller than what is written: what a crash would have to copy
+/// stays bounded.
+#[test]
+fn s18_dirty_regions_stay_bounded() {
+    let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
+    let settings = Settings { dirty_regions_max: 32, requests_max: 16, ..calm() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for _ in 0..4000 {
+        while world.requests.len() >= 16 {
+            world.wait(50_000);
+        }
+        let start = world.random.below(world.sectors / 8) * 8;
+        world.submit(Operation::Write, Extent::new(start, 8), false);
+        let dirty = world.status().dirty_regions;
+        assert!(dirty <= 32 + 2 * 16, "{dirty} dirty regions");
+    }
+    world.run_until_answered(60 * SECOND);
+}
+
+/// Scenario 19: a slow leg that works off one I/O after another is not flooded, and is slow,
+/// not frozen.
+#[test]
+fn s19_a_slow_leg_is_not_flooded() {
+    let mut world =
+        two_legs(Settings { wait_ceiling: SECOND, clean_after: 300 * MILLISECOND, ..roomy() });
+    world.thorough = false;
+    world.behaviour[B].serial = 5 * MILLISECOND;
+    let window = world.settings.leg_window as usize;
+    let end = world.now + 4 * SECOND;
+    let mut started: BTreeMap<u64, Instant> = BTreeMap::new();
+    let mut longest = 0;
+    while world.now < end {
+        while world.requests.len() < 32 {
+            let start = world.random.below(SECTORS / 8) * 8;
+            let token = world.submit(Operation::Write, Extent::new(start, 8), false);
+            started.insert(token, world.now);
+        }
+        world.wait(100_000);
+        let now = world.now;
+        started.retain(|&token, begin| {
+            let waits = world.requests.contains_key(&token);
+            if !waits {
+                longest = longest.max(now.since(*begin));
+            }
+            waits
+        });
+        let sent = world.in_flight(B, What::Writes).len();
+        assert!(sent <= window, "{sent} writes in flight on the slow leg");
+    }
+    let status = world.status();
+    assert_eq!(status.legs[B].freezes, 0, "slow is not frozen");
+    assert!(status.legs[B].slow && !status.legs[A].slow);
+    assert!(longest < 5 * MILLISECOND, "writes wait for the slow leg: {longest} ns");
+    world.run_until_answered(SECOND);
+    world.behaviour[B].serial = 0;
+    world.converge();
+}
+
+/// Scenario 20: as exposure nears its bound writers get slower by degrees, never stop, and
+/// the drain gets its share under load that never pauses.
+#[test]
+fn s20_no_cliff_at_the_exposure_bound() {
+    let bound = 2 << 20;
+    let settings = Settings { exposure_bytes: bound, exposure_age: 60 * SECOND, ..roomy() };
+    let settings = Settings { wait_ceiling: SECOND, ..settings };
+    let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    // B takes 200 writes a second; A a thousand.
+    world.steady(A, MILLISECOND);
+    world.steady(B, MILLISECOND);
+    world.behaviour[B].serial = 5 * MILLISECOND;
+    let mut per_window = Vec::new();
+    let mut longest = 0;
+    let mut drained = 0;
+    for _ in 0..100 {
+        let until = world.now + 100 * MILLISECOND;
+        let mut done = 0u64;
+        while world.now < until {
+            let start = world.random.below(world.sectors / 8) * 8;
+            let begin = world.now;
+            world.write(start, 8);
+            longest = longest.max(world.now.since(begin));
+            done += 1;
+            let exposure = world.status().exposure_bytes;
+            assert!(exposure <= bound, "P5: {exposure}");
+        }
+        per_window.push(done);
+        let total = world.status().legs[B].drained_bytes;
+        assert!(total > drained || !world.status().throttling, "the drain waits for idle");
+        drained = total;
+    }
+    let first = per_window[..10].iter().sum::<u64>() / 10;
+    let last = per_window[80..].iter().sum::<u64>() / 20;
+    assert!(first > 2 * last, "it was never throttled: {per_window:?}");
+    assert!(per_window.iter().all(|&n| n > 0), "a full stop: {per_window:?}");
+    assert!(longest <= 100 * MILLISECOND, "a write waited {longest} ns");
+    // By degrees: there are windows at rates between full speed and the drain's.
+    let between = per_window.iter().filter(|&&n| n < first * 3 / 4 && n > last * 3 / 2).count();
+    assert!(between >= 3, "from full speed to the drain's rate at once: {per_window:?}");
+    world.behaviour[B].serial = 0;
+    world.run_until_answered(SECOND);
+}
