@@ -319,7 +319,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// The leg to read a debt from: answering, fresh for its beginning; the least loaded.
-    fn drain_source(&self, leg: usize, wanted: Extent) -> Option<(usize, u64)> {
+    pub(super) fn drain_source(&self, leg: usize, wanted: Extent) -> Option<(usize, u64)> {
         (0..LEGS_MAX)
             .filter(|&other| other != leg && self.legs[other].is_member())
             .filter(|&other| self.legs[other].answers())

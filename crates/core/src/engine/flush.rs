@@ -199,7 +199,7 @@ impl<B: Buffers> Engine<B> {
             let entry = self.entry(active.region);
             if entry.is_dirty() && entry.authority() == index && done > flushed {
                 depends = true;
-                self.regions.active[record].move_forced |= self.legs[leg].flush_failed;
+                self.regions.active[record].cache_lost |= self.legs[leg].flush_failed;
                 self.want_move(record);
             }
         }

@@ -39,7 +39,6 @@ impl<B: Buffers> Engine<B> {
             if self.another_has_all(leg, region) {
                 self.owe_region(leg, region);
                 self.forget_done(leg, record);
-                self.regions.active[record].move_forced = true;
             } else if !self.regions.is_stale(index, region) {
                 self.forget_done(leg, record);
                 let only_here = self.owe_what_others_have(leg, record);

@@ -300,7 +300,7 @@ impl<B: Buffers> Engine<B> {
     /// leg held is lost.
     fn give_up_authority(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        if self.clean_regions_depend_on(leg) {
+        if self.clean_regions_depend_on(leg) || self.authorities_depend_on(leg) {
             return false;
         }
         if self.regions.authority_count(index) == 0 {
@@ -320,6 +320,28 @@ impl<B: Buffers> Engine<B> {
             }
         }
         false
+    }
+
+    /// Whether an authority that lost its cache waits for what this leg has: as below.
+    fn authorities_depend_on(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let mut depends = false;
+        for at in 0..self.moves.len() {
+            let record = self.moves[at];
+            if !self.regions.active.is_used(record) || !self.regions.active[record].cache_lost {
+                continue;
+            }
+            let region = self.regions.active[record].region;
+            let authority = self.entry(region).authority();
+            if authority != index && !self.regions.is_complete(authority, region) {
+                if self.is_removed(leg) {
+                    self.lose_what_only(leg, region);
+                } else {
+                    depends = true;
+                }
+            }
+        }
+        depends
     }
 
     /// Whether a clean region is whole on this leg alone: it cannot be marked out, unless it
@@ -386,7 +408,8 @@ impl<B: Buffers> Engine<B> {
                 break;
             }
             at = debt.extent.end;
-            if debt.source == super::Source::Leg && debt.is_acknowledged() {
+            let nowhere = self.drain_source(heir.index(), debt.extent).is_none();
+            if debt.source == super::Source::Leg && debt.is_acknowledged() && nowhere {
                 self.legs[heir.index()].debts.take(slot);
                 self.adjust_lacks(record, heir.index(), -1);
                 self.note_lost(debt.extent);
