@@ -180,7 +180,7 @@ impl<B: Buffers> Engine<B> {
         let mut current = true;
         for leg in 0..LEGS_MAX {
             let state = &self.legs[leg];
-            if state.is_member() && state.answers() {
+            if state.is_member() && state.answers() && !self.is_changing(state.index) {
                 let index = state.index;
                 current &= self.metadata.request_lazily(index);
             }

@@ -116,7 +116,8 @@ impl<B: Buffers> Engine<B> {
         let sequence = self.metadata.change(object);
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
-            if self.legs[leg].answers() && (self.legs[leg].is_in() || also == Some(index)) {
+            let is_in = self.superblock.legs[leg].state == Membership::In;
+            if self.legs[leg].answers() && (is_in || also == Some(index)) {
                 self.metadata.request(object, index);
             }
         }
@@ -488,6 +489,7 @@ impl<B: Buffers> Engine<B> {
         }
         if let Some(change) = self.change
             && self.superblock_is_durable(change.sequence)
+            && self.has_been_told(&change)
         {
             self.change = None;
             self.finish_change(change);
@@ -495,6 +497,30 @@ impl<B: Buffers> Engine<B> {
         if self.detach.is_some() {
             self.pump_detach();
         }
+    }
+
+    /// Whether a change of this leg's membership is on its way to being durable: nothing is
+    /// written to it lazily that the others do not have yet.
+    pub(super) fn is_changing(&self, leg: LegIndex) -> bool {
+        self.change.is_some_and(|change| change.leg == leg)
+    }
+
+    /// A leg that is detached has it in its own superblock too, so that it decides nothing if
+    /// it is ever found alone; but only after all others have it, or a crash in between would
+    /// leave them waiting for a leg that counts itself out.
+    fn has_been_told(&mut self, change: &Change) -> bool {
+        const TRIES: u32 = 3;
+        let leg = &self.legs[change.leg.index()];
+        let object = self.metadata.superblock();
+        if change.kind != ChangeKind::Out(OutReason::Detached)
+            || !leg.answers()
+            || leg.write_failures >= TRIES
+            || self.metadata.durable(object, leg.index) >= change.sequence
+        {
+            return true;
+        }
+        self.metadata.request(object, change.leg);
+        false
     }
 
     fn finish_change(&mut self, change: Change) {
@@ -683,10 +709,6 @@ impl<B: Buffers> Engine<B> {
         self.detach = Some(detach);
         let kind = ChangeKind::Out(OutReason::Detached);
         self.begin_change(detach.leg, kind, Some(detach.token));
-        if answers {
-            // Its own superblock says so too: it decides nothing if it is ever found alone.
-            self.metadata.request(self.metadata.superblock(), detach.leg);
-        }
     }
 
     fn begin_close(&mut self, token: u64, drain_until: Instant) -> Result<(), CommandError> {
