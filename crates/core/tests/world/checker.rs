@@ -37,6 +37,7 @@ struct Sector {
     crashed: Option<Instant>,
 }
 
+#[derive(Clone)]
 pub struct Checker {
     sectors: Vec<Sector>,
     invoked: std::collections::BTreeMap<u64, Instant>,

@@ -127,6 +127,8 @@ pub struct World {
     pub disks: Vec<Disk>,
     pub behaviour: Vec<Behaviour>,
     pub fast_zeroes: Vec<bool>,
+    /// With how many legs the volume was opened.
+    pub opened: usize,
     pub pending: Vec<Pending>,
     /// I/O of these kinds does not end by itself.
     pub holds: Vec<script::Hold>,
@@ -139,6 +141,8 @@ pub struct World {
     pub notices: Vec<Notice>,
     pub closed: bool,
     pub commands: BTreeMap<u64, Result<(), hemi_core::command::CommandError>>,
+    /// A leg lost its cache before this request, and no later flush has been answered yet.
+    pub cache_lost: Option<u64>,
     pub thorough: bool,
     pub trace: bool,
     pub failed_requests: u64,
@@ -180,6 +184,7 @@ impl World {
             disks,
             behaviour: vec![Behaviour::default(); legs],
             fast_zeroes: vec![true; legs],
+            opened: 0,
             pending: Vec::new(),
             holds: Vec::new(),
             busy_until: vec![Instant(0); legs],
@@ -190,6 +195,7 @@ impl World {
             notices: Vec::new(),
             closed: false,
             commands: BTreeMap::new(),
+            cache_lost: None,
             thorough: true,
             trace: std::env::var_os("TRACE").is_some(),
             failed_requests: 0,
@@ -212,6 +218,7 @@ impl World {
         let memory = Memory::new(self.shape.memory_sectors);
         let entropy = self.random.next();
         self.closed = false;
+        self.opened = legs.len();
         self.engine = Some(Engine::open(opening, self.settings, traits, memory, self.now, entropy));
         self.take_actions();
         Ok(())
@@ -414,6 +421,10 @@ impl World {
             hemi_core::io::Buffers::release(self.engine().buffers_mut(), buffer);
             data
         });
+        let flushed = request.operation == Operation::Flush && reply.result.is_ok();
+        if flushed && self.cache_lost.is_some_and(|lost| request.token >= lost) {
+            self.cache_lost = None;
+        }
         if reply.result.is_err() {
             self.failed_requests += 1;
             self.failed_tokens.push(reply.token);
@@ -428,7 +439,7 @@ impl World {
         }
         self.engine = None;
         self.requests.clear();
-        self.checker.killed(self.now);
+        self.note_killed();
     }
 
     /// Cuts the power of everything.

@@ -3,7 +3,7 @@
 
 use hemi_core::command::{Command, CommandError};
 use hemi_core::format::RegionEntry;
-use hemi_core::io::{LegError, LegEvent, LegIo, LegOperation, Operation};
+use hemi_core::io::{LegError, LegEvent, LegIo, LegOperation, Operation, OutReason};
 use hemi_core::recovery::{self, LegImage, Opening};
 use hemi_core::status::Status;
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MILLISECOND, SECOND};
@@ -198,7 +198,7 @@ impl World {
         self.requests.clear();
         self.holds.clear();
         let Some(cache) = cache else {
-            self.checker.killed(self.now);
+            self.note_killed();
             return;
         };
         for disk in &mut self.disks {
@@ -209,6 +209,65 @@ impl World {
             }
         }
         self.checker.power_cut(self.now);
+    }
+
+    /// The same world with no hemi in it.
+    pub fn without_engine(&self) -> World {
+        World {
+            engine: None,
+            random: Random(self.random.0),
+            settings: self.settings,
+            disks: self.disks.clone(),
+            behaviour: self.behaviour.clone(),
+            fast_zeroes: self.fast_zeroes.clone(),
+            pending: self.pending.clone(),
+            holds: self.holds.clone(),
+            busy_until: self.busy_until.clone(),
+            checker: self.checker.clone(),
+            requests: self.requests.clone(),
+            notices: Vec::new(),
+            commands: Default::default(),
+            failed_tokens: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Runs until every leg in use is whole.
+    pub fn converge_what_is_in(&mut self) {
+        let end = self.now + 120 * SECOND;
+        loop {
+            let status = self.status();
+            let detached = Some(OutReason::Detached);
+            let left = status.legs.iter().any(|leg| leg.out_reason == detached);
+            let apart = left || self.opened < self.disks.len();
+            if status.converged || apart && status.dirty_regions == 0 {
+                return;
+            }
+            assert!(self.now < end, "not converged");
+            self.wait(50 * MILLISECOND);
+        }
+    }
+
+    /// The device or session of a leg goes, and what its cache held with it.
+    pub fn lose_leg(&mut self, leg: usize, cache: Cache) {
+        self.event(leg, LegEvent::Gone { removed: false });
+        self.abort(leg, |_| None);
+        match cache {
+            Cache::Kept => {}
+            Cache::Dropped => self.disks[leg].settle_cache(false),
+            Cache::Any => self.disks[leg].lose_cache(&mut self.random),
+        }
+        self.cache_lost = Some(self.next_token);
+    }
+
+    /// hemi has been killed. If a leg had just lost its cache and no flush was answered since,
+    /// this is as bad as a power cut: recovery cannot know of the loss.
+    pub(super) fn note_killed(&mut self) {
+        if self.cache_lost.take().is_some() {
+            self.checker.power_cut(self.now);
+        } else {
+            self.checker.killed(self.now);
+        }
     }
 
     pub fn is_answered(&self, token: u64) -> bool {
