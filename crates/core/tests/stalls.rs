@@ -5,7 +5,7 @@ mod world;
 use hemi_core::io::Operation;
 use hemi_core::settings::{Policy, Settings};
 use hemi_core::status::Status;
-use hemi_core::units::{Extent, MICROSECOND, MILLISECOND};
+use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND};
 use world::{SECTORS, World, settings};
 
 /// The longest any request may take: the wait limit, the other leg's time for what it has to
@@ -164,5 +164,28 @@ fn a_plain_mirror_does_not_wait_for_a_leg_that_is_being_rebuilt() {
         world.freeze(0, world.now + 100 * MILLISECOND);
         longest(&mut world, 8, 500 * MILLISECOND, load);
         world.run_until_answered(200 * MILLISECOND);
+    }
+}
+
+/// From the first moment, before the legs have any history: each write is flushed at once.
+#[test]
+fn flushes_and_fua_go_on_while_either_leg_is_frozen() {
+    let mut world = World::new(7, 2, generous());
+    // "Open" has to be durable on both before anything is served.
+    world.run_until(Instant(10 * MILLISECOND));
+    for leg in [0, 1] {
+        world.freeze(leg, world.now + 60_000 * MILLISECOND);
+        for i in 0..50 {
+            world.submit(Operation::Write, Extent::new(i * 8, 8), i % 5 == 0);
+            world.run_until_answered(2_000 * MILLISECOND);
+            world.submit(Operation::Flush, Extent::default(), false);
+            world.run_until_answered(2_000 * MILLISECOND);
+        }
+        let now = world.now;
+        world.behaviour[leg].frozen_until = now;
+        for pending in &mut world.pending {
+            pending.due = pending.due.min(now + MILLISECOND);
+        }
+        world.converge();
     }
 }
