@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -132,6 +133,9 @@ def test_kill_with_a_remote_leg_frozen_from_outside(
     for _ in range(ROUNDS):
         assert not journal.run(1_000_000, at={200: freeze, 800: volume.kill})
         thaw()
+        # It notices that its client has gone, and may die of that.
+        time.sleep(0.5)
+        server.ensure()
         volume.start()
         journal.settle()
     journal.disconnect()

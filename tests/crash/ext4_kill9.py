@@ -99,7 +99,7 @@ def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]
         legs[frozen].pause()
         # These fsyncs return although the leg does not.
         writers.wait_for(60)
-        assert volume.leg_state(frozen) in ("frozen", "lagging")
+        volume.wait_leg_state(frozen, "frozen", "lagging")
         volume.kill()
         remembered |= writers.finish()
         fs.abandon()

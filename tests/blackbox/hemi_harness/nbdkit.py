@@ -77,6 +77,12 @@ class Nbdkit:
     def resume(self) -> None:
         self._control(b"r", b"R")
 
+    def ensure(self) -> None:
+        """Starts it again if it has died by itself: nbdkit 1.32 fails an assertion when a
+        client goes while its replies wait."""
+        if not self.process.running:
+            self.start()
+
     def stop(self) -> None:
         """SIGSTOP: the whole process freezes, sockets stay open."""
         self.process.signal(signal.SIGSTOP)
