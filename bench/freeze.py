@@ -90,6 +90,7 @@ def _hemi(
     wipe = [a for leg in volume.legs for a in ("--wipe", leg)]
     volume.create(settings.volume_bytes, *wipe)
     volume.start()
+    volume.wait_converged(600)
 
     def inject(leg: int) -> None:
         volume.inject(leg, "--freeze", f"{FREEZE_SECONDS:g}s")

@@ -43,6 +43,7 @@ def _volume(settings: Settings, box: Sandbox, delay_ms: float) -> tuple[Volume, 
     volume = Volume(box, [fast, server.uri], options=options)
     volume.create(settings.volume_bytes, *(a for leg in volume.legs for a in ("--wipe", leg)))
     volume.start()
+    volume.wait_converged(600)
     return volume, server
 
 

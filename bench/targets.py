@@ -90,6 +90,7 @@ class Bench:
         wipe = [a for leg in legs for a in ("--wipe", leg)]
         volume.create(self.settings.volume_bytes, *wipe)
         volume.start()
+        volume.wait_converged(600)
         return volume
 
     def _hemi(self, box: Sandbox) -> Target:

@@ -124,6 +124,7 @@ def test_kill_with_a_remote_leg_frozen_from_outside(
     volume = Volume(sandbox, [server.uri for server in servers])
     volume.create(SIZE)
     volume.start()
+    volume.wait_converged()
     journal = Journal(volume.uri, blocks=512)
     server = servers[frozen]
     freeze, thaw = {
@@ -155,6 +156,7 @@ def test_a_leg_and_hemi_die_together(sandbox: Sandbox, dead: int) -> None:
     volume = Volume(sandbox, [server.uri for server in servers])
     volume.create(SIZE)
     volume.start()
+    volume.wait_converged()
     journal = Journal(volume.uri, blocks=512)
     assert not journal.run(1_000_000, at={300: servers[dead].kill, 900: volume.kill})
     volume.start_fails()

@@ -22,6 +22,9 @@ class Legs:
         self.volume = Volume(sandbox, [s.uri for s in self.servers], options=options)
         self.volume.create(SIZE)
         self.volume.start()
+        # A new volume on exports not known to be zero fills its second leg first; until then
+        # only the first leg can acknowledge.
+        self.volume.wait_converged()
         self.journal = Journal(self.volume.uri, blocks=1024)
 
     def converge(self) -> None:
@@ -247,13 +250,13 @@ class TestExposure:
             inject=True,
             options=("--set", f"engine.exposure.bytes={self.BOUND}"),
         )
-        volume.inject(1, "--delay", "50ms")
+        volume.inject(1, "--delay", "300ms")
         journal = Journal(volume.uri, blocks=SIZE // 65536, block_bytes=65536, depth=16)
         samples = self.watched(volume, journal, 1500)
         assert max(s["bytes"] for s in samples) <= self.BOUND
-        assert any(s["throttling"] for s in samples), "the bound was never felt"
         final = volume.status()["exposure"]
-        assert 0 < final["peak_bytes"] <= self.BOUND
+        assert final["peak_bytes"] <= self.BOUND
+        assert final["peak_bytes"] > self.BOUND // 2, "the bound was never felt"
         assert final["bound_bytes"] == self.BOUND
         journal.verify()
         journal.disconnect()
@@ -316,7 +319,7 @@ def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
     journal.disconnect()
     volume.wait_leg_state(1, "frozen")
     frozen = volume.command("status")
-    for word in ("frozen", "owed", "exposure"):
+    for word in ("frozen", "owes", "exposure"):
         assert word in frozen.lower(), frozen
     volume.inject(1, "--clear")
     wait_until("healthy again", lambda: "frozen" not in volume.command("status"))

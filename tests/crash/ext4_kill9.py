@@ -89,6 +89,7 @@ def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]
     volume = Volume(box, [leg.uri for leg in legs])
     volume.create(SIZE)
     volume.start()
+    volume.wait_converged()
     disk = FuseDisk(box, volume.socket)
     FileSystem(box, disk.device, "ext4").make()
     remembered: dict[str, str] = {}

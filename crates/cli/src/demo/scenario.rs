@@ -4,15 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::children::{self, Background};
 use super::fio::Load;
 use super::legs::{Leg, VOLUME_BYTES};
 use super::report::Row;
+
+/// Longest wait for a new volume's legs to be alike.
+const FILL_LIMIT: Duration = Duration::from_secs(120);
 
 /// What all runs share.
 pub(super) struct Setting {
@@ -91,12 +94,24 @@ impl Volume {
         Ok(Volume { server, socket, control })
     }
 
-    fn exposure_peak(&self, setting: &Setting) -> Result<u64> {
+    fn status(&self, setting: &Setting) -> Result<Value> {
         let mut command = Command::new(&setting.hemi);
         command.args(["status", "--json", "--control"]).arg(&self.control);
-        let status: Value =
-            serde_json::from_str(&children::output(command)?).context("hemi status: not JSON")?;
-        status
+        serde_json::from_str(&children::output(command)?).context("hemi status: not JSON")
+    }
+
+    /// Waits until the new volume's second leg holds what the first does.
+    fn wait_converged(&self, setting: &Setting) -> Result<()> {
+        let deadline = Instant::now() + FILL_LIMIT;
+        while self.status(setting)?.get("converged") != Some(&Value::Bool(true)) {
+            ensure!(Instant::now() < deadline, "the legs are not alike after {FILL_LIMIT:?}");
+            children::pause(Duration::from_millis(100), &setting.interrupted)?;
+        }
+        Ok(())
+    }
+
+    fn exposure_peak(&self, setting: &Setting) -> Result<u64> {
+        self.status(setting)?
             .pointer("/exposure/peak_bytes")
             .and_then(Value::as_u64)
             .context("hemi status does not tell the exposure's peak")
@@ -112,6 +127,7 @@ pub(super) fn run(setting: &Setting, policy: &'static str, scenario: Scenario) -
         .into_iter()
         .collect::<Result<Vec<Leg>>>()?;
     let mut volume = Volume::start(setting, &folder, &legs, policy)?;
+    volume.wait_converged(setting)?;
     for leg in &legs {
         leg.prepare(setting, &volume.control)?;
     }
