@@ -72,6 +72,7 @@ def figures(result: FioResult, cpu_seconds: float | None) -> dict[str, Any]:
 
 def measured(box: Sandbox, target: Target, load: Load, size: int, seconds: int) -> dict[str, Any]:
     """Runs a load and returns its figures."""
+    target.ensure()
     before = target.cpu_seconds()
     job = load.start(box, target, size, seconds).wait(seconds + 120)
     after = target.cpu_seconds()

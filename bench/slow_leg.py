@@ -135,7 +135,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
             itself = max(
                 measured(
                     box,
-                    Target(server.uri, server.process),
+                    Target(server.uri, server.process, server),
                     Load("sweep", "randwrite", depth),
                     settings.volume_bytes,
                     3,

@@ -23,9 +23,18 @@ from .settings import Settings
 class Target:
     """A running server."""
 
-    def __init__(self, fio_target: str | Path, process: Process | None) -> None:
+    def __init__(
+        self, fio_target: str | Path, process: Process | None, nbdkit: Nbdkit | None = None
+    ) -> None:
         self.fio_target = fio_target
         self._process = process
+        self._nbdkit = nbdkit
+
+    def ensure(self) -> None:
+        """Starts nbdkit again if it died of a client's leaving, as version 1.32 may."""
+        if self._nbdkit:
+            self._nbdkit.ensure()
+            self._process = self._nbdkit.process
 
     def cpu_seconds(self) -> float | None:
         """Processor time the server has used; `None` where there is no server."""
@@ -118,12 +127,12 @@ class Bench:
 
     def _nbdkit_file(self, box: Sandbox) -> Target:
         server = Nbdkit(box, self._full_file(box), filters=False)
-        return Target(server.uri, server.process)
+        return Target(server.uri, server.process, server)
 
     def _nbdkit_memory(self, box: Sandbox) -> Target:
         server = Nbdkit(box, size=self.settings.volume_bytes, filters=False)
         fill(box, server.uri, self.settings.volume_bytes)
-        return Target(server.uri, server.process)
+        return Target(server.uri, server.process, server)
 
     def _file(self, box: Sandbox) -> Target:
         return Target(self._full_file(box), None)

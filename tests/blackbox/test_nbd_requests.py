@@ -245,8 +245,9 @@ def test_bad_options_get_an_error_reply(volume: Volume) -> None:
 def test_a_huge_option_is_not_waited_for(volume: Volume) -> None:
     with Raw(volume, go=False) as raw:
         raw.option(7, b"", length=0xFFFF_FFFF)
-        raw.socket.sendall(b"x" * 4096)
-        raw.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):
+            raw.socket.sendall(b"x" * 4096)
+            raw.socket.shutdown(socket.SHUT_WR)
         assert raw.hung_up()
 
 

@@ -42,6 +42,7 @@ class Client:
             # Let malformed requests reach the server, whose answer is under test.
             self.handle.set_strict_mode(0)
         self.handle.set_uri_allow_tls(nbd.TLS_ALLOW)
+        self.handle.set_uri_allow_local_file(True)
         for context in contexts:
             self.handle.add_meta_context(context)
         if setup:
