@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hemi_harness.sandbox import sweep
+
 from . import first_pass, flush, freeze, md, slow_leg, speed
 from .report import page
 from .settings import Settings, machine
@@ -69,6 +71,7 @@ def main() -> None:
         print(f"[{time.monotonic() - start:6.0f} s] {text}", flush=True)
 
     if not asked.report_only:
+        sweep(asked.dir)
         for name in asked.parts or PARTS:
             say(f"== {PARTS[name].TITLE}")
             data = PARTS[name].measure(settings, say)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hemi_harness import Sandbox
+from hemi_harness.sandbox import sweep
+
+
+def pytest_sessionstart() -> None:
+    """Ends what killed runs have left; lets a terminated run end its own."""
+    sweep()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 @pytest.hookimpl(wrapper=True)

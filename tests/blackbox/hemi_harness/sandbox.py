@@ -20,6 +20,10 @@ _PR_SET_PDEATHSIG = 1
 
 Arg = str | Path | int | float
 
+_PREFIX = "hemi-t-"
+# Names the process that owns a sandbox.
+_OWNER = ".owner"
+
 
 def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -182,7 +186,8 @@ class Sandbox:
     def __init__(self, parent: Path | None = None) -> None:
         # Short, because the path of a unix socket may have at most 107 bytes.
         base = parent or Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir()))
-        self.dir = Path(tempfile.mkdtemp(prefix="hemi-t-", dir=base))
+        self.dir = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        (self.dir / _OWNER).write_text(str(os.getpid()))
         self._stack = contextlib.ExitStack()
         self._stack.callback(shutil.rmtree, self.dir, ignore_errors=True)
         self._names: dict[str, int] = {}
@@ -253,6 +258,28 @@ class Sandbox:
         run("mount", *options, device, point)
         self.defer(lambda: unmount(point))
         return point
+
+
+def sweep(parent: Path | None = None) -> None:
+    """Ends what sandboxes of processes that were killed have left: mounts, loop devices,
+    files. (Their children have died with them.)"""
+    base = parent or Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir()))
+    for directory in base.glob(f"{_PREFIX}*"):
+        owner = directory / _OWNER
+        if not owner.exists() or Path(f"/proc/{owner.read_text()}").exists():
+            continue
+        mounts = [
+            line.split()[1]
+            for line in Path("/proc/self/mounts").read_text().splitlines()
+            if line.split()[1].startswith(f"{directory}/")
+        ]
+        for point in reversed(mounts):
+            subprocess.run(["umount", "-l", point], capture_output=True)
+        for device in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with contextlib.suppress(OSError):
+                if device.read_text().startswith(f"{directory}/"):
+                    detach_loop(Path("/dev") / device.parts[3])
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def unmount(point: Path) -> None:
