@@ -151,6 +151,10 @@ impl<B: Buffers> Engine<B> {
             if self.regions.healing_count(index) == 0 || !self.legs[leg].answers() {
                 continue;
             }
+            if !self.knows_lost(index) {
+                self.metadata.request(self.metadata.lost_list(), index);
+                continue;
+            }
             if !self.regions.has_healed(index) {
                 self.regions.begin_healing_flush(index);
                 self.legs[leg].healing_stamp = self.legs[leg].done_stamp;

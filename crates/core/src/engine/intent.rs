@@ -266,7 +266,14 @@ impl<B: Buffers> Engine<B> {
     /// Whether a move to `leg` can lose nothing a client's flush was answered for.
     pub(super) fn is_durable_on(&self, record: u32, leg: LegIndex) -> bool {
         let done = self.regions.active[record].acknowledged_done[leg.index()];
-        !self.flushes_used || done <= self.legs[leg.index()].flushed
+        (!self.flushes_used || done <= self.legs[leg.index()].flushed) && self.knows_lost(leg)
+    }
+
+    /// Whether a leg has the list of what is lost: it must not decide a region before, or
+    /// recovery would serve from it what is lost.
+    pub(super) fn knows_lost(&self, leg: LegIndex) -> bool {
+        let list = self.metadata.lost_list();
+        self.metadata.durable(list, leg) >= self.metadata.newest(list)
     }
 
     /// Moves the region, and with it every other of its page that can go the same way.
@@ -302,6 +309,7 @@ impl<B: Buffers> Engine<B> {
             self.undurable_moves.push(record);
         }
         self.counters.authority_moves += 1;
+        self.reconsider = true;
     }
 
     /// Authority returns from slow legs to the best one, where that has become complete.
@@ -318,18 +326,9 @@ impl<B: Buffers> Engine<B> {
         if away.map(|l| self.regions.authority_count(LegIndex(l as u8))).sum::<u32>() == 0 {
             return;
         }
-        if self.take_authority(best) {
-            // Writes the best leg had already, and only the other was to decide.
-            self.reconsider_operations();
-        }
-    }
-
-    /// Moves regions from legs that are slow or silent to `best`; whether any moved.
-    fn take_authority(&mut self, best: LegIndex) -> bool {
-        let mut moved = false;
         let mut at = self.regions.oldest();
         for _ in 0..RETURNS_PER_TICK {
-            let Some(record) = at else { break };
+            let Some(record) = at else { return };
             at = self.regions.newer(record);
             let region = self.regions.active[record].region;
             let entry = self.entry(region);
@@ -351,9 +350,7 @@ impl<B: Buffers> Engine<B> {
             self.set_authority(record, best, sequence);
             self.metadata.request(page, best);
             self.retry_waiting(record);
-            moved = true;
         }
-        moved
     }
 
     /// Regions under a leg that stopped answering have to move: those with somebody waiting

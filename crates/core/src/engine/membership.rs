@@ -44,8 +44,9 @@ pub(super) struct Closing {
 pub(super) struct Change {
     kind: ChangeKind,
     leg: LegIndex,
-    /// The superblock sequence that carries it.
-    sequence: u64,
+    /// The superblock sequence that carries it; `None` while something has to be durable
+    /// before that.
+    sequence: Option<u64>,
     token: Option<u64>,
 }
 
@@ -165,7 +166,8 @@ impl<B: Buffers> Engine<B> {
         write: &BlockWrite,
         result: Result<(), LegError>,
     ) {
-        if result.is_err() {
+        if let Err(error) = result {
+            self.count_failure(leg, error);
             self.metadata_failed(leg, write);
             return;
         }
@@ -183,11 +185,6 @@ impl<B: Buffers> Engine<B> {
     /// Whoever waits on this leg's metadata looks for another leg; the write is tried again
     /// by the background, and a leg that keeps failing is marked out.
     fn metadata_failed(&mut self, leg: usize, write: &BlockWrite) {
-        let state = &mut self.legs[leg];
-        if state.write_failures == 0 {
-            state.failing_since = self.now;
-        }
-        state.write_failures += 1;
         for at in 0..self.waiting_records.len() {
             let record = self.waiting_records[at];
             let region = self.regions.active[record].region;
@@ -244,9 +241,12 @@ impl<B: Buffers> Engine<B> {
         matches!(self.phase, Phase::Closing(_))
     }
 
-    /// Whether a leg is being detached: it is to decide nothing any more.
+    /// Whether a leg is being detached or marked out, be it that it has come back meanwhile:
+    /// it is to decide nothing any more.
     pub(super) fn is_leaving(&self, leg: LegIndex) -> bool {
+        let is_out = |change: Change| matches!(change.kind, ChangeKind::Out(_));
         self.detach.is_some_and(|detach| detach.leg == leg)
+            || self.change.is_some_and(|change| change.leg == leg && is_out(change))
     }
 
     /// Whether writers have to wait for a change of the leg set.
@@ -297,128 +297,6 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Moves every region's authority off a leg; whether none is left. What only a removed
-    /// leg held is lost.
-    fn give_up_authority(&mut self, leg: usize) -> bool {
-        let index = LegIndex(leg as u8);
-        if self.clean_regions_depend_on(leg) || self.authorities_depend_on(leg) {
-            return false;
-        }
-        if self.regions.authority_count(index) == 0 {
-            return true;
-        }
-        let mut at = self.regions.oldest();
-        while let Some(record) = at {
-            at = self.regions.newer(record);
-            let region = self.regions.active[record].region;
-            let entry = self.entry(region);
-            if entry.is_dirty() && entry.authority() == index {
-                self.regions.active[record].move_forced = true;
-                self.want_move(record);
-                if self.is_removed(leg) {
-                    self.lose_what_only(leg, region);
-                }
-            }
-        }
-        false
-    }
-
-    /// Whether an authority that lost its cache waits for what this leg has: as below.
-    fn authorities_depend_on(&mut self, leg: usize) -> bool {
-        let index = LegIndex(leg as u8);
-        let mut depends = false;
-        for at in 0..self.moves.len() {
-            let record = self.moves[at];
-            if !self.regions.active.is_used(record) || !self.regions.active[record].cache_lost {
-                continue;
-            }
-            let region = self.regions.active[record].region;
-            let authority = self.entry(region).authority();
-            if authority != index && !self.regions.is_complete(authority, region) {
-                if self.is_removed(leg) {
-                    self.lose_what_only(leg, region);
-                } else {
-                    depends = true;
-                }
-            }
-        }
-        depends
-    }
-
-    /// Whether a clean region is whole on this leg alone: it cannot be marked out, unless it
-    /// is gone for good; what it alone held is then lost.
-    fn clean_regions_depend_on(&mut self, leg: usize) -> bool {
-        let index = LegIndex(leg as u8);
-        let others: u8 = self
-            .in_legs()
-            .filter(|other| other.index != index)
-            .fold(0, |mask, other| mask | other.index.bit());
-        let owes =
-            self.in_legs().any(|l| l.index != index && self.regions.stale_count(l.index) > 0);
-        if !owes {
-            return false;
-        }
-        for region in 0..self.regions.count() {
-            let entry = self.entry(region);
-            if entry.is_dirty() || entry.whole() & others != 0 || !entry.is_whole(index) {
-                continue;
-            }
-            if !self.is_removed(leg) {
-                return true;
-            }
-            self.lose_what_only(leg, region);
-        }
-        false
-    }
-
-    /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
-    /// The leg that lacks least becomes complete by not counting it.
-    fn lose_what_only(&mut self, leg: usize, region: u32) {
-        let complete = self.in_legs().any(|other| {
-            other.index.index() != leg
-                && other.answers()
-                && self.regions.is_complete(other.index, region)
-        });
-        if complete {
-            return;
-        }
-        let lacks = |other: LegIndex| {
-            self.regions.slot(region).map_or(0, |r| self.regions.active[r].lacks[other.index()])
-        };
-        let heir = self
-            .in_legs()
-            .filter(|other| other.index.index() != leg && other.answers())
-            .min_by_key(|o| (self.regions.is_stale(o.index, region), lacks(o.index)))
-            .map(|other| other.index);
-        let Some(heir) = heir else { return };
-        let extent = self.regions.extent(region);
-        if self.regions.is_stale(heir, region) {
-            self.regions.clear_stale(heir, region);
-            self.note_lost(extent);
-            if let Some(record) = self.regions.slot(region) {
-                self.consider_complete(record, heir.index());
-            } else if !self.entry(region).is_dirty() {
-                self.regions.heal(heir, region);
-            }
-            return;
-        }
-        let Some(record) = self.regions.slot(region) else { return };
-        let mut at = extent.start;
-        while let Some((slot, debt)) = self.legs[heir.index()].debts.first_after(at) {
-            if debt.extent.start >= extent.end {
-                break;
-            }
-            at = debt.extent.end;
-            let nowhere = self.drain_source(heir.index(), debt.extent).is_none();
-            if debt.source == super::Source::Leg && debt.is_acknowledged() && nowhere {
-                self.legs[heir.index()].debts.take(slot);
-                self.adjust_lacks(record, heir.index(), -1);
-                self.note_lost(debt.extent);
-            }
-        }
-        self.consider_complete(record, heir.index());
-    }
-
     /// Whether a leg that is out holds everything, durably, its metadata included.
     fn has_drained(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
@@ -433,17 +311,33 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn begin_change(&mut self, leg: LegIndex, kind: ChangeKind, token: Option<u64>) {
-        match kind {
+        self.change = Some(Change { kind, leg, sequence: None, token });
+        if matches!(kind, ChangeKind::Out(_)) {
+            self.list_what_goes_before();
+        }
+        self.go_on_with_change();
+    }
+
+    /// Writes the superblock that makes a change, once nothing has to be durable before it.
+    fn go_on_with_change(&mut self) {
+        let Some(mut change) = self.change.filter(|change| change.sequence.is_none()) else {
+            return;
+        };
+        if !self.what_goes_before_is_durable(change.leg) {
+            return;
+        }
+        let state = &mut self.superblock.legs[change.leg.index()].state;
+        match change.kind {
             ChangeKind::Out(reason) => {
-                self.superblock.legs[leg.index()].state = Membership::Out(reason);
+                *state = Membership::Out(reason);
                 self.begin_generation();
             }
-            ChangeKind::In => self.superblock.legs[leg.index()].state = Membership::In,
+            ChangeKind::In => *state = Membership::In,
             ChangeKind::Join | ChangeKind::Remove => {}
         }
-        let also = matches!(kind, ChangeKind::In | ChangeKind::Join).then_some(leg);
-        let sequence = self.write_superblock(also);
-        self.change = Some(Change { kind, leg, sequence, token });
+        let also = matches!(change.kind, ChangeKind::In | ChangeKind::Join).then_some(change.leg);
+        change.sequence = Some(self.write_superblock(also));
+        self.change = Some(change);
     }
 
     /// A new random generation; the present one becomes history.
@@ -487,9 +381,11 @@ impl<B: Buffers> Engine<B> {
             Phase::Closing(closing) => self.pump_closing(closing),
             _ => {}
         }
+        self.go_on_with_change();
         if let Some(change) = self.change
-            && self.superblock_is_durable(change.sequence)
-            && self.has_been_told(&change)
+            && let Some(sequence) = change.sequence
+            && self.superblock_is_durable(sequence)
+            && self.has_been_told(&change, sequence)
         {
             self.change = None;
             self.finish_change(change);
@@ -508,14 +404,14 @@ impl<B: Buffers> Engine<B> {
     /// A leg that is detached has it in its own superblock too, so that it decides nothing if
     /// it is ever found alone; but only after all others have it, or a crash in between would
     /// leave them waiting for a leg that counts itself out.
-    fn has_been_told(&mut self, change: &Change) -> bool {
+    fn has_been_told(&mut self, change: &Change, sequence: u64) -> bool {
         const TRIES: u32 = 3;
         let leg = &self.legs[change.leg.index()];
         let object = self.metadata.superblock();
         if change.kind != ChangeKind::Out(OutReason::Detached)
             || !leg.answers()
             || leg.write_failures >= TRIES
-            || self.metadata.durable(object, leg.index) >= change.sequence
+            || self.metadata.durable(object, leg.index) >= sequence
         {
             return true;
         }

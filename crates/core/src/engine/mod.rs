@@ -17,6 +17,7 @@ mod flush;
 mod freeze;
 mod intent;
 mod invariants;
+mod leaving;
 mod leg;
 mod lost_cache;
 mod membership;
@@ -105,6 +106,8 @@ pub struct Engine<B: Buffers> {
     lost: Vec<Extent>,
     phase: Phase,
     change: Option<membership::Change>,
+    /// Metadata objects, with sequences, that have to be durable before the change is made.
+    before_change: Vec<(u32, u64)>,
     detach: Option<membership::Detach>,
     scrub: Option<Scrub>,
     scrub_mismatches: u64,
@@ -114,6 +117,8 @@ pub struct Engine<B: Buffers> {
     flushes_used: bool,
     /// Active records whose authority moved and not durably so yet.
     undurable_moves: Vec<u32>,
+    /// Something other than a completion has made it possible that operations be acknowledged.
+    reconsider: bool,
     flush_failures: flush::Failures,
     reads_routed: u64,
     /// Sectors of writes let in and not yet acknowledged.
@@ -205,6 +210,7 @@ impl<B: Buffers> Engine<B> {
             lost: opening.lost,
             phase: Phase::Opening,
             change: None,
+            before_change: Vec::new(),
             detach: None,
             scrub: None,
             scrub_mismatches: 0,
@@ -212,6 +218,7 @@ impl<B: Buffers> Engine<B> {
             next_tick: now + TICK,
             flushes_used: !opening.clean,
             undurable_moves: Vec::with_capacity(records),
+            reconsider: false,
             flush_failures: flush::Failures::default(),
             reads_routed: 0,
             unacknowledged_sectors: 0,
@@ -328,6 +335,11 @@ impl<B: Buffers> Engine<B> {
     fn settle(&mut self) {
         self.pump_phase();
         self.retry_moves();
+        if core::mem::take(&mut self.reconsider) {
+            // Writes that a new authority has already, and only the old one was to decide; or
+            // that were waiting for a leg which now owes all of the region.
+            self.reconsider_operations();
+        }
         if !self.throttle.is_empty() {
             self.pump_throttle();
         }

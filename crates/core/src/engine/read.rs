@@ -107,7 +107,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             if !state.answers() {
-                may_come |= state.is_in() && !self.is_removed(leg);
+                may_come |= !self.is_removed(leg);
                 continue;
             }
             if fresh < extent.sectors() {
@@ -182,8 +182,10 @@ impl<B: Buffers> Engine<B> {
         }
         let operation = key.slot;
         self.operations[operation].parts -= 1;
-        if result.is_err() {
-            self.operations[operation].failed |= LegIndex(io.leg).bit();
+        if let Err(error) = result {
+            if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
+                self.operations[operation].failed |= LegIndex(io.leg).bit();
+            }
             if !self.operations[operation].hedged || self.operations[operation].parts == 0 {
                 self.read_parts(operation, io.extent);
             }
@@ -286,6 +288,9 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.of_sector(extent.start);
         let index = LegIndex(leg as u8);
         if self.fresh_prefix(leg, extent) < extent.sectors() || !self.legs[leg].debts.has_room(2) {
+            return;
+        }
+        if self.drain_source(leg, extent).is_none_or(|(_, sectors)| sectors < extent.sectors()) {
             return;
         }
         let Some(record) = self.record(region) else { return };

@@ -80,7 +80,8 @@ impl<B: Buffers> Engine<B> {
             // It owes the whole region anyway.
             return;
         }
-        if !self.legs[leg].is_in() && !self.legs[leg].answers() {
+        let dead = !self.legs[leg].is_in() && !self.legs[leg].answers();
+        if dead && !self.must_stay(index, state.region) {
             self.owe_region(leg, state.region);
             return;
         }
@@ -166,9 +167,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn owe(&mut self, operation: u32, leg: usize) {
         let state = self.operations[operation];
         let index = LegIndex(leg as u8);
-        let is_authority = self.entry(state.region).authority() == index;
         let full = self.legs[leg].debts.len() >= self.settings.owed_extents_max as usize;
-        if full && !is_authority || !self.legs[leg].debts.has_room(2) {
+        if full && !self.must_stay(index, state.region) || !self.legs[leg].debts.has_room(2) {
             self.owe_region(leg, state.region);
             return;
         }
@@ -183,6 +183,15 @@ impl<B: Buffers> Engine<B> {
         let key = self.operation_key(operation);
         self.legs[leg].debts.add(Debt::new(state.extent, state.source, self.now, key));
         self.operations[operation].owed |= index.bit();
+    }
+
+    /// Whether a region's data hangs on this leg: it is the authority, or the authority lost
+    /// its cache and is being given back what others have.
+    fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
+        let authority = self.entry(region).authority();
+        authority == leg
+            || self.regions.slot(region).is_some_and(|slot| self.regions.active[slot].cache_lost)
+                && !self.regions.is_complete(authority, region)
     }
 
     pub(super) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
@@ -205,6 +214,7 @@ impl<B: Buffers> Engine<B> {
             if debt_operation == Key::NONE {
                 dropped += 1;
             } else if self.operations.is_live(debt_operation) {
+                self.reconsider = true;
                 let state = &mut self.operations[debt_operation.slot];
                 state.owed &= !index.bit();
                 if state.carries & index.bit() != 0 {
@@ -254,7 +264,7 @@ impl<B: Buffers> Engine<B> {
                     self.notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
                 }
             }
-            Err(_) => self.write_failed(io, key, since, repair),
+            Err(error) => self.write_failed(io, key, since, repair, error),
         }
         if waiting {
             let state = &mut self.operations[key.slot];
@@ -266,7 +276,11 @@ impl<B: Buffers> Engine<B> {
                     state.failed &= !bit;
                     state.first_done.get_or_insert(self.now);
                 }
+                // The session dropped: the debt waits for the leg to come back, and so does
+                // the write, if no other leg takes it.
+                Err(LegError::Gone) if !self.is_removed(leg) => {}
                 Err(error) => {
+                    let state = &mut self.operations[key.slot];
                     let first = state.failed == 0;
                     state.no_space = error == LegError::NoSpace && (first || state.no_space);
                     state.failed |= bit;
@@ -294,28 +308,41 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// A write failed on a leg: it is owed (again), beneath anything newer.
-    fn write_failed(&mut self, io: &Io, key: Key, since: Instant, repair: bool) {
-        let leg = usize::from(io.leg);
-        let region = self.regions.of_sector(io.extent.start);
+    /// Counts a failed write against a leg; when to try again. A session that dropped says
+    /// nothing of the leg's medium.
+    pub(super) fn count_failure(&mut self, leg: usize, error: LegError) -> Instant {
         let state = &mut self.legs[leg];
+        if error == LegError::Gone {
+            return self.now + RETRY_FIRST;
+        }
         if state.write_failures == 0 {
             state.failing_since = self.now;
         }
         state.write_failures += 1;
-        let backoff = (RETRY_FIRST << (state.write_failures - 1).min(8)).min(RETRY_MAX);
-        let until = self.now + backoff;
+        self.now + (RETRY_FIRST << (state.write_failures - 1).min(8)).min(RETRY_MAX)
+    }
+
+    /// A write failed on a leg: it is owed (again), beneath anything newer.
+    fn write_failed(&mut self, io: &Io, key: Key, since: Instant, repair: bool, error: LegError) {
+        let leg = usize::from(io.leg);
+        let bit = LegIndex(io.leg).bit();
+        let region = self.regions.of_sector(io.extent.start);
+        let until = self.count_failure(leg, error);
         let waiting = self.operations.is_live(key);
         if self.regions.is_stale(LegIndex(io.leg), region) {
             // Owed as part of the whole region meanwhile.
-            if !waiting && let Some(record) = self.regions.slot(region) {
+            let lacked = !waiting || self.operations[key.slot].carries & bit != 0;
+            if waiting {
+                self.operations[key.slot].carries &= !bit;
+            }
+            if lacked && let Some(record) = self.regions.slot(region) {
                 self.adjust_lacks(record, leg, -1);
             }
             io.source.release(&mut self.buffers);
         } else if waiting {
             self.legs[leg].debts.add(Debt::new(io.extent, io.source, since, key));
             self.legs[leg].debts.postpone(io.extent, until);
-            self.operations[key.slot].owed |= LegIndex(io.leg).bit();
+            self.operations[key.slot].owed |= bit;
         } else {
             self.legs[leg].uncount_in_flight(since, io.extent.sectors());
             self.owe_beneath(leg, io.extent, io.source, since, until, repair);
@@ -417,8 +444,9 @@ impl<B: Buffers> Engine<B> {
     /// Whether the volume's policy lets a safe write be acknowledged now.
     fn policy_allows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
-        // A leg it was not sent to owes the whole region, and is not waited for.
-        let sent = state.in_flight | state.owed | state.failed;
+        // A leg it was not sent to owes the whole region, and is not waited for; one that
+        // failed it owes it, or the region.
+        let sent = state.in_flight | state.owed;
         let missing = |engine: &Self, except: Option<usize>| {
             engine
                 .in_legs()
@@ -558,23 +586,43 @@ impl<B: Buffers> Engine<B> {
         self.operations[operation].is_waiting = false;
     }
 
-    /// No leg could take it. What the legs hold there now may differ: all but the authority
-    /// owe it, from the authority, so that reads give one answer until it is rewritten.
+    /// Whose content stands where a write failed: the authority's, unless it lost its cache
+    /// and another has what was acknowledged beneath.
+    fn keeper_of(&self, operation: u32, authority: LegIndex) -> LegIndex {
+        let state = self.operations[operation];
+        let has_it = |leg: LegIndex| {
+            let state_of = &self.legs[leg.index()];
+            state_of.is_in()
+                && !self.regions.is_stale(leg, state.region)
+                && state.carries & leg.bit() == 0
+                && state_of.debts.overlapping(state.extent).is_none()
+        };
+        if has_it(authority) {
+            return authority;
+        }
+        (0..LEGS_MAX as u8).map(LegIndex).find(|&leg| has_it(leg)).unwrap_or(authority)
+    }
+
+    /// No leg could take it. What the legs hold there now may differ: all but the keeper owe
+    /// it, from the keeper, so that reads give one answer until it is rewritten.
     fn fail_write(&mut self, operation: u32, record: u32) {
         let state = self.operations[operation];
         let authority = self.entry(state.region).authority();
         for leg in 0..LEGS_MAX {
-            let index = LegIndex(leg as u8);
-            if !self.legs[leg].is_member() || self.regions.is_stale(index, state.region) {
-                continue;
-            }
-            if state.owed & index.bit() != 0
+            if state.owed & LegIndex(leg as u8).bit() != 0
                 && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)
             {
                 let debt = self.legs[leg].debts.take(slot);
                 debt.source.release(&mut self.buffers);
             }
-            if index != authority && self.legs[leg].debts.has_room(2) {
+        }
+        let keeper = self.keeper_of(operation, authority);
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            if !self.legs[leg].is_member() || self.regions.is_stale(index, state.region) {
+                continue;
+            }
+            if index != keeper && self.legs[leg].debts.has_room(2) {
                 let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
                 let debt = Debt::new(state.extent, Source::Leg, self.now, Key::NONE);
                 self.legs[leg].debts.add(debt);
@@ -584,7 +632,7 @@ impl<B: Buffers> Engine<B> {
                 if state.carries & index.bit() != 0 {
                     self.adjust_lacks(record, leg, -1);
                 }
-                if index != authority {
+                if index != keeper {
                     self.owe_region(leg, state.region);
                 }
             }

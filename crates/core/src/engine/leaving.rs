@@ -1,0 +1,172 @@
+//! What has to be seen to before a leg can be marked out: that no region depends on it, and
+//! that whatever says so is durable before the superblock that excludes it.
+
+use super::Engine;
+use crate::io::Buffers;
+use crate::units::LegIndex;
+
+impl<B: Buffers> Engine<B> {
+    /// Moves every region's authority off a leg; whether none is left. What only a removed
+    /// leg held is lost.
+    pub(super) fn give_up_authority(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        if self.clean_regions_depend_on(leg) || self.authorities_depend_on(leg) {
+            return false;
+        }
+        if self.regions.authority_count(index) == 0 {
+            return true;
+        }
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let region = self.regions.active[record].region;
+            let entry = self.entry(region);
+            if entry.is_dirty() && entry.authority() == index {
+                self.regions.active[record].move_forced = true;
+                self.want_move(record);
+                if self.is_removed(leg) {
+                    self.lose_what_only(leg, region);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether an authority that lost its cache waits for what this leg has: as below.
+    fn authorities_depend_on(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let mut depends = false;
+        for at in 0..self.moves.len() {
+            let record = self.moves[at];
+            if !self.regions.active.is_used(record) || !self.regions.active[record].cache_lost {
+                continue;
+            }
+            let region = self.regions.active[record].region;
+            let authority = self.entry(region).authority();
+            if authority != index && !self.regions.is_complete(authority, region) {
+                if self.is_removed(leg) {
+                    self.lose_what_only(leg, region);
+                } else {
+                    depends = true;
+                }
+            }
+        }
+        depends
+    }
+
+    /// Whether a clean region is whole on this leg alone: it cannot be marked out, unless it
+    /// is gone for good; what it alone held is then lost.
+    fn clean_regions_depend_on(&mut self, leg: usize) -> bool {
+        let index = LegIndex(leg as u8);
+        let others: u8 = self
+            .in_legs()
+            .filter(|other| other.index != index)
+            .fold(0, |mask, other| mask | other.index.bit());
+        let behind = self.in_legs().any(|other| {
+            other.index != index
+                && (self.regions.stale_count(other.index) > 0
+                    || self.regions.healing_count(other.index) > 0
+                    || other.rebuilding > 0)
+        });
+        if !behind {
+            return false;
+        }
+        let mut depends = false;
+        for region in 0..self.regions.count() {
+            let entry = self.entry(region);
+            if entry.is_dirty() || entry.whole() & others != 0 || !entry.is_whole(index) {
+                continue;
+            }
+            // Another that has drained it still has to flush and be recorded whole.
+            depends = true;
+            if self.is_removed(leg) {
+                self.lose_what_only(leg, region);
+            }
+        }
+        depends
+    }
+
+    /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
+    /// The leg that lacks least becomes complete by not counting it.
+    fn lose_what_only(&mut self, leg: usize, region: u32) {
+        let complete = self.in_legs().any(|other| {
+            other.index.index() != leg
+                && other.answers()
+                && self.regions.is_complete(other.index, region)
+        });
+        if complete {
+            return;
+        }
+        let lacks = |other: LegIndex| {
+            self.regions.slot(region).map_or(0, |r| self.regions.active[r].lacks[other.index()])
+        };
+        let heir = self
+            .in_legs()
+            .filter(|other| other.index.index() != leg && other.answers())
+            .min_by_key(|o| (self.regions.is_stale(o.index, region), lacks(o.index)))
+            .map(|other| other.index);
+        let Some(heir) = heir else { return };
+        let extent = self.regions.extent(region);
+        if self.regions.is_stale(heir, region) {
+            self.regions.clear_stale(heir, region);
+            self.note_lost(extent);
+            if let Some(record) = self.regions.slot(region) {
+                self.consider_complete(record, heir.index());
+            } else if !self.entry(region).is_dirty() {
+                self.regions.heal(heir, region);
+            }
+            return;
+        }
+        let Some(record) = self.regions.slot(region) else { return };
+        let mut at = extent.start;
+        while let Some((slot, debt)) = self.legs[heir.index()].debts.first_after(at) {
+            if debt.extent.start >= extent.end {
+                break;
+            }
+            at = debt.extent.end;
+            let nowhere = self.drain_source(heir.index(), debt.extent).is_none();
+            if debt.source == super::Source::Leg && debt.is_acknowledged() && nowhere {
+                self.legs[heir.index()].debts.take(slot);
+                self.adjust_lacks(record, heir.index(), -1);
+                self.note_lost(debt.extent);
+            }
+        }
+        self.consider_complete(record, heir.index());
+    }
+
+    /// Notes what recovery would have to know if the leg were out now: the region table as it
+    /// is, and what is lost.
+    pub(super) fn list_what_goes_before(&mut self) {
+        let superblock = self.metadata.superblock();
+        let list = self.metadata.lost_list();
+        self.before_change.clear();
+        for object in (0..superblock).chain([list]) {
+            self.before_change.push((object, self.metadata.newest(object)));
+        }
+    }
+
+    /// Whether all of that is durable on one of the legs that stay. Asks for what is not.
+    pub(super) fn what_goes_before_is_durable(&mut self, leaving: LegIndex) -> bool {
+        let mut wanted = core::mem::take(&mut self.before_change);
+        let stays = |engine: &Self, leg: usize| {
+            let leg = &engine.legs[leg];
+            leg.is_in() && leg.index != leaving
+        };
+        wanted.retain(|&(object, sequence)| {
+            let durable = (0..self.legs.len()).any(|leg| {
+                stays(self, leg) && self.metadata.durable(object, LegIndex(leg as u8)) >= sequence
+            });
+            if durable {
+                return false;
+            }
+            for leg in 0..self.legs.len() {
+                if stays(self, leg) && self.legs[leg].answers() {
+                    self.metadata.request(object, LegIndex(leg as u8));
+                }
+            }
+            true
+        });
+        self.before_change = wanted;
+        self.before_change.is_empty()
+    }
+}
