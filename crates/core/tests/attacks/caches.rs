@@ -213,8 +213,10 @@ fn s21_the_only_fresh_leg_dies() {
             assert_eq!(world.failed_requests, 0, "the copies were there to drain from");
             continue;
         }
-        world.abort(A, |_| Some(Landing::Not));
         world.let_come(A);
+        for id in world.ids(A, What::Anything) {
+            world.fail(id);
+        }
         world.wait(SECOND);
         assert!(world.notices.iter().any(|n| matches!(n, Notice::Lost { .. })));
         for restart in [false, true] {

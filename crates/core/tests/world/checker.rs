@@ -128,20 +128,19 @@ impl Checker {
         }
     }
 
+    /// A leg lost its cache, and maybe it alone had what was in there: as a power cut, but
+    /// hemi lives on.
+    pub fn cache_lost(&mut self, now: Instant) {
+        for sector in &mut self.sectors {
+            sector.lose_unflushed(now);
+        }
+    }
+
     /// Power went: writes no flush covered may be gone, those that were covered not.
     pub fn power_cut(&mut self, now: Instant) {
         self.invoked.clear();
         for sector in &mut self.sectors {
-            let kept = sector.writes.clone();
-            let replaced =
-                |written: &Written| kept.iter().any(|o| o.durable && written.is_before(o));
-            sector.writes.retain(|written| !replaced(written));
-            sector.observed = None;
-            for written in &mut sector.writes {
-                // None is certain to be the last any more.
-                written.certain = false;
-                written.excluded = false;
-            }
+            sector.lose_unflushed(now);
             sector.crash(now);
         }
     }
@@ -183,6 +182,20 @@ impl Sector {
                 }
             }
         }
+    }
+
+    /// Any write a durable one has not replaced may be the state now.
+    fn lose_unflushed(&mut self, now: Instant) {
+        let kept = self.writes.clone();
+        let replaced = |written: &Written| kept.iter().any(|o| o.durable && written.is_before(o));
+        self.writes.retain(|written| !replaced(written));
+        self.observed = None;
+        for written in &mut self.writes {
+            // None is certain to be the last any more.
+            written.certain = false;
+            written.excluded = false;
+        }
+        self.crashed = Some(now);
     }
 
     fn crash(&mut self, now: Instant) {

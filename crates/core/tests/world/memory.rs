@@ -36,6 +36,10 @@ impl Memory {
         data[at.offset as usize..at.offset as usize + versions.len()].copy_from_slice(versions);
     }
 
+    pub fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
     pub fn in_use(&self) -> usize {
         self.buffers.len()
     }

@@ -16,6 +16,7 @@ pub mod disk;
 pub mod memory;
 pub mod runner;
 pub mod script;
+pub mod storm;
 
 use std::collections::BTreeMap;
 
@@ -146,7 +147,7 @@ pub struct World {
     pub thorough: bool,
     pub trace: bool,
     pub failed_requests: u64,
-    pub failed_tokens: Vec<u64>,
+    pub failed: Vec<(u64, Operation)>,
 }
 
 pub fn settings() -> Settings {
@@ -199,7 +200,7 @@ impl World {
             thorough: true,
             trace: std::env::var_os("TRACE").is_some(),
             failed_requests: 0,
-            failed_tokens: Vec::new(),
+            failed: Vec::new(),
         };
         let all: Vec<usize> = (0..legs).collect();
         world.open(&all).expect("a fresh volume opens");
@@ -427,7 +428,7 @@ impl World {
         }
         if reply.result.is_err() {
             self.failed_requests += 1;
-            self.failed_tokens.push(reply.token);
+            self.failed.push((reply.token, request.operation));
         }
         self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
     }

@@ -182,6 +182,25 @@ impl World {
         }
     }
 
+    /// As [`World::abort`], of what does not end by itself only.
+    pub fn abort_held(&mut self, leg: usize) {
+        let zombie = |p: &Pending| p.io.leg.index() == leg && p.due == Instant::NEVER;
+        while let Some(index) = self.pending.iter().position(zombie) {
+            let pending = self.pending.remove(index);
+            let mut random = Random(self.random.next());
+            self.disks[leg].land_partly(&pending, &mut random);
+            let now = self.now;
+            self.engine().complete(now, pending.io.id, Err(LegError::Gone));
+            self.take_actions();
+        }
+    }
+
+    pub fn trace_event(&self, what: &str) {
+        if self.trace {
+            println!("{:>12} {what}", self.now.0);
+        }
+    }
+
     pub fn event(&mut self, leg: usize, event: LegEvent) {
         let now = self.now;
         self.engine().leg_event(now, LegIndex(leg as u8), event);
@@ -227,7 +246,7 @@ impl World {
             requests: self.requests.clone(),
             notices: Vec::new(),
             commands: Default::default(),
-            failed_tokens: Vec::new(),
+            failed: Vec::new(),
             ..*self
         }
     }
@@ -294,7 +313,7 @@ impl World {
     }
 
     pub fn has_failed(&self, token: u64) -> bool {
-        self.failed_tokens.contains(&token)
+        self.failed.iter().any(|(failed, _)| *failed == token)
     }
 
     pub fn status(&mut self) -> Status {
