@@ -121,7 +121,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let authority = self.entry(region).authority();
-        if waits || whole & authority.bit() == 0 {
+        if waits || whole & authority.bit() == 0 || self.is_leaving(authority) {
             return;
         }
         let page = self.metadata.page_of(region);

@@ -125,16 +125,18 @@ impl<B: Buffers> Engine<B> {
         self.consider_flushes();
     }
 
-    /// Answers every flush whose time has come.
+    /// Answers every flush whose time has come. One that has a loss to tell does so at once:
+    /// what else it waits for changes nothing about that.
     pub(super) fn consider_flushes(&mut self) {
         let mut at = 0;
         while at < self.flushes.len() {
             let slot = self.flushes[at];
-            if self.flush_is_satisfied(slot) {
+            if self.flush_failures.take(self.requests[slot].connection) {
+                self.requests[slot].error = Some(RequestError::Io);
                 self.flushes.swap_remove(at);
-                if self.flush_failures.take(self.requests[slot].connection) {
-                    self.requests[slot].error = Some(RequestError::Io);
-                }
+                self.reply(slot);
+            } else if self.flush_is_satisfied(slot) {
+                self.flushes.swap_remove(at);
                 self.reply(slot);
             } else {
                 at += 1;

@@ -258,7 +258,12 @@ impl<B: Buffers> Engine<B> {
 
     pub(super) fn is_moved_durably(&self, record: u32) -> bool {
         let active = &self.regions.active[record];
-        let leg = self.entry(active.region).authority();
+        let entry = self.entry(active.region);
+        if !entry.is_dirty() {
+            // It was durable when the region was cleaned, and nobody decides now.
+            return true;
+        }
+        let leg = entry.authority();
         let page = self.metadata.page_of(active.region);
         self.metadata.durable(page, leg) >= active.authority_sequence
     }

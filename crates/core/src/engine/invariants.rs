@@ -69,7 +69,11 @@ impl<B: Buffers> Engine<B> {
                 *lacks.entry((region, leg)).or_default() += 1;
             }
         }
+        let mut rebuilding = [0; LEGS_MAX];
         for (_, active) in self.regions.active.iter() {
+            for (leg, count) in rebuilding.iter_mut().enumerate() {
+                *count += u32::from(active.rebuilding >> leg & 1);
+            }
             for leg in 0..LEGS_MAX {
                 let counted = lacks.remove(&(active.region, leg)).unwrap_or(0);
                 assert_eq!(
@@ -80,6 +84,10 @@ impl<B: Buffers> Engine<B> {
             }
         }
         assert!(lacks.is_empty(), "lacks without a record: {lacks:?}");
+        for leg in &self.legs {
+            let counted = rebuilding[leg.index.index()];
+            assert_eq!(leg.rebuilding, counted, "regions being rebuilt for {:?}", leg.index);
+        }
         self.check_authorities();
     }
 

@@ -66,7 +66,9 @@ impl<B: Buffers> Engine<B> {
             other.index != index
                 && (self.regions.stale_count(other.index) > 0
                     || self.regions.healing_count(other.index) > 0
-                    || other.rebuilding > 0)
+                    || other.rebuilding > 0
+                    || !other.debts.is_empty()
+                    || other.writes_in_flight + other.drain_reads > 0)
         });
         if !behind {
             return false;

@@ -1,10 +1,11 @@
 //! What follows when a leg may have lost everything it completed since its last successful
 //! flush: a session that dropped, a reset, a failed flush.
 //!
-//! It owes those regions again. Where another leg that answers is complete, all of the region
-//! is owed; the leg stops being the authority there. Where none is, the leg is given back
-//! piece by piece what others are fresh for or what a copy in memory still holds; until it
-//! has that, durably, nothing is acknowledged and no flush is answered that depends on it.
+//! It owes those regions again. Where another leg is complete, all of the region is owed and
+//! the leg stops being the authority there. Where none is, the leg is given back piece by
+//! piece what others are fresh for or what a copy in memory still holds; until it has that,
+//! durably, nothing is acknowledged and no flush is answered that depends on it. A leg that
+//! is silent is waited for: it may have what this one lost.
 //! What only this leg held cannot be told from what it kept: it stands as found on the leg,
 //! and the flush that would have covered it reports the loss to every connection, once.
 
@@ -65,10 +66,11 @@ impl<B: Buffers> Engine<B> {
         alone
     }
 
-    /// Whether another leg that answers holds everything acknowledged in a region.
+    /// Whether another leg holds everything acknowledged in a region. One that is silent may
+    /// have it when it comes back: it is waited for.
     fn another_has_all(&self, leg: usize, region: u32) -> bool {
         (0..LEGS_MAX).filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
-            self.legs[other].answers() && self.regions.is_complete(LegIndex(other as u8), region)
+            !self.is_removed(other) && self.regions.is_complete(LegIndex(other as u8), region)
         })
     }
 
@@ -156,7 +158,7 @@ impl<B: Buffers> Engine<B> {
     fn elsewhere_than(&self, leg: usize, extent: Extent) -> Elsewhere {
         let others = || (0..LEGS_MAX).filter(|&o| o != leg && self.legs[o].is_member());
         let fresh = others()
-            .filter(|&other| self.legs[other].answers())
+            .filter(|&other| !self.is_removed(other))
             .map(|other| self.fresh_prefix(other, extent))
             .max()
             .unwrap_or(0);
@@ -183,6 +185,17 @@ impl<B: Buffers> Engine<B> {
 
     /// The buffer of an acknowledged write in flight on a leg at the beginning of `extent`.
     fn in_flight_copy(&self, leg: usize, extent: Extent) -> Option<(Source, u64)> {
+        let region = self.regions.of_sector(extent.start);
+        if self.regions.is_stale(LegIndex(leg as u8), region) {
+            return None;
+        }
+        // What the leg owes there is newer than what it has in flight.
+        let newer = self.legs[leg].debts.overlapping(extent).map(|(_, debt)| debt.extent.start);
+        let end = extent.end.min(newer.unwrap_or(u64::MAX));
+        let extent = Extent { start: extent.start, end };
+        if extent.is_empty() {
+            return None;
+        }
         let mut at = self.legs[leg].oldest_io;
         while at != NONE {
             let io = &self.ios[at];

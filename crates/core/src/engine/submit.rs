@@ -265,12 +265,14 @@ impl<B: Buffers> Engine<B> {
     /// Gives a read that was given up on a frozen leg a buffer of its own to start over in.
     fn restart_read(&mut self, slot: u32) -> bool {
         let request = self.requests[slot];
+        // The old one first: reads that each keep one while they ask for another would wait for
+        // each other for ever.
+        if let Some(old) = self.requests[slot].buffer.take() {
+            self.buffers.release(old);
+        }
         let Some(buffer) = self.buffers.allocate(request.extent.sectors() as u32) else {
             return false;
         };
-        if let Some(old) = request.buffer {
-            self.buffers.release(old);
-        }
         let state = &mut self.requests[slot];
         state.buffer = Some(buffer);
         state.restart = false;

@@ -286,14 +286,18 @@ impl<B: Buffers> Engine<B> {
                     state.failed |= bit;
                 }
             }
-            if result.is_ok() && self.operations[key.slot].carries & bit != 0 {
+            let carried = result.is_ok() && self.operations[key.slot].carries & bit != 0;
+            let record = record.expect("a region with operations has a record");
+            if carried {
                 self.operations[key.slot].carries &= !bit;
-                let record = record.expect("a region with operations has a record");
                 let active = &mut self.regions.active[record];
                 active.acknowledged_done[leg] = active.last_done[leg];
                 self.adjust_lacks(record, leg, -1);
             }
             self.consider_acknowledgement(key.slot);
+            if carried && self.regions.slot(region) == Some(record) {
+                self.consider_complete(record, leg);
+            }
         } else {
             if result.is_ok() || self.regions.is_stale(LegIndex(io.leg), region) {
                 self.legs[leg].uncount_in_flight(since, io.extent.sectors());
@@ -638,6 +642,11 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.leave_region(operation, record);
+        for leg in 0..LEGS_MAX {
+            if self.legs[leg].is_member() && self.regions.slot(state.region) == Some(record) {
+                self.consider_complete(record, leg);
+            }
+        }
         let error = if state.no_space { RequestError::NoSpace } else { RequestError::Io };
         self.end_operation(operation, Some(error));
     }

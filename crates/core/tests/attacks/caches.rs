@@ -52,6 +52,8 @@ fn s04_lost_cache_of_the_only_copy_is_reported() {
     world.hold(B, What::Anything);
     world.write(0, 8);
     world.wait(LONG);
+    // Of the first a copy is kept for B, of this one none is.
+    world.write(8, 8);
     world.checker.power_cut(world.now);
     power_cycle(&mut world, A);
     let token = world.flush();
@@ -146,6 +148,7 @@ fn s11_flush_error_reaches_every_connection() {
     world.hold(B, What::Anything);
     world.write(0, 8);
     world.wait(LONG);
+    world.write(8, 8);
     world.behaviour[A].flush_errors = 1;
     let first = world.submit_on(1, Operation::Flush, Extent::default(), false);
     world.run_until_answered(SECOND);
@@ -155,6 +158,10 @@ fn s11_flush_error_reaches_every_connection() {
         let other = world.submit_on(connection, Operation::Flush, Extent::default(), false);
         world.run_until_answered(SECOND);
         assert!(world.has_failed(other), "connection {connection} believes its data durable");
+    }
+    // B may have the rest of the region: no flush succeeds before it is known.
+    world.release(B);
+    for connection in [2, 3] {
         let again = world.submit_on(connection, Operation::Flush, Extent::default(), false);
         world.run_until_answered(SECOND);
         assert!(!world.has_failed(again), "it has been told");

@@ -364,7 +364,14 @@ impl World {
         let end = self.now + limit;
         while !self.requests.is_empty() {
             let step = self.now + MILLISECOND;
-            assert!(step <= end, "requests unanswered after {limit} ns: {:?}", self.requests);
+            if step > end {
+                let status = self.status();
+                let legs: Vec<_> = status.legs.iter().map(|l| (l.state, l.owed_bytes)).collect();
+                panic!(
+                    "requests unanswered after {limit} ns, {} bytes exposed, legs {legs:?}: {:?}",
+                    status.exposure_bytes, self.requests
+                );
+            }
             self.run_until(step);
         }
     }
