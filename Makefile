@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long crash-ext4 demo bench \
+.PHONY: help setup build release test test-unit test-blackbox test-long crash-ext4 kill-test demo bench \
 	lint fmt doc clean
 
 help: ## list the targets
@@ -48,6 +48,12 @@ test-long: setup release ## the black-box tests CI leaves out: longer loads, mor
 
 crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py
+
+# N: rounds. KILL_TEST_ARGS="--seed 7 --kind nbd": again, or one kind of legs.
+N ?= 300
+KILL_TEST_ARGS ?=
+kill-test: setup release ## kill -9 under a verifying load, N=300 times; nothing acknowledged may be lost
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/kill_test.py --rounds $(N) $(KILL_TEST_ARGS)
 
 demo: setup release ## the demonstration: freezes and slow legs, hemi beside a plain mirror (about 2 minutes)
 	"$(TARGET_DIR)/release/hemi" demo $(DEMO_ARGS)

@@ -1,0 +1,214 @@
+"""What a disk may answer, given which writes overlapped in time: the checker of the kill test.
+
+The volume is a row of units (4 KiB, or one sector). Every sector of a write says which sector
+it is and which write it came from, so that a read tells which write it saw. For each unit the
+writes are kept that could be its content: a write leaves the list once another that was sent
+after its acknowledgement is itself acknowledged. A read may see what was in the list when it
+was sent, or was sent while it ran; anything else is a loss (P1), an old value come back (P2)
+or a value never given.
+
+Unlike `journal`, any number of overlapping requests may be in flight.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+SECTOR = 512
+ZEROS = 0
+_HEAD = struct.Struct("<QQ8s")
+_MAGIC = b"hemikil1"
+_COPIES = SECTOR // _HEAD.size + 1
+_EMPTY = bytes(SECTOR)
+
+
+class Lost(AssertionError):
+    """A read that no correct disk could have answered."""
+
+
+def sector_data(number: int, write: int) -> bytes:
+    """What write `write` puts into sector `number`."""
+    if write == ZEROS:
+        return _EMPTY
+    return (_HEAD.pack(number, write, _MAGIC) * _COPIES)[:SECTOR]
+
+
+def data(first_sector: int, sectors: int, write: int) -> bytes:
+    """What write `write` puts into a range."""
+    return b"".join(sector_data(first_sector + i, write) for i in range(sectors))
+
+
+def seen_in(number: int, sector: bytes) -> int:
+    """Which write a sector holds."""
+    if sector == _EMPTY:
+        return ZEROS
+    got, write, magic = _HEAD.unpack_from(sector)
+    if magic != _MAGIC or got != number or sector != sector_data(number, write):
+        raise Lost(
+            f"sector {number} holds neither zeros nor a write of this test: {sector[:32].hex()}…"
+        )
+    return int(write)
+
+
+@dataclass(eq=False, slots=True)
+class Write:
+    """One write: the content of its units from `first` on."""
+
+    number: int
+    first: int
+    units: int
+    # Write-zeroes and discards put zeros; a discard may also leave what was there.
+    zeros: bool = False
+    discard: bool = False
+    acknowledged: bool = False
+    # Per unit: the writes it follows, which its acknowledgement makes past.
+    follows: list[list[_Held]] = field(default_factory=list)
+
+    @property
+    def value(self) -> int:
+        return ZEROS if self.zeros else self.number
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    """A possible content of one unit: one write's, or one per sector as read after a kill."""
+
+    value: int | tuple[int, ...]
+    write: Write | None
+
+    @property
+    def settled(self) -> bool:
+        return self.write is None or self.write.acknowledged
+
+    def at(self, sector: int) -> int:
+        return self.value if isinstance(self.value, int) else self.value[sector]
+
+
+@dataclass(eq=False, slots=True)
+class Read:
+    """One read under way: per unit, what it may see."""
+
+    first: int
+    units: int
+    allowed: list[list[_Held]]
+    # Per unit: the length of `allowed` if nothing was in flight there when the read was sent,
+    # else 0.
+    quiet: list[int]
+
+
+class History:
+    """The possible contents of every unit of a volume that began as zeros."""
+
+    def __init__(self, units: int, unit_bytes: int) -> None:
+        self.units = units
+        self.unit_bytes = unit_bytes
+        self.sectors = unit_bytes // SECTOR
+        self._held: list[list[_Held]] = [[_Held(ZEROS, None)] for _ in range(units)]
+        self._readers: dict[int, list[Read]] = {}
+        self._next = 1
+        self.checked = 0
+
+    def write(self, first: int, units: int, *, zeros: bool = False, discard: bool = False) -> Write:
+        """A write is about to be sent."""
+        write = Write(self._next, first, units, zeros or discard, discard)
+        self._next += 1
+        for unit in range(first, first + units):
+            held = self._held[unit]
+            # A discard may do nothing, so nothing becomes past by it.
+            write.follows.append([] if discard else [h for h in held if h.settled])
+            new = _Held(write.value, write)
+            held.append(new)
+            for reader in self._readers.get(unit, ()):
+                reader.allowed[unit - reader.first].append(new)
+        return write
+
+    def payload(self, write: Write) -> bytes:
+        """The bytes of a write."""
+        return data(write.first * self.sectors, write.units * self.sectors, write.value)
+
+    def acknowledge(self, write: Write) -> None:
+        """The server has answered a write."""
+        write.acknowledged = True
+        for unit, past in enumerate(write.follows, write.first):
+            if past:
+                self._held[unit] = [h for h in self._held[unit] if h not in past]
+        write.follows = []
+
+    def read(self, first: int, units: int) -> Read:
+        """A read is about to be sent."""
+        held = self._held[first : first + units]
+        quiet = [len(h) if all(e.settled for e in h) else 0 for h in held]
+        read = Read(first, units, [list(h) for h in held], quiet)
+        for unit in range(first, first + units):
+            self._readers.setdefault(unit, []).append(read)
+        return read
+
+    def answer(self, read: Read, content: bytes | None) -> None:
+        """A read was answered, or (`None`) will never be."""
+        for unit in range(read.first, read.first + read.units):
+            readers = self._readers[unit]
+            readers.remove(read)
+            if not readers:
+                del self._readers[unit]
+        if content is None:
+            return
+        for i, allowed in enumerate(read.allowed):
+            unit = read.first + i
+            seen = self._check(
+                unit, content[i * self.unit_bytes : (i + 1) * self.unit_bytes], allowed
+            )
+            # Nothing was in flight nor has been sent since: what was read is what is there.
+            if 1 < len(allowed) == read.quiet[i] and self._held[unit] == allowed:
+                self._held[unit] = [_Held(seen, None)]
+
+    def forget_reads(self) -> None:
+        """No read is under way any more."""
+        self._readers.clear()
+
+    def check(self, first: int, content: bytes, *, settle: bool = False) -> None:
+        """Checks content read while nothing is in flight; `settle`: it must stay from now on
+        (after a kill, when what was in flight has either happened or not)."""
+        for i in range(len(content) // self.unit_bytes):
+            unit = first + i
+            held = self._held[unit]
+            seen = self._check(unit, content[i * self.unit_bytes : (i + 1) * self.unit_bytes], held)
+            if settle and (len(held) > 1 or not held[0].settled):
+                self._held[unit] = [_Held(seen, None)]
+
+    def uncertain(self) -> int:
+        """Units that may hold one of several writes."""
+        return sum(len(held) > 1 for held in self._held)
+
+    def _check(self, unit: int, content: bytes, allowed: list[_Held]) -> int | tuple[int, ...]:
+        self.checked += 1
+        first = unit * self.sectors
+        for held in allowed:
+            if isinstance(held.value, int) and content == data(first, self.sectors, held.value):
+                return held.value
+        seen = tuple(
+            seen_in(first + i, content[i * SECTOR : (i + 1) * SECTOR]) for i in range(self.sectors)
+        )
+        for i, value in enumerate(seen):
+            if all(held.at(i) != value for held in allowed):
+                raise Lost(self._story(unit, i, value, allowed))
+        return seen
+
+    def _story(self, unit: int, sector: int, value: int, allowed: Iterable[_Held]) -> str:
+        may = ", ".join(_describe(held, sector) for held in allowed)
+        number = unit * self.sectors + sector
+        return (
+            f"sector {number} (byte {number * SECTOR}) "
+            f"reads as {'zeros' if value == ZEROS else f'write {value}'}; it may be: {may}"
+        )
+
+
+def _describe(held: _Held, sector: int) -> str:
+    value = held.at(sector)
+    what = "zeros" if value == ZEROS else f"write {value}"
+    if held.write is None:
+        return f"{what} (as last read, or from the beginning)"
+    if held.write.zeros:
+        what = f"zeros of {'discard' if held.write.discard else 'write-zeroes'} {held.write.number}"
+    return f"{what} ({'acknowledged' if held.write.acknowledged else 'never acknowledged'})"

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""`kill -9` of `hemi serve` at random moments under a verifying load, many times (P1, P2, P6).
+
+A series is one volume, on legs of one kind, over some rounds. Each round loads the volume over
+several connections while legs freeze and get late at random (`hemi inject`, and nbdkit from
+outside for a remote leg), kills hemi at a random moment, in some rounds kills it again while
+it recovers, starts it, and reads the whole volume: every sector must hold the last
+acknowledged write or one that was not ordered before it. A series ends with convergence and a
+clean stop, after which every leg by itself must hold the same, right data.
+
+`make kill-test N=300`. The seed, printed first, decides everything but the timing. On failure
+the story is printed, the legs and logs are kept, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hemi_harness import Nbdkit, Sandbox, Volume
+from hemi_harness.hemi import MIB, assert_identical, data_area, leg_bytes
+from hemi_harness.history import History
+from hemi_harness.sandbox import sweep
+from hemi_harness.verifying_load import Mix, VerifyingLoad
+
+SIZE = 32 * MIB
+# Legs of a series; of ten series one has a remote leg, which costs time to fence.
+KINDS = ("files", "loop-4k", "three-files", "nbd", "stripe")
+DECK = (*KINDS, "files", "files", "files", "loop-4k", "three-files")
+QUARANTINE = "1s"
+Say = Callable[[str], object]
+
+
+@dataclass
+class Story:
+    """What happened in a series, for the reader of a failure."""
+
+    start: float = field(default_factory=time.monotonic)
+    lines: list[str] = field(default_factory=list)
+
+    def tell(self, text: str) -> None:
+        self.lines.append(f"{time.monotonic() - self.start:9.3f} s  {text}")
+
+
+@dataclass
+class Totals:
+    rounds: int = 0
+    kills: int = 0
+    writes: int = 0
+    flushes: int = 0
+    units: int = 0
+    uncertain: int = 0
+
+
+class Legs:
+    """The legs of one series and what can be done to them from outside."""
+
+    def __init__(self, box: Sandbox, kind: str) -> None:
+        self.kind = kind
+        count = 3 if kind == "three-files" else 2
+        self.backing = [box.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(count)]
+        self.specs: list[str | Path] = list(self.backing)
+        self.remote: Nbdkit | None = None
+        if kind == "loop-4k":
+            self.specs[1] = box.loop(self.backing[1], "--sector-size", "4096")
+        elif kind == "nbd":
+            self.remote = Nbdkit(box, self.backing[1])
+            self.specs[1] = self.remote.uri
+        elif kind == "stripe":
+            parts = [box.file(f"part{i}.img", leg_bytes(SIZE)) for i in range(2)]
+            self.specs[1] = f"stripe:{parts[0]},{parts[1]}"
+
+    @property
+    def sector(self) -> int:
+        return 4096 if self.kind == "loop-4k" else 512
+
+    def images(self) -> list[Path]:
+        """The files that hold a leg's data area in one piece."""
+        return self.backing[:1] if self.kind == "stripe" else self.backing
+
+
+def possible(kind: str) -> bool:
+    """Whether legs of a kind can be had here."""
+    return kind != "loop-4k" or (os.geteuid() == 0 and Path("/dev/loop-control").exists())
+
+
+class Faults(threading.Thread):
+    """Lays random faults on random legs until hemi is killed."""
+
+    def __init__(self, volume: Volume, legs: Legs, rng: random.Random, story: Story) -> None:
+        super().__init__(daemon=True)
+        self._volume, self._legs, self._rng, self._story = volume, legs, rng, story
+        self.stopped = threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopped.wait(self._rng.expovariate(5.0)):
+                self._one()
+        except BaseException as error:
+            # Commands fail once hemi is dead; before that it is an error of its own.
+            if not self.stopped.is_set() and self._volume.process.running:
+                self.error = error
+
+    def _one(self) -> None:
+        rng = self._rng
+        leg = rng.randrange(len(self._legs.specs))
+        remote = self._legs.remote
+        if remote and rng.random() < 0.3:
+            if rng.random() < 0.5:
+                self._story.tell("the remote leg's server pauses")
+                remote.pause()
+            else:
+                self._story.tell("the remote leg's server goes on")
+                remote.resume()
+            return
+        what = rng.choice(
+            [
+                ("--freeze", f"{rng.choice([30, 200, 1000, 60000])}ms"),
+                ("--freeze", f"{rng.choice([30, 200, 1000, 60000])}ms"),
+                ("--delay", f"{rng.choice([1, 5, 20, 100])}ms"),
+                ("--clear",),
+            ]
+        )
+        self._story.tell(f"leg {leg}: {' '.join(what).lstrip('-')}")
+        self._volume.inject(leg, *what)
+
+
+class Series:
+    """One volume, killed and checked round after round."""
+
+    def __init__(self, box: Sandbox, kind: str, rng: random.Random, totals: Totals) -> None:
+        self.story = Story()
+        self._rng, self._totals = rng, totals
+        self._legs = Legs(box, kind)
+        options = self._options(box)
+        self._volume = Volume(box, self._legs.specs, options=options, inject=True)
+        self._volume.create(SIZE)
+        unit = max(self._legs.sector, rng.choice([512, 4096, 4096]))
+        self.story.tell(f"{kind} legs, checked by {unit} bytes; hemi serve {' '.join(options)}")
+        self._history = History(SIZE // unit, unit)
+        self._load = VerifyingLoad(self._volume.uri, self._history)
+        if self._legs.remote:
+            self._serve_remote(box)
+        self._volume.start()
+
+    def _options(self, box: Sandbox) -> list[str]:
+        rng = self._rng
+        settings = {
+            "engine.exposure.bytes": rng.choice(["1MiB", "8MiB", "64MiB"]),
+            "engine.exposure.mode": rng.choice(["throttle", "fall-behind"]),
+            "engine.clean_after": rng.choice(["100ms", "1s", "5s"]),
+            "engine.dirty_regions_max": rng.choice(["64", "16384"]),
+            "engine.wait.floor": rng.choice(["1ms", "20ms"]),
+            "buffer_budget": rng.choice(["16MiB", "256MiB"]),
+        }
+        return [a for key, value in settings.items() for a in ("--set", f"{key}={value}")]
+
+    def _serve_remote(self, box: Sandbox) -> None:
+        """A remote leg's quarantine can be told in a file only."""
+        config = box.path("hemi.toml")
+        config.write_text(
+            f'control = "{self._volume.control}"\n'
+            f'legs = ["{self._legs.specs[0]}", '
+            f'{{ path = "{self._legs.specs[1]}", quarantine = "{QUARANTINE}" }}]\n'
+            f'[[exports]]\nnbd = "unix:{self._volume.socket}"\n'
+        )
+        self._volume.serve_with(config)
+
+    def round(self) -> None:
+        rng, volume, story = self._rng, self._volume, self.story
+        mix = Mix.drawn(rng, 65536 // self._history.unit_bytes)
+        after = rng.choice([0.05, 0.3, 1.0, 2.0]) * rng.random() + 0.01
+        story.tell(f"load: {mix}, to be killed after {after:.3f} s")
+        faults = Faults(volume, self._legs, random.Random(rng.random()), story)
+        dead = threading.Event()
+
+        def kill() -> None:
+            dead.set()
+            volume.signal(signal.SIGKILL)
+            story.tell("kill -9")
+
+        timer = threading.Timer(after, kill)
+        timer.daemon = True
+        self._load.connect(mix)
+        timer.start()
+        faults.start()
+        before = self._load.writes, self._load.flushes, self._history.checked
+        try:
+            self._load.run(mix, rng, lambda: not dead.is_set() and volume.process.running)
+        finally:
+            timer.cancel()
+            faults.stopped.set()
+            faults.join(60)
+        if faults.error:
+            raise faults.error
+        assert dead.is_set(), f"hemi ended by itself:\n{volume.process.output()[-4000:]}"
+        volume.kill()
+        self._totals.kills += 1
+        self._totals.uncertain += self._history.uncertain()
+        self._restart()
+        self._load.verify()
+        self._totals.rounds += 1
+        self._totals.writes += self._load.writes - before[0]
+        self._totals.flushes += self._load.flushes - before[1]
+        self._totals.units += self._history.checked - before[2]
+        story.tell(f"verified: {self._load.writes - before[0]} writes acknowledged in the round")
+
+    def _restart(self) -> None:
+        """Starts hemi again; in one round of three it is killed once more as it recovers."""
+        rng, volume, story = self._rng, self._volume, self.story
+        if self._legs.remote:
+            self._legs.remote.ensure()
+            self._legs.remote.resume()
+        if rng.random() < 0.33:
+            delay = rng.random() * rng.choice([0.03, 0.3])
+            process = volume.sandbox.start(*volume.serve_argv(), name="hemi")
+            time.sleep(delay)
+            code = process.returncode
+            assert code is None, f"a start after a kill ended with {code}:\n{process.output()}"
+            process.kill()
+            story.tell(f"kill -9 {delay * 1000:.0f} ms after the start")
+            self._totals.kills += 1
+        volume.start()
+        story.tell("serves again")
+
+    def finish(self) -> None:
+        """After convergence and a clean stop each leg alone holds everything."""
+        volume = self._volume
+        volume.wait_converged()
+        volume.stop()
+        self.story.tell("converged and stopped")
+        assert_identical(self._legs.images(), SIZE)
+        for image in self._legs.images():
+            self._history.check(0, data_area(image, SIZE))
+        self._totals.units += self._history.units * len(self._legs.images())
+
+
+def run(rounds: int, series: int, seed: int, deck: tuple[str, ...], say: Say) -> Totals:
+    """Runs `rounds` rounds, `series` of them on each volume. Raises what it found, told as a
+    story by `say`, and keeps the legs."""
+    sweep()
+    rng = random.Random(seed)
+    totals, begun = Totals(), time.monotonic()
+    cards: list[str] = []
+    while totals.rounds < rounds:
+        if not cards:
+            cards = [kind for kind in deck if possible(kind)]
+            if len(cards) < len(deck):
+                say("no loop devices here: legs with 4 KiB sectors are left out")
+            rng.shuffle(cards)
+        kind = cards.pop()
+        with Sandbox() as box:
+            one = None
+            try:
+                one = Series(box, kind, rng, totals)
+                for _ in range(min(series, rounds - totals.rounds)):
+                    one.round()
+                one.finish()
+            except BaseException as error:
+                if not isinstance(error, KeyboardInterrupt):
+                    tell_failure(box, one, seed, kind, totals, error, say)
+                raise
+        minutes = (time.monotonic() - begun) / 60
+        say(
+            f"{totals.rounds:5} of {rounds} rounds ({kind}): {totals.kills} kills, "
+            f"{totals.writes:,} writes acknowledged, {totals.units:,} units checked, "
+            f"{totals.rounds / minutes:.1f} rounds/min"
+        )
+    return totals
+
+
+def tell_failure(
+    box: Sandbox,
+    one: Series | None,
+    seed: int,
+    kind: str,
+    totals: Totals,
+    error: BaseException,
+    say: Say,
+) -> None:
+    kept = Path(tempfile.mkdtemp(prefix="hemi-kill-"))
+    for path in box.dir.iterdir():
+        if path.is_file():
+            # Sparse, as the legs are.
+            shutil.copy2(path, kept / path.name)
+    say(f"\nFAILED in round {totals.rounds + 1} (seed {seed}, {kind} legs). What happened:")
+    for line in one.story.lines if one else []:
+        say(f"  {line}")
+    say("".join(traceback.format_exception(error)))
+    (kept / "story").write_text("\n".join(one.story.lines if one else []) + f"\n{error}\n")
+    say(f"Legs, logs and this story are kept in {kept}.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=300, help="kills under load (default 300)")
+    parser.add_argument("--series", type=int, default=10, help="rounds a volume (default 10)")
+    parser.add_argument("--seed", type=int, help="decides all but the timing (default: random)")
+    parser.add_argument("--kind", choices=KINDS, help="legs of this kind only")
+    arguments = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    deck = (arguments.kind,) if arguments.kind else DECK
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    say(f"seed {seed}")
+    begun = time.monotonic()
+    try:
+        totals = run(arguments.rounds, arguments.series, seed, deck, say)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except Exception:
+        raise SystemExit(1) from None
+    minutes = (time.monotonic() - begun) / 60
+    say(
+        f"nothing lost: {totals.rounds} rounds, {totals.kills} kills, {totals.writes:,} writes and "
+        f"{totals.flushes:,} flushes acknowledged, {totals.uncertain:,} units were in doubt at a "
+        f"kill, {totals.units:,} units checked, {totals.rounds / minutes:.1f} rounds/min"
+    )
+
+
+if __name__ == "__main__":
+    main()
