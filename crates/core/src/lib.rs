@@ -20,6 +20,7 @@ pub mod engine;
 pub mod format;
 pub mod histogram;
 pub mod io;
+pub mod marks;
 pub mod recovery;
 pub mod settings;
 pub mod status;

@@ -17,6 +17,7 @@ use crate::format::superblock::{Ancestor, SuperblockError};
 use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
 use crate::io::OutReason;
+use crate::marks::{Mark, Marks};
 use crate::units::{Extent, LEGS_MAX, LegIndex};
 
 /// Bytes at the beginning of a leg that hold both superblock slots: read these first.
@@ -44,6 +45,8 @@ pub struct Opening {
     pub slots: Vec<LegIndex>,
     /// Whether the volume was closed cleanly.
     pub clean: bool,
+    /// Which rare paths recovery took.
+    pub marks: Marks,
 }
 
 /// Why a volume does not open.
@@ -151,9 +154,35 @@ impl Refusal {
         let lines: Vec<String> = self.problems.iter().map(|p| p.describe(names)).collect();
         lines.join("\n")
     }
+
+    /// A mark for each problem.
+    pub fn marks(&self) -> Marks {
+        let mut marks = Marks::default();
+        self.problems.iter().for_each(|problem| marks.add(problem.mark()));
+        marks
+    }
 }
 
 impl Problem {
+    /// The mark of a start refused for this.
+    pub fn mark(&self) -> Mark {
+        match self {
+            Problem::NoLegs | Problem::NotALeg { .. } => Mark::RefusedNotALeg,
+            Problem::ForeignVolume { .. } => Mark::RefusedForeign,
+            Problem::SameLeg { .. } => Mark::RefusedSameLeg,
+            Problem::Fork { .. } => Mark::RefusedFork,
+            Problem::Stranger { .. } => Mark::RefusedStranger,
+            Problem::Missing { .. } => Mark::RefusedMissing,
+            Problem::NoneIn => Mark::RefusedNoneIn,
+            Problem::SuperblockDamaged { .. }
+            | Problem::PageDamaged { .. }
+            | Problem::PageLost { .. }
+            | Problem::PageUnsupported { .. }
+            | Problem::LostListDamaged => Mark::RefusedDamaged,
+            Problem::Truncated { .. } => Mark::RefusedTruncated,
+        }
+    }
+
     /// One sentence that names the leg, what is wrong and the way out.
     pub fn describe(&self, names: &[&str]) -> String {
         let name = |image: usize| names.get(image).copied().unwrap_or("?");
@@ -287,7 +316,10 @@ pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
     let voters: Vec<usize> = (0..images.len())
         .filter(|&i| superblock.legs[slots[i].index()].state == Membership::In)
         .collect();
-    Reader { images, slots: &slots, voters: &voters, superblock: &superblock }.read()
+    let mut marks = Marks::default();
+    let generations = superblocks.iter().any(|own| own.generation != superblock.generation);
+    marks.add_if(generations, Mark::RecoveryChoseGeneration);
+    Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks }.read()
 }
 
 fn superblocks_of(images: &[LegImage]) -> Result<Vec<Superblock>, Vec<Problem>> {
@@ -404,6 +436,7 @@ struct Reader<'a> {
     slots: &'a [LegIndex],
     voters: &'a [usize],
     superblock: &'a Superblock,
+    marks: Marks,
 }
 
 /// One object's candidates.
@@ -440,7 +473,7 @@ impl<T> Default for Found<T> {
 }
 
 impl Reader<'_> {
-    fn read(&self) -> Result<Opening, Refusal> {
+    fn read(&mut self) -> Result<Opening, Refusal> {
         let layout = self.superblock.layout;
         let mut problems = Vec::new();
         let mut table = Vec::with_capacity(layout.region_count() as usize);
@@ -467,7 +500,10 @@ impl Reader<'_> {
         }
         let clean = !self.superblock.open;
         let superblock = self.superblock.clone();
-        Ok(Opening { superblock, table, lost, objects, slots: self.slots.to_vec(), clean })
+        let mut marks = core::mem::take(&mut self.marks);
+        marks.add_if(!clean, Mark::OpenedUnclean);
+        let slots = self.slots.to_vec();
+        Ok(Opening { superblock, table, lost, objects, slots, clean, marks })
     }
 
     /// Whether a damaged slot may hide something newer than the best one found.
@@ -485,7 +521,7 @@ impl Reader<'_> {
     }
 
     fn read_page(
-        &self,
+        &mut self,
         page: u32,
         table: &mut Vec<RegionEntry>,
     ) -> Result<ObjectState, Vec<Problem>> {
@@ -514,6 +550,8 @@ impl Reader<'_> {
             if self.may_hide(&found, image, known) {
                 let (first_region, end_region) = (regions.start, regions.end);
                 problems.push(Problem::PageDamaged { image, page, first_region, end_region });
+            } else {
+                self.marks.add(Mark::DamageIgnored);
             }
         }
         let Some((_, best)) = &found.best else {
@@ -524,8 +562,17 @@ impl Reader<'_> {
             return Err(problems);
         }
         let known = self.known_legs(best.header().join_epoch);
+        let mut old = false;
         let entries = best.entries().take(regions.len());
-        table.extend(entries.map(|entry| entry.with_whole(entry.whole() & known)));
+        table.extend(entries.map(|entry| {
+            old |= entry.whole() & !known != 0;
+            entry.with_whole(entry.whole() & known)
+        }));
+        self.marks.add_if(old, Mark::OldBitsIgnored);
+        let sequences = self.voters.iter().map(|&v| found.state.durable[self.slots[v].index()]);
+        let differ = sequences.clone().min() != sequences.max();
+        self.marks.add_if(differ, Mark::RecoveryChose);
+        self.marks.add_if(found.torn > 0, Mark::TornIgnored);
         Ok(found.into_state())
     }
 
@@ -576,7 +623,7 @@ impl Reader<'_> {
         state
     }
 
-    fn read_lost(&self) -> Result<(Vec<Extent>, ObjectState), Problem> {
+    fn read_lost(&mut self) -> Result<(Vec<Extent>, ObjectState), Problem> {
         let volume_sectors = self.superblock.layout.volume_sectors();
         let mut found: Found<lost::LostList> = Found::default();
         for &image in self.voters {
@@ -594,6 +641,7 @@ impl Reader<'_> {
                 }
             }
         }
+        self.marks.add_if(found.torn > 0, Mark::TornIgnored);
         let hidden = found.damaged.iter().any(|&(i, known)| self.may_hide(&found, i, known));
         match &found.best {
             Some((_, best)) if !hidden => Ok((best.extents().collect(), found.into_state())),

@@ -7,6 +7,7 @@
 
 use super::Engine;
 use crate::io::{Buffers, Notice};
+use crate::marks::Mark;
 use crate::units::{LEGS_MAX, LegIndex, MILLISECOND};
 
 /// Regions looked at for cleaning at each tick.
@@ -129,6 +130,9 @@ impl<B: Buffers> Engine<B> {
         self.regions.set_entry(region, entry);
         self.metadata.change(page);
         self.counters.regions_cleaned += 1;
+        self.marks.add_if(pressed, Mark::CleanedUnderPressure);
+        let behind = self.legs.iter().any(|leg| leg.is_in() && whole & leg.index.bit() == 0);
+        self.marks.add_if(behind, Mark::CleanedWithoutLeg);
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
             if self.legs[leg].is_in() && self.legs[leg].answers() {
@@ -172,6 +176,7 @@ impl<B: Buffers> Engine<B> {
                 if entry.is_dirty() || !self.regions.is_complete(index, region) {
                     continue;
                 }
+                self.marks.add(Mark::Healed);
                 self.regions.set_entry(region, entry.with_whole(entry.whole() | index.bit()));
                 let page = self.metadata.page_of(region);
                 self.metadata.change(page);

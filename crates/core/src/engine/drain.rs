@@ -11,6 +11,7 @@ use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, TICK};
 use crate::io::{Buffers, LegError, LegOperation};
+use crate::marks::Mark;
 use crate::units::{
     BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES,
 };
@@ -42,7 +43,11 @@ impl<B: Buffers> Engine<B> {
         while self.ios.free_slots() > LEGS_MAX
             && self.legs[leg].writes_in_flight + self.drain_reads_for(leg) < self.drain_window(leg)
         {
-            let Some(slot) = self.next_debt(leg) else { return };
+            let Some(slot) = self.next_debt(leg) else {
+                let waits = !self.legs[leg].debts.is_empty() && self.legs[leg].writes_in_flight > 0;
+                self.marks.add_if(waits, Mark::DrainHeld);
+                return;
+            };
             if !self.pay(leg, slot) {
                 return;
             }
@@ -242,6 +247,7 @@ impl<B: Buffers> Engine<B> {
             self.start_write(leg, extent, debt.source, none, false, debt.since, true, repair);
             return true;
         };
+        self.marks.add(Mark::DebtsGathered);
         let mut since = first.since;
         let mut taken = 0;
         while let Some((next, _)) = self.legs[leg].debts.overlapping(run) {
@@ -315,6 +321,7 @@ impl<B: Buffers> Engine<B> {
         let read = self.start_io(io, LegOperation::Read);
         self.legs[leg].hold(debt.extent, read);
         self.legs[leg].drain_reads += 1;
+        self.marks.add(Mark::DebtReadFromLeg);
         true
     }
 
@@ -345,9 +352,12 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_reads -= 1;
         let region = self.regions.of_sector(io.extent.start);
         if self.regions.is_stale(LegIndex(target), region) || !self.legs[leg].is_member() {
+            self.marks.add(Mark::DrainReadVoid);
             self.drop_lack(leg, since, io);
             return;
         }
+        let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
+        self.marks.add_if(overtaken, Mark::DrainOvertaken);
         match result {
             Ok(()) if self.legs[leg].answers() && self.ios.free_slots() > 1 => {
                 let none = Key::NONE;

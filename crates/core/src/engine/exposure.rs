@@ -14,6 +14,7 @@ use alloc::collections::VecDeque;
 
 use super::Engine;
 use crate::io::{Buffers, Notice};
+use crate::marks::Mark;
 use crate::settings::{ExposureMode, Policy};
 use crate::units::{Instant, LEGS_MAX, SECOND, SECTOR_BYTES};
 
@@ -147,6 +148,9 @@ impl<B: Buffers> Engine<B> {
         // goes whatever its size: nothing would ever make room for it.
         let committed = exposure + self.unacknowledged_bytes();
         if committed > 0 && committed + bytes > self.settings.exposure_bytes {
+            self.marks.add(Mark::ExposureBound);
+            let silent = self.in_legs().any(|leg| !leg.answers());
+            self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);
             return false;
         }
         if exposure == 0 {
@@ -158,6 +162,7 @@ impl<B: Buffers> Engine<B> {
             return true;
         }
         if self.now < self.throttle.next {
+            self.marks.add(Mark::ExposurePaced);
             return false;
         }
         // At half the bound the pay rate is multiplied without end, at the bound it is

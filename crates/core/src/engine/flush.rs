@@ -11,6 +11,7 @@ use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, Source};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
+use crate::marks::Mark;
 use crate::settings::{FlushCopies, Policy};
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
 
@@ -79,6 +80,8 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             if state.answers() {
+                let joined = state.flushing.is_none_or(|stamp| stamp >= state.done_stamp);
+                self.marks.add_if(!joined, Mark::FlushNotJoined);
                 state.flush_target = state.flush_target.max(state.done_stamp);
             }
             if self.regions.authority_count(LegIndex(leg as u8)) > 0 {
@@ -114,6 +117,7 @@ impl<B: Buffers> Engine<B> {
                 state.flush_failed = false;
             }
             Err(_) => {
+                self.marks.add(Mark::FlushFailed);
                 state.flush_failed = true;
                 state.flush_retry = self.now + super::TICK;
                 state.flush_target = state.flushed;
@@ -132,6 +136,7 @@ impl<B: Buffers> Engine<B> {
         while at < self.flushes.len() {
             let slot = self.flushes[at];
             if self.flush_failures.take(self.requests[slot].connection) {
+                self.marks.add(Mark::LossTold);
                 self.requests[slot].error = Some(RequestError::Io);
                 self.flushes.swap_remove(at);
                 self.reply(slot);
@@ -157,6 +162,7 @@ impl<B: Buffers> Engine<B> {
             }
             self.flushes.swap_remove(at);
             self.flush_failures.take(self.requests[slot].connection);
+            self.marks.add(Mark::LossTold);
             self.requests[slot].error = Some(RequestError::Io);
             self.reply(slot);
         }
@@ -177,10 +183,11 @@ impl<B: Buffers> Engine<B> {
                 self.requests[slot].needed &= !index.bit();
             }
         }
-        if self.requests[slot].needed != 0
-            || !self.moves_are_durable()
-            || !self.no_authority_is_suspect()
-        {
+        if self.requests[slot].needed != 0 {
+            return false;
+        }
+        if !self.moves_are_durable() || !self.no_authority_is_suspect() {
+            self.marks.add(Mark::FlushWaitedForMove);
             return false;
         }
         !self.flush_is_strict() || self.enough_copies(slot)
@@ -201,6 +208,7 @@ impl<B: Buffers> Engine<B> {
             let entry = self.entry(active.region);
             if entry.is_dirty() && entry.authority() == index && done > flushed {
                 depends = true;
+                self.marks.add(Mark::FlushOffSilentLeg);
                 self.regions.active[record].cache_lost |= self.legs[leg].flush_failed;
                 self.want_move(record);
             }

@@ -11,6 +11,7 @@ use super::leg::{Class, Health};
 use super::slab::NONE;
 use super::state::Purpose;
 use crate::io::{Buffers, Notice};
+use crate::marks::Mark;
 use crate::units::{Instant, LEGS_MAX, LegIndex, MILLISECOND};
 
 /// A tick later than this after its deadline was held up by ourselves.
@@ -27,6 +28,7 @@ impl<B: Buffers> Engine<B> {
                 state.next_scan = Instant::NEVER;
             } else if self.now >= state.next_scan {
                 if self.now.since(state.next_scan) > LATE_LOOP && !state.scan_was_late {
+                    self.marks.add(Mark::LoopLate);
                     state.scan_was_late = true;
                     state.next_scan = self.now + LATE_GRACE;
                     continue;
@@ -104,6 +106,7 @@ impl<B: Buffers> Engine<B> {
             .min_by_key(|other| (other.slow, other.rank()))
             .map(|other| other.index);
         if let Some(next) = next {
+            self.marks.add(Mark::SuccessorFlushed);
             let stamp = self.legs[next.index()].done_stamp;
             self.want_flush(next, stamp);
         }
@@ -114,6 +117,7 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         self.legs[leg].health = Health::Frozen { since };
         self.legs[leg].counters.freezes += 1;
+        self.marks.add(Mark::Frozen);
         self.notice(Notice::Frozen { leg: index, limit });
         self.leave_leg(leg);
     }
@@ -121,11 +125,22 @@ impl<B: Buffers> Engine<B> {
     /// Moves reads, authority and flushes off a leg that does not answer.
     pub(super) fn leave_leg(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
+        self.mark_zombies(leg);
         self.give_up_reads(leg);
         self.want_moves_from(index);
         // Writes that another leg has already, and only this one was to decide.
         self.reconsider_operations();
         self.consider_flushes();
+    }
+
+    fn mark_zombies(&mut self, leg: usize) {
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            if matches!(self.ios[at].purpose, Purpose::Write { drain: true, .. }) {
+                self.marks.add(Mark::ZombieOverDrain);
+            }
+            at = self.ios[at].newer;
+        }
     }
 
     /// After a completion: a frozen leg with nothing overdue left in flight answers again.
@@ -146,6 +161,7 @@ impl<B: Buffers> Engine<B> {
             at = io.newer;
         }
         let duration = self.legs[leg].thaw(since, self.now);
+        self.marks.add_if(self.legs[leg].has_relapsed(), Mark::Relapsed);
         self.legs[leg].next_scan = self.now;
         self.notice(Notice::Thawed { leg: LegIndex(leg as u8), duration });
         self.after_return();

@@ -16,6 +16,7 @@ use super::slab::{Key, NONE};
 use super::state::Stage;
 use crate::format::page::ENTRIES_PER_PAGE;
 use crate::io::Buffers;
+use crate::marks::Mark;
 use crate::units::LegIndex;
 
 /// Regions looked at per background tick for authority to return to a better leg.
@@ -188,6 +189,7 @@ impl<B: Buffers> Engine<B> {
                 return true;
             }
             if self.is_restored(record, from) {
+                self.marks.add(Mark::CacheRestored);
                 self.regions.active[record].cache_lost = false;
                 return true;
             }
@@ -199,12 +201,16 @@ impl<B: Buffers> Engine<B> {
             }
             Some(to) => {
                 // Flush-acknowledged data may be in the new leg's cache only.
+                self.marks.add(Mark::MoveWaitedForFlush);
                 let stamp = self.regions.active[record].acknowledged_done[to.index()];
                 self.want_flush(to, stamp);
                 false
             }
             // Debts stand in the way: the drain pays those of regions in `moves` first.
-            None => false,
+            None => {
+                self.marks.add(Mark::MoveWaitedForDebts);
+                false
+            }
         }
     }
 
@@ -295,6 +301,7 @@ impl<B: Buffers> Engine<B> {
             let Some(record) = self.regions.slot(other) else { continue };
             let can_go = self.regions.is_complete(to, other) && self.is_durable_on(record, to);
             if other == region || can_go {
+                self.marks.add_if(other != region, Mark::MovesBatched);
                 self.set_authority(record, to, sequence);
             }
         }
@@ -304,6 +311,7 @@ impl<B: Buffers> Engine<B> {
     fn set_authority(&mut self, record: u32, to: LegIndex, sequence: u64) {
         let region = self.regions.active[record].region;
         let entry = self.entry(region);
+        self.mark_move(record, entry.authority());
         self.regions.set_entry(region, entry.with_authority(to));
         self.regions.active[record].authority_sequence = sequence;
         // Whatever forced a move wanted it off the leg it has just left.
@@ -315,6 +323,16 @@ impl<B: Buffers> Engine<B> {
         }
         self.counters.authority_moves += 1;
         self.reconsider = true;
+    }
+
+    fn mark_move(&mut self, record: u32, from: LegIndex) {
+        let page = self.metadata.page_of(self.regions.active[record].region);
+        let again = self.regions.active[record].move_undurable;
+        self.marks.add(Mark::AuthorityMoved);
+        self.marks.add_if(!self.flushes.is_empty(), Mark::AuthorityMovedDuringFlush);
+        let unknown = self.metadata.is_in_flight(page, from);
+        self.marks.add_if(unknown, Mark::AuthorityMovedOverPage);
+        self.marks.add_if(again, Mark::AuthorityMovedAgain);
     }
 
     /// Authority returns from slow legs to the best one, where that has become complete.
@@ -352,6 +370,7 @@ impl<B: Buffers> Engine<B> {
             }
             let page = self.metadata.page_of(region);
             let sequence = self.metadata.change(page);
+            self.marks.add(Mark::AuthorityReturned);
             self.set_authority(record, best, sequence);
             self.metadata.request(page, best);
             self.retry_waiting(record);

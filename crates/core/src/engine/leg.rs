@@ -410,6 +410,11 @@ impl Leg {
         }
     }
 
+    /// Its last thaw came soon after the one before.
+    pub(crate) fn has_relapsed(&self) -> bool {
+        self.probation > PROBATION_FIRST
+    }
+
     /// Ends a freeze; a relapse soon after the last thaw doubles the probation.
     pub(crate) fn thaw(&mut self, since: Instant, now: Instant) -> u64 {
         let duration = now.since(since);

@@ -14,6 +14,7 @@ use super::debt::{Debt, Source};
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::Buffers;
+use crate::marks::Mark;
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
@@ -38,11 +39,14 @@ impl<B: Buffers> Engine<B> {
             }
             let region = active.region;
             if self.another_has_all(leg, region) {
+                self.marks.add(Mark::CacheLostWithPeer);
                 self.owe_region(leg, region);
                 self.forget_done(leg, record);
             } else if !self.regions.is_stale(index, region) {
                 self.forget_done(leg, record);
                 let only_here = self.owe_what_others_have(leg, record);
+                self.marks.add(Mark::CacheLostWithoutPeer);
+                self.marks.add_if(only_here, Mark::CacheLostAlone);
                 alone |= only_here;
                 news |= only_here && self.regions.active[record].last_done[leg] > reported;
             }

@@ -12,6 +12,7 @@ use crate::command::{Command, CommandError};
 use crate::format::superblock::Ancestor;
 use crate::format::{Id, Membership, lost, page};
 use crate::io::{Action, Buffers, LegError, Notice, OutReason};
+use crate::marks::Mark;
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
 
 /// A leg whose every write has failed for this long is marked out.
@@ -167,6 +168,7 @@ impl<B: Buffers> Engine<B> {
         result: Result<(), LegError>,
     ) {
         if let Err(error) = result {
+            self.marks.add(Mark::MetadataFailed);
             self.count_failure(leg, error);
             self.metadata_failed(leg, write);
             return;
@@ -324,6 +326,7 @@ impl<B: Buffers> Engine<B> {
             return;
         };
         if !self.what_goes_before_is_durable(change.leg) {
+            self.marks.add(Mark::OutWaited);
             return;
         }
         let state = &mut self.superblock.legs[change.leg.index()].state;
@@ -423,6 +426,12 @@ impl<B: Buffers> Engine<B> {
         let leg = change.leg.index();
         match change.kind {
             ChangeKind::Out(reason) => {
+                self.marks.add(match reason {
+                    OutReason::Detached => Mark::LegDetached,
+                    OutReason::Removed => Mark::LegOutRemoved,
+                    OutReason::WriteErrors => Mark::LegOutErrors,
+                    _ => Mark::LegOut,
+                });
                 self.legs[leg].membership = Membership::Out(reason);
                 if reason == OutReason::Detached {
                     self.legs[leg].health = Health::Absent;
@@ -435,10 +444,12 @@ impl<B: Buffers> Engine<B> {
                 self.consider_flushes();
             }
             ChangeKind::In => {
+                self.marks.add(Mark::LegIn);
                 self.legs[leg].membership = Membership::In;
                 self.notice(Notice::In { leg: change.leg });
             }
-            ChangeKind::Join | ChangeKind::Remove => {}
+            ChangeKind::Join => self.marks.add(Mark::LegJoined),
+            ChangeKind::Remove => {}
         }
         if let Some(token) = change.token {
             self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
@@ -580,6 +591,7 @@ impl<B: Buffers> Engine<B> {
         if answers && !detach.paused {
             let near = state.debts.len() < 64 && self.regions.stale_count(detach.leg) == 0;
             detach.paused = near;
+            self.marks.add_if(near, Mark::DetachPaused);
             self.detach = Some(detach);
             if !near {
                 return;

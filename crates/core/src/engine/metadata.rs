@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::format::{BLOCK_BYTES, Layout};
+use crate::marks::{Mark, Marks};
 use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 /// Metadata writes in flight, all legs together. Each holds a block image.
@@ -207,7 +208,7 @@ impl Metadata {
     }
 
     /// The next block to write to `leg`, its sequence assigned; the caller fills the image.
-    pub(crate) fn next_write(&mut self, leg: LegIndex) -> Option<BlockWrite> {
+    pub(crate) fn next_write(&mut self, leg: LegIndex, marks: &mut Marks) -> Option<BlockWrite> {
         for _ in 0..self.queues[leg.index()].len() {
             let id = *self.queues[leg.index()].front()?;
             let pages = self.layout.page_count();
@@ -216,6 +217,7 @@ impl Metadata {
             let on_leg = &mut object.legs[leg.index()];
             if on_leg.in_flight != 0 {
                 // One write in flight per object and leg: its completion comes back here.
+                marks.add(Mark::PageStillInFlight);
                 self.queues[leg.index()].rotate_left(1);
                 continue;
             }
@@ -246,6 +248,11 @@ impl Metadata {
             return Some(BlockWrite { object: id, sequence, slot, extent, address, image });
         }
         None
+    }
+
+    /// Whether a write of the object is in flight to `leg`: its outcome is not known.
+    pub(crate) fn is_in_flight(&self, object: ObjectId, leg: LegIndex) -> bool {
+        self.objects[object as usize].legs[leg.index()].in_flight != 0
     }
 
     pub(crate) fn image_mut(&mut self, image: u32) -> &mut [u8; BLOCK_BYTES] {

@@ -40,6 +40,7 @@ use crate::format::{BLOCK_BYTES, Membership, RegionEntry, Superblock};
 use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, Notice, Operation, Request,
 };
+use crate::marks::Marks;
 use crate::recovery::Opening;
 use crate::settings::Settings;
 use crate::units::{BufferAt, Extent, Instant, IoId, LEGS_MAX, LegIndex, MILLISECOND};
@@ -125,6 +126,7 @@ pub struct Engine<B: Buffers> {
     unacknowledged_sectors: u64,
     said_converged: bool,
     counters: Counters,
+    marks: Marks,
 }
 
 impl<B: Buffers> Engine<B> {
@@ -224,11 +226,17 @@ impl<B: Buffers> Engine<B> {
             unacknowledged_sectors: 0,
             said_converged: false,
             counters: Counters::default(),
+            marks: opening.marks,
         };
         engine.adopt_recovered_state();
         engine.begin_open();
         engine.settle();
         engine
+    }
+
+    /// How often the rare paths were taken since open, recovery's included.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// The driver's buffers.
@@ -373,7 +381,7 @@ impl<B: Buffers> Engine<B> {
     fn pump_metadata(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
         while self.ios.free_slots() > 0 {
-            let Some(write) = self.metadata.next_write(index) else { return };
+            let Some(write) = self.metadata.next_write(index, &mut self.marks) else { return };
             self.encode_object(index, &write);
             self.legs[leg].counters.metadata_writes += 1;
             let io = Io::new(leg as u8, Purpose::Metadata(write), write.extent, Source::Leg);

@@ -11,6 +11,7 @@ use super::leg::Health;
 use super::slab::Key;
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
+use crate::marks::Mark;
 use crate::units::{BufferAt, Extent, LEGS_MAX, LegIndex};
 
 /// What can serve the beginning of an extent.
@@ -30,6 +31,7 @@ impl<B: Buffers> Engine<B> {
         self.operations[operation].stage = Stage::Running;
         let extent = self.operations[operation].extent;
         if self.lost.iter().any(|lost| lost.overlaps(extent)) {
+            self.marks.add(Mark::LostRead);
             self.end_operation(operation, Some(RequestError::Io));
             return;
         }
@@ -48,6 +50,7 @@ impl<B: Buffers> Engine<B> {
             match self.place(rest, failed) {
                 Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
                     let part = Extent::new(at, sectors);
+                    self.marks.add_if(part != rest, Mark::ReadSplit);
                     self.operations[operation].parts += 1;
                     self.buffers.retain(to.buffer);
                     let key = self.operation_key(operation);
@@ -57,6 +60,7 @@ impl<B: Buffers> Engine<B> {
                     at += sectors;
                 }
                 Place::Copy(source, sectors) => {
+                    self.marks.add(Mark::ReadFromCopy);
                     match source {
                         Source::Buffer(from) => self.buffers.copy(from, to, sectors as u32),
                         _ => self.buffers.zero(to, sectors as u32),
@@ -66,6 +70,7 @@ impl<B: Buffers> Engine<B> {
                 Place::Leg(..) | Place::Wait => {
                     // Give the whole read up for now; it starts over when a leg comes back
                     // or at the next tick.
+                    self.marks.add(Mark::ReadWaited);
                     self.operations[operation].given_up = true;
                     self.operations[operation].stalled = true;
                     return;
@@ -187,6 +192,7 @@ impl<B: Buffers> Engine<B> {
                 self.operations[operation].failed |= LegIndex(io.leg).bit();
             }
             if !self.operations[operation].hedged || self.operations[operation].parts == 0 {
+                self.marks.add(Mark::ReadRetried);
                 self.read_parts(operation, io.extent);
             }
         } else {
@@ -216,6 +222,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         self.counters.hedges_won += 1;
+        self.marks.add(Mark::HedgeWon);
         self.abandon_reads_of(key);
         let request = self.operations[operation].request;
         let fresh = io.buffer().expect("a hedge has a buffer");
@@ -308,6 +315,7 @@ impl<B: Buffers> Engine<B> {
         }
         if entry.is_dirty() && entry.authority() == index {
             // The next read that meets the error finds the authority elsewhere.
+            self.marks.add(Mark::RepairMovedAuthority);
             self.regions.active[record].move_forced = true;
             self.want_move(record);
             return;
@@ -329,6 +337,7 @@ impl<B: Buffers> Engine<B> {
                 Purpose::Read { operation } if self.operations.is_live(operation) => {
                     let others = self.elsewhere(leg, io.extent);
                     if others {
+                        self.marks.add(Mark::ReadRestarted);
                         self.ios[at].purpose = Purpose::Abandoned;
                         let state = &mut self.operations[operation.slot];
                         state.parts -= 1;
@@ -390,6 +399,7 @@ impl<B: Buffers> Engine<B> {
         }
         let Some(buffer) = self.buffers.allocate(io.extent.sectors() as u32) else { return };
         self.counters.hedges += 1;
+        self.marks.add(Mark::HedgeSent);
         self.operations[key.slot].hedged = true;
         self.operations[key.slot].parts += 1;
         let source = Source::Buffer(BufferAt { buffer, offset: 0 });
@@ -433,6 +443,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Nothing that answers is fresh for an extent a leg died with.
     pub(super) fn note_lost(&mut self, extent: Extent) {
+        self.marks.add(Mark::LostRecorded);
         let mut merged = extent;
         self.lost.retain(|other| {
             let touches = other.start <= merged.end && merged.start <= other.end;
@@ -465,6 +476,7 @@ impl<B: Buffers> Engine<B> {
         if !self.lost.iter().any(|lost| lost.overlaps(extent)) {
             return;
         }
+        self.marks.add(Mark::LostRewritten);
         let mut kept = alloc::vec::Vec::with_capacity(self.lost.len() + 1);
         for lost in &self.lost {
             let front = Extent { start: lost.start, end: lost.end.min(extent.start) };

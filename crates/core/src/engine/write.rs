@@ -6,6 +6,7 @@ use super::debt::{Debt, Source};
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
+use crate::marks::Mark;
 use crate::settings::Policy;
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND};
 
@@ -22,6 +23,7 @@ impl<B: Buffers> Engine<B> {
         let region = self.operations[operation].region;
         self.operations[operation].stage = Stage::Intent;
         let Some(record) = self.record(region) else {
+            self.marks.add(Mark::NoRecordFree);
             self.unplaced.push_back(operation);
             return;
         };
@@ -108,6 +110,10 @@ impl<B: Buffers> Engine<B> {
                 false,
             );
         } else {
+            if target.is_held(state.extent) {
+                let zombie = !target.answers();
+                self.marks.add(if zombie { Mark::WriteOverZombie } else { Mark::WriteBehindWrite });
+            }
             self.owe(operation, leg);
         }
     }
@@ -169,6 +175,7 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         let full = self.legs[leg].debts.len() >= self.settings.owed_extents_max as usize;
         if full && !self.must_stay(index, state.region) || !self.legs[leg].debts.has_room(2) {
+            self.marks.add(Mark::RegionOwed);
             self.owe_region(leg, state.region);
             return;
         }
@@ -176,6 +183,7 @@ impl<B: Buffers> Engine<B> {
         let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
         self.adjust_lacks(record, leg, carved.debts);
         if carved.superseded {
+            self.marks.add(Mark::DebtSuperseded);
             self.operations[operation].carries |= index.bit();
             self.adjust_lacks(record, leg, 1);
         }
@@ -260,6 +268,7 @@ impl<B: Buffers> Engine<B> {
                 }
                 io.source.release(&mut self.buffers);
                 if repair {
+                    self.marks.add(Mark::Repaired);
                     self.counters.repairs += 1;
                     self.notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
                 }
@@ -328,6 +337,7 @@ impl<B: Buffers> Engine<B> {
 
     /// A write failed on a leg: it is owed (again), beneath anything newer.
     fn write_failed(&mut self, io: &Io, key: Key, since: Instant, repair: bool, error: LegError) {
+        self.marks.add(Mark::FailedWriteOwed);
         let leg = usize::from(io.leg);
         let bit = LegIndex(io.leg).bit();
         let region = self.regions.of_sector(io.extent.start);
@@ -403,6 +413,7 @@ impl<B: Buffers> Engine<B> {
                 self.want_move(record);
                 self.wait_in_region(operation, record);
             } else if !self.authority_is_durable(record) || !self.lost_list_follows(operation) {
+                self.marks.add(Mark::AcknowledgementWaited);
                 self.wait_in_region(operation, record);
             } else if self.policy_allows(operation) {
                 self.acknowledge(operation, record);
@@ -537,6 +548,7 @@ impl<B: Buffers> Engine<B> {
         let key = self.operation_key(operation);
         // Past the budget a debt is read from a fresh leg when it is paid.
         let keep_copy = self.buffers.free_bytes() > self.settings.copies_reserve;
+        self.marks.add_if(state.owed != 0 && !keep_copy, Mark::CopyGivenUp);
         for leg in 0..LEGS_MAX {
             let bit = LegIndex(leg as u8).bit();
             let counted = i32::from(state.carries & bit != 0);
@@ -612,6 +624,7 @@ impl<B: Buffers> Engine<B> {
     fn fail_write(&mut self, operation: u32, record: u32) {
         let state = self.operations[operation];
         let authority = self.entry(state.region).authority();
+        self.marks.add(Mark::WriteFailed);
         for leg in 0..LEGS_MAX {
             if state.owed & LegIndex(leg as u8).bit() != 0
                 && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)

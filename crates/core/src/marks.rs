@@ -1,0 +1,252 @@
+//! Coverage marks: how often a run took each rare path.
+//!
+//! A promise is tested only as far as the paths that could break it are reached. Each rare path
+//! of the engine and of recovery adds one to its mark, always, in every build; a torture run
+//! prints the counts and fails where one stays zero. The hot path counts nothing.
+
+macro_rules! marks {
+    ($($(#[doc = $doc:literal])+ $mark:ident $name:literal,)+) => {
+        /// A rare path. The name in a report says in a few words what happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Mark {
+            $($(#[doc = $doc])+ $mark,)+
+        }
+
+        impl Mark {
+            /// Every mark, in the order of reports.
+            pub const ALL: &'static [Mark] = &[$(Mark::$mark,)+];
+
+            /// What a report calls it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Mark::$mark => $name,)+
+                }
+            }
+        }
+    };
+}
+
+marks! {
+    /// A write's intent found no free record for its region and waited for cleaning.
+    NoRecordFree "write waited for a region record",
+    /// A write was complete on the authority, which is not durably recorded as such yet.
+    AcknowledgementWaited "acknowledgement waited for metadata",
+    /// A write met an overlapping one still in flight on one leg and became a debt there.
+    WriteBehindWrite "write held behind an overlapping one on one leg",
+    /// A write overlapped an I/O that a leg which does not answer still has.
+    WriteOverZombie "write overlapped a zombie",
+    /// A newer write took the place of an acknowledged debt.
+    DebtSuperseded "debt superseded by a newer write",
+    /// A leg's exact debts overflowed: it owes the region as a whole.
+    RegionOwed "region owed as a whole",
+    /// A debt's copy was given up for want of memory.
+    CopyGivenUp "debt kept no copy",
+    /// A leg failed a write, which is owed again beneath newer debts.
+    FailedWriteOwed "failed write owed again",
+    /// No leg could take a write.
+    WriteFailed "write failed on every leg",
+    /// Authority over a region moved to another leg.
+    AuthorityMoved "authority moved",
+    /// Authority moved while a client's flush was under way.
+    AuthorityMovedDuringFlush "authority moved during a flush",
+    /// Authority moved off a leg that has a write of the page in flight: its outcome is unknown.
+    AuthorityMovedOverPage "authority moved with a page write of unknown outcome",
+    /// Authority moved again before the move before it was durable.
+    AuthorityMovedAgain "authority moved again before the move was durable",
+    /// A move took other regions of its page along.
+    MovesBatched "move took other regions along",
+    /// A move waited for a flush of the leg that takes over.
+    MoveWaitedForFlush "move waited for a flush",
+    /// No complete leg answered: a move waited for debts to be paid.
+    MoveWaitedForDebts "move waited for debts",
+    /// Authority went back to a better leg.
+    AuthorityReturned "authority returned",
+    /// Half way to the wait limit the likely successor was flushed.
+    SuccessorFlushed "likely successor flushed ahead",
+    /// A page was wanted again while a write of it was in flight to the same leg, in the slot
+    /// that does not hold the newest durable content.
+    PageStillInFlight "page changed while its other slot was in flight",
+    /// A metadata write failed.
+    MetadataFailed "metadata write failed",
+    /// A client's flush came while a device flush was in flight, and had to wait for another.
+    FlushNotJoined "flush waited for a later device flush",
+    /// A flush had every leg, and waited for a move of authority to be durable.
+    FlushWaitedForMove "flush waited for a move",
+    /// A flush depended on a silent leg, whose regions had to move.
+    FlushOffSilentLeg "flush moved regions off a silent leg",
+    /// A device flush failed.
+    FlushFailed "device flush failed",
+    /// A client's flush reported a loss.
+    LossTold "flush reported a loss",
+    /// A debt without a copy was read from a fresh leg.
+    DebtReadFromLeg "debt read from a fresh leg",
+    /// While a drain had read what it was to write, a newer write to the range came.
+    DrainOvertaken "drain overtaken by a newer write",
+    /// The read half of a drain ended after the owing leg fell silent, or the region was owed
+    /// as a whole.
+    DrainReadVoid "drain read lost its meaning",
+    /// A leg stopped answering with writes of a drain in flight: they are zombies.
+    ZombieOverDrain "zombie of a drain",
+    /// A debt could not be paid because the leg still had an overlapping I/O.
+    DrainHeld "drain waited for what is in flight",
+    /// A drain gathered several debts into one write.
+    DebtsGathered "debts gathered into one write",
+    /// A read past the leg's high quantile was sent to a second leg.
+    HedgeSent "hedge sent",
+    /// The second leg answered first.
+    HedgeWon "hedge won",
+    /// A read was taken off a leg that stopped answering and started over.
+    ReadRestarted "read restarted off a silent leg",
+    /// A read was served from a debt's copy.
+    ReadFromCopy "read from a debt's copy",
+    /// A read was split where freshness splits.
+    ReadSplit "read split where freshness splits",
+    /// A read waited because no leg that answers is fresh.
+    ReadWaited "read waited for a leg",
+    /// A read failed on one leg and was sent to another.
+    ReadRetried "failed read sent to another leg",
+    /// What a medium could not read, or scrub found wrong, was rewritten.
+    Repaired "repair",
+    /// The authority could not read what it holds, and gave the region up first.
+    RepairMovedAuthority "authority moved for a repair",
+    /// An extent was recorded as lost.
+    LostRecorded "lost extent recorded",
+    /// A read of a lost extent failed.
+    LostRead "lost extent read",
+    /// A lost extent was rewritten.
+    LostRewritten "lost extent rewritten",
+    /// A leg lost its cache; another that is complete has the region.
+    CacheLostWithPeer "lost cache, a complete peer",
+    /// A leg lost its cache and no other is complete: it is given back piece by piece.
+    CacheLostWithoutPeer "lost cache, no complete peer",
+    /// A leg lost its cache, and what it alone had cannot be told from what it kept.
+    CacheLostAlone "lost cache, nobody else had it",
+    /// An authority that lost its cache had everything again, durably.
+    CacheRestored "lost cache restored",
+    /// The exposure bound stopped a writer.
+    ExposureBound "exposure bound hit",
+    /// The exposure bound stopped a writer while a leg did not answer.
+    ExposureBoundWhileFrozen "exposure bound hit while a leg did not answer",
+    /// A writer was paced.
+    ExposurePaced "writer paced",
+    /// A leg froze.
+    Frozen "leg froze",
+    /// A leg froze again soon after it thawed.
+    Relapsed "leg froze again soon",
+    /// A look at a leg came late and was put off: our own loop was late.
+    LoopLate "late loop forgiven",
+    /// A region was cleaned and a leg that is behind lost its bit.
+    CleanedWithoutLeg "region cleaned without a leg",
+    /// The cap on dirty regions made a region be cleaned early.
+    CleanedUnderPressure "region cleaned under pressure",
+    /// A leg got its bit back for a region it has drained.
+    Healed "leg whole again by draining",
+    /// A leg was marked out.
+    LegOut "leg marked out",
+    /// A leg was marked out because its device is gone for good.
+    LegOutRemoved "removed leg marked out",
+    /// A leg was marked out because its writes kept failing.
+    LegOutErrors "failing leg marked out",
+    /// What had to be durable before a leg was marked out was not yet.
+    OutWaited "marking out waited for metadata",
+    /// A leg that had drained was taken in.
+    LegIn "leg taken in after draining",
+    /// A leg joined.
+    LegJoined "leg joined",
+    /// A detach held writers back for the last debts.
+    DetachPaused "detach paused writers",
+    /// A leg was detached.
+    LegDetached "leg detached",
+    /// The volume opened though it had not been closed.
+    OpenedUnclean "opened after a crash",
+    /// Recovery chose among metadata of different sequence.
+    RecoveryChose "recovery chose among sequences",
+    /// Recovery chose among legs of different generations.
+    RecoveryChoseGeneration "recovery chose among generations",
+    /// Recovery ignored a metadata write that was cut in two.
+    TornIgnored "recovery ignored a torn write",
+    /// Recovery ignored damage that cannot hide anything.
+    DamageIgnored "recovery ignored harmless damage",
+    /// Recovery ignored a page's bits about a leg that joined later.
+    OldBitsIgnored "recovery ignored bits older than a join",
+    /// A start was refused: no leg, or what is not one, was given.
+    RefusedNotALeg "refused: not a leg",
+    /// A start was refused: a leg of another volume.
+    RefusedForeign "refused: another volume",
+    /// A start was refused: the same leg twice.
+    RefusedSameLeg "refused: the same leg twice",
+    /// A start was refused: two legs went on without each other.
+    RefusedFork "refused: fork",
+    /// A start was refused: a leg the volume no longer counts.
+    RefusedStranger "refused: stranger",
+    /// A start was refused: a leg that is in is absent.
+    RefusedMissing "refused: leg missing",
+    /// A start was refused: a promotion was cut short.
+    RefusedNoneIn "refused: no leg in",
+    /// A start was refused: damage may hide something newer.
+    RefusedDamaged "refused: metadata damaged",
+    /// A start was refused: a leg is too short.
+    RefusedTruncated "refused: truncated",
+}
+
+/// How often each mark was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    counts: [u64; Mark::ALL.len()],
+}
+
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks { counts: [0; Mark::ALL.len()] }
+    }
+}
+
+impl Marks {
+    /// Notes that a path was taken.
+    pub fn add(&mut self, mark: Mark) {
+        self.counts[mark as usize] += 1;
+    }
+
+    /// Notes a path taken where `taken` says so.
+    pub fn add_if(&mut self, taken: bool, mark: Mark) {
+        self.counts[mark as usize] += u64::from(taken);
+    }
+
+    /// Adds the counts of another run.
+    pub fn merge(&mut self, other: &Marks) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+    }
+
+    /// How often a path was taken.
+    pub fn count(&self, mark: Mark) -> u64 {
+        self.counts[mark as usize]
+    }
+
+    /// Every mark with its count, in the order of [`Mark::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Mark, u64)> + '_ {
+        Mark::ALL.iter().map(|&mark| (mark, self.count(mark)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_counts_are_kept_apart() {
+        let mut marks = Marks::default();
+        for (times, &mark) in Mark::ALL.iter().enumerate() {
+            (0..times).for_each(|_| marks.add(mark));
+        }
+        let mut both = marks.clone();
+        both.merge(&marks);
+        for (times, (mark, count)) in both.iter().enumerate() {
+            assert_eq!(count, 2 * times as u64, "{mark:?}");
+            let same = Mark::ALL.iter().filter(|other| other.name() == mark.name());
+            assert_eq!(same.count(), 1, "{}", mark.name());
+        }
+    }
+}
