@@ -153,7 +153,7 @@ impl<'a> Served<'a> {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it is ours") {
-                return status.code().expect("it was not killed");
+                return status.code().unwrap_or_else(|| panic!("{status}: {}", self.log()));
             }
             assert!(Instant::now() < end, "it does not end: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
@@ -421,5 +421,43 @@ fn man_pages_and_completions_are_made() {
     assert!(!man.join("hemi-generate.1").exists(), "it is for packagers");
     for shell in ["bash", "zsh", "fish"] {
         assert!(place.done(&["generate", "completions", shell]).contains("promote"), "{shell}");
+    }
+}
+
+#[test]
+fn inspecting_what_is_no_leg_fails_after_showing_what_there_is() {
+    let place = Place::new();
+    place.create();
+    std::fs::write(place.path("other"), [0; 1 << 20]).expect("the folder can be written");
+    let text = place.refused(&["inspect", "a", "other"], 1);
+    assert!(text.contains("state        closed"), "{text}");
+    assert!(text.contains("no leg of a hemi volume can be read at other"), "{text}");
+    let text = place.refused(&["inspect", "--json", "other"], 1);
+    assert!(text.contains("\"superblock\": null"), "{text}");
+    place.done(&["inspect", "a", "b"]);
+}
+
+/// A supervisor may change its mind as soon as it sees the volume.
+#[test]
+fn a_stop_in_the_first_moment_closes_clean() {
+    let place = Place::new();
+    place.create();
+    for _ in 0..10 {
+        let mut command = place.hemi();
+        command.args(["serve", "--leg", "a", "--leg", "b", "--nbd", "unix:nbd"]);
+        command.arg("--control").arg(place.control());
+        let log = std::fs::File::create(place.path("log")).expect("the folder can be written");
+        let child = command.stdin(Stdio::null()).stderr(log).spawn().expect("hemi can be run");
+        let served = Served { place: &place, child };
+        let end = Instant::now() + PATIENCE;
+        while !place.control().exists() {
+            assert!(Instant::now() < end, "hemi serve: {}", served.log());
+            std::hint::spin_loop();
+        }
+        served.terminate();
+        let log = place.path("log");
+        assert_eq!(served.ended(), 0, "{}", std::fs::read_to_string(log).unwrap_or_default());
+        let inspection = place.done(&["inspect", "a", "b"]);
+        assert_eq!(inspection.matches("state        closed").count(), 2, "{inspection}");
     }
 }

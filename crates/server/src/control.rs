@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -27,6 +28,7 @@ pub mod view;
 pub mod volume;
 
 use routes::Shared;
+use service::Signals;
 use socket::{OwnedSocket, SocketError};
 use volume::Volume;
 
@@ -48,27 +50,42 @@ pub enum ControlError {
         /// Why.
         source: io::Error,
     },
+    /// Signals.
+    #[error("cannot catch TERM and INT: {0}")]
+    Signals(io::Error),
     /// The thread or its event loop.
     #[error("cannot start the control thread: {0}")]
     Thread(io::Error),
 }
 
 /// The sockets of control, bound before the volume is opened, so that what is in use or not
-/// allowed is known before anything is started.
+/// allowed is known before anything is started. Signals are caught from here on: whoever sees
+/// a socket may stop the volume and get a clean close.
 #[derive(Debug)]
 pub struct Listeners {
+    runtime: Runtime,
+    signals: Signals,
     control: OwnedSocket,
     http: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Binds the control socket (`config.control`, or in the run directory under the
+    /// Catches signals, binds the control socket (`config.control`, or in the run directory under the
     /// volume's name) and the metrics listener.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Socket`] or [`ControlError::Http`].
+    /// [`ControlError::Thread`], [`ControlError::Signals`], [`ControlError::Socket`] or
+    /// [`ControlError::Http`].
     pub fn bind(config: &Config, volume: &str) -> Result<Listeners, ControlError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ControlError::Thread)?;
+        let signals = {
+            let _guard = runtime.enter();
+            Signals::catch().map_err(ControlError::Signals)?
+        };
         let path = match &config.control {
             Some(path) => path.clone(),
             None => {
@@ -86,7 +103,7 @@ impl Listeners {
                 Some(listener)
             }
         };
-        Ok(Listeners { control, http })
+        Ok(Listeners { runtime, signals, control, http })
     }
 
     /// Where metrics are served; tells the port where port 0 was asked for.
@@ -104,54 +121,58 @@ impl Listeners {
         config: Arc<Config>,
         volume: Arc<dyn Volume>,
     ) -> Result<ControlThread, ControlError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ControlError::Thread)?;
+        let Listeners { runtime, signals, control, http } = self;
         let (stop, stopped) = watch::channel(false);
         let shared =
             Shared { volume, settings: config.settings(), config, history: Arc::default() };
         let handle = std::thread::Builder::new()
             .name("hemi-control".into())
-            .spawn(move || runtime.block_on(self.serve(shared, stopped)))
+            .spawn(move || runtime.block_on(serve(control, http, signals, shared, stopped)))
             .map_err(ControlError::Thread)?;
         Ok(ControlThread { stop, handle })
     }
+}
 
-    async fn serve(self, shared: Shared, stopped: watch::Receiver<bool>) {
-        let (listener, file) = self.control.into_parts();
-        let http = self.http.map(tokio::net::TcpListener::from_std);
-        let control = tokio::net::UnixListener::from_std(listener);
-        let (control, http) = match (control, http.transpose()) {
-            (Ok(control), Ok(http)) => (control, http),
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::error!(%error, "control is not served");
-                return;
-            }
-        };
-        tracing::info!(path = %file.path().display(), "control socket");
-        let sampling = tokio::spawn(sample(shared.clone()));
-        let service = tokio::spawn(service::attend(shared.clone()));
-        if let Some(listener) = http {
-            // Whatever becomes of it, control goes on; axum::serve itself never fails.
-            let routes = routes::public(shared.clone());
-            tokio::spawn(async move { axum::serve(listener, routes).await });
-        }
-        let until = wait(stopped.clone());
-        let api = axum::serve(control, routes::control(shared)).with_graceful_shutdown(until);
-        let patience = async {
+async fn serve(
+    control: OwnedSocket,
+    http: Option<TcpListener>,
+    signals: Signals,
+    shared: Shared,
+    stopped: watch::Receiver<bool>,
+) {
+    let service = tokio::spawn(service::attend(signals, shared.clone()));
+    let (listener, file) = control.into_parts();
+    let http = http.map(tokio::net::TcpListener::from_std);
+    let control = tokio::net::UnixListener::from_std(listener);
+    let (control, http) = match (control, http.transpose()) {
+        (Ok(control), Ok(http)) => (control, http),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "control is not served; signals still stop the volume");
             wait(stopped).await;
-            tokio::time::sleep(LAST_ANSWERS).await;
-        };
-        tokio::select! {
-            _ = api => {}
-            () = patience => {}
+            return;
         }
-        sampling.abort();
-        service.abort();
-        service::stopping();
-        drop(file);
+    };
+    tracing::info!(path = %file.path().display(), "control socket");
+    let sampling = tokio::spawn(sample(shared.clone()));
+    if let Some(listener) = http {
+        // Whatever becomes of it, control goes on; axum::serve itself never fails.
+        let routes = routes::public(shared.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
     }
+    let until = wait(stopped.clone());
+    let api = axum::serve(control, routes::control(shared)).with_graceful_shutdown(until);
+    let patience = async {
+        wait(stopped).await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    };
+    tokio::select! {
+        _ = api => {}
+        () = patience => {}
+    }
+    sampling.abort();
+    service.abort();
+    service::stopping();
+    drop(file);
 }
 
 /// Until the owner says stop, or is gone.

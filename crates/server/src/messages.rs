@@ -2,7 +2,8 @@
 //!
 //! Messages go through a bounded channel, and the reactor is woken; answers come back through
 //! the [`ReplyTo`] each message carries. What everybody wants to see all the time is not asked
-//! for: the reactor publishes a [`Snapshot`] several times a second.
+//! for: the reactor publishes a [`Snapshot`] several times a second, and at once when a leg or
+//! the volume changes its state.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -19,6 +20,8 @@ use crate::ring::Waker;
 pub const MESSAGES_MAX: usize = 64;
 /// How often the reactor publishes a snapshot, in nanoseconds.
 pub const SNAPSHOT_INTERVAL: u64 = 250_000_000;
+/// Shortest time between two snapshots where something changed in between, in nanoseconds.
+pub const SNAPSHOT_GAP_MIN: u64 = 20_000_000;
 
 /// Where an answer goes. Called on the reactor's thread: it must not block (a oneshot
 /// channel's send does not).

@@ -1,18 +1,99 @@
 //! The engine's notices as log events.
+//!
+//! A leg that fails every write would fill the log: its errors are said once a second at
+//! most, each line with how many there were since the one before.
 
 use hemi_core::io::{LegError, Notice, OutReason};
-use hemi_core::units::LegIndex;
+use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
 use crate::config::units::Time;
 use crate::control::volume::LegIdentity;
 
-/// Logs a notice, with the leg's own name.
-pub(crate) fn log(legs: &[LegIdentity], notice: Notice) {
-    let name = |leg: LegIndex| {
-        let known = legs.iter().find(|known| known.leg == leg.0);
-        known.map_or_else(|| format!("leg {}", leg.0), |known| known.name.clone())
-    };
+/// Shortest time between two lines on errors of one leg, in nanoseconds.
+const ERROR_LINE_INTERVAL: u64 = SECOND;
+
+/// An I/O that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Failed {
+    error: LegError,
+    sector: u64,
+}
+
+/// What has been said of a leg's errors, and what has not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Errors {
+    /// Until when no line is due.
+    quiet_until: Instant,
+    /// The newest error not said yet, and how many there are.
+    unsaid: Option<(Failed, u64)>,
+}
+
+impl Errors {
+    /// Takes an error in.
+    fn add(&mut self, failed: Failed) {
+        let before = self.unsaid.map_or(0, |(_, count)| count);
+        self.unsaid = Some((failed, before + 1));
+    }
+
+    /// What is to be said now: the newest error, and how many it stands for.
+    fn due(&mut self, now: Instant) -> Option<(Failed, u64)> {
+        if now < self.quiet_until {
+            return None;
+        }
+        let said = self.unsaid.take()?;
+        self.quiet_until = now + ERROR_LINE_INTERVAL;
+        Some(said)
+    }
+}
+
+/// The log of one volume's notices.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    errors: [Errors; LEGS_MAX],
+}
+
+impl Notices {
+    /// Logs a notice, with the leg's own name.
+    pub(crate) fn log(&mut self, now: Instant, legs: &[LegIdentity], notice: Notice) {
+        match notice {
+            Notice::LegError { leg, error, sector } => {
+                self.errors[leg.index()].add(Failed { error, sector });
+                self.say_errors(now, legs);
+            }
+            other => log(legs, other),
+        }
+    }
+
+    /// Says what has been held back long enough. To be called now and then.
+    pub(crate) fn say_errors(&mut self, now: Instant, legs: &[LegIdentity]) {
+        for (slot, errors) in self.errors.iter_mut().enumerate() {
+            let Some((Failed { error, sector }, count)) = errors.due(now) else { continue };
+            let error = match error {
+                LegError::Media => "the medium failed",
+                LegError::NoSpace => "it has no space left",
+                LegError::Gone => "its device or session is gone",
+                LegError::Other => "an unexpected error",
+            };
+            let leg = name(legs, LegIndex(slot as u8));
+            if count == 1 {
+                tracing::warn!(leg, error, sector, "an I/O failed");
+            } else {
+                tracing::warn!(leg, error, sector, count, "I/Os failed, the newest as said here");
+            }
+        }
+    }
+}
+
+fn name(legs: &[LegIdentity], leg: LegIndex) -> String {
+    let known = legs.iter().find(|known| known.leg == leg.0);
+    known.map_or_else(|| format!("leg {}", leg.0), |known| known.name.clone())
+}
+
+fn log(legs: &[LegIdentity], notice: Notice) {
+    let name = |leg| name(legs, leg);
     match notice {
+        // Said at intervals.
+        Notice::LegError { .. } => {}
         Notice::Frozen { leg, limit } => {
             tracing::warn!(leg = name(leg), limit = %Time(limit), "frozen: an I/O outlived its limit");
         }
@@ -32,15 +113,6 @@ pub(crate) fn log(legs: &[LegIdentity], notice: Notice) {
             tracing::warn!(leg = name(leg), reason, "out: the volume goes on without it");
         }
         Notice::In { leg } => tracing::info!(leg = name(leg), "in: it holds everything again"),
-        Notice::LegError { leg, error, sector } => {
-            let error = match error {
-                LegError::Media => "the medium failed",
-                LegError::NoSpace => "it has no space left",
-                LegError::Gone => "its device or session is gone",
-                LegError::Other => "an unexpected error",
-            };
-            tracing::warn!(leg = name(leg), error, sector, "an I/O failed");
-        }
         Notice::Lost { extent } => tracing::error!(
             sector = extent.start,
             sectors = extent.sectors(),
@@ -63,5 +135,29 @@ pub(crate) fn log(legs: &[LegIdentity], notice: Notice) {
             sectors = extent.sectors(),
             "scrub found a difference"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leg_that_fails_all_the_time_is_told_once_a_second_with_a_count() {
+        let mut errors = Errors::default();
+        let (mut lines, mut told) = (0, 0);
+        for tenth in 0..35 {
+            errors.add(Failed { error: LegError::NoSpace, sector: tenth });
+            if let Some((newest, count)) = errors.due(Instant(tenth * SECOND / 10)) {
+                assert_eq!(newest.sector, tenth);
+                lines += 1;
+                told += count;
+            }
+        }
+        assert_eq!((lines, told), (4, 31));
+        // The rest is said though nothing follows, and then no more.
+        let (_, rest) = errors.due(Instant(5 * SECOND)).expect("what was held back");
+        assert_eq!(rest, 4);
+        assert_eq!(errors.due(Instant(9 * SECOND)), None);
     }
 }

@@ -3,8 +3,10 @@
 //! `hemi create` destroys what its legs held, so everything that can be known is asked
 //! before: mounts, swap, loop devices, device-mapper and md holders, partitions, another
 //! hemi's lock, a hemi volume, signatures of other formats (by `wipefs` of util-linux, where
-//! installed) and, not depending on anyone's knowledge of formats, any byte that is not zero
-//! in the first or last MiB.
+//! installed) and, not depending on anyone's knowledge of formats, any byte that is not zero:
+//! of a regular file wherever it has data, up to [`SCAN_BYTES_MAX`], past which it counts as
+//! not empty; of a device or export in the first and last MiB and in [`SAMPLES`] samples
+//! evenly between them, since reading all of a drive can take a day.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,14 +15,26 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use hemi_core::format::{BLOCK_BYTES, Id, Layout, Superblock, SuperblockError, block};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
+use crate::config::units::Size;
 
 mod system;
 
 /// How much is looked at for bytes that are not zero, at either end.
 const LOOK_BYTES: u64 = 1 << 20;
+/// How much data of a regular file is read in search of a byte that is not zero. Holes and
+/// space that is only reserved cost nothing. A file with more is not taken for empty.
+pub const SCAN_BYTES_MAX: u64 = 4 << 30;
+/// How many samples of a device or export are read between its ends.
+pub const SAMPLES: u64 = 128;
+/// The size of a sample, in bytes.
+pub const SAMPLE_BYTES: u64 = 64 << 10;
+
+/// What `wipefs` calls partition tables.
+const PARTITION_TABLES: [&str; 8] = ["dos", "gpt", "PMBR", "mac", "sun", "sgi", "bsd", "atari"];
 
 /// What kind of thing is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -125,6 +139,11 @@ pub enum Content {
         /// Where.
         offset: u64,
     },
+    /// More data than is looked through: [`SCAN_BYTES_MAX`] of it are zeros.
+    Unscanned {
+        /// Where what was not looked at begins.
+        offset: u64,
+    },
 }
 
 impl fmt::Display for Content {
@@ -137,12 +156,24 @@ impl fmt::Display for Content {
                 write!(formatter, "leg {leg} of the hemi volume \"{name}\" ({volume})")
             }
             Content::HemiUnusable { reason } => write!(formatter, "a hemi leg ({reason})"),
-            Content::Partitions { names } => write!(formatter, "partitions ({})", names.join(", ")),
+            Content::Partitions { names } => {
+                let names = names.join(", ");
+                write!(formatter, "partitions ({names}; one of them can be a leg by itself)")
+            }
+            Content::Signature { format, .. } if PARTITION_TABLES.contains(&format.as_str()) => {
+                write!(formatter, "a partition table ({format})")
+            }
             Content::Signature { format, label: None } => write!(formatter, "{format}"),
             Content::Signature { format, label: Some(label) } => {
                 write!(formatter, "{format} labelled \"{label}\"")
             }
             Content::Data { offset } => write!(formatter, "data (at byte {offset})"),
+            Content::Unscanned { offset } => write!(
+                formatter,
+                "more data than is looked through ({}, zeros so far; the rest begins at byte \
+                 {offset})",
+                Size(SCAN_BYTES_MAX)
+            ),
         }
     }
 }
@@ -270,8 +301,10 @@ impl Probe {
         }
         contents.extend(system::signatures(path));
         if contents.is_empty() {
-            let offset = first_data(self.size, read_at).map_err(read)?;
-            contents.extend(offset.map(|offset| Content::Data { offset }));
+            contents.extend(match self.kind {
+                Kind::File => scan_file(&file, self.size, SCAN_BYTES_MAX).map_err(read)?,
+                _ => first_data(self.size, read_at).map_err(read)?,
+            });
         }
         Ok(contents)
     }
@@ -289,7 +322,7 @@ pub fn contents_of_leg(leg: &dyn BlockingLeg) -> io::Result<Vec<Content>> {
     let read_at = |offset, into: &mut [u8]| leg.read_at(offset, into);
     let mut contents = Vec::from_iter(hemi(leg.size(), read_at)?);
     if contents.is_empty() {
-        contents.extend(first_data(leg.size(), read_at)?.map(|offset| Content::Data { offset }));
+        contents.extend(first_data(leg.size(), read_at)?);
     }
     Ok(contents)
 }
@@ -322,20 +355,74 @@ fn hemi(
     Ok(unusable)
 }
 
-/// The first byte that is not zero in the first or last [`LOOK_BYTES`].
+/// The first byte that is not zero in the first or last [`LOOK_BYTES`], or in one of
+/// [`SAMPLES`] samples evenly between.
 fn first_data(
     size: u64,
     mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
-) -> io::Result<Option<u64>> {
+) -> io::Result<Option<Content>> {
     let head = size.min(LOOK_BYTES);
     let mut bytes = vec![0; head as usize];
+    let mut look = |start: u64, bytes: &mut [u8]| -> io::Result<Option<Content>> {
+        read_at(start, bytes)?;
+        Ok(data_in(bytes, start))
+    };
     for start in [0, size - head] {
-        read_at(start, &mut bytes)?;
-        if let Some(index) = bytes.iter().position(|&byte| byte != 0) {
-            return Ok(Some(start + index as u64));
+        if let Some(found) = look(start, &mut bytes)? {
+            return Ok(Some(found));
+        }
+    }
+    let distance = (size / (SAMPLES + 1)).max(SAMPLE_BYTES) / SAMPLE_BYTES * SAMPLE_BYTES;
+    for sample in 1..=SAMPLES {
+        let start = sample * distance;
+        if start + SAMPLE_BYTES > size {
+            break;
+        }
+        if let Some(found) = look(start, &mut bytes[..SAMPLE_BYTES as usize])? {
+            return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// The first byte that is not zero where a file has data, as far as `limit` bytes of it go.
+fn scan_file(file: &File, size: u64, limit: u64) -> io::Result<Option<Content>> {
+    use rustix::fs::{SeekFrom, seek};
+    let mut bytes = vec![0; LOOK_BYTES as usize];
+    let (mut at, mut left) = (0, limit);
+    while at < size {
+        let (start, end) = match seek(file, SeekFrom::Data(at)) {
+            Ok(start) => (start, seek(file, SeekFrom::Hole(start))?),
+            // No data from here to the end.
+            Err(Errno::NXIO) => break,
+            // The file system knows nothing of holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => (at, size),
+            Err(errno) => return Err(errno.into()),
+        };
+        at = start;
+        // A file may grow meanwhile.
+        let end = end.min(size);
+        while at < end {
+            if left == 0 {
+                return Ok(Some(Content::Unscanned { offset: at }));
+            }
+            let length = (end - at).min(LOOK_BYTES).min(left);
+            let piece = &mut bytes[..length as usize];
+            file.read_exact_at(piece, at)?;
+            if let Some(found) = data_in(piece, at) {
+                return Ok(Some(found));
+            }
+            at += length;
+            left -= length;
+        }
+    }
+    Ok(None)
+}
+
+/// The first byte that is not zero in `bytes`, which were read from `start`.
+fn data_in(bytes: &[u8], start: u64) -> Option<Content> {
+    let index = bytes.iter().position(|&byte| byte != 0)?;
+    Some(Content::Data { offset: start + index as u64 })
 }
 
 /// An id in hexadecimal, grouped like a UUID, which it may be used as.
@@ -353,4 +440,57 @@ pub fn hex(id: Id) -> String {
 /// The process that holds the lock of a file or device, as far as the system tells.
 pub(crate) fn lock_owner(path: &Path) -> Option<Option<u32>> {
     fs::metadata(path).ok().and_then(|metadata| system::lock_owner(&metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_data_is_found_wherever_it_is_and_holes_cost_nothing() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        let size = 1 << 40;
+        file.set_len(size).expect("a sparse file");
+        assert_eq!(scan_file(&file, size, 0).expect("it can be read"), None);
+        let (zeros, data) = ([0; 1 << 16], 1 << 35);
+        file.write_all_at(&zeros, 1 << 30).expect("zeros");
+        assert_eq!(scan_file(&file, size, 1 << 20).expect("it can be read"), None);
+        let short = scan_file(&file, size, 4096).expect("it can be read");
+        assert_eq!(short, Some(Content::Unscanned { offset: (1 << 30) + 4096 }));
+        file.write_all_at(b"x", data + 5).expect("a byte");
+        let found = scan_file(&file, size, 1 << 20).expect("it can be read");
+        assert_eq!(found, Some(Content::Data { offset: data + 5 }));
+    }
+
+    #[test]
+    fn a_device_is_sampled_between_its_ends() {
+        let size: u64 = 1 << 40;
+        let look = |filled: std::ops::Range<u64>| {
+            let mut reads = 0;
+            let found = first_data(size, |offset, into: &mut [u8]| {
+                reads += 1;
+                assert!(offset + into.len() as u64 <= size);
+                let end = offset + into.len() as u64;
+                if filled.start < end && offset < filled.end {
+                    into[(filled.start.max(offset) - offset) as usize] = 1;
+                }
+                Ok(())
+            });
+            (found.expect("it can be read"), reads)
+        };
+        assert_eq!(look(0..0), (None, SAMPLES + 2));
+        let (found, _) = look(size / 3..size / 3 + size / SAMPLES);
+        assert!(matches!(found, Some(Content::Data { .. })));
+        // Smaller than its samples together.
+        for size in [4096, 3 << 20, 9 << 20] {
+            let mut seen = 0;
+            let found = first_data(size, |offset, into: &mut [u8]| {
+                assert!(offset + into.len() as u64 <= size);
+                seen += into.len() as u64;
+                Ok(())
+            });
+            assert_eq!(found.expect("it can be read"), None);
+            assert!(seen >= size, "{seen} of {size}");
+        }
+    }
 }

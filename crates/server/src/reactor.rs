@@ -22,8 +22,8 @@ use crate::clock;
 use crate::control::volume::{BufferUse, Connections, LegIdentity, Phase, Snapshot};
 use crate::export::{ExportContext, Exports};
 use crate::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
-use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_INTERVAL};
-use crate::notices;
+use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, SNAPSHOT_INTERVAL};
+use crate::notices::Notices;
 use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 
 /// Time clients have to take their last answers once the volume is closed.
@@ -78,6 +78,10 @@ pub(crate) struct Reactor {
     phase: Phase,
     closed_at: Instant,
     next_snapshot: Instant,
+    published_at: Instant,
+    /// Whether the engine was serving at the last look.
+    was_serving: bool,
+    notices: Notices,
     now: Instant,
     completions: Vec<Completion>,
     outcomes: Vec<LegOutcome>,
@@ -102,6 +106,9 @@ impl Reactor {
             phase: Phase::Serving,
             closed_at: Instant::NEVER,
             next_snapshot: Instant(0),
+            published_at: Instant(0),
+            was_serving: false,
+            notices: Notices::default(),
             now: clock::now(),
             completions: Vec::with_capacity(COMPLETION_ENTRIES as usize),
             outcomes: Vec::with_capacity(256),
@@ -184,10 +191,22 @@ impl Reactor {
             self.act();
         }
         self.with_exports(|exports, cx| exports.finish_turn(cx));
+        if self.engine.is_serving() != self.was_serving {
+            // Before the first answer leaves: whoever has one sees the volume served.
+            self.was_serving = !self.was_serving;
+            self.next_snapshot = self.now;
+        }
         if self.now >= self.next_snapshot {
             self.publish();
+            self.published_at = self.now;
             self.next_snapshot = self.now + SNAPSHOT_INTERVAL;
+            self.notices.say_errors(self.now, &self.published.load().legs);
         }
+    }
+
+    /// Something changed that is not to be learnt late: a snapshot is due.
+    fn state_changed(&mut self) {
+        self.next_snapshot = self.next_snapshot.min(self.published_at + SNAPSHOT_GAP_MIN);
     }
 
     fn with_exports<T>(
@@ -239,7 +258,10 @@ impl Reactor {
                     }
                     self.engine.complete(self.now, id, result);
                 }
-                LegOutcome::Event(event) => self.engine.leg_event(self.now, slot, event),
+                LegOutcome::Event(event) => {
+                    self.engine.leg_event(self.now, slot, event);
+                    self.state_changed();
+                }
             }
         }
         self.outcomes = outcomes;
@@ -315,7 +337,10 @@ impl Reactor {
                 }
             }
             Action::CommandDone { token, result } => self.command_done(token, result),
-            Action::Notice(notice) => notices::log(&self.published.load().legs, notice),
+            Action::Notice(notice) => {
+                self.notices.log(self.now, &self.published.load().legs, notice);
+                self.state_changed();
+            }
             Action::Closed => {
                 self.phase = Phase::Closed;
                 self.closed_at = self.now;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use hemi_server::create::{CreateOptions, Created, create};
 use hemi_server::inspect::inspect;
+use hemi_server::leg::{FileOptions, OpenLeg, Purpose};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -157,9 +158,9 @@ fn partitions_are_named_and_forgotten_when_wiped() {
     let name = device.device.trim_start_matches("/dev/").to_owned();
     let folder_of = |part| format!("/sys/class/block/{name}/{name}p{part}");
     let known = Path::new(&folder_of(1)).exists();
-    refused(&options(&legs), &["is not empty", "dos"]);
+    refused(&options(&legs), &["is not empty", "a partition table (dos)"]);
     if known {
-        refused(&options(&legs), &[&format!("partitions ({name}p1, {name}p2)")]);
+        refused(&options(&legs), &[&format!("partitions ({name}p1, {name}p2;")]);
     } else {
         eprintln!("SKIPPED in part: this kernel shows no partitions of loop devices");
     }
@@ -210,4 +211,50 @@ fn a_wipe_reaches_both_ends() {
     let file = File::open(&device.device).expect("root may");
     file.read_exact_at(&mut end, 80 * MIB - 3).expect("it is that large");
     assert_eq!(end, [0; 3]);
+}
+
+#[test]
+fn data_between_the_ends_of_a_device_is_found_by_samples() {
+    let Some(folder) = root() else { return };
+    let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
+    let file = File::options().write(true).open(&device.device).expect("root may");
+    file.write_all_at(&vec![7; 2 << 20], 33 * MIB).expect("it is that large");
+    file.sync_all().expect("it can be flushed");
+    drop(file);
+    let legs = [device.device.as_str(), other.device.as_str()];
+    refused(&options(&legs), &["is not empty", "data (at byte "]);
+    create(&wiping(&legs)).expect("it may be wiped");
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_with_errno_and_way_out() {
+    let Some(folder) = root() else { return };
+    let (device, other) = (Loop::new(folder.path(), "a", &[]), Loop::new(folder.path(), "b", &[]));
+    let legs = [device.device.as_str(), other.device.as_str()];
+    create(&options(&legs)).expect("both are empty");
+    run("blockdev", &["--setro", &device.device]);
+    let says = ["cannot be written", "os error 30", "blockdev --setrw"];
+    refused(&wiping(&legs), &says);
+    let open = |path: &str| {
+        let spec = path.parse().expect("it is a path");
+        OpenLeg::open(&spec, FileOptions::default(), Purpose::Serve)
+    };
+    let text = open(&device.device).expect_err("it must be refused").to_string();
+    assert!(says.iter().all(|part| text.contains(part)), "{text}");
+    inspect(&device.device).expect("it can still be read");
+    run("blockdev", &["--setrw", &device.device]);
+    open(&device.device).expect("now it can be written");
+
+    // A file on a file system that is mounted read-only.
+    drop(device);
+    let disk = Loop::new(folder.path(), "c", &[]);
+    run("mkfs.ext4", &["-q", &disk.device]);
+    let point = folder.path().join("mounted");
+    let mount = Mount::new(&disk.device, &point);
+    fs::write(point.join("leg"), [0; 4096]).expect("the file system works");
+    run("mount", &["-o", "remount,ro", &point.display().to_string()]);
+    let file = point.join("leg").display().to_string();
+    let text = open(&file).expect_err("it must be refused").to_string();
+    assert!(text.contains("os error 30") && text.contains("remount,rw"), "{text}");
+    drop(mount);
 }

@@ -90,10 +90,10 @@ fn a_volume_in_the_way_is_named_and_only_wipe_overrides() {
 }
 
 #[test]
-fn data_is_found_at_either_end_and_not_touched() {
+fn data_is_found_wherever_it_is_and_not_touched() {
     let folder = folder();
     let size = DATA_OFFSET + SIZE;
-    for offset in [0, MIB - 1, size - MIB, size - 1] {
+    for offset in [0, MIB - 1, 5 * MIB + 7, 30 * MIB, size - MIB, size - 1] {
         let (path, file) = file(folder.path(), "a", size);
         file.write_all_at(b"x", offset).expect("space");
         let options = options(folder.path(), &["a", "b"]);
@@ -109,14 +109,15 @@ fn data_is_found_at_either_end_and_not_touched() {
 #[test]
 fn a_leg_with_old_content_is_drained_to_unless_all_have_some() {
     let folder = folder();
-    // Not at the ends, where it would be found and refused.
+    // Zeros that somebody wrote: nothing to lose, but not known to be zeros by their place.
     let data = DATA_OFFSET + SIZE / 2;
     let write = |name| {
         let (_, file) = file(folder.path(), name, DATA_OFFSET + SIZE);
-        file.write_all_at(b"old", data).expect("space");
+        file.write_all_at(&[0; 4096], data).expect("space");
+        file.sync_all().expect("a file can be flushed");
     };
     write("a");
-    let created = create(&options(folder.path(), &["a", "b"])).expect("the ends are empty");
+    let created = create(&options(folder.path(), &["a", "b"])).expect("only zeros");
     let whole: Vec<_> = created.legs.iter().map(|leg| leg.whole).collect();
     assert_eq!((whole, created.zeros), (vec![false, true], true));
     let table = report(folder.path(), "b").table.expect("a table");
@@ -127,7 +128,7 @@ fn a_leg_with_old_content_is_drained_to_unless_all_have_some() {
     write("a");
     write("b");
     let mut options = options(folder.path(), &["a", "b"]);
-    let created = create(&options).expect("the ends are empty");
+    let created = create(&options).expect("only zeros");
     let whole: Vec<_> = created.legs.iter().map(|leg| leg.whole).collect();
     assert_eq!((whole, created.zeros), (vec![true, false], false));
     assert!(created.to_string().contains("what leg 0 held"), "{created}");
@@ -135,11 +136,18 @@ fn a_leg_with_old_content_is_drained_to_unless_all_have_some() {
     write("a");
     write("b");
     options.zero = true;
-    let created = create(&options).expect("the ends are empty");
+    let created = create(&options).expect("only zeros");
     assert!(created.zeros && created.legs.iter().all(|leg| leg.whole));
+
+    // What may be destroyed is destroyed, and what is not wiped is not touched.
+    write("a");
+    let (_, old) = file(folder.path(), "b", DATA_OFFSET + SIZE);
+    old.write_all_at(b"old", data).expect("space");
+    refused(&options, &["b is not empty", &format!("data (at byte {data})")]);
+    options.wipe = vec![folder.path().join("b")];
+    create(&options).expect("it may be wiped");
     let mut found = [1; 3];
-    let file = File::open(folder.path().join("a")).expect("it is there");
-    file.read_exact_at(&mut found, data).expect("it is long enough");
+    old.read_exact_at(&mut found, data).expect("it is long enough");
     assert_eq!(found, [0; 3]);
 }
 

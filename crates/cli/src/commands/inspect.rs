@@ -6,12 +6,14 @@ use anyhow::Result;
 use clap::Args;
 use hemi_server::inspect::inspect_all;
 
+use crate::failure::{Failure, Kind};
+
 /// Show what legs' metadata says; change and lock nothing.
 ///
 /// For each leg: its superblock, with the volume, generations and leg set; regions that are
 /// dirty or not whole; what is lost; slots that are torn or damaged. For several: how their
 /// histories go together. Works on legs that are being served, too; what it reads may be
-/// changing then.
+/// changing then. Ends with status 1 if anything named is no leg, after showing what there is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,5 +37,19 @@ pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
     } else {
         write!(out, "{inspection}")?;
     }
-    Ok(())
+    out.flush()?;
+    let none: Vec<_> = inspection
+        .legs
+        .iter()
+        .filter(|leg| leg.superblock.is_none())
+        .map(|leg| leg.path.as_str())
+        .collect();
+    if none.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::error(
+        Kind::Failed,
+        format!("no leg of a hemi volume can be read at {}", none.join(", ")),
+        "Check the path; hemi create makes a volume.",
+    ))
 }

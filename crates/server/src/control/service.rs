@@ -1,9 +1,10 @@
 //! The process among others: signals that stop it, and what systemd is told.
 
+use std::io;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::api::{Health, VolumeStatus};
 use super::promises::bytes;
@@ -18,27 +19,41 @@ const STOP_EXTENSION: Duration = Duration::from_secs(15);
 /// Exit code after a third signal, as a shell gives for SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
 
+/// TERM and INT, caught from the moment this is made.
+#[derive(Debug)]
+pub(super) struct Signals {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Catches the signals; within a tokio runtime.
+    pub(super) fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next one's name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "TERM",
+            _ = self.interrupt.recv() => "INT",
+        }
+    }
+}
+
 /// Attends to signals and systemd until aborted.
-pub(super) async fn attend(shared: Shared) {
-    tokio::join!(signals(shared.clone()), notify(shared));
+pub(super) async fn attend(signals: Signals, shared: Shared) {
+    tokio::join!(stop_on(signals, shared.clone()), notify(shared));
 }
 
 /// The first TERM or INT drains and closes, the second closes without draining, the third
 /// ends the process as a kill would: what is acknowledged is safe either way.
-async fn signals(shared: Shared) {
-    let (mut term, mut interrupt) =
-        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(term), Ok(interrupt)) => (term, interrupt),
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::error!(%error, "signals cannot be caught: TERM ends at once");
-                return;
-            }
-        };
+async fn stop_on(mut signals: Signals, shared: Shared) {
     for count in 1u32.. {
-        let name = tokio::select! {
-            _ = term.recv() => "TERM",
-            _ = interrupt.recv() => "INT",
-        };
+        let name = signals.next().await;
         let drain = match count {
             1 => shared.config.drain_on_stop,
             2 => Time(0),

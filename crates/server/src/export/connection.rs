@@ -420,6 +420,11 @@ impl Connection {
         }
     }
 
+    /// Whether the client has hung up or been cut off, and is gone once all is settled.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.state != State::Open
+    }
+
     /// Ends the connection: what is in the ring ends soon, answers are dropped.
     pub(super) fn close(&mut self) {
         if self.state != State::Closed {

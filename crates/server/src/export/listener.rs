@@ -94,6 +94,8 @@ pub struct Listener {
     pub(super) options: Bounds,
     /// Connections now.
     pub(super) open: u32,
+    /// A client beyond the most there may be, let in when one that is leaving has left.
+    pub(super) held: Option<OwnedFd>,
     /// When to try to accept again after a failure.
     pub(super) retry_at: Instant,
 }
@@ -135,6 +137,7 @@ impl Listener {
             tls: tls.clone(),
             options: bounds,
             open: 0,
+            held: None,
             retry_at: Instant::NEVER,
         };
         match &config.nbd {

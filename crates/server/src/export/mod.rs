@@ -159,11 +159,29 @@ impl Exports {
         if self.stopped {
             return;
         }
+        let full = listener.open >= listener.options.connections_max;
+        let leaving = |other: &Connection| other.listener == owner && other.is_leaving();
+        if full && self.connections.iter().any(|(_, other)| leaving(other)) {
+            // A place comes free as soon as those who hung up have been seen off. Until then
+            // the next ones wait in the kernel's queue.
+            listener.held = Some(descriptor);
+            return;
+        }
         listener.rearm(cx.ring, owner);
-        let full = self.connections.len() >= usize::from(OWNERS_MAX);
-        if full || listener.open >= listener.options.connections_max {
+        if full {
             self.counts.refused += 1;
             tracing::debug!(listener = %listener.name, "too many connections: one closed");
+            return;
+        }
+        self.admit(cx, owner, descriptor);
+    }
+
+    /// Lets a client in.
+    fn admit(&mut self, cx: &mut ExportContext<'_>, owner: u16, descriptor: OwnedFd) {
+        let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
+        if self.connections.len() >= usize::from(OWNERS_MAX) {
+            self.counts.refused += 1;
+            tracing::debug!(listener = %listener.name, "too many connections in all: one closed");
             return;
         }
         let memory = match self.spare.pop().map_or_else(ConnectionMemory::new, Ok) {
@@ -249,13 +267,17 @@ impl Exports {
 
     fn remove(&mut self, cx: &mut ExportContext<'_>, id: SlotId) {
         let Some(connection) = self.connections.remove(id) else { return };
-        if let Some(listener) = self.listeners.get_mut(usize::from(connection.listener)) {
-            listener.open = listener.open.saturating_sub(1);
-        }
+        let owner = connection.listener;
         if !connection.was_served() {
             self.counts.refused += 1;
         }
         self.spare.push(connection.dissolve(cx.ring));
+        let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
+        listener.open = listener.open.saturating_sub(1);
+        if let Some(held) = listener.held.take() {
+            listener.rearm(cx.ring, owner);
+            self.admit(cx, owner, held);
+        }
     }
 
     /// When [`Exports::tick`] is due; now if a connection has input left.
@@ -298,6 +320,9 @@ impl Exports {
     /// Accepts no more clients, and takes no more requests from those there are.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
+        for listener in &mut self.listeners {
+            listener.held = None;
+        }
         let ids: Vec<SlotId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             if let Some(connection) = self.connections.get_mut(id) {

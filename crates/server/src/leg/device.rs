@@ -72,6 +72,10 @@ impl Device {
                 return Err(OpenError::NotStorage { path: path.into(), found });
             }
         };
+        if kind == DeviceKind::Block && purpose != Purpose::Inspect && is_read_only(path) {
+            // The kernel opens it for writing and refuses each write.
+            return Err(OpenError::read_only_device(path));
+        }
         let descriptor = claim(path, kind, existing.is_none(), options, purpose)?;
         if purpose != Purpose::Inspect {
             lock(path, &descriptor)?;
@@ -380,6 +384,17 @@ fn queue_limit(descriptor: &OwnedFd, name: &str) -> Option<u64> {
         .iter()
         .find_map(|folder| std::fs::read_to_string(base.join(folder).join(name)).ok())
         .and_then(|text| text.trim().parse().ok())
+}
+
+/// Whether the kernel has a block device, or the disk it is a partition of, as read-only.
+fn is_read_only(path: &Path) -> bool {
+    let Ok(stat) = rustix::fs::stat(path) else { return false };
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let base = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let disk = base.join("partition").exists().then(|| base.join("../ro"));
+    std::iter::once(base.join("ro"))
+        .chain(disk)
+        .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "1"))
 }
 
 /// Who uses a block device exclusively, in words, as far as the system tells.

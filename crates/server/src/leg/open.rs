@@ -62,12 +62,25 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// No right to it.
-    #[error("no permission to open {path:?}: {source}")]
+    #[error(
+        "no permission to open {path:?}: {source}; run hemi as a user who may read and write \
+         it, or change its owner or mode (a file may also be immutable: lsattr, chattr -i)"
+    )]
     Permission {
         /// Its path.
         path: PathBuf,
         /// The system's word.
         source: io::Error,
+    },
+    /// It can be read, but not written.
+    #[error("{path:?} cannot be written: {source}; {way_out}")]
+    ReadOnly {
+        /// Its path.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+        /// What to do.
+        way_out: &'static str,
     },
     /// Locked by another hemi.
     #[error(
@@ -152,8 +165,24 @@ impl OpenError {
         let source = errno.into();
         match errno {
             Errno::NOENT => OpenError::Missing { path },
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => OpenError::Permission { path, source },
+            Errno::ACCESS | Errno::PERM => OpenError::Permission { path, source },
+            Errno::ROFS => {
+                let way_out = "its file system is mounted read-only: remount it for writing \
+                               (mount -o remount,rw), or put the leg elsewhere";
+                OpenError::ReadOnly { path, source, way_out }
+            }
             _ => OpenError::Io { path, source },
+        }
+    }
+
+    /// A block device that the kernel lets nobody write to.
+    pub(super) fn read_only_device(path: &Path) -> OpenError {
+        OpenError::ReadOnly {
+            path: path.into(),
+            source: Errno::ROFS.into(),
+            way_out: "the block device is read-only: make it writable (blockdev --setrw, a loop \
+                      device attached without --read-only, the drive's own write protection), \
+                      or use another",
         }
     }
 

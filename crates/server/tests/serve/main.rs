@@ -12,7 +12,7 @@ use hemi_core::settings::Settings;
 use hemi_core::units::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
 use hemi_server::config::legs::{LegConfig, LegSpec};
-use hemi_server::control::volume::{Identity, Request, Snapshot, Volume as _};
+use hemi_server::control::volume::{Identity, Phase, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::export::{ExportOptions, Listener};
 use hemi_server::leg::Injection;
@@ -210,6 +210,15 @@ fn every_command_does_what_a_plain_array_would() {
     }
     let (folder, ..) = served.shutdown();
     assert!(!folder.path().join("nbd").exists(), "the socket's file goes with the volume");
+}
+
+/// Whoever has an answer, and then asks for the state of things, sees that it is served.
+#[test]
+fn a_change_of_phase_is_published_before_the_first_answer() {
+    let served = Served::new(32 * MIB);
+    let mut client = served.client();
+    client.read(0, 4096).expect("it reads");
+    assert_eq!(served.running.handle.snapshot().phase, Phase::Serving);
 }
 
 #[test]
