@@ -47,7 +47,7 @@ fn ancestry() -> impl Strategy<Value = Ancestry> {
 
 fn superblock() -> impl Strategy<Value = Superblock> {
     let legs = prop::collection::vec((prop::option::of(membership()), 0u64..=100), 8);
-    let scalars = (any::<u64>(), any::<u64>(), any::<bool>(), any::<bool>(), 0u8..8);
+    let scalars = (any::<u64>(), 0..block::SEQUENCE_END, any::<bool>(), any::<bool>(), 0u8..8);
     let sizes = (1u64..1 << 36, 16u32..=30);
     ("\\PC{0,16}", legs, scalars, sizes, ancestry()).prop_filter_map(
         "sizes without a layout",
@@ -118,7 +118,7 @@ proptest! {
     #[test]
     fn pages_come_back(
         entries in prop::collection::vec(0u16..1 << 12, 0..=ENTRIES_PER_PAGE),
-        page in any::<u32>(), sequence in any::<u64>(), address in any::<u64>(),
+        page in any::<u32>(), sequence in 0..block::SEQUENCE_END, address in any::<u64>(),
         join_epoch in any::<u64>(), volume in any::<Id>(), generation in any::<Id>(),
     ) {
         let header = PageHeader { page, generation, join_epoch };
@@ -135,7 +135,7 @@ proptest! {
     #[test]
     fn lost_lists_come_back(
         gaps in prop::collection::vec((0u64..1000, 1u64..1000), 0..=LOST_EXTENTS_MAX),
-        sequence in any::<u64>(), slack in 0u64..3,
+        sequence in 0..block::SEQUENCE_END, slack in 0u64..3,
     ) {
         let mut end = 0;
         let extents: Vec<_> = gaps.into_iter().map(|(gap, sectors)| {
@@ -160,7 +160,7 @@ proptest! {
 
     #[test]
     fn a_flipped_bit_is_damage(
-        mut block in arbitrary_block(), sequence in any::<u64>(), bit in 0usize..4096 * 8,
+        mut block in arbitrary_block(), sequence in 0..block::SEQUENCE_END, bit in 0usize..4096 * 8,
     ) {
         block::seal(&mut block, Kind::PAGE, ADDRESS, VOLUME, sequence);
         block[bit / 8] ^= 1 << (bit % 8);
@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn a_mix_of_two_writes_is_torn_or_one_of_them(
         mut old in arbitrary_block(), mut new in arbitrary_block(),
-        sequence in 0..u64::MAX, landed in any::<u8>(),
+        sequence in 0..block::SEQUENCE_END - 1, landed in any::<u8>(),
     ) {
         block::seal(&mut old, Kind::PAGE, ADDRESS, VOLUME, sequence);
         block::seal(&mut new, Kind::PAGE, ADDRESS, VOLUME, sequence + 1);
@@ -342,4 +342,18 @@ fn the_oldest_ancestor_falls_off() {
     assert_eq!(ancestry.as_slice()[0].sequence, ANCESTRY_MAX as u64 + 1);
     assert_eq!(ancestry.find([1; 16]), None);
     assert_eq!(ancestry.find([2; 16]), Some(Ancestor { generation: [2; 16], sequence: 2 }));
+}
+
+/// Whoever goes on counting from what a drive holds must not overflow.
+#[test]
+fn sequences_at_the_end_of_the_range_are_damage() {
+    let mut block = block::blank();
+    for (sequence, state) in [
+        (block::SEQUENCE_END - 1, BlockState::Valid { sequence: block::SEQUENCE_END - 1 }),
+        (block::SEQUENCE_END, BlockState::Damaged { newest: None }),
+        (u64::MAX, BlockState::Damaged { newest: None }),
+    ] {
+        block::seal(&mut block, Kind::PAGE, ADDRESS, VOLUME, sequence);
+        assert_eq!(block::open(&block, Kind::PAGE, ADDRESS, VOLUME), state);
+    }
 }

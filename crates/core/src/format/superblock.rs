@@ -284,7 +284,8 @@ impl Superblock {
 
     /// Whether the fields agree with each other: the block size is 512 or 4096; ids are not
     /// zeros; this leg's slot is not empty; empty slots are all zeros; no id is there twice;
-    /// no leg joined after the volume's highest join epoch.
+    /// no leg joined after the volume's highest join epoch, which is below
+    /// [`block::SEQUENCE_END`].
     ///
     /// # Errors
     /// The first field that does not agree.
@@ -301,6 +302,9 @@ impl Superblock {
         }
         if self.leg.index() >= LEGS_MAX {
             return field("the leg's slot", self.leg.0.into());
+        }
+        if self.join_epoch >= block::SEQUENCE_END {
+            return field("the join epoch", self.join_epoch);
         }
         if self.ancestry.as_slice().iter().any(|ancestor| ancestor.generation == Id::default()) {
             return field("a past generation", 0);
