@@ -74,6 +74,14 @@ impl FromStr for Listen {
 pub fn host_and_port(text: &str, default: Option<u16>) -> Result<(String, u16), String> {
     let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
         let (host, after) = bracketed.split_once(']').ok_or("the `[` is not closed")?;
+        // fe80::1%eth0 names the interface too.
+        let address = host.split_once('%').map_or(host, |(address, _)| address);
+        if address.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err(format!("`{host}` is not an IPv6 address; only those take brackets"));
+        }
+        if !(after.is_empty() || after.starts_with(':')) {
+            return Err(format!("`{after}` follows the `]`; write [{host}]:PORT"));
+        }
         (host, after.strip_prefix(':'))
     } else {
         match text.rsplit_once(':') {
@@ -84,6 +92,9 @@ pub fn host_and_port(text: &str, default: Option<u16>) -> Result<(String, u16), 
             None => (text, None),
         }
     };
+    if host.contains(['[', ']']) {
+        return Err(format!("`{host}` is not a host; write HOST or [IPV6]"));
+    }
     let port = match (port, default) {
         (Some(port), _) => {
             port.parse().map_err(|_| format!("`{port}` is not a port (0 to 65535)"))?
@@ -270,6 +281,10 @@ mod tests {
             ("tcp:h:port", "`port` is not a port"),
             ("tcp:::1", "needs brackets"),
             ("tcp:[::1", "not closed"),
+            ("tcp:[::1]10809", "`10809` follows the `]`"),
+            ("tcp:[host]:10809", "`host` is not an IPv6 address"),
+            ("tcp:[[::1]:10809", "`[::1` is not an IPv6 address"),
+            ("tcp:h]:10809", "`h]` is not a host"),
         ] {
             let error = text.parse::<Listen>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
