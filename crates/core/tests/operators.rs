@@ -416,3 +416,60 @@ fn superblocks_are_written_before_changes_take_effect() {
         "closed means that nothing is in flight"
     );
 }
+
+/// A full disk still takes overwrites: that some writes succeed does not make it a leg.
+#[test]
+fn a_leg_that_has_no_room_for_some_writes_goes_out() {
+    let mut world = World::new(5, 2, settings());
+    world.behaviour[1].full = Extent::new(world.data_start() + SECTORS / 2, SECTORS / 2);
+    let mut degraded = false;
+    for _ in 0..2000 {
+        for start in [0, SECTORS / 2] {
+            let start = start + world.random.below(SECTORS / 2 - 8);
+            world.submit(Operation::Write, Extent::new(start, 8), false);
+        }
+        run(&mut world, 10 * MILLISECOND);
+        world.run_until_answered(20 * SECOND);
+        degraded = status(&mut world).degraded;
+        if degraded {
+            break;
+        }
+    }
+    assert!(degraded, "the full leg stays in");
+    let out = Notice::Out { leg: LegIndex(1), reason: OutReason::WriteErrors };
+    assert!(world.notices.contains(&out));
+    world.read_everything();
+}
+
+#[test]
+fn a_detach_does_not_wait_for_a_leg_that_stays_silent() {
+    let mut world = World::new(6, 2, settings());
+    load(&mut world, 50);
+    // What leg 1 owes has to be paid first, and it cannot.
+    world.freeze(1, Instant(u64::MAX / 2));
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    run(&mut world, MILLISECOND);
+    let (now, token) = (world.now, 77);
+    world.engine().command(now, token, Command::Detach { leg: LegIndex(0) });
+    world.take_actions();
+    write(&mut world, 0, 8);
+    run(&mut world, 4 * SECOND);
+    assert_eq!(world.commands.get(&token), Some(&Err(CommandError::LastCompleteLeg)));
+    write(&mut world, 0, 8);
+    world.read_everything();
+}
+
+#[test]
+fn commands_before_the_volume_is_open_are_taken_up_when_it_is() {
+    let mut world = World::new(7, 3, settings());
+    world.kill();
+    world.open(&[0, 1, 2]).expect("all legs are there");
+    let now = world.now;
+    assert!(!world.engine().is_serving());
+    world.engine().command(now, 1, Command::Detach { leg: LegIndex(2) });
+    world.engine().command(now, 2, Command::Detach { leg: LegIndex(1) });
+    world.take_actions();
+    run(&mut world, 20 * SECOND);
+    assert_eq!(world.commands.get(&1), Some(&Ok(())));
+    assert_eq!(world.commands.get(&2), Some(&Err(CommandError::Busy)));
+}

@@ -13,6 +13,11 @@ use crate::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;
 /// Latencies needed before a leg's own quantile counts.
 const HISTORY_MIN: u64 = 64;
+/// From this many on the wait limit follows the largest seen, generously.
+const HISTORY_SOME: u64 = 8;
+const SOME_MULTIPLE: u64 = 10;
+/// The least such a first guess may be.
+const LIMIT_GUESSED_MIN: u64 = 40 * MILLISECOND;
 /// Latencies after which the recent history is halved.
 const HISTORY_FADE: u64 = 20_000;
 /// I/O up to this many sectors is small; larger I/O has a history of its own.
@@ -87,7 +92,13 @@ impl History {
 
     fn refresh(&mut self, settings: &Settings) {
         if self.recent.count() < HISTORY_MIN {
-            self.limit = LIMIT_UNKNOWN.clamp(settings.wait_floor, settings.wait_ceiling);
+            let guess = if self.recent.count() < HISTORY_SOME {
+                LIMIT_UNKNOWN
+            } else {
+                let high = self.recent.quantile(999).saturating_mul(SOME_MULTIPLE);
+                high.clamp(LIMIT_GUESSED_MIN, LIMIT_UNKNOWN)
+            };
+            self.limit = guess.clamp(settings.wait_floor, settings.wait_ceiling);
             self.hedge = self.limit;
             return;
         }
@@ -154,6 +165,10 @@ pub(crate) struct Leg {
     /// Writes that failed in a row.
     pub(crate) write_failures: u32,
     pub(crate) failing_since: Instant,
+    /// Its last failed write, and the first since when they have not ceased for long; writes
+    /// that succeed in between do not matter (a full disk still takes overwrites).
+    pub(crate) last_failure: Option<Instant>,
+    pub(crate) recurring_since: Instant,
     pub(crate) drain_rate: DrainRate,
     /// The flush that regions in `Regions::healed` wait for must cover this stamp.
     pub(crate) healing_stamp: u64,
@@ -255,6 +270,8 @@ impl Leg {
             rebuilding: 0,
             write_failures: 0,
             failing_since: Instant(0),
+            last_failure: None,
+            recurring_since: Instant(0),
             drain_rate: DrainRate::default(),
             healing_stamp: 0,
             counters: Counters::default(),
@@ -343,7 +360,7 @@ impl Leg {
         };
         history.record(latency, relapses, settings);
         // Limits are refreshed by the background tick; a new leg's as soon as they can be.
-        if history.recent.count() == HISTORY_MIN {
+        if matches!(history.recent.count(), HISTORY_SOME | HISTORY_MIN) {
             history.refresh(settings);
         }
     }

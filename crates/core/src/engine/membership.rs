@@ -8,6 +8,7 @@ use super::Engine;
 use super::leg::{Health, Leg};
 use super::metadata::BlockWrite;
 use super::state::Stage;
+use super::write::FAILURES_APART;
 use crate::command::{Command, CommandError};
 use crate::format::superblock::Ancestor;
 use crate::format::{Id, Membership, lost, page};
@@ -17,6 +18,10 @@ use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
 
 /// A leg whose every write has failed for this long is marked out.
 const WRITE_ERRORS_OUT_AFTER: u64 = 5 * SECOND;
+/// Commands kept until the volume is durably open.
+const EARLY_COMMANDS: usize = 16;
+/// A detach is given up when no other leg has answered for this long.
+const DETACH_PATIENCE: u64 = 2 * SECOND;
 /// After the drain's time is over, closing gives up on metadata after this.
 const CLOSE_METADATA_TIME: u64 = 10 * SECOND;
 /// While closing or detaching, the background runs this often.
@@ -295,8 +300,21 @@ impl<B: Buffers> Engine<B> {
             {
                 Some(OutReason::WriteErrors)
             }
+            Health::Answering if self.fails_for_good(leg) => Some(OutReason::WriteErrors),
             _ => None,
         }
+    }
+
+    /// Whether writes have kept failing on a leg, be it that others succeed, and it owes
+    /// something for as long.
+    fn fails_for_good(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        let long = |since: Instant| self.now.since(since) >= WRITE_ERRORS_OUT_AFTER;
+        state.last_failure.is_some_and(|last| self.now.since(last) <= FAILURES_APART)
+            && long(state.recurring_since)
+            && (state.debts.oldest_since().is_some_and(long)
+                || state.rebuilding > 0
+                || self.regions.stale_count(state.index) > 0)
     }
 
     /// Whether a leg that is out holds everything, durably, its metadata included.
@@ -380,6 +398,9 @@ impl<B: Buffers> Engine<B> {
                 self.phase = Phase::Serving;
                 self.pump_backlog();
                 self.consider_flushes();
+                for (token, command) in core::mem::take(&mut self.early_commands) {
+                    self.run_command(token, command);
+                }
             }
             Phase::Closing(closing) => self.pump_closing(closing),
             _ => {}
@@ -487,6 +508,10 @@ impl<B: Buffers> Engine<B> {
             _ if self.phase == Phase::Closed => Err(CommandError::Closing),
             Command::Close { drain_until } => self.begin_close(token, drain_until),
             _ if self.is_closing() => Err(CommandError::Closing),
+            _ if self.phase == Phase::Opening && self.early_commands.len() < EARLY_COMMANDS => {
+                self.early_commands.push((token, command));
+                Ok(())
+            }
             Command::Detach { leg } => self.begin_detach(token, leg),
             Command::Join { leg, id, fast_zeroes } => self.begin_join(token, leg, id, fast_zeroes),
             Command::Remove { leg } => self.begin_remove(token, leg),
@@ -586,6 +611,14 @@ impl<B: Buffers> Engine<B> {
     fn pump_detach(&mut self) {
         let Some(mut detach) = self.detach.filter(|detach| !detach.changing) else { return };
         let leg = detach.leg.index();
+        if self.others_are_silent(leg) {
+            // Writers may go on; what the leg alone has stays on it.
+            self.detach = None;
+            let result = Err(CommandError::LastCompleteLeg);
+            self.actions.push_back(Action::CommandDone { token: detach.token, result });
+            self.pump_backlog();
+            return;
+        }
         let state = &self.legs[leg];
         let answers = state.answers();
         if answers && !detach.paused {
@@ -619,6 +652,17 @@ impl<B: Buffers> Engine<B> {
         self.begin_change(detach.leg, kind, Some(detach.token));
     }
 
+    /// Whether every other leg that is in has been silent for longer than a detach waits.
+    fn others_are_silent(&self, leg: usize) -> bool {
+        self.in_legs().filter(|other| other.index.index() != leg).all(|other| match other.health {
+            Health::Answering => false,
+            Health::Absent => true,
+            Health::Frozen { since } | Health::Gone { since, .. } => {
+                self.now.since(since) >= DETACH_PATIENCE
+            }
+        })
+    }
+
     fn begin_close(&mut self, token: u64, drain_until: Instant) -> Result<(), CommandError> {
         if self.is_closing() {
             // A second call shortens the drain.
@@ -629,6 +673,10 @@ impl<B: Buffers> Engine<B> {
         }
         self.phase = Phase::Closing(Closing { token, drain_until, marked: false });
         self.next_tick = self.now;
+        for (token, _) in core::mem::take(&mut self.early_commands) {
+            let result = Err(CommandError::Closing);
+            self.actions.push_back(Action::CommandDone { token, result });
+        }
         Ok(())
     }
 

@@ -121,6 +121,8 @@ pub struct Engine<B: Buffers> {
     /// Something other than a completion has made it possible that operations be acknowledged.
     reconsider: bool,
     flush_failures: flush::Failures,
+    /// Commands that arrived before the volume was durably open.
+    early_commands: Vec<(u64, Command)>,
     reads_routed: u64,
     /// Sectors of writes let in and not yet acknowledged.
     unacknowledged_sectors: u64,
@@ -222,6 +224,7 @@ impl<B: Buffers> Engine<B> {
             undurable_moves: Vec::with_capacity(records),
             reconsider: false,
             flush_failures: flush::Failures::default(),
+            early_commands: Vec::new(),
             reads_routed: 0,
             unacknowledged_sectors: 0,
             said_converged: false,

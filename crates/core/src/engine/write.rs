@@ -16,6 +16,8 @@ const LAGGING_AFTER: u64 = 50 * MILLISECOND;
 const RETRY_FIRST: u64 = 20 * MILLISECOND;
 /// … this long after each further failure.
 const RETRY_MAX: u64 = 2_000 * MILLISECOND;
+/// Failures of a leg's writes further apart than this have nothing to do with each other.
+pub(super) const FAILURES_APART: u64 = 2 * RETRY_MAX;
 
 impl<B: Buffers> Engine<B> {
     /// A write has its range lock: find its region's record and make its intent durable.
@@ -331,6 +333,10 @@ impl<B: Buffers> Engine<B> {
         if state.write_failures == 0 {
             state.failing_since = self.now;
         }
+        if state.last_failure.is_none_or(|last| self.now.since(last) > FAILURES_APART) {
+            state.recurring_since = self.now;
+        }
+        state.last_failure = Some(self.now);
         state.write_failures += 1;
         self.now + (RETRY_FIRST << (state.write_failures - 1).min(8)).min(RETRY_MAX)
     }

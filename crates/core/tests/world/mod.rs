@@ -80,6 +80,8 @@ pub struct Behaviour {
     pub read_errors: u64,
     pub write_errors: u64,
     pub flush_errors: u64,
+    /// Writes that touch it have no space.
+    pub full: Extent,
 }
 
 impl Default for Behaviour {
@@ -92,6 +94,7 @@ impl Default for Behaviour {
             read_errors: 0,
             write_errors: 0,
             flush_errors: 0,
+            full: Extent::default(),
         }
     }
 }
@@ -309,7 +312,10 @@ impl World {
             LegOperation::Flush => behaviour.flush_errors,
             _ => behaviour.write_errors,
         };
-        let failed = rate > 0 && self.random.one_in(rate);
+        let data = !matches!(pending.io.operation, LegOperation::Read | LegOperation::Flush)
+            && pending.metadata.is_none();
+        let full = data && pending.io.extent.overlaps(behaviour.full);
+        let failed = rate > 0 && self.random.one_in(rate) || full;
         let disk = &mut self.disks[leg];
         if failed {
             // A failed write may have landed in part.
@@ -323,7 +329,8 @@ impl World {
             let read = if failed { vec![u64::MAX; read.len()] } else { read };
             self.engine().buffers_mut().fill(at, &read);
         }
-        let result = if failed { Err(LegError::Media) } else { Ok(()) };
+        let error = if full { LegError::NoSpace } else { LegError::Media };
+        let result = if failed { Err(error) } else { Ok(()) };
         let (now, id) = (self.now, pending.io.id);
         if self.trace {
             println!("{:>12} done {:?} {result:?}", self.now.0, pending.io);
