@@ -349,6 +349,9 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.of_sector(io.extent.start);
         let until = self.count_failure(leg, error);
         let waiting = self.operations.is_live(key);
+        if waiting && !self.legs[leg].debts.has_room(2) {
+            self.owe_region(leg, region);
+        }
         if self.regions.is_stale(LegIndex(io.leg), region) {
             // Owed as part of the whole region meanwhile.
             let lacked = !waiting || self.operations[key.slot].carries & bit != 0;
@@ -360,6 +363,15 @@ impl<B: Buffers> Engine<B> {
             }
             io.source.release(&mut self.buffers);
         } else if waiting {
+            // The region may have been owed as a whole and taken up again meanwhile: what that
+            // debt covers here is older.
+            let record = self.regions.slot(region).expect("a region with operations has a record");
+            let carved = self.legs[leg].debts.carve(io.extent, &mut self.buffers);
+            self.adjust_lacks(record, leg, carved.debts);
+            if carved.superseded && self.operations[key.slot].carries & bit == 0 {
+                self.operations[key.slot].carries |= bit;
+                self.adjust_lacks(record, leg, 1);
+            }
             self.legs[leg].debts.add(Debt::new(io.extent, io.source, since, key));
             self.legs[leg].debts.postpone(io.extent, until);
             self.operations[key.slot].owed |= bit;
@@ -424,6 +436,15 @@ impl<B: Buffers> Engine<B> {
             } else if self.policy_allows(operation) {
                 self.acknowledge(operation, record);
             }
+            return;
+        }
+        let known = state.in_flight | state.owed | state.failed;
+        if known & authority.bit() == 0
+            && self.legs[authority.index()].answers()
+            && !self.regions.is_stale(authority, state.region)
+        {
+            // It owed the whole region when the write was sent, and has become the authority.
+            self.owe(operation, authority.index());
             return;
         }
         if state.done != 0 {
