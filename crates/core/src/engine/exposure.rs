@@ -124,7 +124,6 @@ impl<B: Buffers> Engine<B> {
     fn throttles(&self) -> bool {
         self.settings.exposure_mode == ExposureMode::Throttle
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
-            && self.in_legs().nth(1).is_some()
     }
 
     /// Whether an operation has to wait for its turn; it is queued then.
@@ -144,8 +143,9 @@ impl<B: Buffers> Engine<B> {
         let exposure = self.exposure();
         let bytes = self.operations[operation].extent.bytes();
         let bound = self.effective_bound();
-        // Everything under way may be acknowledged at the moment a leg freezes. One write
-        // goes whatever its size: nothing would ever make room for it.
+        // Everything under way may be acknowledged at the moment a leg freezes, or, while the
+        // volume is degraded, when its second leg is in again. One write goes whatever its
+        // size: nothing would ever make room for it.
         let committed = exposure + self.unacknowledged_bytes();
         if committed > 0 && committed + bytes > self.settings.exposure_bytes {
             self.marks.add(Mark::ExposureBound);

@@ -12,7 +12,7 @@ use super::slab::Key;
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
-use crate::units::{BufferAt, Extent, LEGS_MAX, LegIndex};
+use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex};
 
 /// What can serve the beginning of an extent.
 enum Place {
@@ -320,8 +320,10 @@ impl<B: Buffers> Engine<B> {
             self.want_move(record);
             return;
         }
-        let mut debt = Debt::new(extent, Source::Leg, self.now, Key::NONE);
+        // No writer made it, and none is held back for it: it is of no age, like a rebuild.
+        let mut debt = Debt::new(extent, Source::Leg, Instant::NEVER, Key::NONE);
         debt.repair = true;
+        self.begin_rebuilding(leg, record);
         self.legs[leg].debts.add(debt);
         self.adjust_lacks(record, leg, 1);
     }

@@ -45,6 +45,9 @@ struct Storm {
     zombies: Vec<Option<Instant>>,
     /// What was not flushed may be gone, and nobody knows before the legs are back.
     unsure: bool,
+    /// Legs marked out so far, and what was exposed when the last one was: what other legs
+    /// owed besides it counts from then on, and only shrinks.
+    outs: (usize, u64),
     /// The token of a detach or a join under way, and its leg.
     changing: Option<(u64, usize)>,
     /// Slots whose leg has been detached and waits for a successor.
@@ -100,6 +103,7 @@ pub fn storm(seed: u64, legs: usize, weather: Weather) {
         back: vec![None; legs],
         zombies: vec![None; legs],
         unsure: false,
+        outs: (0, 0),
         changing: None,
         empty: vec![false; legs],
         token: 1 << 40,
@@ -144,6 +148,10 @@ impl Storm {
         if throttles {
             // A single write goes whatever its size.
             let bound = status.exposure_bytes_bound.max(300 * 512);
+            let outs = world.notices.iter().filter(|n| matches!(n, Notice::Out { .. })).count();
+            let carried = if outs == self.outs.0 { self.outs.1 } else { u64::MAX };
+            self.outs = (outs, carried.min(status.exposure_bytes));
+            let bound = bound.max(carried);
             assert!(status.exposure_bytes <= bound, "P5: {} exposed", status.exposure_bytes);
         }
         let in_use = world.engine().buffers().sectors();
