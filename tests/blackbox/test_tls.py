@@ -5,8 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hemi_harness import Client, NbdError, Sandbox, Volume, run, run_fails, tls
-from hemi_harness.hemi import MIB
+from hemi_harness import (
+    Client,
+    Nbdkit,
+    NbdError,
+    Sandbox,
+    Volume,
+    hemi_fails,
+    run,
+    run_fails,
+    tls,
+)
+from hemi_harness.hemi import MIB, assert_identical, leg_bytes
+from hemi_harness.journal import Journal
 from hemi_harness.sandbox import free_port
 
 SIZE = 16 * MIB
@@ -100,3 +111,44 @@ def test_broken_certificates_are_named_before_serving(sandbox: Sandbox) -> None:
             served(sandbox, certificates, client_ca=False)
         assert spoil.name in str(error.value)
         spoil.write_bytes(good)
+
+
+def test_a_leg_is_reached_through_tls(sandbox: Sandbox) -> None:
+    """Created, filled, killed, reconnected and closed, with a certificate on both sides."""
+    certificates = tls.make(sandbox)
+    pki = sandbox.path("server-pki")
+    pki.mkdir()
+    for name, source in (
+        ("ca-cert.pem", certificates.authority),
+        ("server-cert.pem", certificates.server_certificate),
+        ("server-key.pem", certificates.server_key),
+    ):
+        (pki / name).write_bytes(source.read_bytes())
+    backing = sandbox.file("remote.img", leg_bytes(SIZE))
+    server = Nbdkit(
+        sandbox,
+        backing,
+        options=("--tls=require", f"--tls-certificates={pki}", "--tls-verify-peer"),
+    )
+    local = sandbox.file("local.img", leg_bytes(SIZE))
+
+    def remote(directory: Path) -> str:
+        return f"nbds+unix:///?socket={server.socket}&tls-certificates={directory}"
+
+    create = ("create", "--size", str(SIZE), "--leg", str(local), "--leg")
+    hemi_fails(*create, f"nbd+unix:///?socket={server.socket}", says=["requires TLS", "nbds"])
+    hemi_fails(*create, remote(certificates.stranger), says=["nbds+unix"])
+    volume = Volume(sandbox, [local, remote(certificates.client)])
+    volume.create(SIZE)
+    volume.start()
+    journal = Journal(volume.uri, blocks=SIZE // 4096)
+    assert journal.run(1000, at={300: server.kill, 600: server.start})
+    journal.verify()
+    volume.kill()
+    journal.disconnect()
+    volume.start()
+    journal.settle()
+    journal.disconnect()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical([local, backing], SIZE)

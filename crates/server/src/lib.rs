@@ -28,4 +28,5 @@ pub mod ring;
 pub mod ring_message;
 pub mod serve;
 pub mod slots;
+mod tls;
 pub mod volume;

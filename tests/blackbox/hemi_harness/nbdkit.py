@@ -24,13 +24,14 @@ class Nbdkit:
         size: int | None = None,
         delay_ms: float = 0,
         filters: bool = True,
+        options: tuple[Arg, ...] = (),
         extra: tuple[Arg, ...] = (),
     ) -> None:
         self._sandbox = sandbox
         self.socket = sandbox.path("nbdkit.sock")
         self._pause_socket = sandbox.path("pause.sock")
         self._error_file = sandbox.path("error.on")
-        self._argv: list[Arg] = ["nbdkit", "--foreground", "--unix", self.socket]
+        self._argv: list[Arg] = ["nbdkit", "--foreground", "--unix", self.socket, *options]
         if filters:
             self._argv += ["--filter=pause", "--filter=error"]
         if delay_ms:

@@ -30,7 +30,7 @@ pub(crate) struct CreateArgs {
     size: Size,
 
     /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH. Twice or more; the first gets slot 0.
+    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Twice or more; the first gets slot 0.
     #[arg(long = "leg", value_name = "LEG", required = true)]
     legs: Vec<String>,
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::legs::{LegConfig, LegSpec, UriTls};
 use hemi_server::config::units::Time;
 use hemi_server::control::api::{self, VolumeStatus};
 
@@ -97,7 +97,7 @@ Example, for a drive that died:
 #[derive(Clone, Debug, Args)]
 struct NewLeg {
     /// The leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH.
+    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS).
     #[arg(value_name = "LEG")]
     spec: LegSpec,
 
@@ -134,15 +134,25 @@ fn absolute(spec: &LegSpec) -> Result<LegSpec> {
     let full = |path: &PathBuf| {
         std::path::absolute(path).with_context(|| format!("where is {}?", path.display()))
     };
+    let secure = |tls: &Option<UriTls>| -> Result<Option<UriTls>> {
+        let Some(UriTls { certificates, hostname }) = tls else { return Ok(None) };
+        let certificates = certificates.as_ref().map(full).transpose()?;
+        Ok(Some(UriTls { certificates, hostname: hostname.clone() }))
+    };
     Ok(match spec {
         LegSpec::Path(path) => LegSpec::Path(full(path)?),
         LegSpec::Stripe { paths, chunk } => {
             LegSpec::Stripe { paths: paths.iter().map(full).collect::<Result<_>>()?, chunk: *chunk }
         }
-        LegSpec::NbdUnix { socket, export } => {
-            LegSpec::NbdUnix { socket: full(socket)?, export: export.clone() }
+        LegSpec::NbdUnix { socket, export, tls } => {
+            LegSpec::NbdUnix { socket: full(socket)?, export: export.clone(), tls: secure(tls)? }
         }
-        LegSpec::NbdTcp { .. } => spec.clone(),
+        LegSpec::NbdTcp { host, port, export, tls } => LegSpec::NbdTcp {
+            host: host.clone(),
+            port: *port,
+            export: export.clone(),
+            tls: secure(tls)?,
+        },
     })
 }
 

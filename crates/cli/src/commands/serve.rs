@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
     file: Option<PathBuf>,
 
     /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH. Once for each leg.
+    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Once for each leg.
     #[arg(long = "leg", value_name = "LEG", conflicts_with = "file")]
     legs: Vec<LegSpec>,
 

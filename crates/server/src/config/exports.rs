@@ -142,7 +142,7 @@ fn yes() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ExportLimits {
-    /// Open connections; further ones are closed at once. Default 64.
+    /// Open connections; further ones are closed at once, or wait if one is leaving. Default 64.
     pub connections_max: u32,
     /// Largest payload of one request. Default 32 MiB, the most NBD clients send unasked.
     pub request_bytes_max: Size,

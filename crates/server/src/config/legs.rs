@@ -45,6 +45,8 @@ pub enum LegSpec {
         port: u16,
         /// Export name; empty is the server's default export.
         export: String,
+        /// TLS, with `nbds://`.
+        tls: Option<UriTls>,
     },
     /// An NBD export over a unix socket.
     NbdUnix {
@@ -52,13 +54,76 @@ pub enum LegSpec {
         socket: PathBuf,
         /// Export name; empty is the server's default export.
         export: String,
+        /// TLS, with `nbds+unix://`.
+        tls: Option<UriTls>,
     },
+}
+
+/// What an `nbds` URI says of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UriTls {
+    /// `tls-certificates`: a folder with `ca-cert.pem`, and `client-cert.pem` with
+    /// `client-key.pem` if we have a certificate of our own.
+    pub certificates: Option<PathBuf>,
+    /// `tls-hostname`: the name the server's certificate must be of, if not the host's.
+    pub hostname: Option<String>,
+}
+
+/// TLS to a remote leg's server (PEM files).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub struct LegTls {
+    /// Authorities of which the server's certificate must be; without, those the machine
+    /// trusts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Our own certificate chain, for servers that ask for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The name the server's certificate must be of; the host's of the URI without, and
+    /// `localhost` for a unix socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+}
+
+impl LegTls {
+    /// What the URI says, and the table where it says something.
+    pub fn merged(uri: &UriTls, table: Option<&LegTls>) -> LegTls {
+        let mut merged = LegTls::default();
+        if let Some(folder) = &uri.certificates {
+            merged.ca = Some(folder.join("ca-cert.pem"));
+            let (cert, key) = (folder.join("client-cert.pem"), folder.join("client-key.pem"));
+            if cert.exists() {
+                (merged.cert, merged.key) = (Some(cert), Some(key));
+            }
+        }
+        merged.hostname.clone_from(&uri.hostname);
+        if let Some(table) = table {
+            merged.ca = table.ca.clone().or(merged.ca);
+            if table.cert.is_some() {
+                (merged.cert, merged.key) = (table.cert.clone(), table.key.clone());
+            }
+            merged.hostname = table.hostname.clone().or(merged.hostname);
+        }
+        merged
+    }
 }
 
 impl LegSpec {
     /// Whether the leg is reached over a network or a socket, so that fencing applies.
     pub fn is_remote(&self) -> bool {
         matches!(self, LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. })
+    }
+
+    /// What its URI says of TLS, if it is reached through TLS.
+    pub fn tls(&self) -> Option<&UriTls> {
+        match self {
+            LegSpec::NbdTcp { tls, .. } | LegSpec::NbdUnix { tls, .. } => tls.as_ref(),
+            LegSpec::Path(_) | LegSpec::Stripe { .. } => None,
+        }
     }
 
     /// The local files or devices of the leg, none for a remote one.
@@ -86,13 +151,13 @@ impl fmt::Display for LegSpec {
                 }
                 write!(formatter, "chunk={chunk}")
             }
-            LegSpec::NbdTcp { host, port, export } => {
+            LegSpec::NbdTcp { host, port, export, tls } => {
                 let address = Address::Tcp { host: host.clone(), port: *port };
-                uri(address, export).fmt(formatter)
+                uri(address, export, tls.as_ref()).fmt(formatter)
             }
-            LegSpec::NbdUnix { socket, export } => {
+            LegSpec::NbdUnix { socket, export, tls } => {
                 let address = Address::Unix { path: socket.display().to_string() };
-                uri(address, export).fmt(formatter)
+                uri(address, export, tls.as_ref()).fmt(formatter)
             }
         }
     }
@@ -118,12 +183,12 @@ impl FromStr for LegSpec {
             plain_path(rest)
         } else if let Some(rest) = spec.strip_prefix("stripe:") {
             stripe(rest)
-        } else if spec.starts_with("nbd://") || spec.starts_with("nbd+unix://") {
+        } else if NBD_SCHEMES.iter().any(|scheme| spec.starts_with(scheme)) {
             nbd(spec)
         } else if let Some((scheme, _)) = spec.split_once("://") {
             Err(format!(
                 "`{scheme}://` is not supported; use a path, stripe:PATH,PATH, nbd://HOST[:PORT]/[EXPORT] \
-                 or nbd+unix:///[EXPORT]?socket=PATH (for other protocols, export the drive by NBD)"
+                 or nbd+unix:///[EXPORT]?socket=PATH, with TLS nbds:// or nbds+unix:// (for other protocols, export the drive by NBD)"
             ))
         } else {
             plain_path(spec)
@@ -131,6 +196,9 @@ impl FromStr for LegSpec {
         parsed.map_err(|reason| LegSpecError { spec: spec.to_owned(), reason })
     }
 }
+
+/// Schemes of NBD exports.
+const NBD_SCHEMES: [&str; 4] = ["nbd://", "nbd+unix://", "nbds://", "nbds+unix://"];
 
 fn has_scheme(text: &str) -> bool {
     ["file:", "stripe:"].iter().any(|prefix| text.starts_with(prefix)) || text.contains("://")
@@ -174,22 +242,25 @@ fn stripe(text: &str) -> Result<LegSpec, String> {
 }
 
 fn nbd(uri: &str) -> Result<LegSpec, String> {
-    let NbdUri { address, export, .. } =
+    let NbdUri { address, export, tls, tls_certificates, tls_hostname } =
         uri.parse().map_err(|error: UriError| error.to_string())?;
+    let certificates = tls_certificates.map(PathBuf::from);
+    let tls = tls.then_some(UriTls { certificates, hostname: tls_hostname });
     Ok(match address {
-        Address::Tcp { host, port } => LegSpec::NbdTcp { host, port, export },
-        Address::Unix { path } => LegSpec::NbdUnix { socket: PathBuf::from(path), export },
+        Address::Tcp { host, port } => LegSpec::NbdTcp { host, port, export, tls },
+        Address::Unix { path } => LegSpec::NbdUnix { socket: PathBuf::from(path), export, tls },
     })
 }
 
 /// The URI of an export.
-fn uri(address: Address, export: &str) -> NbdUri {
+fn uri(address: Address, export: &str, tls: Option<&UriTls>) -> NbdUri {
+    let certificates = tls.and_then(|tls| tls.certificates.as_ref());
     NbdUri {
         address,
-        tls: false,
+        tls: tls.is_some(),
         export: export.to_owned(),
-        tls_certificates: None,
-        tls_hostname: None,
+        tls_certificates: certificates.map(|folder| folder.display().to_string()),
+        tls_hostname: tls.and_then(|tls| tls.hostname.clone()),
     }
 }
 
@@ -226,12 +297,16 @@ pub struct LegConfig {
     pub connections: Option<u8>,
     /// Local legs only: whether to bypass the page cache (O_DIRECT). Default true.
     pub direct: bool,
+    /// Legs with an `nbds` URI only: what the server is judged by and what it is shown.
+    /// Comes on top of what the URI says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<LegTls>,
 }
 
 impl LegConfig {
     /// A leg with the defaults.
     pub fn new(path: LegSpec) -> LegConfig {
-        LegConfig { path, name: None, quarantine: None, connections: None, direct: true }
+        LegConfig { path, name: None, quarantine: None, connections: None, direct: true, tls: None }
     }
 
     /// Whether its options go with its kind; `prefix` is what errors call it.
@@ -245,6 +320,16 @@ impl LegConfig {
         let refuse = |name: &str, reason: String| {
             Err(ConfigError::conflict(format!("{prefix}.{name}"), reason))
         };
+        if let Some(tls) = &self.tls {
+            if path.tls().is_none() {
+                let reason =
+                    format!("{path} is not reached through TLS; write nbds:// or nbds+unix://");
+                return refuse("tls", reason);
+            }
+            if tls.cert.is_some() != tls.key.is_some() {
+                return refuse("tls", "cert and key go together; name both or neither".into());
+            }
+        }
         if path.is_remote() {
             if !direct {
                 let reason = format!("{path} is remote; only a local leg can do without O_DIRECT");
@@ -281,6 +366,7 @@ impl<'de> Deserialize<'de> for LegConfig {
             connections: Option<u8>,
             #[serde(default = "yes")]
             direct: bool,
+            tls: Option<LegTls>,
         }
         fn yes() -> bool {
             true
@@ -295,9 +381,9 @@ impl<'de> Deserialize<'de> for LegConfig {
                 text.parse().map(LegConfig::new).map_err(E::custom)
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LegConfig, A::Error> {
-                let Table { path, name, quarantine, connections, direct } =
+                let Table { path, name, quarantine, connections, direct, tls } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(LegConfig { path, name, quarantine, connections, direct })
+                Ok(LegConfig { path, name, quarantine, connections, direct, tls })
             }
         }
         deserializer.deserialize_any(SpecOrTable)
@@ -324,6 +410,8 @@ mod tests {
             "nbd://host:1234/export",
             "nbd://[fe80::1]:1234/a%20b",
             "nbd+unix:///?socket=/run/x.sock",
+            "nbds://host:1234/export?tls-certificates=/etc/pki&tls-hostname=other",
+            "nbds+unix:///?socket=/run/x.sock",
             "nbd+unix:///disk/0?socket=/run/with%20space",
         ] {
             let spec = parse(text).unwrap_or_else(|error| panic!("{error}"));
@@ -339,7 +427,12 @@ mod tests {
         );
         assert_eq!(
             parse("nbd://host"),
-            Ok(LegSpec::NbdTcp { host: "host".into(), port: 10809, export: String::new() })
+            Ok(LegSpec::NbdTcp {
+                host: "host".into(),
+                port: 10809,
+                export: String::new(),
+                tls: None
+            })
         );
     }
 

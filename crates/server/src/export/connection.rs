@@ -17,10 +17,10 @@ use super::input::{Input, InputMemory, Intake};
 use super::listener::Listener;
 use super::output::{Answer, Output, OutputMemory, TEXT_BYTES_MAX};
 use super::request::{ClientRequest, Held, Kind, Requests};
-use super::tls::Tls;
 use super::{ExportContext, HANDSHAKE_TIMEOUT, REQUESTS_PER_TURN, STALL_TIMEOUT, release};
 use crate::ring::{Completion, Ring, RingFile, Source, Tag};
 use crate::slots::SlotId;
+use crate::tls::Tls;
 
 /// The connection's two operations in the ring, as slots of its tags.
 const RECEIVE: u32 = 0;
@@ -297,7 +297,7 @@ impl Connection {
     fn start_tls(&mut self) {
         let Some(config) = self.tls_config.clone() else { return self.close() };
         let begun = self.input.secure().and_then(|()| self.output.secure());
-        match (begun, Tls::new(config)) {
+        match (begun, Tls::serve(config)) {
             (Ok(()), Ok(tls)) => self.tls = Some(tls),
             (begun, tls) => {
                 let tls = tls.err();

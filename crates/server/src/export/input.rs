@@ -6,11 +6,11 @@ use std::io;
 use hemi_core::units::{BufferAt, BufferId, Instant};
 
 use super::ExportContext;
-use super::tls::Tls;
 use crate::memory::{Mapping, Span};
 use crate::ring::{RingFile, Tag};
 use crate::ring_message::Gather;
 use crate::slots::SlotId;
+use crate::tls::Tls;
 
 /// Bytes received at once beside a payload's own buffer: some dozens of small writes.
 const STAGING_BYTES: usize = 128 << 10;

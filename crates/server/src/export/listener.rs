@@ -11,7 +11,7 @@ use hemi_nbd::server::{Export, ServerConfig, TlsMode};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::{request_bytes_max, tls};
+use super::request_bytes_max;
 use crate::config::exports::{ExportConfig, Listen};
 use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
 use crate::ring::{Ring, RingFile, Source, Tag};
@@ -113,7 +113,7 @@ impl Listener {
         let tls = config
             .tls
             .as_ref()
-            .map(tls::configure)
+            .map(crate::tls::serving)
             .transpose()
             .map_err(|reason| ListenError::Tls { address: config.nbd.to_string(), reason })?;
         let mode = match &config.tls {

@@ -12,7 +12,6 @@ mod input;
 mod listener;
 mod output;
 mod request;
-mod tls;
 
 use std::collections::VecDeque;
 use std::os::fd::{FromRawFd, OwnedFd};

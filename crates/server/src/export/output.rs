@@ -12,10 +12,10 @@ use hemi_nbd::codec::Packet;
 
 use super::ExportContext;
 use super::request::{Held, PART_BYTES, Requests};
-use super::tls::Tls;
 use crate::memory::{Mapping, Span};
 use crate::ring::{RingFile, Tag};
 use crate::ring_message::Gather;
+use crate::tls::Tls;
 
 /// Headers and handshake text of one message.
 const AREA_BYTES: usize = 16 << 10;

@@ -37,6 +37,7 @@ pub use blocking::BlockingNbd;
 pub use connect::NbdError;
 
 use super::{LegContext, ResolvedIo};
+use crate::memory::Span;
 use crate::ring::{Completion, Ring, SocketAddress};
 use crate::slots::SlotTable;
 use connect::Target;
@@ -133,7 +134,10 @@ impl NbdLeg {
         let mut connections = Vec::new();
         for opened in sessions {
             features = features.or(Some(Features::of(opened.session.export(), block)));
-            connections.push(Connection::new(opened.socket, opened.session, Wires::new()?, ring));
+            let wires = Wires::new(target.is_secure())?;
+            let mut connection = Connection::new(opened.socket, opened.session, wires, ring);
+            connection.tls = opened.tls;
+            connections.push(connection);
         }
         let features = features.ok_or(io::ErrorKind::NotConnected)?;
         let count = connections.len();
@@ -276,17 +280,13 @@ impl NbdLeg {
     ) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let connection = &mut link.connections[index];
-        let mut staged = count;
-        if let Some(rest) = connection.payload.take() {
-            let direct = count.min(rest.length());
-            staged -= direct;
-            // A read's reply is shorter than 32 bits.
-            connection.session.payload_taken(direct as u32);
-            if direct < rest.length() {
-                connection.payload = Some(rest.slice(direct, rest.length() - direct));
-            }
+        if connection.tls.is_some() {
+            self.decrypt(cx, index, count)?;
+        } else {
+            let direct = connection.payload_arrived(count);
+            let staged = connection.wires.staging.slice(0, count - direct);
+            self.parse(cx, index, staged)?;
         }
-        self.parse(cx, index, staged)?;
         if let Some(link) = &mut self.link {
             link.send_output(cx, &mut self.entries, index);
             link.receive(cx, &mut self.entries, index);
@@ -294,8 +294,36 @@ impl NbdLeg {
         Ok(())
     }
 
-    /// Makes sense of the first `staged` bytes of a connection's staging buffer.
-    fn parse(&mut self, cx: &mut LegContext<'_>, index: usize, staged: usize) -> Result<(), Lost> {
+    /// Makes sense of the first `count` bytes of a connection's staging buffer, which are TLS.
+    fn decrypt(&mut self, cx: &mut LegContext<'_>, index: usize, count: usize) -> Result<(), Lost> {
+        let mut used = 0;
+        loop {
+            let Some(link) = &mut self.link else { return Ok(()) };
+            let connection = &mut link.connections[index];
+            let Connection { tls: Some(tls), wires, .. } = connection else { return Ok(()) };
+            let Some(secure) = wires.secure else { return Ok(()) };
+            let rest = wires.staging.slice(used, count - used);
+            let taken = tls.take(rest.bytes());
+            let taken =
+                taken.map_err(|error| Lost(NbdError::Tls(error.to_string()).to_string()))?;
+            used += taken;
+            if tls.is_newly_up() {
+                connection.session.tls_established(&mut connection.output);
+            }
+            let mut plain = secure.plain;
+            let arrived = tls.plaintext(plain.bytes_mut());
+            if arrived == 0 && taken == 0 {
+                return Ok(());
+            }
+            let plain = plain.slice(0, arrived);
+            let direct = connection.payload_decrypted(plain);
+            self.parse(cx, index, plain.slice(direct, arrived - direct))?;
+        }
+    }
+
+    /// Makes sense of bytes that have arrived on a connection.
+    fn parse(&mut self, cx: &mut LegContext<'_>, index: usize, staging: Span) -> Result<(), Lost> {
+        let staged = staging.length();
         let mut at = 0;
         loop {
             let Some(link) = &mut self.link else { return Ok(()) };
@@ -303,7 +331,6 @@ impl NbdLeg {
             if connection.payload.is_some() {
                 return Ok(());
             }
-            let staging = connection.wires.staging;
             let input = &staging.bytes()[at..staged];
             let advance = connection.session.advance(input, &mut connection.output);
             let advance = advance.map_err(|error| Lost(error.to_string()))?;
@@ -341,6 +368,12 @@ impl NbdLeg {
                 }
                 ClientEvent::Ready => self.shaken(cx)?,
                 ClientEvent::Send => {}
+                ClientEvent::StartTls if at == staged && self.target.is_secure() => {
+                    // What it sends from here on is TLS, and so is what we send.
+                    let tls = self.target.begin_tls();
+                    connection.tls = Some(tls.map_err(|error| Lost(error.to_string()))?);
+                    return Ok(());
+                }
                 ClientEvent::StartTls
                 | ClientEvent::Extent { .. }
                 | ClientEvent::Payload { .. } => {
@@ -566,7 +599,8 @@ impl NbdLeg {
 
     /// A connection still to be connected, and to where.
     fn connection(&mut self, ring: &mut Ring) -> io::Result<(Connection, &'static SocketAddress)> {
-        let wires = self.spare.pop_front().map_or_else(Wires::new, Ok)?;
+        let wires =
+            self.spare.pop_front().map_or_else(|| Wires::new(self.target.is_secure()), Ok)?;
         let (socket, address) = match self.target.socket(self.attempts) {
             Ok(socket) => socket,
             Err(error) => {

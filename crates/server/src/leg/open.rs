@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::config::legs::{LegConfig, LegSpec};
+use crate::config::legs::{LegConfig, LegSpec, LegTls};
 
 use super::device::Device;
 use super::nbd::{BlockingNbd, NbdError, NbdOptions};
@@ -237,7 +237,7 @@ impl OpenLeg {
                 OpenStripe::open(paths, chunk.0, options, purpose).map(OpenLeg::Stripe)
             }
             LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => {
-                OpenLeg::open_nbd(spec, NbdOptions::default(), purpose)
+                OpenLeg::open_nbd(spec, NbdOptions::default(), None, purpose)
             }
         }
     }
@@ -253,15 +253,16 @@ impl OpenLeg {
             connections: config.connections.unwrap_or(default.connections),
             quarantine: config.quarantine.map_or(default.quarantine, |time| time.duration()),
         };
-        OpenLeg::open_nbd(&config.path, options, purpose)
+        OpenLeg::open_nbd(&config.path, options, config.tls.as_ref(), purpose)
     }
 
     fn open_nbd(
         spec: &LegSpec,
         options: NbdOptions,
+        tls: Option<&LegTls>,
         purpose: Purpose,
     ) -> Result<OpenLeg, OpenError> {
-        match BlockingNbd::open(spec, options, purpose) {
+        match BlockingNbd::open(spec, options, tls, purpose) {
             Ok(export) => Ok(OpenLeg::Nbd(Box::new(export))),
             Err(source) => Err(OpenError::Nbd { spec: spec.to_string(), source }),
         }

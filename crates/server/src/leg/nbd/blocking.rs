@@ -12,8 +12,9 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::NbdOptions;
 use super::connect::{BLOCKING_TIMEOUT, NbdError, Target, check, set_timeouts};
-use crate::config::legs::LegSpec;
+use crate::config::legs::{LegSpec, LegTls};
 use crate::leg::open::Purpose;
+use crate::tls::Tls;
 
 /// Most bytes of one blocking read or write.
 const TRANSFER_BYTES_MAX: u64 = 1 << 20;
@@ -25,6 +26,8 @@ const STAGING_BYTES: usize = 64 << 10;
 pub(super) struct BlockingSession {
     pub(super) socket: OwnedFd,
     pub(super) session: ClientSession,
+    pub(super) tls: Option<Tls>,
+    /// What has arrived, decrypted.
     staging: Vec<u8>,
 }
 
@@ -33,18 +36,38 @@ impl BlockingSession {
         let socket = target.connect_blocking()?;
         set_timeouts(&socket, Some(BLOCKING_TIMEOUT)).map_err(NbdError::Socket)?;
         let session = ClientSession::new(target.session_config());
-        let mut opened = BlockingSession { socket, session, staging: Vec::new() };
+        let mut opened = BlockingSession { socket, session, tls: None, staging: Vec::new() };
         let mut output = Vec::new();
         while !opened.session.is_ready() {
             let result = opened.advance(&mut output, &mut |_, _| {});
             // After a refusal the output is a goodbye, which the server may like to hear.
             let sent = opened.send(&output);
             output.clear();
-            result?;
+            let event = result?;
             sent?;
+            if event == ClientEvent::StartTls {
+                opened.secure(target)?;
+                opened.session.tls_established(&mut output);
+            }
         }
         check(opened.session.export(), target.purpose)?;
         Ok(opened)
+    }
+
+    /// Begins TLS, and goes on until it is up.
+    fn secure(&mut self, target: &Target) -> Result<(), NbdError> {
+        if !self.staging.is_empty() {
+            // Somebody in between, who would have it taken for what came through TLS.
+            return Err(NbdError::Tls("bytes in the clear after it was agreed on".into()));
+        }
+        self.tls = Some(target.begin_tls()?);
+        loop {
+            self.send_secured()?;
+            if self.tls.as_mut().is_none_or(Tls::is_newly_up) {
+                return Ok(());
+            }
+            self.receive_some()?;
+        }
     }
 
     /// Takes in one event, receiving until there is one. Data goes to `take`, with its
@@ -85,11 +108,26 @@ impl BlockingSession {
         }
     }
 
+    /// Receives until there is more to make sense of.
     fn receive(&mut self) -> Result<(), NbdError> {
+        let before = self.staging.len();
+        while self.staging.len() == before {
+            self.receive_some()?;
+            // TLS itself may have something to say.
+            self.send_secured()?;
+        }
+        Ok(())
+    }
+
+    /// Receives once; through TLS that may bring nothing yet.
+    fn receive_some(&mut self) -> Result<(), NbdError> {
         let mut buffer = [0; STAGING_BYTES];
         loop {
             match rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {
                 Ok((0, _)) => return Err(NbdError::Closed),
+                Ok((received, _)) if self.tls.is_some() => {
+                    return self.decrypt(&buffer[..received]);
+                }
                 Ok((received, _)) => {
                     self.staging.extend_from_slice(&buffer[..received]);
                     return Ok(());
@@ -101,7 +139,51 @@ impl BlockingSession {
         }
     }
 
-    fn send(&self, mut bytes: &[u8]) -> Result<(), NbdError> {
+    fn decrypt(&mut self, mut received: &[u8]) -> Result<(), NbdError> {
+        let mut plain = [0; STAGING_BYTES];
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        loop {
+            let taken = match tls.take(received) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    // The alert that says why; what counts is the error.
+                    let _ = self.send_secured();
+                    return Err(NbdError::Tls(error.to_string()));
+                }
+            };
+            received = &received[taken..];
+            let count = tls.plaintext(&mut plain);
+            self.staging.extend_from_slice(&plain[..count]);
+            if count == 0 && taken == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), NbdError> {
+        match &mut self.tls {
+            Some(tls) => {
+                tls.encrypt_all(bytes);
+                self.send_secured()
+            }
+            None => self.send_plain(bytes),
+        }
+    }
+
+    /// Sends what TLS has ready.
+    fn send_secured(&mut self) -> Result<(), NbdError> {
+        let mut records = [0; STAGING_BYTES];
+        while let Some(tls) = &mut self.tls {
+            let count = tls.outgoing(&mut records);
+            if count == 0 {
+                break;
+            }
+            self.send_plain(&records[..count])?;
+        }
+        Ok(())
+    }
+
+    fn send_plain(&self, mut bytes: &[u8]) -> Result<(), NbdError> {
         while !bytes.is_empty() {
             match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => bytes = &bytes[sent..],
@@ -167,9 +249,10 @@ impl BlockingNbd {
     pub fn open(
         spec: &LegSpec,
         options: NbdOptions,
+        tls: Option<&LegTls>,
         purpose: Purpose,
     ) -> Result<BlockingNbd, NbdError> {
-        let target = Target::new(spec, options.bounded(), purpose)?;
+        let target = Target::new(spec, options.bounded(), tls, purpose)?;
         let first = BlockingSession::open(&target)?;
         let export = first.session.export();
         let flags = export.flags;

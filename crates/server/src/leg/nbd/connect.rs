@@ -5,16 +5,20 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hemi_nbd::client::{ClientConfig, ClientError, ExportInfo};
+use hemi_nbd::client::{ClientConfig as SessionConfig, ClientError, ExportInfo};
 use hemi_nbd::codec::TransmissionFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 use super::{IN_FLIGHT_MAX, NbdOptions};
-use crate::config::legs::LegSpec;
+use crate::config::legs::{LegSpec, LegTls};
 use crate::leg::open::Purpose;
 use crate::ring::SocketAddress;
+use crate::tls::{self, Tls};
 
 /// Longest a connect, and each send or receive of a blocking session, may take.
 pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,6 +53,12 @@ pub enum NbdError {
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(#[source] io::Error),
+    /// Certificates, keys or names for TLS.
+    #[error("TLS cannot be set up: {0}")]
+    TlsConfig(String),
+    /// TLS with the server.
+    #[error("TLS with the server failed: {0}; check its certificate, its name, and ours")]
+    Tls(String),
     /// It refuses, or breaks the protocol.
     #[error(transparent)]
     Session(#[from] ClientError),
@@ -107,6 +117,7 @@ pub(super) struct Target {
     places: Vec<(Place, &'static SocketAddress)>,
     pub(super) options: NbdOptions,
     pub(super) purpose: Purpose,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 impl Target {
@@ -115,6 +126,7 @@ impl Target {
     pub(super) fn new(
         spec: &LegSpec,
         options: NbdOptions,
+        tls: Option<&LegTls>,
         purpose: Purpose,
     ) -> Result<Target, NbdError> {
         let mut target = Target {
@@ -124,9 +136,10 @@ impl Target {
             places: Vec::new(),
             options,
             purpose,
+            tls: secure(spec, tls)?,
         };
         match spec {
-            LegSpec::NbdTcp { host, port, export } => {
+            LegSpec::NbdTcp { host, port, export, .. } => {
                 let addresses =
                     (host.as_str(), *port).to_socket_addrs().map_err(NbdError::Resolve)?;
                 target.places = addresses
@@ -134,7 +147,7 @@ impl Target {
                     .collect();
                 target.export.clone_from(export);
             }
-            LegSpec::NbdUnix { socket, export } => {
+            LegSpec::NbdUnix { socket, export, .. } => {
                 let address = rustix::net::SocketAddrUnix::new(socket)
                     .map_err(|errno| NbdError::Connect(errno.into()))?;
                 target.places.push((Place::Unix, SocketAddress::leak(address.into())));
@@ -151,10 +164,25 @@ impl Target {
     }
 
     /// What to negotiate.
-    pub(super) fn session_config(&self) -> ClientConfig {
-        let mut config = ClientConfig::new(self.export.clone());
+    pub(super) fn session_config(&self) -> SessionConfig {
+        let mut config = SessionConfig::new(self.export.clone());
         config.in_flight = IN_FLIGHT_MAX;
+        config.tls = self.is_secure();
         config
+    }
+
+    /// Whether the export is reached through TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Begins TLS on a connection.
+    pub(super) fn begin_tls(&self) -> Result<Tls, NbdError> {
+        let Some((config, name)) = &self.tls else {
+            return Err(NbdError::TlsConfig("nobody asked for it".into()));
+        };
+        Tls::connect(Arc::clone(config), name.clone())
+            .map_err(|error| NbdError::Tls(error.to_string()))
     }
 
     /// Connects, waiting for it: every address in turn, the last one's error if all fail.
@@ -204,6 +232,25 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// What TLS to the export needs, if it is reached through TLS.
+fn secure(
+    spec: &LegSpec,
+    table: Option<&LegTls>,
+) -> Result<Option<(Arc<ClientConfig>, ServerName<'static>)>, NbdError> {
+    let Some(uri) = spec.tls() else { return Ok(None) };
+    let merged = LegTls::merged(uri, table);
+    let host = match (&merged.hostname, spec) {
+        (Some(name), _) => name.as_str(),
+        (None, LegSpec::NbdTcp { host, .. }) => host.as_str(),
+        (None, _) => "localhost",
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| {
+        NbdError::TlsConfig(format!("{host:?} is no name a certificate can be of: {error}"))
+    })?;
+    let config = tls::connecting(&merged).map_err(NbdError::TlsConfig)?;
+    Ok(Some((config, name)))
 }
 
 /// Bounds how long blocking calls on a socket may take; `None` for no bound.

@@ -15,11 +15,21 @@ use crate::memory::{Mapping, Span};
 use crate::ring::{Ring, RingFile};
 use crate::ring_message::Gather;
 use crate::slots::{SlotId, SlotTable};
+use crate::tls::Tls;
 
 /// Pieces a request takes in a send: its header and its payload.
 const REQUEST_PIECES: usize = 2;
 /// Longest header of a request.
 const REQUEST_HEADER_BYTES: usize = 32;
+
+/// Bytes decrypted at once.
+const PLAIN_BYTES: usize = 64 << 10;
+/// Bytes of TLS records sent at once. Also how much may wait to be sent before no further
+/// request is taken.
+const RECORDS_BYTES: usize = 256 << 10;
+
+/// Room for a goodbye as a TLS record.
+const GOODBYE_BYTES: usize = 256;
 
 /// What a ring entry of the leg's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +61,31 @@ pub(super) struct Wires {
     pub(super) slots: Span,
     send: Gather,
     receive: Gather,
+    /// Through TLS only.
+    pub(super) secure: Option<SecureWires>,
+}
+
+/// Memory of a connection through TLS.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SecureWires {
+    /// What has been decrypted.
+    pub(super) plain: Span,
+    /// TLS records being sent.
+    records: Span,
+}
+
+impl SecureWires {
+    fn new() -> io::Result<SecureWires> {
+        let mapping = Mapping::new(PLAIN_BYTES + RECORDS_BYTES, false)?;
+        Ok(SecureWires {
+            plain: mapping.span(0, PLAIN_BYTES),
+            records: mapping.span(PLAIN_BYTES, RECORDS_BYTES),
+        })
+    }
 }
 
 impl Wires {
-    pub(super) fn new() -> io::Result<Wires> {
+    pub(super) fn new(secure: bool) -> io::Result<Wires> {
         let mapping = Mapping::new(STAGING_BYTES + HEADERS_BYTES + SLOTS_BYTES, false)?;
         Ok(Wires {
             staging: mapping.span(0, STAGING_BYTES),
@@ -62,6 +93,7 @@ impl Wires {
             slots: mapping.span(STAGING_BYTES + HEADERS_BYTES, SLOTS_BYTES),
             send: Gather::new(),
             receive: Gather::new(),
+            secure: if secure { Some(SecureWires::new()?) } else { None },
         })
     }
 }
@@ -85,6 +117,8 @@ pub(super) struct Connection {
     socket: OwnedFd,
     file: RingFile,
     pub(super) session: ClientSession,
+    /// Once TLS has begun.
+    pub(super) tls: Option<Tls>,
     pub(super) wires: Wires,
     sending: Sending,
     /// Bytes of `wires.headers` in use by the send.
@@ -107,6 +141,7 @@ impl Connection {
             file: ring.add_file(&socket),
             socket,
             session,
+            tls: None,
             wires,
             sending: Sending::Idle,
             headers_used: 0,
@@ -118,6 +153,9 @@ impl Connection {
 
     /// Whether a request can be added to what is to be sent.
     pub(super) fn has_room(&self, ring: &Ring) -> bool {
+        if let Some(tls) = &self.tls {
+            return self.session.in_flight() < IN_FLIGHT_MAX && tls.queued() < RECORDS_BYTES;
+        }
         let open = match self.sending {
             Sending::Idle => return self.session.in_flight() < IN_FLIGHT_MAX,
             Sending::Queued { submissions } => submissions == ring.submissions(),
@@ -126,6 +164,27 @@ impl Connection {
         open && self.session.in_flight() < IN_FLIGHT_MAX
             && self.wires.send.room() >= REQUEST_PIECES
             && self.headers_used + REQUEST_HEADER_BYTES <= HEADERS_BYTES
+    }
+
+    /// `count` bytes have arrived, the first of them in the read's buffer they belong to, if
+    /// there is one; how many those are.
+    pub(super) fn payload_arrived(&mut self, count: usize) -> usize {
+        let Some(rest) = self.payload.take() else { return 0 };
+        let direct = count.min(rest.length());
+        // A read's reply is shorter than 32 bits.
+        self.session.payload_taken(direct as u32);
+        if direct < rest.length() {
+            self.payload = Some(rest.slice(direct, rest.length() - direct));
+        }
+        direct
+    }
+
+    /// Like [`Connection::payload_arrived`], for bytes that have still to be copied there.
+    pub(super) fn payload_decrypted(&mut self, plain: Span) -> usize {
+        if let Some(rest) = self.payload {
+            rest.copy_from(plain.slice(0, plain.length().min(rest.length())).bytes());
+        }
+        self.payload_arrived(plain.length())
     }
 
     fn is_idle(&self) -> bool {
@@ -223,13 +282,13 @@ impl Link {
         let (_, tag) = self.tag(cx, entries, index, EntryKind::Receive);
         let connection = &mut self.connections[index];
         match connection.payload {
-            Some(rest) => {
+            Some(rest) if connection.tls.is_none() => {
                 connection.wires.receive.clear();
                 connection.wires.receive.push(rest);
                 connection.wires.receive.push(connection.wires.staging);
                 cx.ring.receive_gathered(connection.file, &mut connection.wires.receive, tag);
             }
-            None => cx.ring.receive(connection.file, connection.wires.staging, tag),
+            _ => cx.ring.receive(connection.file, connection.wires.staging, tag),
         }
     }
 
@@ -249,6 +308,13 @@ impl Link {
         header: &[u8],
         payload: Option<Span>,
     ) {
+        if let Some(tls) = &mut self.connections[index].tls {
+            tls.encrypt_all(header);
+            if let Some(payload) = payload {
+                tls.encrypt_all(payload.bytes());
+            }
+            return self.send_records(cx, entries, index);
+        }
         let idle = self.connections[index].is_idle();
         self.connections[index].append(header, payload);
         if idle {
@@ -265,6 +331,11 @@ impl Link {
         index: usize,
     ) {
         let connection = &mut self.connections[index];
+        if let Some(tls) = &mut connection.tls {
+            tls.encrypt_all(&connection.output);
+            connection.output.clear();
+            return self.send_records(cx, entries, index);
+        }
         if connection.output.is_empty() || !connection.is_idle() {
             return;
         }
@@ -273,6 +344,30 @@ impl Link {
         connection.append(&output, None);
         connection.output = rest;
         self.queue_send(cx, entries, index, true);
+    }
+
+    /// Sends the records TLS has ready, unless a send is under way; the next completion then
+    /// does it.
+    fn send_records(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        entries: &mut SlotTable<Entry>,
+        index: usize,
+    ) {
+        let connection = &mut self.connections[index];
+        if !connection.is_idle() {
+            return;
+        }
+        let (Some(tls), Some(wires)) = (&mut connection.tls, connection.wires.secure) else {
+            return;
+        };
+        let mut records = wires.records;
+        let count = tls.outgoing(records.bytes_mut());
+        if count > 0 {
+            connection.wires.send.clear();
+            connection.wires.send.push(records.slice(0, count));
+            self.queue_send(cx, entries, index, false);
+        }
     }
 
     fn queue_send(
@@ -337,7 +432,16 @@ impl Link {
             if connection.is_idle() && connection.session.is_ready() {
                 let goodbye = connection.session.disconnect();
                 let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-                let _ = rustix::net::send(&connection.socket, &goodbye, flags);
+                let mut records = [0; GOODBYE_BYTES];
+                let bytes = match &mut connection.tls {
+                    Some(tls) => {
+                        tls.encrypt_all(&goodbye);
+                        let count = tls.outgoing(&mut records);
+                        &records[..count]
+                    }
+                    None => &goodbye[..],
+                };
+                let _ = rustix::net::send(&connection.socket, bytes, flags);
             }
             let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
             ring.remove_file(connection.file);

@@ -1,5 +1,6 @@
 //! The NBD leg through a real ring, against other people's servers and a vicious one of ours.
 
+mod secure;
 mod servers;
 
 use hemi_core::format::superblock::Name;

@@ -1,0 +1,229 @@
+//! TLS on a connection of a client of ours, or of ours to an NBD server: through the same ring
+//! and the same buffers' life.
+//!
+//! rustls owns no socket: received bytes are handed to it, what it has to send is taken from
+//! it. Payload is encrypted out of its buffer and decrypted into the staging area, one copy
+//! more than without TLS.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, Connection};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+use crate::config::exports::TlsConfig;
+use crate::config::legs::LegTls;
+
+/// Where distributions keep the authorities that the machine trusts.
+const SYSTEM_AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// Plaintext handed to TLS at once: one record.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// Reads an export's certificate, key and authorities.
+///
+/// # Errors
+/// Text naming the file, what is wrong and what would do.
+pub(crate) fn serving(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match &config.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                .build()
+                .map_err(|error| named(path, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let chain = certificates(&config.cert)?;
+    let key = private_key(&config.key)?;
+    let server = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| pair(&config.cert, &config.key, &error))?;
+    Ok(Arc::new(server))
+}
+
+/// Reads what a remote leg's server is judged by, and what we show it.
+///
+/// # Errors
+/// Text naming the file, what is wrong and what would do.
+pub(crate) fn connecting(config: &LegTls) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let roots = match &config.ca {
+        Some(path) => authorities(path)?,
+        None => match SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.exists()) {
+            Some(path) => authorities(path)?,
+            None => {
+                let text = "no authority to judge the server by: name one (`tls.ca`, or \
+                            tls-certificates=FOLDER in the URI, with ca-cert.pem)";
+                return Err(text.into());
+            }
+        },
+    };
+    let builder = builder.with_root_certificates(roots);
+    let client = match (&config.cert, &config.key) {
+        (Some(cert), Some(key)) => builder
+            .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+            .map_err(|error| pair(cert, key, &error))?,
+        _ => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(client))
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| named(path, &error))?;
+    }
+    Ok(roots)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| named(path, &error))
+}
+
+fn pair(cert: &Path, key: &Path, error: &rustls::Error) -> String {
+    let mut text = named(cert, error);
+    let _ = write!(text, " (with the key {})", key.display());
+    text
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| named(path, &error))?;
+    if found.is_empty() {
+        return Err(format!("{} holds no certificate (PEM)", path.display()));
+    }
+    Ok(found)
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// TLS on one connection.
+pub(crate) struct Tls {
+    session: Connection,
+    /// Whether the NBD session has been told that TLS is up.
+    announced: bool,
+    /// About how many bytes wait to be sent.
+    queued: usize,
+}
+
+impl Tls {
+    /// With a client of ours.
+    pub(crate) fn serve(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
+        Ok(Tls::new(ServerConnection::new(config)?.into()))
+    }
+
+    /// With a server that must be `name`.
+    pub(crate) fn connect(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Tls, rustls::Error> {
+        Ok(Tls::new(ClientConnection::new(config, name)?.into()))
+    }
+
+    fn new(mut session: Connection) -> Tls {
+        // What may wait is bounded by what is written.
+        session.set_buffer_limit(None);
+        Tls { session, announced: false, queued: 0 }
+    }
+
+    /// True once, when the handshake is over.
+    pub(crate) fn is_newly_up(&mut self) -> bool {
+        let up = !self.announced && !self.session.is_handshaking();
+        self.announced |= up;
+        up
+    }
+
+    /// Takes received bytes; how many it used.
+    ///
+    /// # Errors
+    /// The peer broke TLS, or was not let in. An alert may be waiting to be sent.
+    pub(crate) fn take(&mut self, received: &[u8]) -> Result<usize, rustls::Error> {
+        let mut rest = received;
+        match self.session.read_tls(&mut rest) {
+            Ok(used) => {
+                self.session.process_new_packets()?;
+                Ok(used)
+            }
+            // Its buffer is full of plaintext not yet fetched.
+            Err(_) => Ok(0),
+        }
+    }
+
+    /// Fetches plaintext; none if there is none now.
+    pub(crate) fn plaintext(&mut self, into: &mut [u8]) -> usize {
+        // An unexpected end is the socket's to tell, nothing to read yet is no error.
+        self.session.reader().read(into).unwrap_or(0)
+    }
+
+    /// Encrypts the beginning of `plaintext`; how many bytes of it.
+    pub(crate) fn encrypt(&mut self, plaintext: &[u8]) -> usize {
+        let record = &plaintext[..plaintext.len().min(RECORD_BYTES)];
+        // Writing to its buffer, which has no bound, cannot fail.
+        let taken = self.session.writer().write(record).unwrap_or(0);
+        self.queued += taken;
+        taken
+    }
+
+    /// Encrypts all of `plaintext`.
+    pub(crate) fn encrypt_all(&mut self, mut plaintext: &[u8]) {
+        while !plaintext.is_empty() {
+            match self.encrypt(plaintext) {
+                0 => break,
+                taken => plaintext = &plaintext[taken..],
+            }
+        }
+    }
+
+    /// About how many bytes of plaintext wait to be sent.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Whether there is anything to send.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// Takes bytes to send; how many.
+    pub(crate) fn outgoing(&mut self, mut into: &mut [u8]) -> usize {
+        let room = into.len();
+        let mut used = 0;
+        while used < room && self.session.wants_write() {
+            let taken: io::Result<usize> = self.session.write_tls(&mut into);
+            match taken {
+                Ok(count) if count > 0 => used += count,
+                _ => break,
+            }
+        }
+        let wants = self.session.wants_write();
+        self.queued = if wants { self.queued.saturating_sub(used) } else { 0 };
+        used
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("announced", &self.announced).finish_non_exhaustive()
+    }
+}
