@@ -86,7 +86,8 @@ def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]
     """One volume; in each round leg `frozen` freezes under load and hemi is killed."""
     backing = [box.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
     legs = [Nbdkit(box, path) for path in backing]
-    volume = Volume(box, [leg.uri for leg in legs])
+    # A thawed server carries out at once what it has received.
+    volume = Volume(box, [leg.uri for leg in legs], quarantine="3s")
     volume.create(SIZE)
     volume.start()
     volume.wait_converged()
@@ -106,6 +107,8 @@ def survive(box: Sandbox, frozen: int, rounds: int, say: Callable[[str], object]
         fs.abandon()
         disk.abandon()
         legs[frozen].resume()
+        for leg in legs:
+            leg.forget_client()
         volume.start()
 
         disk = FuseDisk(box, volume.socket)

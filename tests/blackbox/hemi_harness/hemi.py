@@ -66,7 +66,9 @@ class Volume:
         options: Sequence[Arg] = (),
         inject: bool = False,
         env: Mapping[str, str] | None = None,
+        quarantine: str | None = None,
     ) -> None:
+        """`quarantine`: that of the legs, which must all be remote then."""
         self.sandbox = sandbox
         self.legs: list[str | Path] = list(legs)
         self.socket = sandbox.path("vol.sock")
@@ -75,6 +77,7 @@ class Volume:
         if inject:
             self.options.append("--allow-inject")
         self.env = env
+        self._quarantine = quarantine
         self._config: Path | None = None
         self._process: Process | None = None
 
@@ -121,6 +124,8 @@ class Volume:
     def serve_argv(self) -> list[Arg]:
         if self._config:
             return [HEMI, "serve", self._config, *self.options]
+        if self._quarantine:
+            return [HEMI, "serve", self._quarantined(), *self.options]
         return [
             HEMI,
             "serve",
@@ -132,11 +137,34 @@ class Volume:
             *self.options,
         ]
 
+    def _quarantined(self) -> Path:
+        """A configuration that says of the legs what no flag can."""
+        path = self.sandbox.path("hemi.toml")
+        # A JSON string is a TOML string.
+        legs = [
+            f"{{ path = {json.dumps(str(leg))}, quarantine = {json.dumps(self._quarantine)} }}"
+            for leg in self.legs
+        ]
+        path.write_text(
+            f"control = {json.dumps(str(self.control))}\n"
+            f"legs = [{', '.join(legs)}]\n"
+            f"exports = [{{ nbd = {json.dumps(f'unix:{self.socket}')} }}]\n"
+        )
+        return path
+
     def start(self, timeout: float = 60) -> None:
         """Serves, and waits until NBD and control answer."""
+        self.launch()
+        self.wait_serving(timeout)
+
+    def launch(self) -> None:
+        """Serves, and does not wait for anything."""
         assert self._process is None or not self._process.running, "already serving"
         self._process = self.sandbox.start(*self.serve_argv(), name="hemi", env=self.env)
-        process = self._process
+
+    def wait_serving(self, timeout: float = 60) -> None:
+        """Waits until NBD and control answer."""
+        process = self.process
 
         def ready() -> bool:
             if not process.running:

@@ -28,6 +28,8 @@ class Nbdkit:
         extra: tuple[Arg, ...] = (),
     ) -> None:
         self._sandbox = sandbox
+        # A connection has threads of its own; the pause filter has one throughout.
+        self._idle_threads = 2 if filters else 1
         self.socket = sandbox.path("nbdkit.sock")
         self._pause_socket = sandbox.path("pause.sock")
         self._error_file = sandbox.path("error.on")
@@ -79,10 +81,29 @@ class Nbdkit:
         self._control(b"r", b"R")
 
     def ensure(self) -> None:
-        """Starts it again if it has died by itself: nbdkit 1.32 fails an assertion when a
-        client goes while its replies wait."""
+        """Starts it again if it has died by itself, see `forget_client`."""
         if not self.process.running:
             self.start()
+
+    def forget_client(self) -> None:
+        """After its client was killed: waits until it has ended that connection (which it does
+        not while paused or stopped), and starts it again if it died of that: nbdkit 1.32 can
+        fail an assertion when a client goes while its replies wait."""
+
+        def settled() -> bool:
+            if not self.process.running:
+                return True
+            # A server that is dying has few threads too, but greets nobody.
+            return self._threads() <= self._idle_threads and greets(self.socket)
+
+        wait_until("nbdkit has ended its connections", settled)
+        self.ensure()
+
+    def _threads(self) -> int:
+        try:
+            return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
+        except FileNotFoundError:
+            return 0
 
     def stop(self) -> None:
         """SIGSTOP: the whole process freezes, sockets stay open."""
@@ -105,3 +126,14 @@ class Nbdkit:
             s.sendall(request)
             got = s.recv(1)
         assert got == reply, f"nbdkit's pause filter answered {got!r} to {request!r}"
+
+
+def greets(path: Path) -> bool:
+    """Whether an NBD server on a unix socket begins the handshake."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(5)
+        try:
+            s.connect(str(path))
+            return s.recv(8) == b"NBDMAGIC"
+        except OSError:
+            return False
