@@ -45,7 +45,7 @@ for target in "${targets[@]}"; do
   mkdir -p "$found" "$corpus"
   if [ "$merge" = 1 ]; then
     # Only what reaches code the corpus does not, and only small inputs: it is in the tree.
-    "$binary" -merge=1 -max_len=8192 "$corpus" "$found"
+    "$binary" -merge=1 -use_counters=0 -use_cmp=0 -max_len=4096 "$corpus" "$found"
   elif [ "${#options[@]}" -gt 0 ]; then
     "$binary" -artifact_prefix=fuzz/found/artifacts/ "${options[@]}"
   else

@@ -40,12 +40,12 @@ pub(crate) fn recovery(input: &[u8]) {
             assert!(!refusal.describe(&names).is_empty());
         }
     }
-    for bytes in &legs {
+    for bytes in &mut legs {
         promote(bytes, &names);
     }
 }
 
-fn promote(bytes: &[u8], names: &[&str]) {
+fn promote(bytes: &mut [u8], names: &[&str]) {
     let promotion = match recovery::promote(LegImage { bytes }, [0x77; 16]) {
         Ok(promotion) => promotion,
         Err(refusal) => {
@@ -53,12 +53,11 @@ fn promote(bytes: &[u8], names: &[&str]) {
             return;
         }
     };
-    let mut promoted = bytes.to_vec();
     for (address, block) in &promotion.writes {
-        put(&mut promoted, *address, block);
+        put(bytes, *address, block);
     }
     let layout = promotion.superblock.layout;
-    match recovery::assess(&[LegImage { bytes: &promoted }]) {
+    match recovery::assess(&[LegImage { bytes }]) {
         Ok(opening) => {
             assert_eq!(opening.superblock.generation, promotion.superblock.generation);
             check(&opening, layout);
