@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long crash-ext4 kill-test fuzz demo bench \
+.PHONY: help setup build release test test-unit test-blackbox test-long crash-ext4 kill-test power-cut-test fuzz demo bench \
 	lint fmt doc clean
 
 help: ## list the targets
@@ -54,6 +54,10 @@ N ?= 300
 KILL_TEST_ARGS ?=
 kill-test: setup release ## kill -9 under a verifying load, N=300 times; nothing acknowledged may be lost
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/kill_test.py --rounds $(N) $(KILL_TEST_ARGS)
+
+POWER_CUT_ARGS ?=
+power-cut-test: setup release ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/power_cut.py $(POWER_CUT_ARGS)
 
 # FUZZ_SECONDS: for each target. FUZZ_TARGETS="page lost": only these (fuzz/run.sh tells more).
 FUZZ_TARGETS ?=

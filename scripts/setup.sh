@@ -3,8 +3,8 @@
 # lacks to build, test, demonstrate and measure hemi. Safe to run again: it does
 # nothing, quickly, when everything is there.
 #
-# HEMI_SETUP_OPTIONAL=0 leaves the optional packages out (peers that only `make bench`
-# uses, if they are there).
+# HEMI_SETUP_OPTIONAL=0 leaves the optional packages out (what only `make bench` and
+# `make power-cut-test` use).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ TOOLS=(
   gnutls-bin                               # certtool: certificates for the TLS tests
   jq curl procps
 )
-# Peers that only benchmarks use; their absence is reported there.
+# What only benchmarks and `make power-cut-test` use; its absence is reported there.
 OPTIONAL=(user-mode-linux mdadm dmsetup busybox-static linux-perf)
 
 say() { printf 'setup: %s\n' "$*"; }
