@@ -79,7 +79,8 @@ def test_a_leg_that_does_not_fit_its_disk_is_refused(sandbox: Sandbox) -> None:
 def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     """Clients go on; the leg with the full disk is reported; when there is room it returns."""
     size = 128 * MIB
-    root = small_file_system(sandbox, 96 * MIB)
+    # The leg fits it, but not beside the filler.
+    root = small_file_system(sandbox, 192 * MIB)
     legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
     if full == 0:
         legs.reverse()
@@ -87,7 +88,7 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     volume.create(size)
     volume.start()
     filler = root / "filler"
-    run("fallocate", "-l", 40 * MIB, filler)
+    run("fallocate", "-l", 112 * MIB, filler)
     journal = Journal(volume.uri, blocks=size // 65536, block_bytes=65536)
     assert journal.run(2 * (size // 65536))
     volume.wait_leg_state(full, "out")

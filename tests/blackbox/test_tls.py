@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hemi_harness import (
     Client,
-    Nbdkit,
     NbdError,
+    Nbdkit,
     Sandbox,
     Volume,
     hemi_fails,

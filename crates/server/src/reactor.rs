@@ -391,7 +391,20 @@ impl Reactor {
                     Command::Remove { leg } | Command::Detach { leg } => After::Release(leg),
                     _ => After::Nothing,
                 };
-                let token = self.expect(after, reply);
+                let slot = match command {
+                    Command::Remove { leg } | Command::Detach { leg } => Some(leg.0),
+                    _ => None,
+                };
+                // The operator named a slot; the answer does, too.
+                let named: ReplyTo<Outcome> = Box::new(move |outcome| {
+                    reply(match (outcome, slot) {
+                        (Err(ReactorError::Command(CommandError::NoSuchLeg)), Some(slot)) => {
+                            Err(ReactorError::NoSuchLeg(slot))
+                        }
+                        (outcome, _) => outcome,
+                    });
+                });
+                let token = self.expect(after, named);
                 self.engine.command(self.now, token, command);
             }
             ReactorMessage::Attach { leg, opened, name, id, reply } => {

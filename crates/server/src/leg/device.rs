@@ -402,7 +402,28 @@ fn holders(path: &Path) -> Option<String> {
     let device = rustix::fs::stat(path).ok()?.st_rdev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let number = format!("{major}:{minor}");
+    users(Path::new(&format!("/sys/dev/block/{major}:{minor}")), &mounts)
+}
+
+/// Who uses the device that `folder` of sysfs is of, by the kernel's list of mounts.
+fn users(folder: &Path, mounts: &str) -> Option<String> {
+    if let Some(user) = user_of(folder, mounts) {
+        return Some(user);
+    }
+    // A disk is held by whoever holds a partition of it.
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    entries.filter(|entry| entry.path().join("partition").exists()).find_map(|part| {
+        let user = user_of(&part.path(), mounts)?;
+        let name = part.file_name().to_string_lossy().into_owned();
+        Some(format!(
+            "a disk with partitions, of which {name} is {user} (a free partition can be a leg \
+             by itself)"
+        ))
+    })
+}
+
+fn user_of(folder: &Path, mounts: &str) -> Option<String> {
+    let number = std::fs::read_to_string(folder.join("dev")).ok()?.trim().to_owned();
     let mounted = mounts.lines().find_map(|line| {
         let mut fields = line.split(' ').skip(2);
         (fields.next() == Some(&number)).then(|| fields.nth(1).map(str::to_owned))?
@@ -410,8 +431,7 @@ fn holders(path: &Path) -> Option<String> {
     if let Some(point) = mounted {
         return Some(format!("mounted on {point}"));
     }
-    let folder = format!("/sys/dev/block/{number}/holders");
-    let holder = std::fs::read_dir(folder).ok()?.find_map(Result::ok)?;
+    let holder = std::fs::read_dir(folder.join("holders")).ok()?.find_map(Result::ok)?;
     Some(format!("held by {}", holder.file_name().to_string_lossy()))
 }
 
