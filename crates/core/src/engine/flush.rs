@@ -115,6 +115,10 @@ impl<B: Buffers> Engine<B> {
             Ok(()) => {
                 state.flushed = state.flushed.max(stamp);
                 state.flush_failed = false;
+                if !self.lost.is_empty() {
+                    // Writes over what was lost wait for it.
+                    self.retry_all_waiting();
+                }
             }
             Err(_) => {
                 self.marks.add(Mark::FlushFailed);

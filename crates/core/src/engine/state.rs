@@ -76,8 +76,9 @@ pub(crate) struct OperationState {
     pub(crate) no_space: bool,
     /// When the first leg had it (`Policy::Paper`).
     pub(crate) first_done: Option<Instant>,
-    /// The lost list must have this sequence before acknowledgement; zero for none.
-    pub(crate) lost_sequence: u64,
+    /// It rewrites what was lost: the lost list must have forgotten that, durably, before the
+    /// acknowledgement.
+    pub(crate) rewrites_lost: bool,
     /// Reads: I/O outstanding, and whether any was given up.
     pub(crate) parts: u32,
     pub(crate) given_up: bool,
@@ -108,7 +109,7 @@ impl OperationState {
             failed: 0,
             no_space: false,
             first_done: None,
-            lost_sequence: 0,
+            rewrites_lost: false,
             parts: 0,
             given_up: false,
             stalled: false,

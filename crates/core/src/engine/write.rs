@@ -66,8 +66,10 @@ impl<B: Buffers> Engine<B> {
         let extent = self.operations[operation].extent;
         self.operations[operation].stage = Stage::Running;
         if !self.lost.is_empty() && self.lost.iter().any(|lost| lost.overlaps(extent)) {
-            self.operations[operation].lost_sequence =
-                self.metadata.newest(self.metadata.lost_list()) + 1;
+            // Durable before the list says so, or a power cut would bring back what was there
+            // before the loss.
+            self.operations[operation].fua = true;
+            self.operations[operation].rewrites_lost = true;
         }
         for leg in 0..LEGS_MAX {
             if self.legs[leg].is_member() {
@@ -470,8 +472,19 @@ impl<B: Buffers> Engine<B> {
     /// Whether the lost list no longer names what this write has rewritten.
     fn lost_list_follows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
-        if state.lost_sequence == 0 {
-            return true;
+        if !state.rewrites_lost {
+            if self.lost.is_empty() || !self.lost.iter().any(|lost| lost.overlaps(state.extent)) {
+                return true;
+            }
+            // Lost while the write was under way: what it wrote may be in a cache only.
+            let authority = self.entry(state.region).authority();
+            let record = self.record_of(operation);
+            let stamp = self.regions.active[record].last_done[authority.index()];
+            if self.legs[authority.index()].flushed < stamp {
+                self.want_flush(authority, stamp);
+                return false;
+            }
+            self.operations[operation].rewrites_lost = true;
         }
         self.forget_lost(state.extent);
         let authority = self.entry(state.region).authority();

@@ -169,7 +169,8 @@ impl Sector {
             invoked.0, now.0, self.observed, self.writes
         );
         self.observed = Some((value, now));
-        let Some(crashed) = self.crashed else { return };
+        // A read from before says nothing of what came out of it.
+        let Some(crashed) = self.crashed.filter(|&crashed| crashed < invoked) else { return };
         let from_before =
             |w: &Written| w.answered.is_some_and(|answered| answered <= crashed) && !w.excluded;
         if self.writes.iter().any(|w| w.version == value && from_before(w)) {
