@@ -5,10 +5,21 @@ mod world;
 use hemi_core::settings::{FlushCopies, Policy, Settings};
 use world::runner::run;
 use world::settings;
+use world::storm::{Weather, storm};
 
 fn again(seeds: &[u64], legs: usize, errors: bool, settings: Settings) {
     for &seed in seeds {
         if let Err(cause) = std::panic::catch_unwind(|| run(seed, legs, settings, errors)) {
+            eprintln!("failed again with seed {seed}");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
+
+fn storm_again(seeds: &[u64], weather: Weather) {
+    for &seed in seeds {
+        let legs = 2 + (seed % 3) as usize;
+        if let Err(cause) = std::panic::catch_unwind(|| storm(seed, legs, weather)) {
             eprintln!("failed again with seed {seed}");
             std::panic::resume_unwind(cause);
         }
@@ -40,4 +51,22 @@ fn other_policies() {
     for policy in [Policy::Paper, Policy::All, Policy::WriteBehind] {
         again(&[3, 31, 464, 1155], 2, false, Settings { policy, ..settings() });
     }
+}
+
+#[test]
+fn storms() {
+    let errors = Weather { errors: true, ..Weather::default() };
+    let everything = Weather {
+        flush_errors: true,
+        gone: true,
+        caches: true,
+        removed: true,
+        members: true,
+        policies: true,
+        ..errors
+    };
+    storm_again(&[40, 193, 554], everything);
+    storm_again(&[115, 238, 286], Weather { blocks: true, scrub: true, ..errors });
+    storm_again(&[369, 510], Weather { gone: true, removed: true, ..Weather::default() });
+    storm_again(&[852], Weather { flush_errors: true, caches: true, ..Weather::default() });
 }

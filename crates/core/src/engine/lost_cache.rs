@@ -11,6 +11,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Source};
+use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::Buffers;
@@ -74,8 +75,21 @@ impl<B: Buffers> Engine<B> {
     /// have it when it comes back: it is waited for.
     fn another_has_all(&self, leg: usize, region: u32) -> bool {
         (0..LEGS_MAX).filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
-            !self.is_removed(other) && self.regions.is_complete(LegIndex(other as u8), region)
+            self.may_still_have(other, region)
+                && self.regions.is_complete(LegIndex(other as u8), region)
         })
+    }
+
+    /// Whether a leg that holds something of a region now holds it when it answers again: not
+    /// one whose session has dropped with something there that it had not flushed.
+    fn may_still_have(&self, leg: usize, region: u32) -> bool {
+        let state = &self.legs[leg];
+        let done = self.regions.slot(region).map_or(0, |r| self.regions.active[r].last_done[leg]);
+        match state.health {
+            Health::Answering | Health::Frozen { .. } => true,
+            Health::Gone { removed: false, .. } => done <= state.flushed,
+            Health::Gone { removed: true, .. } | Health::Absent => false,
+        }
     }
 
     /// Writes under way that the leg had: it has to get them again. Until it has, it also
@@ -162,7 +176,7 @@ impl<B: Buffers> Engine<B> {
     fn elsewhere_than(&self, leg: usize, extent: Extent) -> Elsewhere {
         let others = || (0..LEGS_MAX).filter(|&o| o != leg && self.legs[o].is_member());
         let fresh = others()
-            .filter(|&other| !self.is_removed(other))
+            .filter(|&other| self.may_still_have(other, self.regions.of_sector(extent.start)))
             .map(|other| self.fresh_prefix(other, extent))
             .max()
             .unwrap_or(0);
