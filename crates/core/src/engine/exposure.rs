@@ -58,22 +58,26 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// An upper bound of the acknowledged bytes held by one leg only; exact for two legs.
+    /// The two smallest debts bound it, and so does the sum of all by the number of the other
+    /// legs, since each of them lacks such a byte.
     pub(super) fn exposure(&self) -> u64 {
         let mut least = [u64::MAX; 2];
         let mut count = 0;
+        let mut sum = 0;
         for leg in 0..LEGS_MAX {
             if !self.legs[leg].is_in() {
                 continue;
             }
             count += 1;
             let lacked = self.lacked_bytes(leg);
+            sum += lacked;
             if lacked < least[0] {
                 least = [lacked, least[0]];
             } else if lacked < least[1] {
                 least[1] = lacked;
             }
         }
-        if count < 2 { 0 } else { least[0] + least[1] }
+        if count < 2 { 0 } else { (least[0] + least[1]).min(sum / (count - 1)) }
     }
 
     /// The age of the oldest exposed write, nanoseconds.
@@ -146,8 +150,10 @@ impl<B: Buffers> Engine<B> {
         // Everything under way may be acknowledged at the moment a leg freezes, or, while the
         // volume is degraded, when its second leg is in again. One write goes whatever its
         // size: nothing would ever make room for it.
-        let committed = exposure + self.unacknowledged_bytes();
-        if committed > 0 && committed + bytes > self.settings.exposure_bytes {
+        // With three legs or more a byte can count for both of the two smallest debts.
+        let weight = if self.in_legs().nth(2).is_some() { 2 } else { 1 };
+        let committed = exposure + weight * self.unacknowledged_bytes();
+        if committed > 0 && committed + weight * bytes > self.settings.exposure_bytes {
             self.marks.add(Mark::ExposureBound);
             let silent = self.in_legs().any(|leg| !leg.answers());
             self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);
