@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long crash-ext4 kill-test power-cut-test fuzz demo bench \
+.PHONY: help setup build release test test-unit test-blackbox test-long torture crash-ext4 kill-test power-cut-test fuzz demo bench \
 	lint fmt doc clean
 
 help: ## list the targets
@@ -45,6 +45,15 @@ test-blackbox:
 
 test-long: setup release ## the black-box tests CI leaves out: longer loads, more rounds, larger volumes
 	HEMI="$(TARGET_DIR)/release/hemi" HEMI_TEST_ROUNDS=long $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+SEEDS ?= 20000
+JOBS ?= 2
+TORTURE_ARGS ?=
+
+torture: ## the engine in virtual time under every fault; SEEDS=20000 JOBS=2; takes up where it was stopped
+	$(CARGO) build --locked --release -p hemi-sim
+	"$(TARGET_DIR)/release/hemi-torture" --seeds 0..$(SEEDS) --jobs $(JOBS) --doublecheck \
+		--state "$(TARGET_DIR)/torture.state" $(TORTURE_ARGS)
 
 crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py

@@ -1,0 +1,110 @@
+//! The end of a run: load stops, every leg answers, and P6 is checked. Within a bounded time
+//! the legs are identical and the volume says so.
+
+use hemi_core::units::{MILLISECOND, SECOND};
+
+use crate::plan::{Ending, Start};
+use crate::starts::PATIENCE;
+use crate::world::World;
+
+/// How long convergence may take once nothing goes wrong any more.
+const CONVERGENCE: u64 = 120 * SECOND;
+
+impl World {
+    /// Lets everything come to rest and checks what is left.
+    pub(crate) fn calm_down(&mut self) {
+        self.clients.paused = true;
+        self.stall.close();
+        self.end_of_faults();
+        self.wait_until_answered(PATIENCE);
+        self.wait_for_change();
+        let members = self.members().iter().fold(0u8, |mask, leg| mask | 1 << leg);
+        if self.violation.is_none() && self.opened & members != members {
+            let settings = self.settings;
+            self.restart(Ending::Close, Start::All, settings, false);
+            self.clients.paused = true;
+        }
+        self.fill_slots();
+        self.converge();
+        if self.violation.is_none() {
+            self.verify();
+        }
+        if self.violation.is_none() {
+            let settings = self.settings;
+            self.restart(Ending::Close, Start::All, settings, true);
+        }
+    }
+
+    fn end_of_faults(&mut self) {
+        for (leg, pace) in self.legs.iter_mut().zip(&self.shape.paces) {
+            (leg.latency, leg.jitter, leg.serial) = (pace.latency, pace.jitter, pace.serial);
+            (leg.read_errors, leg.write_errors, leg.flush_errors) = (0, 0, 0);
+        }
+        for disk in &mut self.disks {
+            disk.heal();
+        }
+    }
+
+    fn wait_for_change(&mut self) {
+        let end = self.now + PATIENCE;
+        while self.changing.is_some() && self.violation.is_none() {
+            if !self.step(end) {
+                let changing = self.changing;
+                self.broken("P6", format!("a change of the legs does not end: {changing:?}"));
+            }
+        }
+    }
+
+    /// Gives every empty slot a new leg.
+    fn fill_slots(&mut self) {
+        let end = self.now + PATIENCE;
+        for leg in 0..self.legs.len() as u8 {
+            while self.legs[usize::from(leg)].is_empty && self.violation.is_none() {
+                if self.now >= end {
+                    self.broken("P6", format!("no leg can join as leg {leg}"));
+                    return;
+                }
+                self.change_members(leg);
+                self.wait(50 * MILLISECOND);
+                self.wait_for_change();
+            }
+        }
+    }
+
+    fn converge(&mut self) {
+        let end = self.now + CONVERGENCE;
+        while self.violation.is_none() {
+            self.wait(50 * MILLISECOND);
+            let status = self.refresh_status();
+            if status.converged {
+                break;
+            }
+            if self.now >= end {
+                let status = self.refresh_status();
+                let legs: Vec<_> =
+                    status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
+                let dirty = status.dirty_regions;
+                self.broken("P6", format!("not converged: {legs:?}, {dirty} regions dirty"));
+            }
+        }
+        if self.violation.is_none() {
+            self.compare_legs();
+        }
+    }
+
+    fn compare_legs(&mut self) {
+        for leg in 1..self.disks.len() {
+            let (first, other) = (self.disks[0].contents(), self.disks[leg].contents());
+            let differs = first.iter().zip(other).position(|(a, b)| a != b);
+            if let Some(sector) = differs {
+                let (a, b) = (first[sector], other[sector]);
+                let text = format!(
+                    "converged, but sector {sector} holds {a} on leg 0 and {b} on leg {leg}"
+                );
+                let sector = Some(sector as u64);
+                self.violate(crate::checker::Violation { promise: "P6", text, sector });
+                return;
+            }
+        }
+    }
+}

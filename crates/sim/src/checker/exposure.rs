@@ -1,0 +1,107 @@
+//! P5: what one leg alone may hold. The bound is checked after every step; that the engine
+//! counts everything is checked now and then by looking at the disks themselves.
+
+use hemi_core::settings::{ExposureMode, Policy};
+use hemi_core::status::LegState;
+use hemi_core::units::{Instant, SECOND, SECTOR_BYTES};
+
+use crate::world::World;
+
+/// The disks are looked at once in so many steps.
+const LOOK_EVERY: u64 = 3001;
+
+/// What the check remembers.
+#[derive(Default)]
+pub struct Exposure {
+    /// A leg has gone out or come in: what was on it counts otherwise at once. From then on
+    /// what is above the bound may only shrink.
+    pub(crate) counts_anew: bool,
+    ceiling: u64,
+    /// Looks at the disks that had something to compare.
+    pub(crate) looks: u64,
+}
+
+impl Exposure {
+    pub(crate) fn reset(&mut self) {
+        *self = Exposure::default();
+    }
+}
+
+impl World {
+    /// After every step.
+    pub(crate) fn check_exposure(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        let exposed = engine.exposure_bytes();
+        if self.throttles() {
+            // A single write goes whatever its size when nothing else is under way.
+            let bound = self.settings.exposure_bytes.max(self.shape.region_bytes);
+            if std::mem::take(&mut self.exposure.counts_anew) {
+                self.exposure.ceiling = exposed + self.sectors_under_way * SECTOR_BYTES;
+            }
+            if exposed <= bound {
+                self.exposure.ceiling = bound;
+            } else if exposed > self.exposure.ceiling.max(bound) {
+                self.broken("P5", format!("{exposed} bytes exposed, the bound is {bound}"));
+            }
+        }
+        if self.counts.steps.is_multiple_of(LOOK_EVERY) {
+            self.look_at_disks(exposed);
+            self.check_age();
+        }
+    }
+
+    fn throttles(&self) -> bool {
+        self.settings.exposure_mode == ExposureMode::Throttle
+            && matches!(self.settings.policy, Policy::First | Policy::Paper)
+    }
+
+    /// Counts the acknowledged sectors that one leg alone holds, and compares with what the
+    /// engine says: exposure, beside which it shows what is owed as whole regions.
+    fn look_at_disks(&mut self, exposed: u64) {
+        let deceives = self.weather.gone || self.weather.requests_may_fail();
+        if deceives {
+            // Lost caches and failed writes are found out later than they happen.
+            return;
+        }
+        let status = self.refresh_status();
+        let in_legs: Vec<usize> = status
+            .legs
+            .iter()
+            .filter(|leg| !matches!(leg.state, LegState::Out | LegState::Empty))
+            .map(|leg| usize::from(leg.leg))
+            .collect();
+        let said = exposed + status.legs.iter().map(|leg| leg.owed_region_bytes).sum::<u64>();
+        // Parts of whole regions that are just being paid are in neither number.
+        let in_flight = self.ios.iter().filter(|i| i.live).map(|i| i.io.extent.bytes());
+        let said = said + in_flight.sum::<u64>();
+        if in_legs.len() < 2 {
+            return;
+        }
+        let mut alone = 0;
+        for sector in 0..self.sectors() as usize {
+            let Some(version) = self.register.certain_version(sector) else { continue };
+            let holders =
+                in_legs.iter().filter(|&&leg| self.disks[leg].contents()[sector] == version);
+            alone += u64::from(holders.count() == 1);
+        }
+        self.exposure.looks += 1;
+        if alone * SECTOR_BYTES > said {
+            let bytes = alone * SECTOR_BYTES;
+            self.broken("P5", format!("one leg alone holds {bytes} bytes, hemi says {said}"));
+        }
+    }
+
+    /// While every leg has answered at its best for long, nothing stays exposed for long.
+    fn check_age(&mut self) {
+        let bound = self.settings.exposure_age;
+        let quiet = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until)).max();
+        let calm_since = quiet.unwrap_or(Instant(0));
+        if !self.throttles() || self.now.since(calm_since) < 2 * bound + SECOND {
+            return;
+        }
+        let age = self.refresh_status().exposure_age;
+        if age > bound {
+            self.broken("P5", format!("exposed for {age} ns, the bound is {bound}"));
+        }
+    }
+}

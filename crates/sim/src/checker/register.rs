@@ -1,0 +1,479 @@
+//! P1, P2 and P3: per sector, reads and acknowledged writes behave as one register; after a
+//! kill no acknowledged write is lost; after a power cut none that a flush or FUA covered,
+//! and no sector ever holds a value it was never given.
+//!
+//! Each sector keeps the writes that may still matter, in order of their submission. Time is
+//! a count of what clients sent and were told ([`Register::tick`]), so "before" means before
+//! for every client. A flush moves one horizon instead of touching every sector: a write is
+//! durable if it was certain and answered by the time a flush began that succeeded.
+
+use hemi_core::io::Operation;
+use hemi_core::units::Extent;
+
+use super::Violation;
+
+/// Still unanswered.
+const NEVER: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    version: u64,
+    id: u32,
+    sent: u32,
+    /// When it was answered, or cut off by a crash.
+    answered: u32,
+    /// It took effect for certain by then: it was acknowledged, not failed or cut off.
+    certain: bool,
+    /// For certain, whatever flushes say.
+    durable: bool,
+    /// The crash another write came out of, as a read has shown: no later read returns this
+    /// one, unless a power cut brings it back. Zero: none.
+    excluded: u32,
+}
+
+impl Written {
+    /// Whether it had certainly been replaced by the time `other` was sent.
+    fn is_before(&self, other: &Written) -> bool {
+        self.answered < other.sent
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum Crash {
+    /// None, or a read has shown since what the state is.
+    #[default]
+    Settled,
+    /// hemi died, or caches were lost while it lived.
+    Kill,
+    /// Power went: what is seen afterwards was durable.
+    Power,
+}
+
+#[derive(Clone, Default)]
+struct Sector {
+    writes: Vec<Written>,
+    /// The write whose value a read has returned, and when that was answered: later reads may
+    /// not go back behind it. Of several with one value, the oldest. Time zero: none.
+    observed: (u32, u32),
+    crash: Crash,
+    /// When the last crash was.
+    crashed: u32,
+}
+
+/// A request as the register needs to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Unique to the request.
+    pub id: u32,
+    /// When it was sent.
+    pub sent: u32,
+    /// What it is.
+    pub operation: Operation,
+    /// Where.
+    pub extent: Extent,
+    /// Durable before it is answered.
+    pub fua: bool,
+}
+
+/// The volume as its clients know it.
+#[derive(Default)]
+pub struct Register {
+    sectors: Vec<Sector>,
+    clock: u32,
+    /// Writes answered by then are durable.
+    horizon: u32,
+    /// Where each request that wrote a version wrote it, by id.
+    given: Vec<Extent>,
+    /// Sectors of reads checked.
+    pub checked: u64,
+}
+
+impl Register {
+    /// A volume of `count` sectors of zeros. Keeps its memory.
+    pub fn reset(&mut self, count: usize) {
+        self.sectors.resize_with(count, Sector::default);
+        let (durable, certain) = (true, true);
+        let first =
+            Written { version: 0, id: 0, sent: 0, answered: 0, certain, durable, excluded: 0 };
+        for sector in &mut self.sectors {
+            sector.writes.clear();
+            sector.writes.push(first);
+            (sector.observed, sector.crash, sector.crashed) = ((0, 0), Crash::Settled, 0);
+        }
+        self.given.clear();
+        (self.clock, self.horizon, self.checked) = (1, 0, 0);
+    }
+
+    /// The next moment.
+    pub fn tick(&mut self) -> u32 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A request that writes is sent. `oldest_read` is when the oldest read still unanswered
+    /// was: what no read can return any more and no crash bring back is forgotten.
+    pub fn sent(&mut self, asked: &Asked, version: u64, oldest_read: u32) {
+        let new = Written {
+            version,
+            id: asked.id,
+            sent: asked.sent,
+            answered: NEVER,
+            certain: false,
+            durable: false,
+            excluded: 0,
+        };
+        self.given.resize(asked.id as usize + 1, Extent::default());
+        if version > 0 {
+            self.given[asked.id as usize] = asked.extent;
+        }
+        let horizon = self.horizon;
+        for sector in &mut self.sectors[asked.extent.start as usize..asked.extent.end as usize] {
+            sector.forget(horizon, oldest_read);
+            sector.writes.push(new);
+        }
+    }
+
+    /// A request that writes is answered.
+    pub fn write_answered(&mut self, asked: &Asked, succeeded: bool) {
+        let now = self.tick();
+        // A discard may do nothing.
+        let certain = succeeded && asked.operation != Operation::Discard;
+        for sector in &mut self.sectors[asked.extent.start as usize..asked.extent.end as usize] {
+            if let Some(written) = sector.writes.iter_mut().rev().find(|w| w.id == asked.id) {
+                written.answered = now;
+                written.certain = certain;
+                written.durable |= certain && asked.fua;
+            }
+        }
+    }
+
+    /// A flush is answered, and well.
+    pub fn flushed(&mut self, asked: &Asked) {
+        self.tick();
+        self.horizon = self.horizon.max(asked.sent);
+    }
+
+    /// A read is answered.
+    ///
+    /// # Errors
+    /// The first sector whose value it could not be.
+    pub fn read_answered(&mut self, asked: &Asked, data: &[u64]) -> Result<(), Violation> {
+        let now = self.tick();
+        self.checked += data.len() as u64;
+        for (sector, &value) in (asked.extent.start..).zip(data) {
+            let state = &mut self.sectors[sector as usize];
+            if !state.take_read(value, asked.sent, now) {
+                return Err(state.describe(sector, value, asked.sent));
+            }
+        }
+        Ok(())
+    }
+
+    /// hemi was killed: what was not answered may or may not have happened, once and for all.
+    pub fn killed(&mut self) {
+        let now = self.tick();
+        self.sectors.iter_mut().for_each(|sector| sector.crash(Crash::Kill, now));
+    }
+
+    /// Power went: writes no flush covered may be gone, those that were covered not.
+    pub fn power_cut(&mut self) {
+        let (now, horizon) = (self.tick(), self.horizon);
+        for sector in &mut self.sectors {
+            sector.lose_unflushed(horizon, NEVER);
+            sector.crash(Crash::Power, now);
+        }
+    }
+
+    /// A leg lost its cache, and maybe it alone had what was in there, but hemi lives on.
+    /// `oldest_read` as for [`Register::sent`].
+    pub fn cache_lost(&mut self, oldest_read: u32) {
+        let (now, horizon) = (self.tick(), self.horizon);
+        for sector in &mut self.sectors {
+            sector.lose_unflushed(horizon, oldest_read);
+            (sector.crash, sector.crashed) = (Crash::Kill, now);
+        }
+    }
+
+    /// The operator let one leg decide, whatever it lacks: from now on each sector is what
+    /// that leg's disk holds, durably. `known_lost` are the extents the promotion reported.
+    ///
+    /// # Errors
+    /// A sector that is not reported lost holds what it was never given.
+    pub fn promoted(&mut self, contents: &[u64], known_lost: &[Extent]) -> Result<(), Violation> {
+        let now = self.tick();
+        for (sector, &found) in contents.iter().enumerate() {
+            let at = sector as u64;
+            let is_lost = known_lost.iter().any(|lost| lost.start <= at && at < lost.end);
+            if !is_lost && !self.was_given(sector, found) {
+                let text = format!("sector {sector} of the promoted leg holds {found}");
+                return Err(Violation { promise: "P3", text, sector: Some(at) });
+            }
+            let state = &mut self.sectors[sector];
+            state.writes.clear();
+            state.writes.push(Written {
+                version: if is_lost { LOST } else { found },
+                id: 0,
+                sent: now,
+                answered: now,
+                certain: true,
+                durable: true,
+                excluded: 0,
+            });
+            (state.observed, state.crash, state.crashed) = ((0, 0), Crash::Settled, now);
+        }
+        Ok(())
+    }
+
+    /// Whether a sector was ever given a value.
+    pub fn was_given(&self, sector: usize, value: u64) -> bool {
+        let at = sector as u64;
+        value == 0 || self.given.get(value as usize).is_some_and(|e| e.start <= at && at < e.end)
+    }
+
+    /// The version a sector certainly has now, if nothing is under way there.
+    pub fn certain_version(&self, sector: usize) -> Option<u64> {
+        let state = &self.sectors[sector];
+        let last = state.writes.last()?;
+        let settled = last.certain && last.excluded == 0 && state.crash == Crash::Settled;
+        (settled && state.writes.iter().all(|w| w.answered != NEVER)).then_some(last.version)
+    }
+
+    /// Whether a read sent at `sent` and answered now could return this; nothing is noted.
+    pub fn allows(&self, sector: usize, value: u64, sent: u32) -> bool {
+        self.sectors[sector].origin(value, sent).is_some()
+    }
+
+    /// Says what is wrong with a value that is not allowed.
+    pub fn describe(&self, sector: usize, value: u64, sent: u32) -> Violation {
+        self.sectors[sector].describe(sector as u64, value, sent)
+    }
+}
+
+/// A version no read may return: what was there is lost.
+pub const LOST: u64 = u64::MAX - 1;
+
+impl Sector {
+    /// Forgets writes that a durable one has replaced for every read to come.
+    fn forget(&mut self, horizon: u32, oldest_read: u32) {
+        if self.writes.len() < 2 {
+            return;
+        }
+        let is_floor = |w: &Written| {
+            w.is_durable(horizon) && w.certain && w.excluded == 0 && w.answered < oldest_read
+        };
+        let Some(floor) = self.writes.iter().rev().find(|w| is_floor(w)) else { return };
+        let floor = *floor;
+        self.writes.retain(|w| !w.is_before(&floor));
+    }
+
+    /// Whether a read sent at `sent` may return what this write wrote.
+    fn fits(&self, written: &Written, sent: u32) -> bool {
+        if written.excluded > 0 && written.excluded <= sent {
+            return false;
+        }
+        let overwritten = self
+            .writes
+            .iter()
+            .any(|o| (o.certain || o.durable) && o.answered < sent && written.is_before(o));
+        if overwritten {
+            return false;
+        }
+        let (seen, at) = self.observed;
+        // One that is not known any more had been replaced, by what still is.
+        let mut same = self.writes.iter().filter(|other| other.id == seen);
+        let behind = at > 0 && at < sent && same.any(|other| written.is_before(other));
+        !behind
+    }
+
+    /// The oldest write that wrote this and that a read sent at `sent` may return.
+    fn origin(&self, value: u64, sent: u32) -> Option<u32> {
+        self.writes.iter().find(|w| w.version == value && self.fits(w, sent)).map(|w| w.id)
+    }
+
+    fn take_read(&mut self, value: u64, sent: u32, now: u32) -> bool {
+        if let [only] = self.writes[..]
+            && only.version == value
+            && only.excluded == 0
+            && only.certain
+        {
+            self.observed = (only.id, now);
+            self.crash = Crash::Settled;
+            return true;
+        }
+        let Some(origin) = self.origin(value, sent) else { return false };
+        self.observed = (origin, now);
+        // A read sent before may return what was there before.
+        if self.crash != Crash::Settled && self.crashed <= sent {
+            self.settle(value);
+        }
+        true
+    }
+
+    /// Now it is known which of the states a crash could leave is the one.
+    fn settle(&mut self, value: u64) {
+        let crashed = self.crashed;
+        let from_before = |w: &Written| w.answered <= crashed && w.excluded == 0;
+        if !self.writes.iter().any(|w| w.version == value && from_before(w)) {
+            return;
+        }
+        let power = self.crash == Crash::Power;
+        self.crash = Crash::Settled;
+        for written in self.writes.iter_mut().filter(|w| from_before(w)) {
+            written.certain = written.version == value;
+            written.durable |= written.certain && power;
+            written.excluded = if written.certain { 0 } else { crashed };
+        }
+    }
+
+    /// Any write a durable one has not replaced may be the state now.
+    fn lose_unflushed(&mut self, horizon: u32, oldest_read: u32) {
+        for at in 0..self.writes.len() {
+            self.writes[at].durable |= self.writes[at].is_durable(horizon);
+        }
+        let is_gone = |sector: &Sector, written: &Written| {
+            let flushed_over = written.excluded > 0 && written.excluded <= horizon.min(oldest_read);
+            let mut durable =
+                sector.writes.iter().filter(|o| o.durable && o.answered < oldest_read);
+            flushed_over || durable.any(|o| written.is_before(o))
+        };
+        let mut at = 0;
+        while at < self.writes.len() {
+            let written = self.writes[at];
+            if is_gone(self, &written) {
+                self.writes.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        self.observed = (0, 0);
+        for written in &mut self.writes {
+            // None is certain to be the last any more.
+            written.certain = false;
+            written.excluded = 0;
+        }
+    }
+
+    fn crash(&mut self, crash: Crash, now: u32) {
+        for written in &mut self.writes {
+            written.answered = written.answered.min(now);
+        }
+        (self.crash, self.crashed) = (crash, now);
+    }
+
+    fn describe(&self, sector: u64, value: u64, sent: u32) -> Violation {
+        let certain: Vec<&Written> = self.writes.iter().filter(|w| w.certain).collect();
+        let lost = certain.last().is_some_and(|w| w.version != value && w.answered < sent);
+        let promise = if self.crashed > 0 && lost { "P1/P3" } else { "P2" };
+        let text = format!(
+            "sector {sector} read as version {value} (sent at {sent}, last crash {} {:?}, \
+             observed {:?}); it may be one of {:?}",
+            self.crashed, self.crash, self.observed, self.writes
+        );
+        Violation { promise, text, sector: Some(sector) }
+    }
+}
+
+impl Written {
+    fn is_durable(&self, horizon: u32) -> bool {
+        self.durable || (self.certain && self.excluded == 0 && self.answered <= horizon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, Register};
+    use hemi_core::io::Operation;
+    use hemi_core::units::Extent;
+
+    struct Client(Register, u32);
+
+    impl Client {
+        fn new() -> Client {
+            let mut register = Register::default();
+            register.reset(1);
+            Client(register, 0)
+        }
+
+        fn ask(&mut self, operation: Operation) -> Asked {
+            self.1 += 1;
+            let asked = Asked {
+                id: self.1,
+                sent: self.0.tick(),
+                operation,
+                extent: Extent::new(0, 1),
+                fua: false,
+            };
+            if operation == Operation::Write {
+                self.0.sent(&asked, u64::from(self.1), u32::MAX);
+            }
+            asked
+        }
+
+        fn write(&mut self) -> u64 {
+            let asked = self.ask(Operation::Write);
+            self.0.write_answered(&asked, true);
+            u64::from(asked.id)
+        }
+
+        fn flush(&mut self) {
+            let asked = self.ask(Operation::Flush);
+            self.0.flushed(&asked);
+        }
+
+        fn reads(&mut self, value: u64) -> bool {
+            let asked = self.ask(Operation::Read);
+            self.0.read_answered(&asked, &[value]).is_ok()
+        }
+    }
+
+    #[test]
+    fn an_acknowledged_write_is_what_is_read() {
+        let mut client = Client::new();
+        let first = client.write();
+        let second = client.write();
+        assert!(!client.reads(first));
+        assert!(client.reads(second));
+        assert!(!client.reads(99));
+    }
+
+    #[test]
+    fn a_kill_loses_nothing_acknowledged() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.0.killed();
+        assert!(!client.reads(0));
+        assert!(client.reads(first));
+    }
+
+    #[test]
+    fn a_power_cut_loses_what_was_not_flushed_and_says_so_once() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.flush();
+        let second = client.write();
+        client.0.power_cut();
+        assert!(!client.reads(0), "flushed data is never lost");
+        assert!(client.reads(first));
+        assert!(!client.reads(second), "the state is known now");
+    }
+
+    #[test]
+    fn an_unanswered_write_may_have_happened_but_not_come_and_go() {
+        let mut client = Client::new();
+        let first = client.write();
+        let cut = client.ask(Operation::Write);
+        client.0.killed();
+        assert!(client.reads(u64::from(cut.id)));
+        assert!(!client.reads(first));
+    }
+
+    #[test]
+    fn what_survived_a_power_cut_survives_the_next() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.0.power_cut();
+        assert!(client.reads(first));
+        client.0.power_cut();
+        assert!(!client.reads(0));
+    }
+}

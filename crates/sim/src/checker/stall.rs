@@ -1,0 +1,108 @@
+//! P4: while one leg does not answer, clients go on at the other's speed after the wait limit.
+//!
+//! The promise has conditions, and a run is full of what breaks them. So it is checked in
+//! **windows**: a window opens when a leg freezes while everything else is well (every leg
+//! healthy and owing little, no other fault for a while, the policy `first` with one flush
+//! copy) and closes with the freeze, at the next fault, or when writers are throttled. A
+//! request that spends longer than the allowance within one window is a stall.
+
+use hemi_core::settings::{FlushCopies, Policy};
+use hemi_core::status::LegState;
+use hemi_core::units::{Instant, MILLISECOND, SECOND};
+
+use crate::world::{Pending, World};
+
+/// Legs have to have been at their best for so long before a window opens.
+const CALM: u64 = SECOND / 2;
+
+/// The window that is open, if one is.
+#[derive(Default)]
+pub struct Stall {
+    opened: Option<Instant>,
+    until: Instant,
+    allowance: u64,
+    /// Windows opened in this run.
+    pub(crate) windows: u64,
+    /// Requests judged.
+    pub(crate) judged: u64,
+    /// The longest wait in any window.
+    pub(crate) longest: u64,
+}
+
+impl Stall {
+    pub(crate) fn reset(&mut self) {
+        *self = Stall::default();
+    }
+
+    /// Something else happens: the promise's conditions may not hold any more.
+    pub(crate) fn close(&mut self) {
+        self.opened = None;
+    }
+}
+
+impl World {
+    /// A leg freezes until then: opens a window if everything else is well.
+    pub(crate) fn consider_stall_window(&mut self, frozen: u8, until: Instant) {
+        self.stall.close();
+        let settings = &self.settings;
+        let weather = self.weather;
+        let plain = settings.policy == Policy::First
+            && settings.flush_copies == FlushCopies::Count(1)
+            && !weather.requests_may_fail()
+            && !weather.gone
+            && self.changing.is_none();
+        if !plain || self.clients.paused || self.engine.is_none() {
+            return;
+        }
+        let now = self.now;
+        let calm = self.legs.iter().enumerate().all(|(leg, behaviour)| {
+            let last = behaviour.disturbed.max(behaviour.frozen_until);
+            leg == usize::from(frozen) || now.since(last) >= CALM
+        });
+        let slowest = self.legs.iter().map(|l| l.latency + l.jitter + l.serial).max().unwrap_or(0);
+        let bound = self.settings.exposure_bytes;
+        let status = self.refresh_status();
+        let healthy = status
+            .legs
+            .iter()
+            .all(|leg| leg.state == LegState::Healthy && leg.owed_region_bytes == 0);
+        let waits = status.legs.iter().map(|leg| leg.write_wait_limit.max(leg.read_wait_limit));
+        let limit = waits.max().unwrap_or(0).max(250 * MILLISECOND);
+        if !calm || !healthy || status.legs.len() < 2 || status.exposure_bytes > bound / 8 {
+            return;
+        }
+        self.stall.opened = Some(now);
+        self.stall.until = until;
+        // Flushes and metadata are given twice the limit; the other leg's time for the debts,
+        // the flush, the record and the write, each behind a full queue of its own.
+        self.stall.allowance = 2 * limit + 64 * slowest + 100 * MILLISECOND;
+        self.stall.windows += 1;
+    }
+
+    /// A request is answered.
+    pub(crate) fn check_stall(&mut self, pending: &Pending) {
+        let Some(opened) = self.stall.opened else { return };
+        if self
+            .engine
+            .as_ref()
+            .is_some_and(|e| e.exposure_bytes() > self.settings.exposure_bytes / 4)
+        {
+            self.stall.close();
+            return;
+        }
+        let waited = self.now.min(self.stall.until).since(pending.started.max(opened));
+        self.stall.judged += 1;
+        self.stall.longest = self.stall.longest.max(waited);
+        if waited > self.stall.allowance {
+            let allowance = self.stall.allowance;
+            let text = format!(
+                "#{} {:?} waited {waited} ns for a frozen leg, {allowance} ns are allowed",
+                pending.asked.id, pending.asked.operation
+            );
+            self.broken("P4", text);
+        }
+        if self.now > self.stall.until {
+            self.stall.close();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What goes wrong while hemi runs: freezes, slow legs, errors, dropped sessions.
+
+use hemi_core::command::Command;
+use hemi_core::io::{LegError, LegEvent};
+use hemi_core::status::LegState;
+use hemi_core::units::Extent;
+
+use crate::disk::Cache;
+use crate::events::Event;
+use crate::plan::Fault;
+use crate::world::World;
+
+impl World {
+    /// A planned fault comes.
+    pub(crate) fn strike(&mut self, fault: &Fault) {
+        self.counts.faults += 1;
+        let now = self.now;
+        if !matches!(fault, Fault::Freeze(..)) {
+            self.stall.close();
+        }
+        match *fault {
+            Fault::Freeze(leg, time) => self.freeze(leg, time),
+            Fault::Latency(leg, latency) => {
+                self.tell(|| format!("leg {leg} has a latency of {latency} ns"));
+                let behaviour = &mut self.legs[usize::from(leg)];
+                (behaviour.latency, behaviour.disturbed) = (latency, now);
+            }
+            Fault::Serial(leg, serial) => {
+                self.tell(|| format!("leg {leg} takes {serial} ns for each I/O, one by one"));
+                let behaviour = &mut self.legs[usize::from(leg)];
+                (behaviour.serial, behaviour.disturbed) = (serial, now);
+            }
+            Fault::Errors { leg, reads, writes, flushes } => {
+                self.tell(|| {
+                    format!(
+                        "leg {leg} fails one in {reads} reads, {writes} writes, {flushes} flushes"
+                    )
+                });
+                let behaviour = &mut self.legs[usize::from(leg)];
+                behaviour.read_errors = reads;
+                behaviour.write_errors = writes;
+                behaviour.flush_errors = flushes;
+                behaviour.disturbed = now;
+            }
+            Fault::Unreadable { leg, start, sectors } => {
+                // What one leg alone holds and cannot read is gone: not survivable.
+                let status = self.refresh_status();
+                if status.legs.iter().any(|l| l.owed_bytes > 0 || l.state != LegState::Healthy) {
+                    return;
+                }
+                self.tell(|| format!("leg {leg} cannot read {sectors} sectors from {start}"));
+                let end = (start + sectors).min(self.sectors());
+                self.disks[usize::from(leg)].make_unreadable(Extent { start, end });
+            }
+            Fault::Gone { leg, removed, cache, back, zombies } => {
+                self.session_drops(leg, removed, cache, back, zombies);
+            }
+            Fault::Members(leg) => self.change_members(leg),
+            Fault::Remove(leg) => self.remove_leg(leg),
+            Fault::Scrub(repair) => {
+                let extent = Extent { start: 0, end: self.sectors() };
+                self.command(Command::Scrub { repair, extent });
+            }
+            Fault::ScrubStop => {
+                self.command(Command::ScrubStop);
+            }
+            Fault::Restart { ending, start, settings, reread } => {
+                self.restart(ending, start, settings, reread);
+            }
+        }
+    }
+
+    fn freeze(&mut self, leg: u8, time: u64) {
+        let until = self.now + time;
+        self.consider_stall_window(leg, until);
+        self.tell(|| format!("leg {leg} freezes for {} ms", time as f64 / 1e6));
+        let behaviour = &mut self.legs[usize::from(leg)];
+        behaviour.frozen_until = behaviour.frozen_until.max(until);
+    }
+
+    /// Gives the engine a command; its number.
+    pub(crate) fn command(&mut self, command: Command) -> u64 {
+        self.next_command += 1;
+        let (now, token) = (self.now, self.next_command);
+        self.tell(|| format!("command {token}: {command:?}"));
+        self.engine().command(now, token, command);
+        self.take_actions();
+        token
+    }
+
+    fn event(&mut self, leg: u8, event: LegEvent) {
+        let now = self.now;
+        self.trace.mix(u64::from(leg) << 8 | u64::from(event == LegEvent::Back));
+        self.engine().leg_event(now, World::index(leg), event);
+        self.take_actions();
+    }
+
+    /// A session drops, with or without the leg's cache.
+    fn session_drops(
+        &mut self,
+        leg: u8,
+        removed: bool,
+        cache: Cache,
+        back: u64,
+        zombies: Option<u64>,
+    ) {
+        let index = usize::from(leg);
+        if self.legs[index].is_gone || self.legs[index].is_empty {
+            return;
+        }
+        let status = self.refresh_status();
+        let is_there = |state: LegState| !matches!(state, LegState::Gone | LegState::Empty);
+        if !status.legs.iter().any(|l| l.leg == leg && is_there(l.state)) {
+            return;
+        }
+        let others_have_all = status.legs.len() > 1
+            && status.legs.iter().all(|other| {
+                other.leg == leg || other.owed_bytes == 0 && other.state == LegState::Healthy
+            });
+        // With two caches lost at once nobody can say which leg has what: what was not
+        // flushed may be gone, and the flush says so.
+        let twice = self.cache_lost.is_some();
+        if twice && !self.weather.caches {
+            return;
+        }
+        let may_lose = self.weather.caches || others_have_all;
+        let cache = if may_lose { cache } else { Cache::Kept };
+        self.tell(|| {
+            format!("leg {leg} goes (removed {removed}), its cache: {cache:?}, back in {back} ns")
+        });
+        let now = self.now;
+        self.event(leg, LegEvent::Gone { removed });
+        let behaviour = &mut self.legs[index];
+        behaviour.is_gone = true;
+        behaviour.times_gone += 1;
+        behaviour.disturbed = now + back;
+        let times = behaviour.times_gone;
+        self.events.at(now + back, Event::Back(leg, times));
+        match zombies {
+            None => self.abort(leg, |_| true),
+            Some(later) => {
+                for in_flight in self.ios.iter_mut().filter(|i| i.live && i.io.leg.0 == leg) {
+                    in_flight.zombie = true;
+                }
+                self.events.at(now + back + later, Event::ZombiesEnd(leg, times));
+            }
+        }
+        if cache != Cache::Kept {
+            self.disks[index].lose_cache(cache, &mut self.random);
+        }
+        self.cache_lost = Some(self.next_request());
+        if twice || cache != Cache::Kept && !others_have_all {
+            self.unsure = true;
+            let oldest_read = self.oldest_read();
+            self.register.cache_lost(oldest_read);
+        }
+    }
+
+    /// Ends I/O in flight on a leg as a driver does that knows that none of it can land any
+    /// more: each has landed, in part, or not.
+    fn abort(&mut self, leg: u8, which: impl Fn(&crate::world::InFlight) -> bool) {
+        let is_meant = |i: &crate::world::InFlight| i.live && i.io.leg.0 == leg && which(i);
+        while let Some(slot) = self.ios.iter().position(is_meant) {
+            self.end_io(slot as u32, Err(LegError::Gone));
+        }
+    }
+
+    /// What was in flight when a leg's session dropped cannot land any more.
+    pub(crate) fn zombies_end(&mut self, leg: u8, times: u32) {
+        if self.legs[usize::from(leg)].times_gone == times && self.engine.is_some() {
+            self.abort(leg, |in_flight| in_flight.zombie);
+        }
+    }
+
+    /// A leg that was gone is back.
+    pub(crate) fn leg_is_back(&mut self, leg: u8, times: u32) {
+        let behaviour = &mut self.legs[usize::from(leg)];
+        if behaviour.times_gone != times || !behaviour.is_gone || self.engine.is_none() {
+            return;
+        }
+        behaviour.is_gone = false;
+        self.tell(|| format!("leg {leg} is back"));
+        if std::mem::take(&mut self.unsure) {
+            self.unsure = self.legs.iter().any(|leg| leg.is_gone);
+            let oldest_read = self.oldest_read();
+            self.register.cache_lost(oldest_read);
+        }
+        self.event(leg, LegEvent::Back);
+    }
+}

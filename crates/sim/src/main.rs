@@ -1,0 +1,153 @@
+//! `hemi-torture`: runs seeds of the simulator and says what they broke.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use hemi_core::marks::Mark;
+use hemi_sim::plan::Plan;
+use hemi_sim::run::{Outcome, note_panics, run};
+use hemi_sim::shrink;
+use hemi_sim::torture::{Failure, Summary, Torture, torture};
+use hemi_sim::world::World;
+
+/// Tortures the hemi engine in virtual time and checks that it keeps its promises.
+///
+/// Each seed is one run: at least 2,000 client operations, 10 faults and a crash. Exits with
+/// 1 if a promise was broken.
+#[derive(Parser)]
+#[command(name = "hemi-torture", version)]
+struct Arguments {
+    /// Seeds to run, from and up to (not including), as in 0..20000.
+    #[arg(long, value_parser = parse_range, default_value = "0..1000", value_name = "A..B")]
+    seeds: std::ops::Range<u64>,
+    /// One seed alone.
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// With --seed: print everything that happens.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// With --seed: reduce the run to what it takes to fail, and tell it as a story.
+    #[arg(long, requires = "seed")]
+    shrink: bool,
+    /// Seeds run side by side.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    jobs: usize,
+    /// Run one seed in sixteen twice and compare.
+    #[arg(long)]
+    doublecheck: bool,
+    /// Remember here which seeds are done, and go on from there. Good for one build only.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Stop after this many failing seeds.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    failures: usize,
+    /// Fail if a rare path of the engine was never taken.
+    #[arg(long)]
+    require_marks: bool,
+    /// Take no new seeds after this many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    time: Option<u64>,
+}
+
+fn parse_range(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let wrong = || format!("{text:?} is not a range of seeds; write it as 0..20000");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let range = from.parse().map_err(|_| wrong())?..to.parse().map_err(|_| wrong())?;
+    if range.is_empty() { Err(format!("{text:?} holds no seed")) } else { Ok(range) }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    note_panics();
+    match arguments.seed {
+        Some(seed) => Ok(one_seed(seed, &arguments)),
+        None => many_seeds(&arguments),
+    }
+}
+
+fn one_seed(seed: u64, arguments: &Arguments) -> ExitCode {
+    let plan = Plan::of_seed(seed);
+    println!("seed {seed}: {:?}", plan.weather);
+    println!("{:?}", plan.shape);
+    println!("{:?}", plan.settings);
+    let outcome = run(&mut World::default(), &plan, arguments.trace);
+    for line in &outcome.lines {
+        println!("{line}");
+    }
+    print_outcome(&outcome);
+    if outcome.violation.is_none() {
+        return ExitCode::SUCCESS;
+    }
+    if arguments.shrink {
+        let smallest = shrink::shrink(&plan);
+        println!("{}", shrink::story(&smallest));
+    }
+    ExitCode::FAILURE
+}
+
+fn print_outcome(outcome: &Outcome) {
+    let counts = &outcome.counts;
+    println!(
+        "{} operations, {} faults, {} crashes, {} events, hash {:016x}",
+        counts.operations, counts.faults, counts.crashes, counts.steps, outcome.hash
+    );
+    match &outcome.violation {
+        Some(violation) => println!("{} broken: {}", violation.promise, violation.text),
+        None => println!("every promise kept"),
+    }
+}
+
+fn many_seeds(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let what = Torture {
+        seeds: arguments.seeds.clone(),
+        jobs: arguments.jobs,
+        doublecheck: arguments.doublecheck,
+        state: arguments.state.clone(),
+        failures_max: arguments.failures.max(1),
+        time: arguments.time.map(Duration::from_secs),
+    };
+    let begun = Instant::now();
+    let summary = torture(&what, print_failure)?;
+    print_summary(&summary, begun.elapsed());
+    let unreached = summary.unreached();
+    for mark in &unreached {
+        println!("never reached: {}", mark.name());
+    }
+    let reached = unreached.is_empty() || !arguments.require_marks;
+    let well = reached && summary.failures.is_empty();
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_failure(failure: &Failure) {
+    let Failure { seed, violation } = failure;
+    let text: String = violation.text.chars().take(600).collect();
+    println!("seed {seed}: {} broken: {text}", violation.promise);
+    println!("    look closer: hemi-torture --seed {seed} --shrink");
+}
+
+fn print_summary(summary: &Summary, elapsed: Duration) {
+    let counts = &summary.counts;
+    let rate = counts.operations as f64 / summary.busy.as_secs_f64().max(1e-9);
+    println!("seeds                {:>14}  (next: {})", summary.seeds, summary.next);
+    println!("client operations    {:>14}", counts.operations);
+    println!("  that failed        {:>14}  (for a reason)", counts.failed);
+    println!("verifying reads      {:>14}", counts.verifying);
+    println!("faults               {:>14}", counts.faults);
+    println!("kills and power cuts {:>14}", counts.crashes);
+    println!("starts refused       {:>14}  (rightly)", counts.refusals);
+    println!("P4 windows           {:>14}", summary.stall_windows);
+    println!("P5 looks at disks    {:>14}", summary.exposure_looks);
+    println!("events               {:>14}", counts.steps);
+    println!("virtual time         {:>14}  s", counts.time / 1_000_000_000);
+    println!("run twice, alike     {:>14}", summary.doublechecked);
+    println!("rate                 {rate:>14.0}  client operations/s and core");
+    println!("elapsed              {:>14.1}  s", elapsed.as_secs_f64());
+    for (mark, count) in Mark::ALL.iter().zip(&summary.marks) {
+        println!("{count:>14} × {}", mark.name());
+    }
+    println!("hash                 {:016x}", summary.hash);
+    println!("violations           {:>14}", summary.failures.len());
+}
