@@ -19,9 +19,10 @@ export PYTHONDONTWRITEBYTECODE := 1
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 DEMO_ARGS ?=
+PLANTED_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long torture crash-ext4 kill-test power-cut-test fuzz demo bench \
-	lint fmt doc clean
+.PHONY: help setup build release test test-unit test-blackbox test-long torture planted crash-ext4 \
+	kill-test power-cut-test fuzz demo bench lint fmt doc clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ test: setup build test-unit test-blackbox ## everything CI runs: unit, property 
 
 test-unit:
 	$(CARGO) test --locked --workspace --quiet
+
+planted: ## plant each known mistake in the engine and show that the checker catches it
+	$(CARGO) test --locked --release -p hemi-core --features planted --test planted -- $(PLANTED_ARGS)
 
 test-blackbox:
 	HEMI="$(TARGET_DIR)/debug/hemi" $(PYTHON) -m pytest -m "not long" $(PYTEST_ARGS)

@@ -21,6 +21,7 @@ pub mod format;
 pub mod histogram;
 pub mod io;
 pub mod marks;
+pub mod planted;
 pub mod recovery;
 pub mod settings;
 pub mod status;

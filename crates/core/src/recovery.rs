@@ -18,6 +18,7 @@ use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Sup
 use crate::format::{lost, page};
 use crate::io::OutReason;
 use crate::marks::{Mark, Marks};
+use crate::planted::{self, Planted};
 use crate::units::{Extent, LEGS_MAX, LegIndex};
 
 /// Bytes at the beginning of a leg that hold both superblock slots: read these first.
@@ -314,7 +315,10 @@ pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
     }
     let slots: Vec<LegIndex> = superblocks.iter().map(|s| s.leg).collect();
     let voters: Vec<usize> = (0..images.len())
-        .filter(|&i| superblock.legs[slots[i].index()].state == Membership::In)
+        .filter(|&i| {
+            superblock.legs[slots[i].index()].state == Membership::In
+                || planted::is(Planted::OutLegVotes)
+        })
         .collect();
     let mut marks = Marks::default();
     let generations = superblocks.iter().any(|own| own.generation != superblock.generation);
@@ -509,7 +513,7 @@ impl Reader<'_> {
     /// Whether a damaged slot may hide something newer than the best one found.
     fn may_hide<T>(&self, found: &Found<T>, image: usize, known: Option<u64>) -> bool {
         let best = found.best.as_ref().map_or(0, |(sequence, _)| *sequence);
-        if known.is_some_and(|known| known <= best) {
+        if known.is_some_and(|known| known <= best) || planted::is(Planted::DamageIgnored) {
             return false;
         }
         // A clean close brought every leg up to date: another one without damage has it all.
@@ -590,7 +594,8 @@ impl Reader<'_> {
             found.state.durable[leg] = sequence;
             found.state.slot[leg] = slot;
         }
-        if found.best.as_ref().is_none_or(|(best, _)| sequence > *best) {
+        let newer = |best: u64| sequence > best && !planted::is(Planted::OldSlotChosen);
+        if found.best.as_ref().is_none_or(|(best, _)| newer(*best)) {
             found.best = Some((sequence, value));
         }
         found.state.sequence = found.state.sequence.max(sequence);

@@ -70,3 +70,10 @@ fn storms() {
     storm_again(&[369, 510], Weather { gone: true, removed: true, ..Weather::default() });
     storm_again(&[852], Weather { flush_errors: true, caches: true, ..Weather::default() });
 }
+
+/// A write out on a leg that dropped its session failed after the region had been owed as a
+/// whole and taken up again: two debts for the same sectors.
+#[test]
+fn a_write_that_fails_in_a_region_taken_up_meanwhile() {
+    storm(789, 2, Weather { policies: true, gone: true, rot: true, ..Weather::default() });
+}

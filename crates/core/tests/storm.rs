@@ -62,6 +62,16 @@ fn blocks() {
 }
 
 #[test]
+fn promotions() {
+    storms(40, Weather { promotions: true, ..Weather::default() });
+}
+
+#[test]
+fn rot() {
+    storms(40, Weather { rot: true, ..Weather::default() });
+}
+
+#[test]
 fn everything() {
     let weather = Weather {
         errors: true,
@@ -73,6 +83,8 @@ fn everything() {
         scrub: false,
         blocks: false,
         policies: true,
+        promotions: false,
+        rot: false,
     };
     storms(60, weather);
 }

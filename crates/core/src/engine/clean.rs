@@ -8,6 +8,7 @@
 use super::Engine;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{LEGS_MAX, LegIndex, MILLISECOND};
 
 /// Regions looked at for cleaning at each tick.
@@ -78,7 +79,8 @@ impl<B: Buffers> Engine<B> {
                 // In order of last use: nobody after this one has been idle for longer.
                 return;
             }
-            if active.operations == 0 && self.entry(active.region).is_dirty() {
+            let at_rest = active.operations == 0 || planted::is(Planted::CleanWhileWriting);
+            if at_rest && self.entry(active.region).is_dirty() {
                 self.clean_region(record, idle, pressed);
             } else {
                 self.regions.retire(record);
@@ -101,7 +103,9 @@ impl<B: Buffers> Engine<B> {
             if !state.is_member() {
                 continue;
             }
-            let stays = state.answers() && self.regions.is_complete(index, region);
+            let complete = self.regions.is_complete(index, region)
+                || planted::is(Planted::CleanBehindDebts) && !self.regions.is_stale(index, region);
+            let stays = state.answers() && complete;
             if !stays {
                 // Better to wait a little for a leg that is catching up than to make it owe
                 // a whole region after a crash.
@@ -114,7 +118,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let done = self.regions.active[record].last_done[leg];
-            if done <= state.flushed {
+            if done <= state.flushed || planted::is(Planted::CleanBeforeFlush) {
                 whole |= index.bit();
             } else if !state.flush_failed {
                 self.want_flush(index, done);
@@ -164,7 +168,7 @@ impl<B: Buffers> Engine<B> {
                 self.legs[leg].healing_stamp = self.legs[leg].done_stamp;
             }
             let stamp = self.legs[leg].healing_stamp;
-            if self.legs[leg].flushed < stamp {
+            if self.legs[leg].flushed < stamp && !planted::is(Planted::HealBeforeFlush) {
                 self.want_flush(index, stamp);
                 continue;
             }

@@ -7,11 +7,13 @@
 //! from that read to the write, so that a newer write to it becomes a newer debt behind it.
 
 use super::debt::{Debt, Source};
+use super::leg::Leg;
 use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, TICK};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{
     BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES,
 };
@@ -34,6 +36,11 @@ const URGENT_LOOKED_AT: usize = 256;
 const PROBATION_WINDOW: u32 = 4;
 /// A debt without a fresh leg to read it from is looked at again after this.
 const SOURCE_RETRY: u64 = 50 * MILLISECOND;
+
+/// Whether a debt can be paid now: not put off, and nothing overlapping in flight.
+fn can_go(leg: &Leg, debt: &Debt, now: Instant) -> bool {
+    debt.not_before <= now && (!leg.is_held(debt.extent) || planted::is(Planted::DrainOverZombie))
+}
 
 impl<B: Buffers> Engine<B> {
     pub(super) fn pump_drain(&mut self, leg: usize) {
@@ -149,9 +156,8 @@ impl<B: Buffers> Engine<B> {
         if self.legs[leg].debts.urgent() > 0 {
             let state = &self.legs[leg];
             // In order of arrival: whoever waits longest goes first.
-            let urgent = state.debts.oldest_urgent_where(URGENT_LOOKED_AT, |debt| {
-                debt.not_before <= now && !state.is_held(debt.extent)
-            });
+            let urgent =
+                state.debts.oldest_urgent_where(URGENT_LOOKED_AT, |debt| can_go(state, debt, now));
             if let Some((slot, _)) = urgent {
                 return Some(slot);
             }
@@ -167,9 +173,8 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         let age = state.debts.oldest_since().map_or(0, |since| now.since(since));
         if age > self.settings.exposure_age / 2 {
-            let oldest = state.debts.oldest_where(OLDEST_LOOKED_AT, |debt| {
-                debt.not_before <= now && !state.is_held(debt.extent)
-            });
+            let oldest =
+                state.debts.oldest_where(OLDEST_LOOKED_AT, |debt| can_go(state, debt, now));
             if let Some((slot, _)) = oldest {
                 return Some(slot);
             }
@@ -187,7 +192,7 @@ impl<B: Buffers> Engine<B> {
             if debt.extent.start >= to {
                 return None;
             }
-            if debt.not_before <= self.now && !state.is_held(debt.extent) {
+            if can_go(state, &debt, self.now) {
                 return Some(slot);
             }
             at = debt.extent.end;
@@ -203,7 +208,8 @@ impl<B: Buffers> Engine<B> {
             let debt = self.legs[leg].debts.take(slot);
             let key = debt.operation;
             let bit = LegIndex(leg as u8).bit();
-            let fua = self.operations.get(key).is_some_and(|state| state.fua);
+            let fua = self.operations.get(key).is_some_and(|state| state.fua)
+                && !planted::is(Planted::FuaDropped);
             if self.operations.is_live(key) {
                 let state = &mut self.operations[key.slot];
                 state.owed &= !bit;
@@ -319,7 +325,9 @@ impl<B: Buffers> Engine<B> {
         let data = Self::at(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, debt.extent, data);
         let read = self.start_io(io, LegOperation::Read);
-        self.legs[leg].hold(debt.extent, read);
+        if !planted::is(Planted::DrainOverDirectWrite) {
+            self.legs[leg].hold(debt.extent, read);
+        }
         self.legs[leg].drain_reads += 1;
         self.marks.add(Mark::DebtReadFromLeg);
         true

@@ -15,6 +15,7 @@ use alloc::collections::VecDeque;
 use super::Engine;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::settings::{ExposureMode, Policy};
 use crate::units::{Instant, LEGS_MAX, SECOND, SECTOR_BYTES};
 
@@ -54,7 +55,9 @@ impl<B: Buffers> Engine<B> {
     /// Acknowledged bytes a leg lacks, regions owed as a whole left out.
     pub(super) fn lacked_bytes(&self, leg: usize) -> u64 {
         let state = &self.legs[leg];
-        state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES
+        let left_out = planted::is(Planted::ExposureInFlight);
+        let in_flight = if left_out { 0 } else { state.acknowledged_in_flight };
+        state.debts.bytes() + in_flight * SECTOR_BYTES
     }
 
     /// An upper bound of the acknowledged bytes held by one leg only; exact for two legs.
@@ -185,7 +188,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn unacknowledged_bytes(&self) -> u64 {
-        self.unacknowledged_sectors * SECTOR_BYTES
+        let left_out = planted::is(Planted::ExposureUnacknowledged);
+        if left_out { 0 } else { self.unacknowledged_sectors * SECTOR_BYTES }
     }
 
     fn say_throttling(&mut self, filled: u64) {

@@ -12,6 +12,7 @@ use super::state::{Io, Purpose};
 use super::{Engine, Source};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::settings::{FlushCopies, Policy};
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
 
@@ -84,7 +85,8 @@ impl<B: Buffers> Engine<B> {
                 self.marks.add_if(!joined, Mark::FlushNotJoined);
                 state.flush_target = state.flush_target.max(state.done_stamp);
             }
-            if self.regions.authority_count(LegIndex(leg as u8)) > 0 {
+            let one_will_do = needed != 0 && planted::is(Planted::FlushOneLeg);
+            if self.regions.authority_count(LegIndex(leg as u8)) > 0 && !one_will_do {
                 needed |= LegIndex(leg as u8).bit();
             }
         }
@@ -111,6 +113,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn flush_done(&mut self, leg: usize, result: Result<(), LegError>) {
         let state = &mut self.legs[leg];
         let Some(stamp) = state.flushing.take() else { return };
+        let later = planted::is(Planted::FlushCoversLater);
+        let stamp = if later { state.done_stamp } else { stamp };
         match result {
             Ok(()) => {
                 state.flushed = state.flushed.max(stamp);
@@ -190,7 +194,9 @@ impl<B: Buffers> Engine<B> {
         if self.requests[slot].needed != 0 {
             return false;
         }
-        if !self.moves_are_durable() || !self.no_authority_is_suspect() {
+        if !self.moves_are_durable() && !planted::is(Planted::FlushIgnoresMoves)
+            || !self.no_authority_is_suspect()
+        {
             self.marks.add(Mark::FlushWaitedForMove);
             return false;
         }

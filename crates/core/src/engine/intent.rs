@@ -17,6 +17,7 @@ use super::state::Stage;
 use crate::format::page::ENTRIES_PER_PAGE;
 use crate::io::Buffers;
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::LegIndex;
 
 /// Regions looked at per background tick for authority to return to a better leg.
@@ -86,7 +87,10 @@ impl<B: Buffers> Engine<B> {
             .filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| !self.is_leaving(leg.index))
-            .filter(|leg| self.regions.is_complete(leg.index, region))
+            .filter(|leg| {
+                self.regions.is_complete(leg.index, region)
+                    || planted::is(Planted::IncompleteTakesOver)
+            })
             .min_by_key(|leg| (!leg.is_trusted(self.now), leg.slow, leg.lagging, leg.rank()))
             .map(|leg| leg.index)
     }
@@ -277,7 +281,9 @@ impl<B: Buffers> Engine<B> {
     /// Whether a move to `leg` can lose nothing a client's flush was answered for.
     pub(super) fn is_durable_on(&self, record: u32, leg: LegIndex) -> bool {
         let done = self.regions.active[record].acknowledged_done[leg.index()];
-        (!self.flushes_used || done <= self.legs[leg.index()].flushed) && self.knows_lost(leg)
+        let durable = done <= self.legs[leg.index()].flushed;
+        (!self.flushes_used || durable || planted::is(Planted::MoveWithoutFlush))
+            && self.knows_lost(leg)
     }
 
     /// Whether a leg has the list of what is lost: it must not decide a region before, or
@@ -313,7 +319,11 @@ impl<B: Buffers> Engine<B> {
         let entry = self.entry(region);
         self.mark_move(record, entry.authority());
         self.regions.set_entry(region, entry.with_authority(to));
-        self.regions.active[record].authority_sequence = sequence;
+        let page = self.metadata.page_of(region);
+        let trusted = self.regions.active[record].move_undurable
+            && planted::is(Planted::UnknownOutcomeTrusted);
+        self.regions.active[record].authority_sequence =
+            if trusted { self.metadata.durable(page, to) } else { sequence };
         // Whatever forced a move wanted it off the leg it has just left.
         self.regions.active[record].move_forced = false;
         self.regions.active[record].cache_lost = false;
@@ -337,6 +347,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Authority returns from slow legs to the best one, where that has become complete.
     pub(super) fn return_authority(&mut self) {
+        if planted::is(Planted::AuthorityStuck) {
+            return;
+        }
         let best = self
             .in_legs()
             .filter(|leg| leg.is_trusted(self.now) && !leg.slow && !leg.lagging)

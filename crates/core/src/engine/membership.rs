@@ -14,6 +14,7 @@ use crate::format::superblock::Ancestor;
 use crate::format::{Id, Membership, lost, page};
 use crate::io::{Action, Buffers, LegError, Notice, OutReason};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
 
 /// A leg whose every write has failed for this long is marked out.
@@ -224,7 +225,12 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn leg_back(&mut self, leg: LegIndex) {
         if let Health::Gone { since, .. } = self.legs[leg.index()].health {
             self.legs[leg.index()].thaw(since, self.now);
-            self.lose_cache(leg.index());
+            if !planted::is(Planted::LostCacheFresh) {
+                self.lose_cache(leg.index());
+            }
+            if planted::is(Planted::RewriteWithoutFence) {
+                self.legs[leg.index()].forget_held();
+            }
             self.after_return();
         }
     }
@@ -332,7 +338,7 @@ impl<B: Buffers> Engine<B> {
 
     fn begin_change(&mut self, leg: LegIndex, kind: ChangeKind, token: Option<u64>) {
         self.change = Some(Change { kind, leg, sequence: None, token });
-        if matches!(kind, ChangeKind::Out(_)) {
+        if matches!(kind, ChangeKind::Out(_)) && !planted::is(Planted::OutBeforeTable) {
             self.list_what_goes_before();
         }
         self.go_on_with_change();
@@ -559,7 +565,9 @@ impl<B: Buffers> Engine<B> {
         self.metadata.forget_leg(leg);
         for region in 0..self.regions.count() {
             let entry = self.entry(region);
-            self.regions.set_entry(region, entry.with_whole(entry.whole() & !leg.bit()));
+            if !planted::is(Planted::JoinKeepsBits) {
+                self.regions.set_entry(region, entry.with_whole(entry.whole() & !leg.bit()));
+            }
             self.regions.set_stale(leg, region);
         }
         for page in 0..self.metadata.superblock() {
@@ -631,7 +639,8 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let writes_left = self.unacknowledged_sectors > 0;
-        if answers && (writes_left || !state.debts.is_empty() || state.writes_in_flight > 0) {
+        let waits = answers && !planted::is(Planted::DetachEarly);
+        if waits && (writes_left || !state.debts.is_empty() || state.writes_in_flight > 0) {
             return;
         }
         if answers && detach.flush_stamp.is_none() {

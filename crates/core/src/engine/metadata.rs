@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use crate::format::{BLOCK_BYTES, Layout};
 use crate::marks::{Mark, Marks};
+use crate::planted::{self, Planted};
 use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 /// Metadata writes in flight, all legs together. Each holds a block image.
@@ -53,7 +54,8 @@ impl Object {
     /// Whether `leg` has the newest content, and nothing else.
     fn is_current(&self, leg: LegIndex) -> bool {
         let on_leg = &self.legs[leg.index()];
-        on_leg.durable >= self.newest() && !on_leg.other_slot_unknown
+        let unknown = on_leg.other_slot_unknown && !planted::is(Planted::OldSlotKept);
+        on_leg.durable >= self.newest() && !unknown
     }
 }
 
@@ -234,7 +236,9 @@ impl Metadata {
                 object.sequence += 1;
             }
             on_leg.in_flight = object.sequence;
-            let slot = if on_leg.durable == 0 { 0 } else { 1 - on_leg.slot };
+            let same = planted::is(Planted::NewestSlotOverwritten);
+            let other = if same { on_leg.slot } else { 1 - on_leg.slot };
+            let slot = if on_leg.durable == 0 { 0 } else { other };
             self.in_flight[leg.index()] += 1;
             let sequence = object.sequence;
             let address = if id < pages {
@@ -269,7 +273,7 @@ impl Metadata {
         self.in_flight[leg.index()] -= 1;
         let on_leg = &mut self.objects[write.object as usize].legs[leg.index()];
         on_leg.in_flight = 0;
-        if succeeded {
+        if succeeded || planted::is(Planted::FailedPageTrusted) {
             // The first write after a leg was out leaves one slot, the second none.
             on_leg.other_slot_unknown &= on_leg.durable == 0;
             on_leg.durable = on_leg.durable.max(write.sequence);

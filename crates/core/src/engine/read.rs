@@ -12,6 +12,7 @@ use super::slab::Key;
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex};
 
 /// What can serve the beginning of an extent.
@@ -30,7 +31,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_read(&mut self, operation: u32) {
         self.operations[operation].stage = Stage::Running;
         let extent = self.operations[operation].extent;
-        if self.lost.iter().any(|lost| lost.overlaps(extent)) {
+        let lost = self.lost.iter().any(|lost| lost.overlaps(extent));
+        if lost && !planted::is(Planted::LostServed) {
             self.marks.add(Mark::LostRead);
             self.end_operation(operation, Some(RequestError::Io));
             return;
@@ -170,10 +172,14 @@ impl<B: Buffers> Engine<B> {
             return 0;
         }
         let mut end = extent.end;
-        if let Some((_, debt)) = state.debts.overlapping(extent) {
+        if let Some((_, debt)) = state.debts.overlapping(extent)
+            && !planted::is(Planted::ReadOwedLeg)
+        {
             end = end.min(debt.extent.start.max(extent.start));
         }
-        if let Some(held) = state.first_held(extent) {
+        if let Some(held) = state.first_held(extent)
+            && !planted::is(Planted::ReadOvertakenLeg)
+        {
             end = end.min(held);
         }
         end - extent.start
@@ -331,6 +337,9 @@ impl<B: Buffers> Engine<B> {
     /// A leg stopped answering: reads out on it are asked of others. Its buffers stay with
     /// it, so each request starts over in a fresh one.
     pub(super) fn give_up_reads(&mut self, leg: usize) {
+        if planted::is(Planted::ReadsStuck) {
+            return;
+        }
         let mut at = self.legs[leg].oldest_io;
         while at != super::slab::NONE {
             let next = self.ios[at].newer;

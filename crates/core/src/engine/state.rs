@@ -6,6 +6,7 @@ use super::debt::Source;
 use super::metadata::BlockWrite;
 use super::slab::{Key, NONE};
 use crate::io::{Operation, RequestError};
+use crate::planted::{self, Planted};
 use crate::units::{BufferAt, BufferId, Extent, Instant, LEGS_MAX};
 
 /// A client request from submission to reply.
@@ -196,7 +197,10 @@ impl RangeLocks {
     /// Whether an operation may start beside those under way.
     pub(crate) fn is_free(&self, extent: Extent, is_read: bool) -> bool {
         let clear = |held: &[(Extent, u32)]| !held.iter().any(|(other, _)| other.overlaps(extent));
-        clear(&self.writes) && (is_read || clear(&self.reads))
+        let beside = |bug: Planted| planted::is(bug);
+        let (read, write) = (Planted::ReadBesideWrite, Planted::WritesSideBySide);
+        (clear(&self.writes) || beside(if is_read { read } else { write }))
+            && (is_read || clear(&self.reads) || beside(read))
     }
 
     /// Locks; the place to unlock it at.

@@ -13,6 +13,7 @@ use super::slab::NONE;
 use super::state::{OperationState, RequestState, Stage};
 use super::{Engine, OPERATION_BYTES_MAX, OPERATIONS_PER_REQUEST};
 use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
+use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, LEGS_MAX, SECTOR_BYTES};
 
 impl<B: Buffers> Engine<B> {
@@ -90,10 +91,11 @@ impl<B: Buffers> Engine<B> {
             Operation::WriteZeroes { .. } | Operation::Discard => u64::MAX,
             _ => OPERATION_BYTES_MAX / SECTOR_BYTES,
         };
+        let spans = planted::is(Planted::OperationSpansRegions);
         let end = request
             .extent
             .end
-            .min(self.regions.extent(region).end)
+            .min(if spans { u64::MAX } else { self.regions.extent(region).end })
             .min(request.next.saturating_add(unit));
         let extent = Extent { start: request.next, end };
         let offset = (request.next - request.extent.start) as u32;
@@ -140,7 +142,12 @@ impl<B: Buffers> Engine<B> {
 
     fn conflict(&self, other: u32, state: &OperationState) -> bool {
         let other = &self.operations[other];
-        other.extent.overlaps(state.extent) && !(other.is_read && state.is_read)
+        let shares = match (other.is_read, state.is_read) {
+            (true, true) => true,
+            (false, false) => planted::is(Planted::WritesSideBySide),
+            _ => planted::is(Planted::ReadBesideWrite),
+        };
+        other.extent.overlaps(state.extent) && !shares
     }
 
     fn run_locked(&mut self, operation: u32) {

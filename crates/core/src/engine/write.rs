@@ -7,6 +7,7 @@ use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::settings::Policy;
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND};
 
@@ -44,7 +45,9 @@ impl<B: Buffers> Engine<B> {
 
     pub(super) fn go_on_with_intent(&mut self, operation: u32) {
         let record = self.record_of(operation);
-        if self.intent_is_durable(record) {
+        let durable = self.intent_is_durable(record);
+        let dirty = self.entry(self.operations[operation].region).is_dirty();
+        if durable || dirty && planted::is(Planted::WriteBeforeIntent) {
             let authority = self.entry(self.operations[operation].region).authority();
             if !self.legs[authority.index()].answers() {
                 // The write and the record of its new authority go out together.
@@ -97,8 +100,9 @@ impl<B: Buffers> Engine<B> {
             && target.writes_in_flight < self.settings.leg_window
             && self.ios.free_slots() > LEGS_MAX
             && !lagging
-            && target.debts.overlapping(state.extent).is_none()
-            && !target.is_held(state.extent);
+            && (target.debts.overlapping(state.extent).is_none()
+                || planted::is(Planted::DirectOverDebt))
+            && (!target.is_held(state.extent) || planted::is(Planted::OvertakenInFlight));
         if direct {
             state.source.retain(&mut self.buffers);
             let key = self.operation_key(operation);
@@ -108,7 +112,7 @@ impl<B: Buffers> Engine<B> {
                 state.extent,
                 state.source,
                 key,
-                state.fua,
+                state.fua && !planted::is(Planted::FuaDropped),
                 self.now,
                 false,
                 false,
@@ -186,7 +190,7 @@ impl<B: Buffers> Engine<B> {
         let record = self.record_of(operation);
         let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
         self.adjust_lacks(record, leg, carved.debts);
-        if carved.superseded {
+        if carved.superseded && !planted::is(Planted::SupersededForgotten) {
             self.marks.add(Mark::DebtSuperseded);
             self.operations[operation].carries |= index.bit();
             self.adjust_lacks(record, leg, 1);
@@ -395,6 +399,10 @@ impl<B: Buffers> Engine<B> {
     ) {
         let region = self.regions.of_sector(extent.start);
         let record = self.regions.slot(region).expect("a region with lacks has a record");
+        if planted::is(Planted::FailedOverNewer) {
+            let carved = self.legs[leg].debts.carve(extent, &mut self.buffers);
+            self.adjust_lacks(record, leg, carved.debts);
+        }
         let mut pieces = -1i32;
         let mut at = extent.start;
         while at < extent.end {
@@ -427,12 +435,20 @@ impl<B: Buffers> Engine<B> {
         let state = self.operations[operation];
         let record = self.record_of(operation);
         let authority = self.entry(state.region).authority();
+        let first = self.entry(self.regions.of_sector(self.requests[state.request].extent.start));
+        if planted::is(Planted::SpanningNeverAcked) && first.authority() != authority {
+            return;
+        }
+        let first_decides = planted::is(Planted::FirstRegionDecides);
+        let authority = if first_decides { first.authority() } else { authority };
         if state.done & authority.bit() != 0 {
             if !self.regions.is_complete(authority, state.region) {
                 // It lost its cache: what lies beneath this write may be gone.
                 self.want_move(record);
                 self.wait_in_region(operation, record);
-            } else if !self.authority_is_durable(record) || !self.lost_list_follows(operation) {
+            } else if !self.authority_is_durable(record) && !planted::is(Planted::AckBeforeMove)
+                || !self.lost_list_follows(operation)
+            {
                 self.marks.add(Mark::AcknowledgementWaited);
                 self.wait_in_region(operation, record);
             } else if self.policy_allows(operation) {
@@ -676,6 +692,7 @@ impl<B: Buffers> Engine<B> {
         let keeper = self.keeper_of(operation, authority);
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
+            let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
             if !self.legs[leg].is_member() || self.regions.is_stale(index, state.region) {
                 continue;
             }

@@ -14,8 +14,10 @@
 pub mod checker;
 pub mod disk;
 pub mod memory;
+pub mod rot;
 pub mod runner;
 pub mod script;
+pub mod stall;
 pub mod storm;
 
 use std::collections::BTreeMap;
@@ -148,6 +150,8 @@ pub struct World {
     /// A leg lost its cache before this request, and no later flush has been answered yet.
     pub cache_lost: Option<u64>,
     pub thorough: bool,
+    /// The token of a detach of a leg that answers, and the leg.
+    pub detaching: Option<(u64, usize)>,
     pub trace: bool,
     pub failed_requests: u64,
     pub failed: Vec<(u64, Operation)>,
@@ -200,7 +204,9 @@ impl World {
             closed: false,
             commands: BTreeMap::new(),
             cache_lost: None,
-            thorough: true,
+            // With a planted bug the checker is to see it, not an assertion of the engine.
+            thorough: !cfg!(feature = "planted"),
+            detaching: None,
             trace: std::env::var_os("TRACE").is_some(),
             failed_requests: 0,
             failed: Vec::new(),
@@ -239,6 +245,9 @@ impl World {
                 Action::Leg(io) => self.submit_io(io),
                 Action::Reply(reply) => self.take_reply(reply),
                 Action::CommandDone { token, result } => {
+                    if result.is_ok() {
+                        self.check_detached(token);
+                    }
                     self.commands.insert(token, result);
                 }
                 Action::Notice(notice) => {
@@ -252,6 +261,15 @@ impl World {
         }
         if self.thorough {
             self.engine().check_thoroughly();
+        }
+    }
+
+    /// P8: a leg that has been detached holds what a client would read now.
+    fn check_detached(&mut self, token: u64) {
+        let Some((_, leg)) = self.detaching.take_if(|(detach, _)| *detach == token) else { return };
+        let silent = |n: &Notice| matches!(n, Notice::Frozen { leg: l, .. } if l.index() == leg);
+        if !self.notices.iter().any(silent) {
+            self.checker.check_image(&self.disks[leg].contents(), self.now);
         }
     }
 

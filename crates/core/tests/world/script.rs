@@ -352,7 +352,8 @@ impl World {
     /// Makes one leg decide alone, as `hemi promote` does.
     pub fn promote(&mut self, leg: usize) -> Vec<Extent> {
         let image = LegImage { bytes: &self.disks[leg].metadata };
-        let generation = [self.random.below(255) as u8 + 1; 16];
+        let half = self.random.next().to_le_bytes();
+        let generation = std::array::from_fn(|byte| half[byte % 8]);
         let promotion = recovery::promote(image, generation).expect("it can be promoted");
         for (address, block) in &promotion.writes {
             let start = *address as usize;

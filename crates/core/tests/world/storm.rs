@@ -3,6 +3,7 @@
 //! [`Weather`] for what it is allowed to break.
 
 use hemi_core::command::Command;
+use hemi_core::format::Membership;
 use hemi_core::io::{LegEvent, Notice, Operation};
 use hemi_core::recovery::Problem;
 use hemi_core::settings::{ExposureMode, FlushCopies, Policy, Settings};
@@ -10,6 +11,7 @@ use hemi_core::status::LegState;
 use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
 
 use super::disk::Disk;
+use super::rot::Flip;
 use super::script::{Cache, What};
 use super::{Random, Shape, World, settings};
 
@@ -34,6 +36,10 @@ pub struct Weather {
     pub blocks: bool,
     /// Policies other than the default, and flushes of several copies.
     pub policies: bool,
+    /// After a crash the operator may promote one leg, which then goes on alone for a while.
+    pub promotions: bool,
+    /// After a crash a bit of metadata may have flipped.
+    pub rot: bool,
 }
 
 struct Storm {
@@ -54,6 +60,8 @@ struct Storm {
     empty: Vec<bool>,
     token: u64,
     ids: u8,
+    /// A bit of metadata that has flipped.
+    flip: Option<Flip>,
 }
 
 fn random_settings(random: &mut Random, weather: Weather) -> Settings {
@@ -108,6 +116,7 @@ pub fn storm(seed: u64, legs: usize, weather: Weather) {
         empty: vec![false; legs],
         token: 1 << 40,
         ids: 100,
+        flip: None,
     };
     for step in 0..320u64 {
         storm.step();
@@ -243,6 +252,7 @@ impl Storm {
             _ => Cache::Kept,
         };
         world.trace_event(&format!("leg {leg} goes, removed {removed}, cache {cache:?}"));
+        world.detaching = None;
         world.event(leg, LegEvent::Gone { removed });
         let delay = [0, 1, 30, 600, 3000][world.random.below(5) as usize] * MILLISECOND;
         let back = world.now + delay;
@@ -293,15 +303,25 @@ impl Storm {
         if self.changing.is_some() {
             return;
         }
+        let answers = self.is_healthy(leg);
         let token = if self.empty[leg] {
             self.ids += 1;
             let id = [self.ids; 16];
             self.replace_disk(leg);
             self.command(Command::Join { leg: LegIndex(leg as u8), id, fast_zeroes: true })
         } else {
+            self.world.notices.clear();
+            self.world.detaching = answers.then_some((self.token + 1, leg));
             self.command(Command::Detach { leg: LegIndex(leg as u8) })
         };
         self.changing = Some((token, leg));
+    }
+
+    fn is_healthy(&mut self, leg: usize) -> bool {
+        let legs = self.world.status().legs;
+        legs.iter().any(|l| usize::from(l.leg) == leg && l.state != LegState::Gone)
+            && self.back[leg].is_none()
+            && self.world.behaviour[leg].frozen_until <= self.world.now
     }
 
     fn replace_disk(&mut self, leg: usize) {
@@ -327,7 +347,11 @@ impl Storm {
     fn restart(&mut self) {
         self.come_back();
         let world = &mut self.world;
-        if world.random.one_in(2) {
+        world.detaching = None;
+        let promoted = self.weather.promotions && world.random.one_in(2);
+        if promoted {
+            world.power_cut();
+        } else if world.random.one_in(2) {
             world.kill()
         } else {
             world.power_cut()
@@ -344,8 +368,31 @@ impl Storm {
         let mut random = Random(world.random.next());
         world.settings = random_settings(&mut random, self.weather);
         world.trace_event("restart");
-        self.open();
+        if promoted {
+            self.promote();
+        } else {
+            if self.weather.rot && self.world.random.one_in(2) {
+                self.flip = self.world.rot();
+            }
+            self.open();
+        }
         self.world.read_everything();
+    }
+
+    /// One leg is made to decide alone, and the others stay away.
+    fn promote(&mut self) {
+        // Not one the others have gone on without: that would be a fork.
+        let state = self.world.recovered().superblock;
+        let is_in = |leg: &usize| state.legs[*leg].state == Membership::In;
+        let given: Vec<usize> = (0..self.empty.len()).filter(is_in).collect();
+        let leg = given[self.world.random.below(given.len() as u64) as usize];
+        self.world.trace_event(&format!("promote {leg}"));
+        self.world.promote(leg);
+        self.world.checker.adopt(&self.world.disks[leg].contents(), self.world.now);
+        self.world.open(&[leg]).expect("a promoted leg decides alone");
+        for other in 0..self.empty.len() {
+            self.empty[other] = other != leg;
+        }
     }
 
     /// Opens with every leg that is one.
@@ -353,6 +400,13 @@ impl Storm {
         let legs = self.world.disks.len();
         let mut given: Vec<usize> = (0..legs).collect();
         while let Err(refusal) = self.world.open(&given) {
+            if refusal.problems.iter().any(may_be_rot)
+                && let Some(flip) = self.flip.take()
+            {
+                // Rightly refused: the bit is put back.
+                self.world.heal_rot(&flip);
+                continue;
+            }
             let none = |p: &Problem| match p {
                 Problem::Stranger { image, .. } | Problem::NotALeg { image, .. } => Some(*image),
                 _ => None,
@@ -399,7 +453,8 @@ impl Storm {
         self.world.converge();
         self.world.read_everything();
         let bad = self.weather.errors || self.weather.flush_errors;
-        let loss = self.weather.caches || self.weather.removed;
+        let weather = self.weather;
+        let loss = weather.caches || weather.removed || weather.promotions;
         if !bad && !loss {
             // A flush may have to say that a session dropped which alone had something.
             let gone = self.weather.gone;
@@ -415,6 +470,16 @@ impl Storm {
         self.open();
         self.world.read_everything();
     }
+}
+
+fn may_be_rot(problem: &Problem) -> bool {
+    matches!(
+        problem,
+        Problem::SuperblockDamaged { .. }
+            | Problem::PageDamaged { .. }
+            | Problem::PageLost { .. }
+            | Problem::LostListDamaged
+    )
 }
 
 fn random_request(world: &mut World) {

@@ -1,0 +1,140 @@
+//! Planted bugs: mistakes a mirror could be written with, to show that the checker sees them.
+//!
+//! Each is one condition at the place where the mistake would be made. Without the feature
+//! `planted` (never part of a release or of a torture run) [`is`] is a constant `false` and
+//! none of them exists. With it, a test selects one for the whole process.
+
+macro_rules! planted {
+    ($($(#[doc = $doc:literal])+ $bug:ident,)+) => {
+        /// A mistake that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Planted {
+            $($(#[doc = $doc])+ $bug,)+
+        }
+
+        impl Planted {
+            /// Every one.
+            pub const ALL: &'static [Planted] = &[$(Planted::$bug,)+];
+
+            /// What the mistake is, in a sentence.
+            pub const fn describe(self) -> &'static str {
+                match self {
+                    $(Planted::$bug => concat!($($doc),+),)+
+                }
+            }
+        }
+    };
+}
+
+planted! {
+    /// A write is acknowledged before the move of authority is durable.
+    AckBeforeMove,
+    /// A page write that failed counts as done.
+    FailedPageTrusted,
+    /// Authority comes back before its move away was durable, and the page is not written
+    /// again.
+    UnknownOutcomeTrusted,
+    /// A write goes to the legs before its region is durably dirty.
+    WriteBeforeIntent,
+    /// A write that spans regions is judged by the first region's authority.
+    FirstRegionDecides,
+    /// A write that spans two authorities is never acknowledged.
+    SpanningNeverAcked,
+    /// A write is cut into operations without regard to regions.
+    OperationSpansRegions,
+    /// A leg that lacks acknowledged data takes over a region.
+    IncompleteTakesOver,
+    /// Authority moves to a leg that has flush-acknowledged data in its cache only.
+    MoveWithoutFlush,
+    /// Authority never returns from the slow leg.
+    AuthorityStuck,
+    /// A newer write is sent to a leg while an older one to the same sectors is in flight.
+    OvertakenInFlight,
+    /// A newer write is sent to a leg that still owes an older one to the same sectors.
+    DirectOverDebt,
+    /// A debt is paid over an I/O the leg still has in flight.
+    DrainOverZombie,
+    /// The range of a drain is not held between its read and its write.
+    DrainOverDirectWrite,
+    /// A newer write that takes the place of an acknowledged debt hides that the leg lacks it.
+    SupersededForgotten,
+    /// A write that failed is owed again over newer debts.
+    FailedOverNewer,
+    /// After a write that no leg could take the legs are left as they are.
+    FailedWriteDiverges,
+    /// Two overlapping writes run side by side.
+    WritesSideBySide,
+    /// A read runs beside an overlapping write that is not acknowledged.
+    ReadBesideWrite,
+    /// A read goes to a leg that owes the sectors.
+    ReadOwedLeg,
+    /// A read goes to a leg that has a write to the sectors in flight.
+    ReadOvertakenLeg,
+    /// Reads stay on a leg that stopped answering.
+    ReadsStuck,
+    /// A read of a lost extent is served.
+    LostServed,
+    /// A flush waits for one leg only.
+    FlushOneLeg,
+    /// A flush is answered while a move of authority is not durable.
+    FlushIgnoresMoves,
+    /// A device flush counts for what completed while it ran.
+    FlushCoversLater,
+    /// A write with FUA is sent as a plain write.
+    FuaDropped,
+    /// A region is cleaned before its legs have flushed.
+    CleanBeforeFlush,
+    /// A region is cleaned while a write is under way.
+    CleanWhileWriting,
+    /// A region is cleaned with a leg that still owes part of it.
+    CleanBehindDebts,
+    /// A leg is recorded whole before it has flushed what it drained.
+    HealBeforeFlush,
+    /// Exposure leaves out what is in flight to the other leg.
+    ExposureInFlight,
+    /// Writes not yet acknowledged do not count for the exposure bound.
+    ExposureUnacknowledged,
+    /// A leg that lost its cache counts as fresh.
+    LostCacheFresh,
+    /// What an old session may still land is forgotten when the leg is back.
+    RewriteWithoutFence,
+    /// A metadata write goes to the slot that holds the newest content.
+    NewestSlotOverwritten,
+    /// Recovery takes the first valid slot, not the newest.
+    OldSlotChosen,
+    /// Recovery lets legs decide that are out.
+    OutLegVotes,
+    /// A leg that was out comes in with one slot from before.
+    OldSlotKept,
+    /// Recovery ignores damage that may hide something newer.
+    DamageIgnored,
+    /// A leg is marked out before what it leaves behind is durable.
+    OutBeforeTable,
+    /// A replaced leg inherits the bits of the one before.
+    JoinKeepsBits,
+    /// A leg is detached before it has everything.
+    DetachEarly,
+}
+
+#[cfg(feature = "planted")]
+static SELECTED: core::sync::atomic::AtomicU8 = core::sync::atomic::AtomicU8::new(u8::MAX);
+
+/// Selects the bug that is planted from now on, for the whole process; `None` for none.
+#[cfg(feature = "planted")]
+pub fn select(bug: Option<Planted>) {
+    let number = bug.map_or(u8::MAX, |bug| bug as u8);
+    SELECTED.store(number, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether this bug is the one that is planted.
+#[cfg(feature = "planted")]
+pub(crate) fn is(bug: Planted) -> bool {
+    SELECTED.load(core::sync::atomic::Ordering::Relaxed) == bug as u8
+}
+
+/// Whether this bug is the one that is planted: none is.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn is(_: Planted) -> bool {
+    false
+}
