@@ -85,6 +85,7 @@ fn everything() {
         policies: true,
         promotions: false,
         rot: false,
+        keen: false,
     };
     storms(60, weather);
 }

@@ -137,6 +137,17 @@ impl Checker {
         }
     }
 
+    /// Sectors whose last write is acknowledged and beyond doubt, with its version.
+    pub fn settled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.sectors.iter().enumerate().filter_map(|(number, sector)| {
+            let last = sector.writes.last()?;
+            let others = &sector.writes[..sector.writes.len() - 1];
+            let alone = others.iter().all(|write| write.is_before(last));
+            let settled = last.certain && alone && sector.crashed.is_none();
+            settled.then_some((number, last.version))
+        })
+    }
+
     /// The operator decided that this is what the volume holds; `true` where nobody knows.
     pub fn adopt(&mut self, image: &[u64], now: Instant) {
         self.invoked.clear();

@@ -13,6 +13,7 @@
 
 pub mod checker;
 pub mod disk;
+pub mod keen;
 pub mod memory;
 pub mod rot;
 pub mod runner;

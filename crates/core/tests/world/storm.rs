@@ -11,6 +11,7 @@ use hemi_core::status::LegState;
 use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
 
 use super::disk::Disk;
+use super::keen::Keen;
 use super::rot::Flip;
 use super::script::{Cache, What};
 use super::{Random, Shape, World, settings};
@@ -40,11 +41,13 @@ pub struct Weather {
     pub promotions: bool,
     /// After a crash a bit of metadata may have flipped.
     pub rot: bool,
+    /// Crashes come where they hurt, and faults in the ways that go together worst.
+    pub keen: bool,
 }
 
-struct Storm {
-    weather: Weather,
-    world: World,
+pub(super) struct Storm {
+    pub(super) weather: Weather,
+    pub(super) world: World,
     /// When a leg that is gone comes back.
     back: Vec<Option<Instant>>,
     /// Its zombies end at that time, or later.
@@ -62,6 +65,7 @@ struct Storm {
     ids: u8,
     /// A bit of metadata that has flipped.
     flip: Option<Flip>,
+    pub(super) keen: Keen,
 }
 
 fn random_settings(random: &mut Random, weather: Weather) -> Settings {
@@ -117,7 +121,9 @@ pub fn storm(seed: u64, legs: usize, weather: Weather) {
         token: 1 << 40,
         ids: 100,
         flip: None,
+        keen: Keen::default(),
     };
+    storm.aim();
     for step in 0..320u64 {
         storm.step();
         if step % 64 == 63 && storm.world.random.below(4) > 0 {
@@ -143,6 +149,10 @@ impl Storm {
         while self.world.step(until) {
             self.check_exposure();
             self.come_back();
+            if self.weather.keen && self.is_the_moment() {
+                self.restart();
+                return;
+            }
         }
         self.world.run_until(until);
         self.follow_changes();
@@ -166,12 +176,20 @@ impl Storm {
             let bound = slack * bound.max(carried);
             assert!(status.exposure_bytes <= bound, "P5: {} exposed", status.exposure_bytes);
         }
+        if throttles && !self.weather.gone && !self.weather.caches {
+            self.check_what_is_exposed(&status);
+        }
+        let world = &mut self.world;
         let in_use = world.engine().buffers().sectors();
         let most = world.shape.memory_sectors + 64 * 300;
         assert!(in_use <= most, "{in_use} sectors of buffers in use");
     }
 
     fn fault(&mut self) {
+        if self.weather.keen && self.world.random.one_in(3) {
+            self.keen_fault();
+            return;
+        }
         let world = &mut self.world;
         let leg = world.random.below(world.disks.len() as u64) as usize;
         let kind = world.random.below(12);
@@ -263,7 +281,8 @@ impl Storm {
             // Until the driver knows that nothing can land any more.
             world.hold(leg, What::Anything);
             world.holds.pop();
-            let later = [0, 0, 50][world.random.below(3) as usize] * MILLISECOND;
+            let laters = if self.weather.keen { [0, 50, 3000] } else { [0, 0, 50] };
+            let later = laters[world.random.below(3) as usize] * MILLISECOND;
             self.zombies[leg] = Some(back + later);
         }
         match cache {
@@ -282,6 +301,7 @@ impl Storm {
     fn come_back(&mut self) {
         for leg in 0..self.back.len() {
             let now = self.world.now;
+            self.keen.end_holds(&mut self.world);
             if self.zombies[leg].is_some_and(|at| now >= at) {
                 self.zombies[leg] = None;
                 self.world.abort_held(leg);
@@ -357,6 +377,7 @@ impl Storm {
             world.power_cut()
         }
         world.holds.clear();
+        self.keen.holds.clear();
         for behaviour in &mut world.behaviour {
             *behaviour = Default::default();
         }
@@ -377,6 +398,7 @@ impl Storm {
             self.open();
         }
         self.world.read_everything();
+        self.aim();
     }
 
     /// One leg is made to decide alone, and the others stay away.
@@ -385,7 +407,13 @@ impl Storm {
         let state = self.world.recovered().superblock;
         let is_in = |leg: &usize| state.legs[*leg].state == Membership::In;
         let given: Vec<usize> = (0..self.empty.len()).filter(is_in).collect();
-        let leg = given[self.world.random.below(given.len() as u64) as usize];
+        let mut leg = given[self.world.random.below(given.len() as u64) as usize];
+        if self.weather.keen {
+            // The one that fell behind: the others' metadata looks newer.
+            let newest = self.world.recovered().objects[0].durable;
+            let behind = |leg: &usize| newest[*leg];
+            leg = given.iter().copied().min_by_key(behind).unwrap_or(leg);
+        }
         self.world.trace_event(&format!("promote {leg}"));
         self.world.promote(leg);
         self.world.checker.adopt(&self.world.disks[leg].contents(), self.world.now);
@@ -393,6 +421,27 @@ impl Storm {
         for other in 0..self.empty.len() {
             self.empty[other] = other != leg;
         }
+        if self.weather.keen && self.world.random.one_in(2) {
+            self.come_back_at_once();
+        }
+    }
+
+    /// The legs a promotion left behind come back before much has been written, drain, and
+    /// power goes again.
+    fn come_back_at_once(&mut self) {
+        for _ in 0..self.world.random.below(3) {
+            random_request(&mut self.world);
+        }
+        self.world.run_until_answered(20 * SECOND);
+        self.world.power_cut();
+        self.open();
+        self.world.converge();
+        for _ in 0..1 + self.world.random.below(3) {
+            random_request(&mut self.world);
+        }
+        self.world.wait(MILLISECOND);
+        self.world.power_cut();
+        self.open();
     }
 
     /// Opens with every leg that is one.
@@ -423,6 +472,7 @@ impl Storm {
 
     /// The storm is over: everything comes back, converges and can be read.
     fn calm_down(&mut self) {
+        self.keen.end_all_holds(&mut self.world);
         for leg in 0..self.back.len() {
             let now = self.world.now;
             self.zombies[leg] = self.zombies[leg].map(|_| now);
