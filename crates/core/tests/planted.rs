@@ -18,6 +18,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use hemi_core::planted::{Planted, select};
+use world::left_behind::left_behind;
 use world::stall::stall;
 use world::storm::{Weather, storm};
 
@@ -27,7 +28,7 @@ const HUNG_AFTER: Duration = Duration::from_secs(60);
 const MEDIAN_MAX: u64 = 100;
 
 /// The kinds of runs, one after the other.
-const KINDS: u64 = 10;
+const KINDS: u64 = 11;
 
 fn run(seed: u64) {
     let round = seed / KINDS;
@@ -43,6 +44,7 @@ fn run(seed: u64) {
         6 => storm(seed, legs, Weather { gone: true, removed: true, ..calm }),
         7 => storm(seed, 2, Weather { keen: true, ..calm }),
         8 => storm(seed, legs, Weather { errors: true, flush_errors: true, members: true, ..calm }),
+        9 => left_behind(seed),
         _ => storm(seed, legs, Weather { policies: true, gone: true, rot: true, ..calm }),
     }
 }

@@ -190,8 +190,8 @@ impl<B: Buffers> Engine<B> {
         let record = self.record_of(operation);
         let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
         self.adjust_lacks(record, leg, carved.debts);
+        self.marks.add_if(carved.superseded, Mark::DebtSuperseded);
         if carved.superseded && !planted::is(Planted::SupersededForgotten) {
-            self.marks.add(Mark::DebtSuperseded);
             self.operations[operation].carries |= index.bit();
             self.adjust_lacks(record, leg, 1);
         }

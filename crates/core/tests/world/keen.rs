@@ -1,6 +1,7 @@
 //! Storms that aim: crashes right after something rare has happened, and faults in the ways
 //! that go together worst.
 
+use hemi_core::io::LegOperation;
 use hemi_core::marks::Mark;
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Instant, MILLISECOND};
@@ -36,6 +37,8 @@ const MOMENTS: [Mark; 24] = [
     Mark::ZombieOverDrain,
     Mark::LostRecorded,
 ];
+/// Metadata before this sector of a leg is a superblock.
+const SUPERBLOCKS_END: u64 = 256;
 /// A crash comes at most so many things after its moment.
 const SOON: u64 = 4;
 /// Crashes of this kind in one run.
@@ -55,6 +58,12 @@ pub struct Keen {
     events: u32,
     /// Something is owed as a whole, or the last of it is in flight.
     rebuilding: bool,
+    /// Freezes to come: the leg, from when, until when.
+    freezes: Vec<(usize, Instant, Instant)>,
+    /// Legs to be removed for good, and when.
+    removals: Vec<(usize, Instant)>,
+    /// The crash is to come while a superblock and another metadata write are in flight.
+    at_superblock: bool,
     /// I/O held back, until when.
     pub(super) holds: Vec<(usize, What, Instant)>,
 }
@@ -63,13 +72,32 @@ impl Keen {
     /// Lets go what has been held back for its time.
     pub(super) fn end_holds(&mut self, world: &mut World) {
         let now = world.now;
+        while let Some(at) = self.freezes.iter().position(|(_, from, _)| now >= *from) {
+            let (leg, _, until) = self.freezes.swap_remove(at);
+            world.freeze(leg, until);
+        }
         while let Some(at) = self.holds.iter().position(|(_, _, until)| now >= *until) {
             let (leg, what, _) = self.holds.swap_remove(at);
             world.release_kind(leg, what);
         }
     }
 
+    /// A leg that is to be removed now.
+    pub(super) fn removal(&mut self, now: Instant) -> Option<usize> {
+        let at = self.removals.iter().position(|(_, when)| now >= *when)?;
+        Some(self.removals.swap_remove(at).0)
+    }
+
+    /// Nothing of what was to come comes any more.
+    pub(super) fn forget(&mut self) {
+        self.holds.clear();
+        self.freezes.clear();
+        self.removals.clear();
+    }
+
     pub(super) fn end_all_holds(&mut self, world: &mut World) {
+        self.freezes.clear();
+        self.removals.clear();
         for (leg, what, _) in std::mem::take(&mut self.holds) {
             world.release_kind(leg, what);
         }
@@ -85,13 +113,19 @@ impl Storm {
         let random = &mut self.world.random;
         let moment = MOMENTS[random.below(MOMENTS.len() as u64) as usize];
         let nth = 1 + random.below(3);
+        let random_is_for_superblocks = random.one_in(4);
         self.keen.moment = (self.keen.crashes < CRASHES_MAX).then_some(moment);
         self.keen.until = self.world.engine().marks().count(moment) + nth;
         self.keen.countdown = None;
+        self.keen.at_superblock = random_is_for_superblocks;
     }
 
     pub(super) fn is_the_moment(&mut self) -> bool {
         let Some(moment) = self.keen.moment else { return false };
+        if self.keen.at_superblock && self.superblock_is_not_alone() {
+            self.keen.crashes += 1;
+            return true;
+        }
         if let Some(left) = &mut self.keen.countdown {
             *left = left.saturating_sub(1);
         } else if self.world.engine().marks().count(moment) >= self.keen.until {
@@ -102,13 +136,37 @@ impl Storm {
         now
     }
 
+    fn superblock_is_not_alone(&self) -> bool {
+        let metadata = |p: &&super::Pending| p.io.operation == LegOperation::WriteMetadata;
+        let is_superblock = |p: &super::Pending| p.io.extent.start < SUPERBLOCKS_END;
+        let mut in_flight = self.world.pending.iter().filter(metadata);
+        let superblock = in_flight.clone().any(is_superblock);
+        superblock && in_flight.any(|p| !is_superblock(p))
+    }
+
     /// Two legs frozen one after the other, metadata or writes that hang, everything failing.
     pub(super) fn keen_fault(&mut self) {
         let world = &mut self.world;
         let legs = world.disks.len() as u64;
         let leg = world.random.below(legs) as usize;
         let other = world.random.below(legs) as usize;
-        match world.random.below(4) {
+        match world.random.below(6) {
+            4 if self.weather.removed => {
+                // What only one leg has goes with it.
+                let until = world.now + (100 + world.random.below(600)) * MILLISECOND;
+                world.freeze(leg, until);
+                let when = world.now + (30 + world.random.below(100)) * MILLISECOND;
+                self.keen.removals.push(((leg + 1) % world.disks.len(), when));
+            }
+            4 | 5 => {
+                // One thaws as the other freezes.
+                let until = world.now + (40 + world.random.below(100)) * MILLISECOND;
+                let early = world.random.below(3) * MILLISECOND;
+                let length = (30 + world.random.below(300)) * MILLISECOND;
+                world.freeze(leg, until);
+                let from = Instant(until.0 - early);
+                self.keen.freezes.push(((leg + 1) % world.disks.len(), from, until + length));
+            }
             0 => {
                 let first = (20 + world.random.below(100)) * MILLISECOND;
                 let second = (20 + world.random.below(300)) * MILLISECOND;

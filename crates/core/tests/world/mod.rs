@@ -14,6 +14,7 @@
 pub mod checker;
 pub mod disk;
 pub mod keen;
+pub mod left_behind;
 pub mod memory;
 pub mod rot;
 pub mod runner;
@@ -461,7 +462,9 @@ impl World {
         }
         if reply.result.is_err() {
             self.failed_requests += 1;
-            self.failed.push((reply.token, request.operation));
+            // A FUA write may end with a flush, and tells what a flush would.
+            let told = if request.fua { Operation::Flush } else { request.operation };
+            self.failed.push((reply.token, told));
         }
         self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
     }

@@ -216,7 +216,7 @@ impl Storm {
                 world.behaviour[leg].flush_errors = rate(world, flush_errors) / 4;
             }
             7 | 8 if self.weather.gone || self.weather.caches || self.weather.removed => {
-                self.lose(leg);
+                self.lose(leg, false);
             }
             9 if self.weather.members => self.change_members(leg),
             10 if self.weather.scrub => {
@@ -242,7 +242,7 @@ impl Storm {
     }
 
     /// A session drops, with or without the leg's cache.
-    fn lose(&mut self, leg: usize) {
+    fn lose(&mut self, leg: usize, for_good: bool) {
         if self.back[leg].is_some() || self.empty[leg] {
             return;
         }
@@ -263,7 +263,7 @@ impl Storm {
         if twice && !self.weather.caches {
             return;
         }
-        let removed = self.weather.removed && world.random.one_in(3);
+        let removed = for_good || self.weather.removed && world.random.one_in(3);
         let cache = match world.random.below(3) {
             0 if self.weather.caches || others_have_all => Cache::Dropped,
             1 if self.weather.caches || others_have_all => Cache::Any,
@@ -272,10 +272,11 @@ impl Storm {
         world.trace_event(&format!("leg {leg} goes, removed {removed}, cache {cache:?}"));
         world.detaching = None;
         world.event(leg, LegEvent::Gone { removed });
-        let delay = [0, 1, 30, 600, 3000][world.random.below(5) as usize] * MILLISECOND;
+        let delays = if self.weather.keen { [0, 1, 1, 30, 600] } else { [0, 1, 30, 600, 3000] };
+        let delay = delays[world.random.below(5) as usize] * MILLISECOND;
         let back = world.now + delay;
         self.back[leg] = Some(back);
-        if world.random.one_in(2) {
+        if world.random.one_in(if self.weather.keen { 4 } else { 2 }) {
             world.abort(leg, |_| None);
         } else {
             // Until the driver knows that nothing can land any more.
@@ -302,6 +303,9 @@ impl Storm {
         for leg in 0..self.back.len() {
             let now = self.world.now;
             self.keen.end_holds(&mut self.world);
+            if let Some(leg) = self.keen.removal(now) {
+                self.lose(leg, true);
+            }
             if self.zombies[leg].is_some_and(|at| now >= at) {
                 self.zombies[leg] = None;
                 self.world.abort_held(leg);
@@ -339,8 +343,9 @@ impl Storm {
 
     fn is_healthy(&mut self, leg: usize) -> bool {
         let legs = self.world.status().legs;
-        legs.iter().any(|l| usize::from(l.leg) == leg && l.state != LegState::Gone)
-            && self.back[leg].is_none()
+        legs.iter().any(|l| {
+            usize::from(l.leg) == leg && matches!(l.state, LegState::Healthy | LegState::Lagging)
+        }) && self.back[leg].is_none()
             && self.world.behaviour[leg].frozen_until <= self.world.now
     }
 
@@ -377,7 +382,7 @@ impl Storm {
             world.power_cut()
         }
         world.holds.clear();
-        self.keen.holds.clear();
+        self.keen.forget();
         for behaviour in &mut world.behaviour {
             *behaviour = Default::default();
         }
