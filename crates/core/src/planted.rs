@@ -97,7 +97,7 @@ planted! {
     ExposureUnacknowledged,
     /// A leg that lost its cache counts as fresh.
     LostCacheFresh,
-    /// What an old session may still land is forgotten when the leg is back.
+    /// When a leg is back, what its old session may still land counts as ended.
     RewriteWithoutFence,
     /// A metadata write goes to the slot that holds the newest content.
     NewestSlotOverwritten,

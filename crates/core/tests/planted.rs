@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use hemi_core::planted::{Planted, select};
 use world::left_behind::left_behind;
+use world::relay::relay;
 use world::stall::stall;
 use world::storm::{Weather, storm};
 
@@ -28,7 +29,7 @@ const HUNG_AFTER: Duration = Duration::from_secs(60);
 const MEDIAN_MAX: u64 = 100;
 
 /// The kinds of runs, one after the other.
-const KINDS: u64 = 11;
+const KINDS: u64 = 12;
 
 fn run(seed: u64) {
     let round = seed / KINDS;
@@ -45,6 +46,7 @@ fn run(seed: u64) {
         7 => storm(seed, 2, Weather { keen: true, ..calm }),
         8 => storm(seed, legs, Weather { errors: true, flush_errors: true, members: true, ..calm }),
         9 => left_behind(seed),
+        10 => relay(seed, legs),
         _ => storm(seed, legs, Weather { policies: true, gone: true, rot: true, ..calm }),
     }
 }

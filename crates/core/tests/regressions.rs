@@ -3,6 +3,7 @@
 mod world;
 
 use hemi_core::settings::{FlushCopies, Policy, Settings};
+use world::left_behind::left_behind;
 use world::runner::run;
 use world::settings;
 use world::storm::{Weather, storm};
@@ -76,4 +77,11 @@ fn storms() {
 #[test]
 fn a_write_that_fails_in_a_region_taken_up_meanwhile() {
     storm(789, 2, Weather { policies: true, gone: true, rot: true, ..Weather::default() });
+}
+
+/// The write of the superblock that takes a leg in failed, once, and nobody wrote it again.
+#[test]
+fn a_leg_comes_in_though_its_superblock_takes_several_tries() {
+    left_behind(153);
+    left_behind(957);
 }

@@ -193,8 +193,13 @@ impl<B: Buffers> Engine<B> {
         let mut current = true;
         for leg in 0..LEGS_MAX {
             let state = &self.legs[leg];
-            if state.is_member() && state.answers() && !self.is_changing(state.index) {
-                let index = state.index;
+            let index = state.index;
+            if !state.is_member() || !state.answers() {
+                continue;
+            }
+            if self.is_changing(index) {
+                self.retry_coming_in(index);
+            } else {
                 current &= self.metadata.request_lazily(index);
             }
         }

@@ -323,11 +323,6 @@ impl Leg {
         }
     }
 
-    /// Forgets what is in flight: only as a planted bug.
-    pub(crate) fn forget_held(&mut self) {
-        self.held.clear();
-    }
-
     pub(crate) fn is_held(&self, extent: Extent) -> bool {
         self.held.iter().any(|(held, _)| held.overlaps(extent))
     }

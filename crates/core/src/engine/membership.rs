@@ -227,11 +227,13 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn leg_back(&mut self, leg: LegIndex) {
         if let Health::Gone { since, .. } = self.legs[leg.index()].health {
             self.legs[leg.index()].thaw(since, self.now);
+            while planted::is(Planted::RewriteWithoutFence)
+                && self.legs[leg.index()].oldest_io != super::slab::NONE
+            {
+                self.io_done(self.legs[leg.index()].oldest_io, Err(LegError::Gone));
+            }
             if !planted::is(Planted::LostCacheFresh) {
                 self.lose_cache(leg.index());
-            }
-            if planted::is(Planted::RewriteWithoutFence) {
-                self.legs[leg.index()].forget_held();
             }
             self.after_return();
         }
@@ -431,6 +433,18 @@ impl<B: Buffers> Engine<B> {
     /// written to it lazily that the others do not have yet.
     pub(super) fn is_changing(&self, leg: LegIndex) -> bool {
         self.change.is_some_and(|change| change.leg == leg)
+    }
+
+    /// The superblock that takes a leg in is written to it again if that failed.
+    pub(super) fn retry_coming_in(&mut self, leg: LegIndex) {
+        let object = self.metadata.superblock();
+        let coming_in = self.change.is_some_and(|change| {
+            change.kind == ChangeKind::In
+                && change.sequence.is_some_and(|s| self.metadata.durable(object, leg) < s)
+        });
+        if coming_in {
+            self.metadata.request(object, leg);
+        }
     }
 
     /// A leg that is detached has it in its own superblock too, so that it decides nothing if

@@ -114,6 +114,8 @@ impl Storm {
         let moment = MOMENTS[random.below(MOMENTS.len() as u64) as usize];
         let nth = 1 + random.below(3);
         let random_is_for_superblocks = random.one_in(4);
+        let joins = self.weather.members && random.one_in(3);
+        let (moment, nth) = if joins { (Mark::LegJoined, 1) } else { (moment, nth) };
         self.keen.moment = (self.keen.crashes < CRASHES_MAX).then_some(moment);
         self.keen.until = self.world.engine().marks().count(moment) + nth;
         self.keen.countdown = None;
@@ -151,6 +153,7 @@ impl Storm {
         let leg = world.random.below(legs) as usize;
         let other = world.random.below(legs) as usize;
         match world.random.below(6) {
+            3 if self.weather.members => self.change_members(leg),
             4 if self.weather.removed => {
                 // What only one leg has goes with it.
                 let until = world.now + (100 + world.random.below(600)) * MILLISECOND;

@@ -43,6 +43,11 @@ pub fn left_behind(seed: u64) {
     world.run_until_answered(20 * SECOND);
     crash(&mut world, &mut random);
     if random.one_in(2) {
+        // Some of its metadata takes several tries.
+        world.behaviour[1 - behind].write_errors = 2;
+        world.wait((100 + random.below(600)) * MILLISECOND);
+    }
+    if random.below(3) > 0 {
         world.converge();
     } else {
         world.wait(random.below(400) * MILLISECOND);

@@ -16,6 +16,7 @@ pub mod disk;
 pub mod keen;
 pub mod left_behind;
 pub mod memory;
+pub mod relay;
 pub mod rot;
 pub mod runner;
 pub mod script;

@@ -273,7 +273,8 @@ impl Storm {
         world.detaching = None;
         world.event(leg, LegEvent::Gone { removed });
         let delays = if self.weather.keen { [0, 1, 1, 30, 600] } else { [0, 1, 30, 600, 3000] };
-        let delay = delays[world.random.below(5) as usize] * MILLISECOND;
+        let delay = if for_good { 3000 } else { delays[world.random.below(5) as usize] };
+        let delay = delay * MILLISECOND;
         let back = world.now + delay;
         self.back[leg] = Some(back);
         if world.random.one_in(if self.weather.keen { 4 } else { 2 }) {
@@ -323,7 +324,7 @@ impl Storm {
     }
 
     /// Detaches a leg, or gives an empty slot a new one.
-    fn change_members(&mut self, leg: usize) {
+    pub(super) fn change_members(&mut self, leg: usize) {
         if self.changing.is_some() {
             return;
         }
@@ -530,7 +531,8 @@ impl Storm {
 fn may_be_rot(problem: &Problem) -> bool {
     matches!(
         problem,
-        Problem::SuperblockDamaged { .. }
+        Problem::NotALeg { .. }
+            | Problem::SuperblockDamaged { .. }
             | Problem::PageDamaged { .. }
             | Problem::PageLost { .. }
             | Problem::LostListDamaged
