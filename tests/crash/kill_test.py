@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hemi_harness import Nbdkit, Sandbox, Volume
-from hemi_harness.hemi import MIB, assert_identical, data_area, leg_bytes
+from hemi_harness.hemi import MIB, CommandFailed, assert_identical, data_area, leg_bytes
 from hemi_harness.history import History
 from hemi_harness.sandbox import sweep
 from hemi_harness.verifying_load import Mix, VerifyingLoad
@@ -38,6 +38,9 @@ SIZE = 32 * MIB
 KINDS = ("files", "loop-4k", "three-files", "nbd", "stripe")
 DECK = (*KINDS, "files", "files", "files", "loop-4k", "three-files")
 QUARANTINE = "1s"
+# What hemi says while a killed one's I/O has not ended, and how long that may take.
+LOCKED = "is in use by another hemi"
+LOCK_LIMIT = 30.0
 Say = Callable[[str], object]
 
 
@@ -227,11 +230,22 @@ class Series:
             process = volume.sandbox.start(*volume.serve_argv(), name="hemi")
             time.sleep(delay)
             code = process.returncode
-            assert code is None, f"a start after a kill ended with {code}:\n{process.output()}"
+            refused = LOCKED in process.output()
+            assert code is None or refused, f"a start ended with {code}:\n{process.output()}"
             process.kill()
             story.tell(f"kill -9 {delay * 1000:.0f} ms after the start")
             self._totals.kills += 1
-        volume.start()
+        deadline = time.monotonic() + LOCK_LIMIT
+        while True:
+            try:
+                volume.start()
+                break
+            except CommandFailed as error:
+                # The killed hemi's last I/O must end first.
+                if LOCKED not in str(error) or time.monotonic() > deadline:
+                    raise
+                story.tell("the legs are still locked by the killed hemi's last I/O")
+                time.sleep(0.05)
         story.tell("serves again")
 
     def finish(self) -> None:

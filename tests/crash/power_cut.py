@@ -113,7 +113,7 @@ class Replay:
         self.drives = [Drive(i * sectors, sectors, i == case.cached) for i in range(2)]
         self._box = box
         self._history = history
-        self._legs = [box.path(f"leg{i}.img") for i in range(2)]
+        self._legs: list[Path] = []
         self.checked = 0
 
     def apply(self, entry: Entry, hemis_flush: bool) -> None:
@@ -127,6 +127,10 @@ class Replay:
 
     def check(self, mark: int, rng: random.Random | None, what: str) -> None:
         """Opens the volume on what the drives hold after a cut here."""
+        for leg in self._legs:
+            leg.unlink()
+        # New files: the last I/O of the hemi that was killed may still be landing in the old.
+        self._legs = [self._box.path(f"leg{i}.img") for i in range(2)]
         for leg, drive in zip(self._legs, self.drives, strict=True):
             leg.write_bytes(drive.after_cut(rng))
         kept = Path(tempfile.gettempdir()) / "hemi-power-cut"
@@ -143,7 +147,7 @@ class Replay:
         self.checked += 1
 
     def _open(self, mark: int) -> None:
-        volume = Volume(self._box, self._legs)
+        volume = Volume(self._box, list(self._legs))
         volume.start()
         durable = {int(block): number for block, number in self._history[mark]["durable"].items()}
         last = self._history[min(mark + 1, len(self._history) - 1)]["sent"]
