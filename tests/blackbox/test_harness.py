@@ -57,6 +57,21 @@ def test_a_killed_drive_ends_the_connection_and_can_return(sandbox: Sandbox) -> 
         assert client.read(0, 512) == b"y" * 512
 
 
+def test_a_drive_is_there_after_its_client_vanished(sandbox: Sandbox) -> None:
+    server = Nbdkit(sandbox, size=MIB)
+    with Client(server.uri) as client:
+        server.pause()
+        cookies = [client.start_write(i * 4096, b"z" * 4096) for i in range(16)]
+        with pytest.raises(TimeoutError):
+            client.finish(cookies[0], timeout=0.5)
+    server.resume()
+    server.forget_client()
+    server.process.check_running()
+    with Client(server.uri) as client:
+        client.write(0, b"y" * 512)
+        assert client.read(0, 512) == b"y" * 512
+
+
 def test_fio_finds_a_changed_block(sandbox: Sandbox) -> None:
     image = sandbox.file("drive.img", 4 * MIB)
     server = Nbdkit(sandbox, image)
