@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,12 +43,3 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
                 text = log.read_text(errors="replace") if log.exists() else ""
                 if text.strip():
                     print(f"--- {log.name}\n{text[-_LOG_TAIL:]}")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves tests out of `make test` that `blackbox/unproven.txt` names."""
-    listed = Path(__file__).with_name("blackbox") / "unproven.txt"
-    unproven = {line for line in listed.read_text().splitlines() if line and line[0] != "#"}
-    for item in items:
-        if item.nodeid in unproven:
-            item.add_marker(pytest.mark.long)
