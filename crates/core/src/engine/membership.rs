@@ -655,11 +655,13 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let writes_left = self.unacknowledged_sectors > 0;
+        // A drain that has only read what it is to write is in neither debts nor writes.
+        let drains = state.writes_in_flight + state.drain_reads > 0;
         let waits = answers && !planted::is(Planted::DetachEarly);
-        if waits && (writes_left || !state.debts.is_empty() || state.writes_in_flight > 0) {
+        if waits && (writes_left || !state.debts.is_empty() || drains) {
             return;
         }
-        if answers && detach.flush_stamp.is_none() {
+        if answers && detach.flush_stamp.is_none_or(|stamp| stamp < state.done_stamp) {
             detach.flush_stamp = Some(state.done_stamp);
             self.detach = Some(detach);
             self.want_flush(detach.leg, state.done_stamp);

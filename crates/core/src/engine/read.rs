@@ -218,9 +218,12 @@ impl<B: Buffers> Engine<B> {
         }
         let operation = key.slot;
         self.operations[operation].parts -= 1;
-        if result.is_err() {
+        if let Err(error) = result {
             io.source.release(&mut self.buffers);
-            self.operations[operation].failed |= LegIndex(io.leg).bit();
+            // As for any read: a session that dropped says nothing of what the leg holds.
+            if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
+                self.operations[operation].failed |= LegIndex(io.leg).bit();
+            }
             if self.operations[operation].parts == 0 {
                 self.read_parts(operation, io.extent);
             }
