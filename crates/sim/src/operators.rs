@@ -83,6 +83,7 @@ impl World {
         let bytes = disk.metadata.len();
         disk.reset(bytes, sectors, GARBAGE);
         self.rots.retain(|rot| rot.leg != leg);
+        self.legs[usize::from(leg)].is_new = true;
     }
 
     /// A command has ended: if it changed the legs, that is so now.

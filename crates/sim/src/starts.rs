@@ -2,7 +2,7 @@
 //! be is not.
 
 use hemi_core::command::Command;
-use hemi_core::format::{Layout, Membership};
+use hemi_core::format::{Layout, Membership, Superblock};
 use hemi_core::io::Operation;
 use hemi_core::recovery::{self, LegImage, Problem, Refusal};
 use hemi_core::settings::Settings;
@@ -227,7 +227,9 @@ impl World {
             _ => return None,
         };
         let leg = &self.legs[usize::from(given[image])];
-        (leg.is_empty || leg.is_changing).then_some(image)
+        // A leg that joined and never answered since has no superblock yet.
+        let is_blank = matches!(problem, Problem::NotALeg { .. }) && leg.is_new;
+        (leg.is_empty || leg.is_changing || is_blank).then_some(image)
     }
 
     fn wrong_refusal(&mut self, given: &[u8], refusal: &Refusal) {
@@ -258,7 +260,8 @@ impl World {
                 self.open_or_break(&others);
                 true
             }
-            Err(refusal) if is_in => {
+            // What says that it is out may be on itself alone: hemi ended in between.
+            Err(refusal) if is_in || !self.all_know(&others, &opening.superblock) => {
                 self.note_refusal(&refusal);
                 let missing = [Problem::Missing { leg: World::index(leg) }];
                 if refusal.problems != missing {
@@ -271,6 +274,15 @@ impl World {
                 true
             }
         }
+    }
+
+    /// Whether the superblocks of these legs are all as new as this one.
+    fn all_know(&self, legs: &[u8], newest: &Superblock) -> bool {
+        legs.iter().all(|&leg| {
+            recovery::newest_of(&self.disks[usize::from(leg)].metadata).is_ok_and(|own| {
+                own.generation == newest.generation && own.sequence >= newest.sequence
+            })
+        })
     }
 
     /// Makes one leg decide alone, as `hemi promote` does; false if it cannot be.

@@ -6,6 +6,7 @@
 
 use hemi_core::command::CommandError;
 use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::format::Layout;
 use hemi_core::io::{
     Action, LegError, LegIo, LegOperation, Notice, Operation, OutReason, Reply, Request,
 };
@@ -27,7 +28,7 @@ use crate::create;
 use crate::disk::Disk;
 use crate::events::{Event, Events};
 use crate::operators::{Change, Rot};
-use crate::plan::{Plan, Shape, Weather};
+use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
 use crate::rng::Rng;
 use crate::trace::{Topic, Trace};
 
@@ -55,6 +56,8 @@ pub(crate) struct Behaviour {
     pub(crate) times_gone: u32,
     /// Its slot has no leg of the volume.
     pub(crate) is_empty: bool,
+    /// Its disk has never had a whole superblock.
+    pub(crate) is_new: bool,
     /// A detach or a join may or may not be recorded.
     pub(crate) is_changing: bool,
     /// When it last behaved otherwise than at its best.
@@ -263,6 +266,7 @@ impl World {
                 serial: pace.serial,
                 is_empty: leg.is_empty,
                 is_changing: leg.is_changing,
+                is_new: leg.is_new,
                 times_gone: leg.times_gone + 1,
                 ..Behaviour::default()
             };
@@ -429,7 +433,8 @@ impl World {
             }
             self.check_exposure();
             let in_use = self.engine().buffers().used_sectors();
-            let most = self.shape.memory_sectors * 2;
+            // The budget, what clients may have beside it, and what a silent leg holds.
+            let most = self.shape.memory_sectors * 2 + 32 * REQUEST_SECTORS_MAX;
             if in_use > most {
                 self.broken("engine", format!("{in_use} sectors of buffers in use"));
             }
@@ -523,7 +528,10 @@ impl World {
                     1 => 0,
                     _ => random.draw() as u8,
                 };
-                disk.write_metadata(io.extent.start * SECTOR_BYTES, &in_flight.block, parts);
+                let address = io.extent.start * SECTOR_BYTES;
+                disk.write_metadata(address, &in_flight.block, parts);
+                let is_superblock = address <= Layout::superblock_address(1);
+                self.legs[io.leg.index()].is_new &= !(whole && is_superblock);
             }
             (LegOperation::Read, Some(at)) => {
                 let into = engine.buffers_mut().part_mut(at, io.extent.sectors());

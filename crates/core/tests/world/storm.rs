@@ -173,7 +173,7 @@ impl Storm {
             // With more than two legs what is shown is an upper bound of what is exposed: it
             // can pass the limit by what one leg owes that others have.
             let slack = if status.legs.len() > 2 { 2 } else { 1 };
-            let bound = slack * bound.max(carried);
+            let bound = bound.max(carried).saturating_mul(slack);
             assert!(status.exposure_bytes <= bound, "P5: {} exposed", status.exposure_bytes);
         }
         if throttles && !self.weather.gone && !self.weather.caches {
