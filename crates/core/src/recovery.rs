@@ -122,6 +122,14 @@ pub enum Problem {
         /// The page.
         page: u32,
     },
+    /// Regions for which no leg that is in counts as whole or decides: no honest history
+    /// leaves any, so it takes damage that checksums do not show.
+    Undecided {
+        /// The first such region.
+        region: u32,
+        /// How many there are.
+        count: u32,
+    },
     /// A page has bits this version does not know.
     PageUnsupported {
         /// Which image.
@@ -178,6 +186,7 @@ impl Problem {
             Problem::SuperblockDamaged { .. }
             | Problem::PageDamaged { .. }
             | Problem::PageLost { .. }
+            | Problem::Undecided { .. }
             | Problem::PageUnsupported { .. }
             | Problem::LostListDamaged => Mark::RefusedDamaged,
             Problem::Truncated { .. } => Mark::RefusedTruncated,
@@ -240,6 +249,10 @@ impl Problem {
             ),
             Problem::PageLost { page } => format!(
                 "page {page} of the region table is on no leg; decide with \
+                 'hemi promote LEG --accept-loss'"
+            ),
+            Problem::Undecided { region, count } => format!(
+                "no leg that is in decides region {region} ({count} such regions); decide with \
                  'hemi promote LEG --accept-loss'"
             ),
             Problem::PageUnsupported { image, error } => format!("{}: {error}", name(*image)),
@@ -323,7 +336,27 @@ pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
     let mut marks = Marks::default();
     let generations = superblocks.iter().any(|own| own.generation != superblock.generation);
     marks.add_if(generations, Mark::RecoveryChoseGeneration);
-    Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks }.read()
+    let mut reader =
+        Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks };
+    let opening = reader.read()?;
+    match undecided(&opening) {
+        None => Ok(opening),
+        Some(problem) => refuse(vec![problem]),
+    }
+}
+
+/// What no leg that is in can decide, if there is anything.
+fn undecided(opening: &Opening) -> Option<Problem> {
+    let legs = opening.superblock.legs.iter().enumerate();
+    let is_in = legs
+        .fold(0u8, |mask, (leg, record)| mask | u8::from(record.state == Membership::In) << leg);
+    let decided = |entry: &RegionEntry| {
+        let by = if entry.is_dirty() { entry.authority().bit() } else { entry.whole() };
+        by & is_in != 0
+    };
+    let mut regions = (0..).zip(&opening.table).filter(|(_, entry)| !decided(entry));
+    let (region, _) = regions.next()?;
+    Some(Problem::Undecided { region, count: 1 + regions.count() as u32 })
 }
 
 fn superblocks_of(images: &[LegImage]) -> Result<Vec<Superblock>, Vec<Problem>> {

@@ -473,3 +473,50 @@ fn commands_before_the_volume_is_open_are_taken_up_when_it_is() {
     assert_eq!(world.commands.get(&1), Some(&Ok(())));
     assert_eq!(world.commands.get(&2), Some(&Err(CommandError::Busy)));
 }
+
+/// Blocks that only one leg has, and cannot read: after some tries they are recorded as lost,
+/// the rest is paid, and a rewrite makes them good.
+#[test]
+fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
+    let mut drawn = settings();
+    drawn.copies_reserve = u64::MAX;
+    let mut world = World::new(8, 2, drawn);
+    write(&mut world, 0, 8);
+    flush(&mut world);
+    world.converge();
+    world.freeze(1, Instant(u64::MAX / 2));
+    for start in (0..256).step_by(64) {
+        write(&mut world, start, 64);
+        run(&mut world, 100 * MILLISECOND);
+    }
+    let bad = Extent::new(40, 3);
+    world.behaviour[0].unreadable = Extent::new(world.data_start() + bad.start, bad.sectors());
+    let until = world.now;
+    world.behaviour[1].frozen_until = until;
+    for pending in &mut world.pending {
+        pending.due = pending.due.min(until + 1000);
+    }
+    run(&mut world, 120 * SECOND);
+    let now = status(&mut world);
+    assert_eq!(now.legs[1].owed_bytes, 0, "{now:?}");
+    let lost = world.notices.iter().filter_map(|notice| match notice {
+        Notice::Lost { extent } => Some(*extent),
+        _ => None,
+    });
+    assert!(lost.clone().count() > 0 && lost.clone().all(|extent| extent.overlaps(bad)));
+    let whole =
+        lost.fold(bad, |a, b| Extent { start: a.start.min(b.start), end: a.end.max(b.end) });
+    assert_eq!(whole, bad, "more is lost than cannot be read");
+    let token = world.submit(Operation::Read, Extent::new(40, 1), false);
+    world.run_until_answered(20 * SECOND);
+    assert!(world.has_failed(token));
+    for (start, count) in [(0, 40), (43, 200)] {
+        let token = world.submit(Operation::Read, Extent::new(start, count), false);
+        world.run_until_answered(20 * SECOND);
+        assert!(!world.has_failed(token));
+    }
+    world.behaviour[0].unreadable = Extent::default();
+    write(&mut world, 40, 3);
+    world.read_everything();
+    world.converge();
+}

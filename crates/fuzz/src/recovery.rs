@@ -73,6 +73,12 @@ fn check(opening: &Opening, layout: Layout) {
     assert_eq!(opening.objects.len(), layout.page_count() as usize + 2);
     assert!(opening.table.iter().all(|entry| entry.is_supported()));
     assert!(opening.superblock.legs.iter().any(|record| record.state == Membership::In));
+    let decides = |leg: usize| opening.superblock.legs[leg].state == Membership::In;
+    for (region, entry) in opening.table.iter().enumerate() {
+        let whole = (0..LEGS_MAX).any(|leg| entry.whole() >> leg & 1 == 1 && decides(leg));
+        let decided = if entry.is_dirty() { decides(entry.authority().index()) } else { whole };
+        assert!(decided, "nobody decides region {region}: {entry:?}");
+    }
     let sectors = layout.volume_sectors();
     assert!(opening.lost.windows(2).all(|pair| pair[0].end <= pair[1].start));
     assert!(opening.lost.iter().all(|extent| extent.start < extent.end && extent.end <= sectors));

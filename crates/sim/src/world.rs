@@ -664,7 +664,13 @@ impl World {
         let succeeded = reply.result.is_ok();
         if !succeeded {
             self.counts.failed += 1;
-            let sessions = self.weather.gone && asked.operation == Operation::Flush;
+            // A session that drops may take data with it that no flush covers: flushes say so,
+            // and so do writes that are flushed, or of which a part was done before it went.
+            let region = self.shape.region_bytes / 512;
+            let parts = asked.extent.start / region != (asked.extent.end.max(1) - 1) / region;
+            let flushes = asked.operation == Operation::Flush || asked.fua;
+            let sessions =
+                self.weather.gone && (flushes || parts && asked.operation != Operation::Read);
             if !self.weather.requests_may_fail() && !sessions {
                 let text = format!("#{} {asked:?} failed though nothing else did", asked.id);
                 self.broken("P1", text);

@@ -219,6 +219,7 @@ impl<B: Buffers> Engine<B> {
                         && leg.answers()
                         && leg.debts.is_empty()
                         && leg.writes_in_flight == 0
+                        && leg.drain_reads == 0
                         && self.regions.stale_count(leg.index) == 0
                         && leg.rebuilding == 0
                         && self.regions.healing_count(leg.index) == 0

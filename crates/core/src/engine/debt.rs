@@ -59,6 +59,8 @@ pub(crate) struct Debt {
     pub(crate) not_before: Instant,
     /// It rewrites what the leg's medium could not read.
     pub(crate) repair: bool,
+    /// How often it could not be read from a fresh leg.
+    pub(crate) tries: u8,
     older: u32,
     newer: u32,
 }
@@ -73,6 +75,7 @@ impl Debt {
             operation,
             not_before,
             repair: false,
+            tries: 0,
             older: NONE,
             newer: NONE,
         }
@@ -365,6 +368,14 @@ impl Debts {
     pub(crate) fn postpone(&mut self, extent: Extent, until: Instant) {
         if let Some((slot, _)) = self.overlapping(extent) {
             self.entries[slot].not_before = until;
+        }
+    }
+
+    pub(crate) fn set_tries(&mut self, extent: Extent, tries: u8) {
+        if let Some((slot, debt)) = self.overlapping(extent)
+            && debt.extent == extent
+        {
+            self.entries[slot].tries = tries;
         }
     }
 

@@ -6,11 +6,11 @@
 //! A debt without a copy is read from a fresh leg first; its range is held on the owing leg
 //! from that read to the write, so that a newer write to it becomes a newer debt behind it.
 
+use super::Engine;
 use super::debt::{Debt, Source};
 use super::leg::Leg;
 use super::slab::Key;
 use super::state::{Io, Purpose};
-use super::{Engine, TICK};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -305,7 +305,15 @@ impl<B: Buffers> Engine<B> {
             start: first.extent.start,
             end: first.extent.end.min(first.extent.start + limit),
         };
-        let source = self.drain_source(leg, wanted);
+        if self.is_written_off(leg, first.extent, first.tries) {
+            self.write_off(leg, slot);
+            return true;
+        }
+        let source = if first.tries == 0 {
+            self.drain_source(leg, wanted)
+        } else {
+            self.next_source(leg, wanted, first.tries).map(|from| (from, wanted.sectors()))
+        };
         let buffer = match source {
             Some((_, sectors)) => self.buffers.allocate(sectors as u32),
             None => None,
@@ -321,7 +329,12 @@ impl<B: Buffers> Engine<B> {
         self.adjust_lacks(record, leg, i32::from(split));
         self.count_drain(leg, debt.since, debt.extent.sectors());
         let target = leg as u8;
-        let purpose = Purpose::DrainRead { target, since: debt.since, repair: debt.repair };
+        let purpose = Purpose::DrainRead {
+            target,
+            since: debt.since,
+            repair: debt.repair,
+            tries: debt.tries,
+        };
         let data = Self::at(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, debt.extent, data);
         let read = self.start_io(io, LegOperation::Read);
@@ -346,15 +359,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// The read half ended: write, keeping the range held.
-    pub(super) fn drain_read_done(
-        &mut self,
-        slot: u32,
-        io: &Io,
-        target: u8,
-        since: Instant,
-        repair: bool,
-        result: Result<(), LegError>,
-    ) {
+    pub(super) fn drain_read_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
+        let Purpose::DrainRead { target, since, repair, tries } = io.purpose else { return };
         let leg = usize::from(target);
         self.legs[leg].unhold(slot);
         self.legs[leg].drain_reads -= 1;
@@ -366,18 +372,20 @@ impl<B: Buffers> Engine<B> {
         }
         let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
         self.marks.add_if(overtaken, Mark::DrainOvertaken);
+        if result.is_ok() && self.legs[leg].answers() && self.ios.free_slots() > 1 {
+            let none = Key::NONE;
+            self.start_write(leg, io.extent, io.source, none, false, since, true, repair);
+            return;
+        }
+        // Owed again, without a copy.
+        io.source.release(&mut self.buffers);
+        self.legs[leg].uncount_in_flight(since, io.extent.sectors());
         match result {
-            Ok(()) if self.legs[leg].answers() && self.ios.free_slots() > 1 => {
-                let none = Key::NONE;
-                self.start_write(leg, io.extent, io.source, none, false, since, true, repair);
+            Err(LegError::Media | LegError::Other) => {
+                self.owe_unread(leg, io.extent, since, repair, tries)
             }
             _ => {
-                // Owed again, without a copy. A medium error on the only fresh leg is that
-                // leg's to report when a client reads it; here it is tried again later.
-                let backoff = if result.is_ok() { SOURCE_RETRY } else { 20 * TICK };
-                io.source.release(&mut self.buffers);
-                self.legs[leg].uncount_in_flight(since, io.extent.sectors());
-                let until = self.now + backoff;
+                let until = self.now + SOURCE_RETRY;
                 self.owe_beneath(leg, io.extent, Source::Leg, since, until, repair);
             }
         }

@@ -14,7 +14,7 @@ use super::debt::{Debt, Source};
 use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
-use crate::io::Buffers;
+use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
 
@@ -49,6 +49,9 @@ impl<B: Buffers> Engine<B> {
                 self.marks.add(Mark::CacheLostWithoutPeer);
                 self.marks.add_if(only_here, Mark::CacheLostAlone);
                 alone |= only_here;
+                if only_here {
+                    self.fail_parts_done(region);
+                }
                 news |= only_here && self.regions.active[record].last_done[leg] > reported;
             }
             let entry = self.entry(region);
@@ -69,6 +72,33 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].loss_reported = self.legs[leg].done_stamp;
         }
         alone
+    }
+
+    /// What a leg alone held of a region is gone: requests that go on elsewhere, and whose
+    /// part in this region had been done, have to say so. (Those whose part is still under way
+    /// write it again.)
+    fn fail_parts_done(&mut self, region: u32) {
+        let extent = self.regions.extent(region);
+        for slot in 0..self.requests.capacity() as u32 {
+            if !self.requests.is_used(slot) {
+                continue;
+            }
+            let request = &self.requests[slot];
+            let writes = matches!(
+                request.operation,
+                Operation::Write | Operation::WriteZeroes { .. } | Operation::Discard
+            );
+            let covered = request.extent.overlaps(extent) && request.next > extent.start;
+            if !writes || request.fua || !covered || request.outstanding == 0 {
+                continue;
+            }
+            let under_way = self.operations.iter().any(|(_, operation)| {
+                operation.request == slot && operation.region == region && !operation.is_read
+            });
+            if !under_way {
+                self.requests[slot].error = Some(RequestError::Io);
+            }
+        }
     }
 
     /// Whether another leg holds everything acknowledged in a region. One that is silent may

@@ -335,6 +335,8 @@ impl<B: Buffers> Engine<B> {
             && state.is_trusted(self.now)
             && state.debts.is_empty()
             && state.writes_in_flight == 0
+            && state.drain_reads == 0
+            && state.rebuilding == 0
             && self.regions.stale_count(index) == 0
             && self.regions.healing_count(index) == 0
             && self.metadata.is_current_but(index, self.metadata.superblock())
@@ -656,7 +658,9 @@ impl<B: Buffers> Engine<B> {
         }
         let writes_left = self.unacknowledged_sectors > 0;
         // A drain that has only read what it is to write is in neither debts nor writes.
-        let drains = state.writes_in_flight + state.drain_reads > 0;
+        let drains = state.writes_in_flight + state.drain_reads > 0
+            || state.rebuilding > 0
+            || self.regions.stale_count(detach.leg) > 0;
         let waits = answers && !planted::is(Planted::DetachEarly);
         if waits && (writes_left || !state.debts.is_empty() || drains) {
             return;

@@ -30,6 +30,7 @@ mod slab;
 mod sorted;
 mod state;
 mod submit;
+mod unreadable;
 mod write;
 
 use alloc::collections::VecDeque;
@@ -477,9 +478,7 @@ impl<B: Buffers> Engine<B> {
                 self.legs[leg].unhold(slot);
                 self.write_done(&io, operation, since, drain, repair, result);
             }
-            Purpose::DrainRead { target, since, repair } => {
-                self.drain_read_done(slot, &io, target, since, repair, result);
-            }
+            Purpose::DrainRead { .. } => self.drain_read_done(slot, &io, result),
             Purpose::Abandoned => io.source.release(&mut self.buffers),
             Purpose::Flush => self.flush_done(leg, result),
             Purpose::Metadata(write) => {

@@ -107,6 +107,9 @@ impl<B: Buffers> Engine<B> {
             }
             let fresh = self.fresh_prefix(leg, extent);
             if fresh == 0 {
+                // What is in flight there may be the newest.
+                let held = self.legs[leg].held_until(extent.start).is_some();
+                may_come |= held && !self.is_removed(leg);
                 continue;
             }
             if matches!(state.health, Health::Frozen { .. }) {

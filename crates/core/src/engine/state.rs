@@ -144,6 +144,7 @@ pub(crate) enum Purpose {
         target: u8,
         since: Instant,
         repair: bool,
+        tries: u8,
     },
     /// A client's read given up: only its buffer matters.
     Abandoned,

@@ -3,6 +3,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Source};
+use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
@@ -442,8 +443,10 @@ impl<B: Buffers> Engine<B> {
         let first_decides = planted::is(Planted::FirstRegionDecides);
         let authority = if first_decides { first.authority() } else { authority };
         if state.done & authority.bit() != 0 {
-            if !self.regions.is_complete(authority, state.region) {
-                // It lost its cache: what lies beneath this write may be gone.
+            let dropped = matches!(self.legs[authority.index()].health, Health::Gone { .. });
+            if dropped || !self.regions.is_complete(authority, state.region) {
+                // It lost its cache, or may have: this write and what lies beneath it may be
+                // gone. Whether it has, it says when it comes back.
                 self.want_move(record);
                 self.wait_in_region(operation, record);
             } else if !self.authority_is_durable(record) && !planted::is(Planted::AckBeforeMove)

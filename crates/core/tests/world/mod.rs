@@ -87,6 +87,8 @@ pub struct Behaviour {
     pub flush_errors: u64,
     /// Writes that touch it have no space.
     pub full: Extent,
+    /// Reads that touch it fail.
+    pub unreadable: Extent,
 }
 
 impl Default for Behaviour {
@@ -100,6 +102,7 @@ impl Default for Behaviour {
             write_errors: 0,
             flush_errors: 0,
             full: Extent::default(),
+            unreadable: Extent::default(),
         }
     }
 }
@@ -336,7 +339,9 @@ impl World {
         let data = !matches!(pending.io.operation, LegOperation::Read | LegOperation::Flush)
             && pending.metadata.is_none();
         let full = data && pending.io.extent.overlaps(behaviour.full);
-        let failed = rate > 0 && self.random.one_in(rate) || full;
+        let unreadable = pending.io.operation == LegOperation::Read
+            && pending.io.extent.overlaps(behaviour.unreadable);
+        let failed = rate > 0 && self.random.one_in(rate) || full || unreadable;
         let disk = &mut self.disks[leg];
         if failed {
             // A failed write may have landed in part.
