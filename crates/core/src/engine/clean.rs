@@ -83,7 +83,7 @@ impl<B: Buffers> Engine<B> {
             if at_rest && self.entry(active.region).is_dirty() {
                 self.clean_region(record, idle, pressed);
             } else {
-                self.regions.retire(record);
+                self.retire_record(record);
             }
         }
     }
@@ -149,7 +149,7 @@ impl<B: Buffers> Engine<B> {
                 self.regions.heal(index, region);
             }
         }
-        self.regions.retire(record);
+        self.retire_record(record);
     }
 
     /// Gives legs their bits back for regions they have drained and flushed.

@@ -150,6 +150,17 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Gives a region's record back if nothing needs it. A debt of a rebuild may have been
+    /// superseded by a client's write: with the last lack gone the rebuild is over, too.
+    pub(super) fn retire_record(&mut self, record: u32) {
+        for leg in 0..LEGS_MAX {
+            if self.regions.active[record].lacks[leg] == 0 {
+                self.end_rebuilding(leg, record);
+            }
+        }
+        self.regions.retire(record);
+    }
+
     /// The next debt to pay, by the order above.
     fn next_debt(&mut self, leg: usize) -> Option<u32> {
         let now = self.now;
@@ -419,7 +430,7 @@ impl<B: Buffers> Engine<B> {
             self.retry_waiting(record);
         }
         if self.regions.slot(region) == Some(record) {
-            self.regions.retire(record);
+            self.retire_record(record);
         }
     }
 }

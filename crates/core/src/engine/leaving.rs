@@ -96,7 +96,14 @@ impl<B: Buffers> Engine<B> {
                 && other.answers()
                 && self.regions.is_complete(other.index, region)
         });
-        if complete {
+        // One that is silent may have it when it comes back: that is worth waiting for.
+        let hope = self.in_legs().any(|other| {
+            other.index.index() != leg
+                && !other.answers()
+                && self.may_still_have(other.index.index(), region)
+                && !self.regions.is_stale(other.index, region)
+        });
+        if complete || hope {
             return;
         }
         let lacks = |other: LegIndex| {

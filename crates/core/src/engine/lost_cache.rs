@@ -112,7 +112,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether a leg that holds something of a region now holds it when it answers again: not
     /// one whose session has dropped with something there that it had not flushed.
-    fn may_still_have(&self, leg: usize, region: u32) -> bool {
+    pub(super) fn may_still_have(&self, leg: usize, region: u32) -> bool {
         let state = &self.legs[leg];
         let done = self.regions.slot(region).map_or(0, |r| self.regions.active[r].last_done[leg]);
         match state.health {

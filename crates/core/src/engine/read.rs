@@ -322,7 +322,7 @@ impl<B: Buffers> Engine<B> {
             });
         if !decided {
             // Nobody else is recorded whole yet; a read after that repairs it.
-            self.regions.retire(record);
+            self.retire_record(record);
             return;
         }
         if entry.is_dirty() && entry.authority() == index {
