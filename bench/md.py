@@ -77,7 +77,11 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
                         tail = log.read_text()[-3000:] if log.exists() else output[-3000:]
                         raise AssertionError(f"no result for {key} from the guest:\n{tail}")
                     job = json.loads(text[text.index("{") :])["jobs"][0]
-                    data["runs"][key] = figures(FioResult.parse(job, "write"), None)
+                    got = figures(FioResult.parse(job, "write"), None)
+                    if not got["operations"]:
+                        tail = log.read_text()[-3000:] if log.exists() else output[-3000:]
+                        raise AssertionError(f"{key} wrote nothing in the guest:\n{tail}")
+                    data["runs"][key] = got
         data["kernel"] = (box.dir / "kernel").read_text().strip()
     return data
 

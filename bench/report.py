@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+# What somebody who has looked at the figures says of them, by hand.
+REMARKS = Path(__file__).with_name("remarks.md")
 INTRODUCTION = """\
 # Benchmarks
 
@@ -23,6 +26,7 @@ def page(results: dict[str, Any], parts: dict[str, Any]) -> str:
         lines += [f"## {part.TITLE}", ""]
         lines += part.report(data)
         lines += ["", *_provenance(name, data), ""]
+    lines += [REMARKS.read_text()]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -45,7 +45,9 @@ impl<B: Buffers> Engine<B> {
                 self.forget_done(leg, record);
             } else if !self.regions.is_stale(index, region) {
                 self.forget_done(leg, record);
-                let only_here = self.owe_what_others_have(leg, record);
+                // With no room for its writes the region may be owed as a whole by now.
+                let owed = self.regions.is_stale(index, region);
+                let only_here = !owed && self.owe_what_others_have(leg, record);
                 self.marks.add(Mark::CacheLostWithoutPeer);
                 self.marks.add_if(only_here, Mark::CacheLostAlone);
                 alone |= only_here;
