@@ -112,7 +112,7 @@ impl<B: Buffers> Engine<B> {
                 let whole = self.in_legs().any(|leg| {
                     entry.is_whole(leg.index) && self.regions.is_complete(leg.index, region)
                 });
-                let lost = self.lost.iter().any(|l| l.overlaps(self.regions.extent(region)));
+                let lost = self.touches_lost(self.regions.extent(region));
                 assert!(whole || lost, "region {region}: no leg that is in is whole");
             }
         }

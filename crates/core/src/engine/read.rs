@@ -31,8 +31,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_read(&mut self, operation: u32) {
         self.operations[operation].stage = Stage::Running;
         let extent = self.operations[operation].extent;
-        let lost = self.lost.iter().any(|lost| lost.overlaps(extent));
-        if lost && !planted::is(Planted::LostServed) {
+        if self.touches_lost(extent) && !planted::is(Planted::LostServed) {
             self.marks.add(Mark::LostRead);
             self.end_operation(operation, Some(RequestError::Io));
             return;
@@ -197,9 +196,7 @@ impl<B: Buffers> Engine<B> {
         let operation = key.slot;
         self.operations[operation].parts -= 1;
         if let Err(error) = result {
-            if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
-                self.operations[operation].failed |= LegIndex(io.leg).bit();
-            }
+            self.note_read_failed(operation, io, error);
             if !self.operations[operation].hedged || self.operations[operation].parts == 0 {
                 self.marks.add(Mark::ReadRetried);
                 self.read_parts(operation, io.extent);
@@ -223,10 +220,7 @@ impl<B: Buffers> Engine<B> {
         self.operations[operation].parts -= 1;
         if let Err(error) = result {
             io.source.release(&mut self.buffers);
-            // As for any read: a session that dropped says nothing of what the leg holds.
-            if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
-                self.operations[operation].failed |= LegIndex(io.leg).bit();
-            }
+            self.note_read_failed(operation, io, error);
             if self.operations[operation].parts == 0 {
                 self.read_parts(operation, io.extent);
             }
@@ -244,6 +238,14 @@ impl<B: Buffers> Engine<B> {
         self.operations[operation].source = io.source;
         self.repair_after(operation, io);
         self.finish_read_if_done(operation);
+    }
+
+    /// The leg is not asked for this operation again, unless only its session dropped: that
+    /// says nothing of what it holds.
+    fn note_read_failed(&mut self, operation: u32, io: &Io, error: LegError) {
+        if error != LegError::Gone || self.is_removed(usize::from(io.leg)) {
+            self.operations[operation].failed |= LegIndex(io.leg).bit();
+        }
     }
 
     fn finish_read_if_done(&mut self, operation: u32) {
@@ -488,9 +490,14 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Whether anything of an extent is recorded as lost.
+    pub(super) fn touches_lost(&self, extent: Extent) -> bool {
+        self.lost.iter().any(|lost| lost.overlaps(extent))
+    }
+
     /// An extent has been rewritten: it is no longer lost.
     pub(super) fn forget_lost(&mut self, extent: Extent) {
-        if !self.lost.iter().any(|lost| lost.overlaps(extent)) {
+        if !self.touches_lost(extent) {
             return;
         }
         self.marks.add(Mark::LostRewritten);

@@ -123,7 +123,7 @@ impl<B: Buffers> Engine<B> {
             .filter(|&leg| self.legs[leg].is_member() && self.legs[leg].answers())
             .filter(|&leg| self.fresh_prefix(leg, piece) == piece.sectors())
             .collect();
-        let lost = self.lost.iter().any(|lost| lost.overlaps(piece));
+        let lost = self.touches_lost(piece);
         let Some(scrub) = &mut self.scrub else { return };
         scrub.piece = piece;
         scrub.next = piece.end;

@@ -35,10 +35,10 @@ impl<B: Buffers> Engine<B> {
         self.owe_beneath(leg, extent, Source::Leg, since, until, repair);
         let tries = tries.saturating_add(1);
         self.legs[leg].debts.set_tries(extent, tries);
-        let sources = self.fresh_legs(leg, extent);
-        let silent = sources.iter().any(|&other| !self.legs[other].answers());
-        let fresh = sources.iter().count() as u8;
-        if tries >= TRIES.saturating_mul(fresh.max(1)) && !silent && !self.is_lost(extent) {
+        let fresh = self.fresh_legs(leg, extent);
+        let silent = fresh & !self.answering() != 0;
+        let count = fresh.count_ones().max(1) as u8;
+        if tries >= TRIES.saturating_mul(count) && !silent && !self.is_lost(extent) {
             self.note_lost(extent);
         }
     }
@@ -65,27 +65,27 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// The legs other than one that are fresh for all of an extent, answering or not.
-    fn fresh_legs(&self, leg: usize, extent: Extent) -> LegSet {
-        let mut set = LegSet::default();
-        for other in 0..LEGS_MAX {
-            let fresh = other != leg
+    /// The legs other than one that are fresh for all of an extent, answering or not, as a mask.
+    fn fresh_legs(&self, leg: usize, extent: Extent) -> u8 {
+        let fresh = |other: usize| {
+            other != leg
                 && self.legs[other].is_member()
                 && !self.is_removed(other)
-                && self.fresh_prefix(other, extent) >= extent.sectors();
-            if fresh {
-                set.push(other);
-            }
-        }
-        set
+                && self.fresh_prefix(other, extent) >= extent.sectors()
+        };
+        (0..LEGS_MAX).filter(|&other| fresh(other)).fold(0, |mask, other| mask | 1 << other)
+    }
+
+    fn answering(&self) -> u8 {
+        (0..LEGS_MAX).filter(|&leg| self.legs[leg].answers()).fold(0, |mask, leg| mask | 1 << leg)
     }
 
     /// Where to read a debt that could not be read before: each fresh leg in turn.
     pub(super) fn next_source(&self, leg: usize, extent: Extent, tries: u8) -> Option<usize> {
-        let sources = self.fresh_legs(leg, extent);
-        let answering = || sources.iter().filter(|&&other| self.legs[other].answers());
-        let count = answering().count();
-        if count == 0 { None } else { answering().nth(usize::from(tries) % count).copied() }
+        let sources = self.fresh_legs(leg, extent) & self.answering();
+        let count = sources.count_ones() as usize;
+        let turn = usize::from(tries).checked_rem(count)?;
+        (0..LEGS_MAX).filter(|&other| sources >> other & 1 == 1).nth(turn)
     }
 
     /// Whether a debt is recorded as lost, durably on the leg that owes it: nothing more can
@@ -115,23 +115,5 @@ impl<B: Buffers> Engine<B> {
 
     fn is_lost(&self, extent: Extent) -> bool {
         self.lost.iter().any(|lost| lost.start <= extent.start && lost.end >= extent.end)
-    }
-}
-
-/// Some legs, in order.
-#[derive(Default)]
-struct LegSet {
-    legs: [usize; LEGS_MAX],
-    count: usize,
-}
-
-impl LegSet {
-    fn push(&mut self, leg: usize) {
-        self.legs[self.count] = leg;
-        self.count += 1;
-    }
-
-    fn iter(&self) -> core::slice::Iter<'_, usize> {
-        self.legs[..self.count].iter()
     }
 }

@@ -69,7 +69,7 @@ impl<B: Buffers> Engine<B> {
     fn dispatch(&mut self, operation: u32) {
         let extent = self.operations[operation].extent;
         self.operations[operation].stage = Stage::Running;
-        if !self.lost.is_empty() && self.lost.iter().any(|lost| lost.overlaps(extent)) {
+        if self.touches_lost(extent) {
             // Durable before the list says so, or a power cut would bring back what was there
             // before the loss.
             self.operations[operation].fua = true;
@@ -188,18 +188,27 @@ impl<B: Buffers> Engine<B> {
             self.owe_region(leg, state.region);
             return;
         }
-        let record = self.record_of(operation);
-        let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
-        self.adjust_lacks(record, leg, carved.debts);
-        self.marks.add_if(carved.superseded, Mark::DebtSuperseded);
-        if carved.superseded && !planted::is(Planted::SupersededForgotten) {
-            self.operations[operation].carries |= index.bit();
-            self.adjust_lacks(record, leg, 1);
-        }
         state.source.retain(&mut self.buffers);
         let key = self.operation_key(operation);
-        self.legs[leg].debts.add(Debt::new(state.extent, state.source, self.now, key));
-        self.operations[operation].owed |= index.bit();
+        self.owe_waiting(leg, Debt::new(state.extent, state.source, self.now, key));
+    }
+
+    /// Adds a debt whose write a client still waits for, over whatever the leg owes there: that
+    /// is older. Needs room for two, in a region that is not owed as a whole.
+    fn owe_waiting(&mut self, leg: usize, debt: Debt) {
+        let operation = debt.operation.slot;
+        let bit = LegIndex(leg as u8).bit();
+        let record = self.record_of(operation);
+        let carved = self.legs[leg].debts.carve(debt.extent, &mut self.buffers);
+        self.adjust_lacks(record, leg, carved.debts);
+        self.marks.add_if(carved.superseded, Mark::DebtSuperseded);
+        let carries = self.operations[operation].carries & bit != 0;
+        if carved.superseded && !carries && !planted::is(Planted::SupersededForgotten) {
+            self.operations[operation].carries |= bit;
+            self.adjust_lacks(record, leg, 1);
+        }
+        self.legs[leg].debts.add(debt);
+        self.operations[operation].owed |= bit;
     }
 
     /// Whether a region's data hangs on this leg: it is the authority, or the authority lost
@@ -370,18 +379,10 @@ impl<B: Buffers> Engine<B> {
             }
             io.source.release(&mut self.buffers);
         } else if waiting {
-            // The region may have been owed as a whole and taken up again meanwhile: what that
-            // debt covers here is older.
-            let record = self.regions.slot(region).expect("a region with operations has a record");
-            let carved = self.legs[leg].debts.carve(io.extent, &mut self.buffers);
-            self.adjust_lacks(record, leg, carved.debts);
-            if carved.superseded && self.operations[key.slot].carries & bit == 0 {
-                self.operations[key.slot].carries |= bit;
-                self.adjust_lacks(record, leg, 1);
-            }
-            self.legs[leg].debts.add(Debt::new(io.extent, io.source, since, key));
-            self.legs[leg].debts.postpone(io.extent, until);
-            self.operations[key.slot].owed |= bit;
+            // The region may have been owed as a whole and taken up again meanwhile.
+            let mut debt = Debt::new(io.extent, io.source, since, key);
+            debt.not_before = until;
+            self.owe_waiting(leg, debt);
         } else {
             self.legs[leg].uncount_in_flight(since, io.extent.sectors());
             self.owe_beneath(leg, io.extent, io.source, since, until, repair);
@@ -492,7 +493,7 @@ impl<B: Buffers> Engine<B> {
     fn lost_list_follows(&mut self, operation: u32) -> bool {
         let state = self.operations[operation];
         if !state.rewrites_lost {
-            if self.lost.is_empty() || !self.lost.iter().any(|lost| lost.overlaps(state.extent)) {
+            if !self.touches_lost(state.extent) {
                 return true;
             }
             // Lost while the write was under way: what it wrote may be in a cache only.
