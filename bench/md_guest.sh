@@ -1,7 +1,9 @@
 #!/bin/sh
 # Runs as init inside user-mode Linux, on the host's files: measures Linux md RAID-1 and hemi
 # on the same RAM disks behind dm-delay, with the same freezes. Told by environment variables
-# on the kernel's command line (OUT: directory for results; SECONDS_RUN, VOLUME_MIB, HEMI).
+# on the kernel's command line (OUT: directory for results; SECONDS_RUN, VOLUME_MIB, HEMI;
+# SYSTEMS, CASES, DEPTHS: what to run, separated by commas).
+# Each run leaves $OUT/SYSTEM.CASE.DEPTH.json; what ended them early is told in $OUT/failed.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -12,96 +14,139 @@ ip link set lo up 2>/dev/null
 exec >"$OUT/guest.log" 2>&1
 uname -r >"$OUT/kernel"
 
-modules=/usr/lib/uml/modules/$(uname -r)/kernel/drivers
-for module in md/md-mod md/raid1 md/dm-mod md/dm-delay; do
-  busybox insmod "$modules/$module.ko"
-done
-leg_kib=$(((VOLUME_MIB + 64) * 1024))
-busybox insmod "$modules/block/brd.ko" rd_nr=2 rd_size=$leg_kib max_part=0
-sectors=$((leg_kib * 2))
+fail() {
+  dmesg | tail -n 30
+  echo "$*" >"$OUT/failed"
+  sync
+  busybox poweroff -f
+}
+# retry COMMAND...: until it succeeds, for 30 s.
+retry() {
+  tries=0
+  until "$@"; do
+    tries=$((tries + 1))
+    [ $tries -lt 150 ] || fail "did not succeed in 30 s: $*"
+    sleep 0.2
+  done
+}
 
-# legs DELAY0 DELAY1: /dev/mapper/leg0 and leg1, each so many ms late, with nothing on them.
+list() { echo "$1" | tr , " "; }
+
+modules=/usr/lib/uml/modules/$(uname -r)/kernel/drivers
+leg_kib=$(((VOLUME_MIB + 64) * 1024))
+sectors=$((leg_kib * 2))
+for module in md/md-mod md/raid1 md/dm-mod md/dm-delay; do
+  busybox insmod "$modules/$module.ko" || fail "no module $module"
+done
+busybox insmod "$modules/block/brd.ko" rd_nr=2 rd_size=$leg_kib max_part=0 || fail "no module brd"
+# Written in full once, so that no measured write is the one that allocates its page.
+for i in 0 1; do dd if=/dev/zero of=/dev/ram$i bs=1M count=$((VOLUME_MIB + 64)) status=none; done
+
+# legs DELAY0 DELAY1: makes /dev/mapper/leg0 and leg1 anew, each so many ms late, without the
+# superblocks of the run before.
 legs() {
   for i in 0 1; do
-    [ "$i" = 0 ] && delay=$1 || delay=$2
-    dd if=/dev/zero of=/dev/ram$i bs=1M 2>/dev/null
-    echo "0 $sectors delay /dev/ram$i 0 $delay" | dmsetup create leg$i
+    [ $i = 0 ] && delay=$1 || delay=$2
+    dd if=/dev/zero of=/dev/ram$i bs=1M count=4 status=none
+    echo "0 $sectors delay /dev/ram$i 0 $delay" | dmsetup create leg$i || fail "no leg $i"
   done
   dmsetup mknodes
 }
+# A leg may be held for a second after the last process that had it open has ended: the kernel
+# takes an io_uring and its registered files down in the background.
 no_legs() {
-  dmsetup remove leg0
-  dmsetup remove leg1
+  for i in 0 1; do retry dmsetup remove leg$i; done
+}
+# The number of writes that leg $1 has completed.
+leg_writes() {
+  device=$(dmsetup info -c --noheadings --separator : -o major,minor "leg$1")
+  awk '{ print $5 }' "/sys/dev/block/$device/stat"
 }
 
-# load NAME FROZEN DEPTH TARGET-OPTIONS...: one fio run; FROZEN is none, 0 or 1.
-load() {
-  name=$1 frozen=$2 depth=$3
-  shift 3
-  fio --name=load --output-format=json --output="$OUT/$name.json" \
-    --percentile_list=50:99:99.9 --rw=randwrite --bs=4k --iodepth="$depth" \
-    --size="${VOLUME_MIB}m" --runtime="$SECONDS_RUN" --time_based=1 --norandommap=1 "$@" &
-  fio=$!
-  if [ "$frozen" != none ]; then
-    sleep $((SECONDS_RUN / 3))
-    dmsetup suspend --nolockfs --noflush "leg$frozen"
-    sleep 2
-    dmsetup resume "leg$frozen"
-  fi
-  wait $fio
-}
-
-md_start() { # OPTIONS...: the write-mostly leg must be slot 0 for write-behind to work here
+start_md() { # OPTIONS...: the write-mostly leg must be slot 0 for write-behind to work here
   mdadm --create /dev/md0 --run --force --metadata=1.2 --level=1 --raid-devices=2 \
-    --assume-clean "$@"
+    --assume-clean "$@" || fail "mdadm could not create the array"
+  [ -b /dev/md0 ] || fail "no block device /dev/md0"
 }
-md_stop() {
-  mdadm --stop /dev/md0
-  for i in 0 1; do mdadm --zero-superblock /dev/mapper/leg$i; done
-}
-md_target="--ioengine=libaio --direct=1 --filename=/dev/md0"
-
-hemi_start() {
+converged() { "$HEMI" status --json --control /run/work/v.ctl | grep -q '"converged": true'; }
+start_hemi() {
   "$HEMI" create --size "${VOLUME_MIB}M" --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 \
-    --wipe /dev/mapper/leg0 --wipe /dev/mapper/leg1
+    --wipe /dev/mapper/leg0 --wipe /dev/mapper/leg1 || fail "hemi could not create the volume"
+  rm -f /run/work/v.sock /run/work/v.ctl
   "$HEMI" serve --leg /dev/mapper/leg0 --leg /dev/mapper/leg1 --nbd unix:/run/work/v.sock \
     --control /run/work/v.ctl --set engine.exposure.bytes=1GiB --set engine.exposure.age=60s &
   server=$!
-  until [ -S /run/work/v.sock ] || ! kill -0 $server; do sleep 0.1; done
+  retry test -S /run/work/v.ctl
+  # md's array is assumed clean: hemi's legs have to be alike as well before it is measured.
+  retry converged
 }
-hemi_stop() {
-  kill -TERM $server
-  wait $server
+start() {
+  target="--ioengine=libaio --direct=1 --allow_file_create=0 --filename=/dev/md0"
+  case $1 in
+  md.plain) start_md --bitmap=none /dev/mapper/leg0 /dev/mapper/leg1 ;;
+  md.write-behind-*)
+    start_md --bitmap=internal "--write-behind=${1#md.write-behind-}" \
+      --write-mostly /dev/mapper/leg0 /dev/mapper/leg1
+    ;;
+  hemi)
+    target="--ioengine=nbd --uri=nbd+unix:///?socket=/run/work/v.sock"
+    start_hemi
+    ;;
+  *) fail "no such system: $1" ;;
+  esac
 }
-hemi_target="--ioengine=nbd --uri=nbd+unix:///?socket=/run/work/v.sock"
+stop() {
+  case $1 in
+  md.*) retry mdadm --stop /dev/md0 ;;
+  hemi)
+    # What it still owes to a slow leg is of no interest, and would take its time.
+    kill -KILL $server
+    wait $server
+    ;;
+  esac
+}
 
-for depth in 1 16; do
-  for frozen in none 0 1; do
-    legs 0 0
-    md_start /dev/mapper/leg0 /dev/mapper/leg1
-    load "md.plain.$frozen.$depth" $frozen $depth $md_target
-    md_stop
-    md_start --bitmap=internal --write-behind=256 --write-mostly /dev/mapper/leg0 \
-      /dev/mapper/leg1
-    load "md.write-behind.$frozen.$depth" $frozen $depth $md_target
-    md_stop
-    hemi_start
-    load "hemi.first.$frozen.$depth" $frozen $depth $hemi_target
-    hemi_stop
-    no_legs
+# load NAME FROZEN DEPTH: one fio run; FROZEN is none, 0 or 1.
+load() {
+  [ "$2" = none ] || before=$(leg_writes "$2")
+  # The whole latency, submission included: that is where md lets a writer wait for a place
+  # among the writes behind.
+  # shellcheck disable=SC2086
+  fio --name=load --output-format=json --output="$OUT/$1.part" --lat_percentiles=1 \
+    --clat_percentiles=0 --percentile_list=50:99:99.9 --rw=randwrite --bs=4k \
+    --iodepth="$3" --size="${VOLUME_MIB}m" --runtime="$SECONDS_RUN" --time_based=1 \
+    --norandommap=1 --randrepeat=0 $target &
+  fio=$!
+  if [ "$2" != none ]; then
+    # fio takes its time to start here: the freeze has to fall into the load.
+    until [ "$(leg_writes "$2")" -gt $((before + 200)) ]; do
+      kill -0 $fio || fail "$1: the load ended before the freeze"
+      sleep 0.1
+    done
+    sleep $((SECONDS_RUN / 3))
+    dmsetup suspend --nolockfs --noflush "leg$2" || fail "$1: could not freeze leg $2"
+    sleep 2
+    dmsetup resume "leg$2" || fail "$1: could not thaw leg $2"
+    kill -0 $fio || fail "$1: the load ended before the thaw"
+  fi
+  wait $fio || fail "$1: fio failed"
+  mv "$OUT/$1.part" "$OUT/$1.json"
+}
+
+for depth in $(list "$DEPTHS"); do
+  for case in $(list "$CASES"); do
+    for system in $(list "$SYSTEMS"); do
+      frozen=$case delay=0
+      # One leg 20 ms late: leg 0, where md's write-behind can use it.
+      [ "$case" != slow ] || frozen=none delay=20
+      echo "== $(cut -d ' ' -f 1 /proc/uptime) s: $system, $case, queue depth $depth"
+      legs $delay 0
+      start "$system"
+      load "$system.$case.$depth" "$frozen" "$depth"
+      stop "$system"
+      no_legs
+    done
   done
-  # One leg 20 ms late: leg 0, where md's write-behind can use it.
-  legs 20 0
-  md_start /dev/mapper/leg0 /dev/mapper/leg1
-  load "md.plain.slow.$depth" none $depth $md_target
-  md_stop
-  md_start --bitmap=internal --write-behind=256 --write-mostly /dev/mapper/leg0 /dev/mapper/leg1
-  load "md.write-behind.slow.$depth" none $depth $md_target
-  md_stop
-  hemi_start
-  load "hemi.first.slow.$depth" none $depth $hemi_target
-  hemi_stop
-  no_legs
 done
 sync
 busybox poweroff -f
