@@ -106,8 +106,10 @@ stop() {
   esac
 }
 
-# load NAME FROZEN DEPTH: one fio run; FROZEN is none, 0 or 1.
+# load NAME FROZEN DEPTH: one fio run; FROZEN is none, 0 or 1. Fails if the freeze did not fall
+# into the run (because the whole machine paused, say): then the run says nothing of a freeze.
 load() {
+  missed=
   [ "$2" = none ] || before=$(leg_writes "$2")
   # The whole latency, submission included: that is where md lets a writer wait for a place
   # among the writes behind.
@@ -119,32 +121,42 @@ load() {
   fio=$!
   if [ "$2" != none ]; then
     # fio takes its time to start here: the freeze has to fall into the load.
-    until [ "$(leg_writes "$2")" -gt $((before + 200)) ]; do
-      kill -0 $fio || fail "$1: the load ended before the freeze"
+    until [ "$(leg_writes "$2")" -gt $((before + 200)) ] || ! kill -0 $fio; do
       sleep 0.1
     done
     sleep $((SECONDS_RUN / 3))
     dmsetup suspend --nolockfs --noflush "leg$2" || fail "$1: could not freeze leg $2"
     sleep 2
     dmsetup resume "leg$2" || fail "$1: could not thaw leg $2"
-    kill -0 $fio || fail "$1: the load ended before the thaw"
+    kill -0 $fio || missed=1
   fi
   wait $fio || fail "$1: fio failed"
+  [ -z "$missed" ] || return 1
   mv "$OUT/$1.part" "$OUT/$1.json"
+}
+# measure SYSTEM CASE DEPTH
+measure() {
+  echo "== $(cut -d ' ' -f 1 /proc/uptime) s: $1, $2, queue depth $3"
+  frozen=$2 delay=0
+  # One leg 20 ms late: leg 0, where md's write-behind can use it.
+  [ "$2" != slow ] || frozen=none delay=20
+  legs $delay 0
+  start "$1"
+  load "$1.$2.$3" "$frozen" "$3"
+  valid=$?
+  stop "$1"
+  no_legs
+  return $valid
 }
 
 for depth in $(list "$DEPTHS"); do
   for case in $(list "$CASES"); do
     for system in $(list "$SYSTEMS"); do
-      frozen=$case delay=0
-      # One leg 20 ms late: leg 0, where md's write-behind can use it.
-      [ "$case" != slow ] || frozen=none delay=20
-      echo "== $(cut -d ' ' -f 1 /proc/uptime) s: $system, $case, queue depth $depth"
-      legs $delay 0
-      start "$system"
-      load "$system.$case.$depth" "$frozen" "$depth"
-      stop "$system"
-      no_legs
+      attempts=1
+      until measure "$system" "$case" "$depth"; do
+        [ $attempts -lt 3 ] || fail "$system.$case.$depth: the load ended before the thaw"
+        attempts=$((attempts + 1))
+      done
     done
   done
 done
