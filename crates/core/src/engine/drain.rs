@@ -229,13 +229,16 @@ impl<B: Buffers> Engine<B> {
             self.start_write(leg, debt.extent, debt.source, key, fua, debt.since, true, false);
             return true;
         }
+        if self.pay_sieved(leg, &first) {
+            return true;
+        }
         match first.source {
             Source::Leg => self.pay_from_leg(leg, slot),
             _ => self.pay_from_copy(leg, slot),
         }
     }
 
-    fn count_drain(&mut self, leg: usize, since: Instant, sectors: u64) {
+    pub(super) fn count_drain(&mut self, leg: usize, since: Instant, sectors: u64) {
         self.legs[leg].count_in_flight(since, sectors);
         self.legs[leg].counters.drain_ios += 1;
     }

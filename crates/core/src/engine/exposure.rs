@@ -128,7 +128,14 @@ impl<B: Buffers> Engine<B> {
             .map_or(0, |leg| self.legs[leg].drain_rate.bytes_per_second())
     }
 
-    fn throttles(&self) -> bool {
+    /// Exposure if all that is under way were acknowledged and so many more sectors were in
+    /// flight.
+    pub(super) fn exposure_with(&self, sectors: u64) -> u64 {
+        let weight = if self.in_legs().nth(2).is_some() { 2 } else { 1 };
+        self.exposure() + weight * (self.unacknowledged_bytes() + sectors * SECTOR_BYTES)
+    }
+
+    pub(super) fn throttles(&self) -> bool {
         self.settings.exposure_mode == ExposureMode::Throttle
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
     }

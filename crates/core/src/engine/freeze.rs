@@ -127,6 +127,7 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         self.mark_zombies(leg);
         self.give_up_reads(leg);
+        self.abandon_sieves(leg);
         self.want_moves_from(index);
         // Writes that another leg has already, and only this one was to decide.
         self.reconsider_operations();

@@ -128,6 +128,10 @@ pub(crate) struct Leg {
     pub(crate) writes_in_flight: u32,
     /// Reads in flight on other legs whose data this one owes.
     pub(crate) drain_reads: u32,
+    /// Reads and writes under way that pay several of its debts and the gaps between them.
+    pub(crate) sieves: u32,
+    /// Its debts are paid one by one until then.
+    pub(crate) sieves_after: Instant,
     /// Acknowledged sectors in flight to it.
     pub(crate) acknowledged_in_flight: u64,
     /// I/O in flight by age.
@@ -248,6 +252,8 @@ impl Leg {
             reads_in_flight: 0,
             writes_in_flight: 0,
             drain_reads: 0,
+            sieves: 0,
+            sieves_after: Instant(0),
             acknowledged_in_flight: 0,
             oldest_io: NONE,
             newest_io: NONE,

@@ -27,6 +27,8 @@ struct Elsewhere {
 impl<B: Buffers> Engine<B> {
     /// Whether there was anything nobody else has.
     pub(super) fn lose_cache(&mut self, leg: usize) -> bool {
+        // What has been read of it, or is to be written over, may not be there any more.
+        self.abandon_sieves(leg);
         let index = LegIndex(leg as u8);
         let flushed = self.legs[leg].flushed;
         let reported = self.legs[leg].loss_reported;

@@ -26,6 +26,7 @@ mod read;
 mod region;
 mod report;
 mod scrub;
+mod sieve;
 mod slab;
 mod sorted;
 mod state;
@@ -454,6 +455,7 @@ impl<B: Buffers> Engine<B> {
             Purpose::Read { .. }
             | Purpose::Hedge { .. }
             | Purpose::DrainRead { .. }
+            | Purpose::Sieve { .. }
             | Purpose::Scrub
             | Purpose::Abandoned => Class::Read,
             Purpose::Write { .. } => Class::Write,
@@ -474,11 +476,14 @@ impl<B: Buffers> Engine<B> {
         match io.purpose {
             Purpose::Read { operation } => self.read_done(&io, operation, result),
             Purpose::Hedge { operation } => self.hedge_done(&io, operation, result),
-            Purpose::Write { operation, since, drain, repair } => {
+            Purpose::Write { operation, since, drain, repair, gaps } => {
                 self.legs[leg].unhold(slot);
-                self.write_done(&io, operation, since, drain, repair, result);
+                self.legs[leg].sieves -= u32::from(gaps > 0);
+                let paid = drain.then(|| io.extent.sectors() - u64::from(gaps));
+                self.write_done(&io, operation, since, paid, repair, result);
             }
             Purpose::DrainRead { .. } => self.drain_read_done(slot, &io, result),
+            Purpose::Sieve { .. } => self.sieve_read_done(slot, &io, result),
             Purpose::Abandoned => io.source.release(&mut self.buffers),
             Purpose::Flush => self.flush_done(leg, result),
             Purpose::Metadata(write) => {

@@ -138,6 +138,8 @@ pub(crate) enum Purpose {
         since: Instant,
         drain: bool,
         repair: bool,
+        /// Sectors written along that the leg did not owe.
+        gaps: u32,
     },
     /// The read half of paying a debt without a copy. The range is held on `target`.
     DrainRead {
@@ -145,6 +147,12 @@ pub(crate) enum Purpose {
         since: Instant,
         repair: bool,
         tries: u8,
+    },
+    /// The read half of paying several debts with one write, gaps included. The range is held
+    /// on `target`; debts in it from before `started` are the ones to pay.
+    Sieve {
+        target: u8,
+        started: Instant,
     },
     /// A client's read given up: only its buffer matters.
     Abandoned,

@@ -10,7 +10,7 @@ use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::Policy;
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND};
+use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
 
 /// A debt older than this makes its leg lagging: every write to it is then a debt.
 const LAGGING_AFTER: u64 = 50 * MILLISECOND;
@@ -167,7 +167,7 @@ impl<B: Buffers> Engine<B> {
         drain: bool,
         repair: bool,
     ) -> u32 {
-        let purpose = Purpose::Write { operation, since, drain, repair };
+        let purpose = Purpose::Write { operation, since, drain, repair, gaps: 0 };
         let io = Io::new(leg as u8, purpose, extent, source);
         let command = match source {
             Source::Zero { may_unmap } => LegOperation::WriteZeroes { may_unmap, fua },
@@ -257,13 +257,13 @@ impl<B: Buffers> Engine<B> {
         self.regions.set_stale(index, region);
     }
 
-    /// A write ended on a leg.
+    /// A write ended on a leg. `paid`: for a drain, the sectors it was owed.
     pub(super) fn write_done(
         &mut self,
         io: &Io,
         key: Key,
         since: Instant,
-        drain: bool,
+        paid: Option<u64>,
         repair: bool,
         result: Result<(), LegError>,
     ) {
@@ -276,9 +276,9 @@ impl<B: Buffers> Engine<B> {
                 let state = &mut self.legs[leg];
                 state.done_stamp += 1;
                 state.write_failures = 0;
-                if drain {
-                    state.counters.drained_bytes += io.extent.bytes();
-                    state.drain_rate.add(io.extent.bytes());
+                if let Some(sectors) = paid {
+                    state.counters.drained_bytes += sectors * SECTOR_BYTES;
+                    state.drain_rate.add(sectors * SECTOR_BYTES);
                 }
                 let stamp = state.done_stamp;
                 if let Some(record) = record {

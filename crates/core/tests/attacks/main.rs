@@ -9,6 +9,7 @@ mod caches;
 mod metadata;
 mod order;
 mod pace;
+mod sieve;
 
 use hemi_core::settings::Settings;
 use hemi_core::units::{LegIndex, MICROSECOND, MILLISECOND, SECOND};

@@ -160,7 +160,8 @@ fn s19_a_slow_leg_is_not_flooded() {
 fn s20_no_cliff_at_the_exposure_bound() {
     let bound = 2 << 20;
     let settings = Settings { exposure_bytes: bound, exposure_age: 60 * SECOND, ..roomy() };
-    let settings = Settings { wait_ceiling: SECOND, ..settings };
+    // One debt an I/O: the drain is to be slow.
+    let settings = Settings { wait_ceiling: SECOND, drain_bytes: 4096, ..settings };
     let shape = Shape { volume_bytes: 64 << 20, ..Shape::default() };
     let mut world = World::of_shape(1, 2, settings, shape);
     world.thorough = false;
