@@ -39,7 +39,8 @@ class Case:
 
     target: Target
     freeze: Callable[[int], None]
-    wait_limit_ms: Callable[[], float | None]
+    # Of the leg that is to freeze, or the highest.
+    wait_limit_ms: Callable[[int | None], float | None]
 
 
 def _nbdkit_legs(settings: Settings, box: Sandbox, delays: tuple[float, float]) -> list[Nbdkit]:
@@ -58,10 +59,10 @@ def _pause(legs: list[Nbdkit]) -> Callable[[int], None]:
     return freeze
 
 
-def _wait_limit(volume: Volume) -> Callable[[], float | None]:
-    def read() -> float | None:
+def _wait_limit(volume: Volume) -> Callable[[int | None], float | None]:
+    def read(leg: int | None) -> float | None:
         limits = [leg["write_wait_limit_ns"] for leg in volume.status()["legs"]]
-        return float(max(limits)) / 1e6
+        return float(max(limits) if leg is None else limits[leg]) / 1e6
 
     return read
 
@@ -101,7 +102,7 @@ def _hemi(
 def _quorum(settings: Settings, box: Sandbox) -> Case:
     servers = _nbdkit_legs(settings, box, (0, 0))
     legs = [f"driver=nbd,server.type=unix,server.path={s.socket}" for s in servers]
-    return Case(quorum(box, legs), _pause(servers), lambda: None)
+    return Case(quorum(box, legs), _pause(servers), lambda _: None)
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,13 @@ def one_run(
     before = case.target.cpu_seconds()
     fio = load.start(box, case.target, settings.volume_bytes, seconds)
     failed: list[BaseException] = []
+    limits: list[float | None] = []
 
     def freeze() -> None:
         try:
             time.sleep(seconds / 3)
             assert leg is not None
+            limits.append(case.wait_limit_ms(leg))
             case.freeze(leg)
         except BaseException as error:
             failed.append(error)
@@ -186,7 +189,7 @@ def one_run(
     # A stall of a flush is a stall as well.
     flushes = job.get("sync", {}).get("lat_ns", {})
     got["flush_max"] = float(flushes.get("max", 0)) / 1000
-    got["wait_limit_ms"] = case.wait_limit_ms()
+    got["wait_limit_ms"] = limits[0] if limits else case.wait_limit_ms(None)
     return got
 
 
