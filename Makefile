@@ -21,7 +21,7 @@ BENCH_ARGS ?=
 DEMO_ARGS ?=
 PLANTED_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long torture planted crash-ext4 \
+.PHONY: help setup build release test test-unit test-blackbox test-long torture torture-daily planted crash-ext4 \
 	kill-test power-cut-test fuzz demo bench lint fmt doc clean
 
 help: ## list the targets
@@ -41,9 +41,6 @@ test: setup build test-unit test-blackbox ## everything CI runs: unit, property 
 test-unit:
 	$(CARGO) test --locked --workspace --quiet
 
-planted: ## plant each known mistake in the engine and show that the checker catches it
-	$(CARGO) test --locked --release -p hemi-core --features planted --test planted -- $(PLANTED_ARGS)
-
 test-blackbox:
 	HEMI="$(TARGET_DIR)/debug/hemi" $(PYTHON) -m pytest -m "not long" $(PYTEST_ARGS)
 
@@ -58,6 +55,20 @@ torture: ## the engine in virtual time under every fault; SEEDS=20000 JOBS=2; ta
 	$(CARGO) build --locked --release -p hemi-sim
 	"$(TARGET_DIR)/release/hemi-torture" --seeds 0..$(SEEDS) --jobs $(JOBS) --doublecheck \
 		--state "$(TARGET_DIR)/torture.state" $(TORTURE_ARGS)
+
+# New seeds every day: 100,000 to a day, from its number since 1970. DAY=20779 repeats that day's.
+DAY ?= $(shell echo $$(( $$(date -u +%s) / 86400 )))
+DAILY_SECONDS ?= 200
+
+torture-daily: ## seeds nobody has run before, for 200 s; DAY=n repeats day n's
+	$(CARGO) build --locked --release -p hemi-sim --bin hemi-torture
+	@echo "day $(DAY): again with make torture-daily DAY=$(DAY)"
+	"$(TARGET_DIR)/release/hemi-torture" --seeds $$(( $(DAY) * 100000 ))..$$(( $(DAY) * 100000 + 100000 )) \
+		--jobs 2 --time $(DAILY_SECONDS) --doublecheck
+
+planted: ## plant each known mistake in the engine and show that the torture's checker catches it
+	$(CARGO) build --locked --release -p hemi-sim --features planted --bin hemi-planted
+	"$(TARGET_DIR)/release/hemi-planted" --jobs $(JOBS) $(PLANTED_ARGS)
 
 crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py

@@ -36,6 +36,7 @@ impl World {
     }
 
     fn end_of_faults(&mut self) {
+        self.ambush = None;
         for (leg, pace) in self.legs.iter_mut().zip(&self.shape.paces) {
             (leg.latency, leg.jitter, leg.serial) = (pace.latency, pace.jitter, pace.serial);
             (leg.read_errors, leg.write_errors, leg.flush_errors) = (0, 0, 0);

@@ -1,16 +1,75 @@
 //! What goes wrong while hemi runs: freezes, slow legs, errors, dropped sessions.
 
 use hemi_core::command::Command;
-use hemi_core::io::{LegError, LegEvent};
+use hemi_core::format::Layout;
+use hemi_core::io::{LegError, LegEvent, LegIo, LegOperation};
+use hemi_core::marks::Mark;
+use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
-use hemi_core::units::Extent;
+use hemi_core::units::{Extent, SECTOR_BYTES};
 
 use crate::disk::Cache;
 use crate::events::Event;
-use crate::plan::Fault;
+use crate::plan::{Ending, Fault, Start};
 use crate::world::World;
 
+/// A kind of a leg's I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes of data.
+    Writes,
+    /// Metadata writes to the superblock.
+    Superblocks,
+    /// Metadata writes to the region table and the lost list.
+    Pages,
+}
+
+/// How many kinds there are.
+pub(crate) const KINDS: usize = 3;
+
+impl Kind {
+    /// The kind of an I/O, if it has one.
+    pub(crate) fn of(io: &LegIo) -> Option<Kind> {
+        match io.operation {
+            LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Some(Kind::Writes),
+            LegOperation::WriteMetadata => {
+                let address = io.extent.start * SECTOR_BYTES;
+                let is_superblock = address <= Layout::superblock_address(1);
+                Some(if is_superblock { Kind::Superblocks } else { Kind::Pages })
+            }
+            LegOperation::Read | LegOperation::Flush => None,
+        }
+    }
+}
+
+/// A crash that comes when the engine has done something rare.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ambush {
+    mark: Mark,
+    /// The engine's count of it by then.
+    until: u64,
+    /// Things that happen between that and the crash.
+    steps: u32,
+    ending: Ending,
+    settings: Settings,
+}
+
 impl World {
+    /// After each step: a crash that was laid comes.
+    pub(crate) fn spring_ambush(&mut self) {
+        let (Some(ambush), Some(engine)) = (&mut self.ambush, &self.engine) else { return };
+        if engine.marks().count(ambush.mark) < ambush.until {
+            return;
+        }
+        if ambush.steps > 0 {
+            ambush.steps -= 1;
+            return;
+        }
+        let Ambush { ending, settings, mark, .. } = *ambush;
+        self.tell(|| format!("ambush after: {}", mark.name()));
+        self.restart(ending, Start::All, settings, false);
+    }
+
     /// A planned fault comes.
     pub(crate) fn strike(&mut self, fault: &Fault) {
         self.counts.faults += 1;
@@ -63,6 +122,18 @@ impl World {
             }
             Fault::ScrubStop => {
                 self.command(Command::ScrubStop);
+            }
+            Fault::Hang { leg, kind, time } => {
+                self.tell(|| format!("leg {leg}: {kind:?} hang for {} ms", time as f64 / 1e6));
+                let behaviour = &mut self.legs[usize::from(leg)];
+                let until = &mut behaviour.hung_until[kind as usize];
+                *until = (now + time).max(*until);
+                behaviour.disturbed = behaviour.disturbed.max(*until);
+            }
+            Fault::Ambush { mark, count, steps, ending, settings } => {
+                self.tell(|| format!("ambush: {count} × {}, {steps} steps later", mark.name()));
+                let until = self.engine().marks().count(mark) + u64::from(count);
+                self.ambush = Some(Ambush { mark, until, steps, ending, settings });
             }
             Fault::Restart { ending, start, settings, reread } => {
                 self.restart(ending, start, settings, reread);

@@ -20,8 +20,11 @@ pub mod events;
 pub mod faults;
 pub mod operators;
 pub mod plan;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod rng;
 pub mod run;
+mod scenes;
 pub mod shrink;
 pub mod starts;
 pub mod torture;

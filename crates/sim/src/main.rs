@@ -10,7 +10,7 @@ use hemi_core::marks::Mark;
 use hemi_sim::plan::Plan;
 use hemi_sim::run::{Outcome, note_panics, run};
 use hemi_sim::shrink;
-use hemi_sim::torture::{Failure, Summary, Torture, torture};
+use hemi_sim::torture::{Failure, Summary, Torture, parse_range, torture};
 use hemi_sim::world::World;
 
 /// Tortures the hemi engine in virtual time and checks that it keeps its promises.
@@ -32,6 +32,10 @@ struct Arguments {
     /// With --seed: reduce the run to what it takes to fail, and tell it as a story.
     #[arg(long, requires = "seed")]
     shrink: bool,
+    /// Plant this mistake in the engine first (see hemi-planted).
+    #[cfg(feature = "planted")]
+    #[arg(long, value_parser = hemi_sim::planted::named, value_name = "BUG")]
+    plant: Option<hemi_core::planted::Planted>,
     /// Seeds run side by side.
     #[arg(long, default_value_t = 1, value_name = "N")]
     jobs: usize,
@@ -52,16 +56,11 @@ struct Arguments {
     time: Option<u64>,
 }
 
-fn parse_range(text: &str) -> Result<std::ops::Range<u64>, String> {
-    let wrong = || format!("{text:?} is not a range of seeds; write it as 0..20000");
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let range = from.parse().map_err(|_| wrong())?..to.parse().map_err(|_| wrong())?;
-    if range.is_empty() { Err(format!("{text:?} holds no seed")) } else { Ok(range) }
-}
-
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     note_panics();
+    #[cfg(feature = "planted")]
+    hemi_core::planted::select(arguments.plant);
     match arguments.seed {
         Some(seed) => Ok(one_seed(seed, &arguments)),
         None => many_seeds(&arguments),

@@ -3,11 +3,14 @@
 //! failing run can be made smaller by leaving parts out (see [`crate::shrink`]).
 
 use hemi_core::io::Operation;
+use hemi_core::marks::Mark;
 use hemi_core::settings::{ExposureMode, FlushCopies, Policy, Settings};
 use hemi_core::units::{MICROSECOND, MILLISECOND};
 
 use crate::disk::Cache;
+use crate::faults::Kind;
 use crate::rng::Rng;
+use crate::scenes::{add_ambushes, plan_of_scenes};
 
 /// Client requests of one seed.
 pub const OPERATIONS: u32 = 2200;
@@ -15,6 +18,14 @@ pub const OPERATIONS: u32 = 2200;
 pub const FAULTS_MIN: u64 = 10;
 /// Sectors in the largest request: 1 MiB.
 pub const REQUEST_SECTORS_MAX: u64 = 2048;
+
+/// Seeds of this range are ordinary all: `regressions.txt` names some of them by what they
+/// drew before there were any others.
+const ORDINARY: std::ops::Range<u64> = 2_000..20_000;
+/// Of eight other seeds this one is made of scenes …
+const OF_SCENES: u64 = 2;
+/// … and this one has ambushes.
+const WITH_AMBUSHES: u64 = 7;
 
 /// What may happen beside freezes, changes of latency, kills and power cuts. Each changes
 /// what the checker can demand (see [`Weather::requests_may_fail`]).
@@ -191,6 +202,28 @@ pub enum Fault {
     Scrub(bool),
     /// The running scrub is stopped.
     ScrubStop,
+    /// A leg's I/O of one kind does not end for so many nanoseconds.
+    Hang {
+        /// Which leg.
+        leg: u8,
+        /// Which of its I/O.
+        kind: Kind,
+        /// How long.
+        time: u64,
+    },
+    /// A crash is laid: it comes when the engine has taken a rare path so many more times.
+    Ambush {
+        /// The path.
+        mark: Mark,
+        /// How many times.
+        count: u32,
+        /// Things that happen between that and the crash.
+        steps: u32,
+        /// How hemi ends; then it starts with every leg.
+        ending: Ending,
+        /// With which settings.
+        settings: Settings,
+    },
     /// hemi ends and is started again.
     Restart {
         /// How it ends.
@@ -236,12 +269,20 @@ impl Plan {
     /// What a seed asks for.
     pub fn of_seed(seed: u64) -> Plan {
         let mut random = Rng::new(seed, 1);
+        let aims = !ORDINARY.contains(&seed);
+        if aims && seed % 8 == OF_SCENES {
+            return plan_of_scenes(seed, random);
+        }
         let weather = draw_weather(&mut random);
         let shape = draw_shape(&mut random, weather);
         let settings = draw_settings(&mut random, &shape);
         let requests = draw_requests(&mut random, &shape);
         let faults = draw_faults(&mut random, &shape, weather);
-        Plan { seed, weather, shape, settings, requests, faults }
+        let mut plan = Plan { seed, weather, shape, settings, requests, faults };
+        if aims && seed % 8 == WITH_AMBUSHES {
+            add_ambushes(&mut plan, &mut random);
+        }
+        plan
     }
 }
 

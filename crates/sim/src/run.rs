@@ -77,7 +77,9 @@ pub fn run(world: &mut World, plan: &Plan, keeps_lines: bool) -> Outcome {
     };
     if panicked {
         // Who knows what state it is in.
+        let asserts = world.asserts;
         *world = World::default();
+        world.asserts = asserts;
     }
     outcome
 }
@@ -111,12 +113,12 @@ impl World {
                 last_answer = (self.now, self.counts.operations);
             }
             let limit = last_answer.0 + PATIENCE;
-            if !self.step(limit.max(self.now + 1)) {
-                if self.under_way > 0 {
-                    self.hang(PATIENCE);
-                } else if next_fault < plan.faults.len() {
-                    armed = Some(0);
-                }
+            if self.step(limit.max(self.now + 1)) {
+                self.spring_ambush();
+            } else if self.under_way > 0 {
+                self.hang(PATIENCE);
+            } else if next_fault < plan.faults.len() {
+                armed = Some(0);
             }
         }
         if self.violation.is_none() {

@@ -29,6 +29,7 @@ impl World {
     ) {
         self.tell(|| format!("restart: {ending:?}, then {start:?}"));
         self.clients.paused = true;
+        self.ambush = None;
         match ending {
             Ending::Close => self.close(),
             Ending::Kill | Ending::PowerCut => self.crash(ending == Ending::PowerCut),
@@ -89,6 +90,7 @@ impl World {
         self.unsure = false;
         self.cache_lost = None;
         self.stall.close();
+        self.stall.started = self.now;
     }
 
     /// The operator closes the volume.

@@ -127,6 +127,17 @@ impl Summary {
     }
 }
 
+/// Reads a range of seeds as a person writes it.
+///
+/// # Errors
+/// It is none, or is empty.
+pub fn parse_range(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let wrong = || format!("{text:?} is not a range of seeds; write it as 0..20000");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let range = from.parse().map_err(|_| wrong())?..to.parse().map_err(|_| wrong())?;
+    if range.is_empty() { Err(format!("{text:?} holds no seed")) } else { Ok(range) }
+}
+
 /// A finished seed on its way to the summary.
 struct Done {
     outcome: Outcome,

@@ -27,6 +27,7 @@ use crate::clients::Clients;
 use crate::create;
 use crate::disk::Disk;
 use crate::events::{Event, Events};
+use crate::faults::{Ambush, KINDS, Kind};
 use crate::operators::{Change, Rot};
 use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
 use crate::rng::Rng;
@@ -45,6 +46,8 @@ pub(crate) struct Behaviour {
     pub(crate) jitter: u64,
     pub(crate) serial: u64,
     pub(crate) frozen_until: Instant,
+    /// I/O of each [`Kind`] does not end before.
+    pub(crate) hung_until: [Instant; KINDS],
     /// When it is through with what it works off one by one.
     pub(crate) busy_until: Instant,
     /// One in so many fails; zero for none.
@@ -145,8 +148,11 @@ pub struct World {
     pub(crate) unsure: bool,
     pub(crate) new_legs: u8,
     pub(crate) rots: Vec<Rot>,
+    pub(crate) ambush: Option<Ambush>,
     pub(crate) marks: Marks,
     pub(crate) status: Status,
+    /// Whether the engine checks itself thoroughly now and then.
+    pub asserts: bool,
 }
 
 impl Default for World {
@@ -185,8 +191,10 @@ impl Default for World {
             unsure: false,
             new_legs: 0,
             rots: Vec::new(),
+            ambush: None,
             marks: Marks::default(),
             status: Status::default(),
+            asserts: true,
         }
     }
 }
@@ -226,6 +234,7 @@ impl World {
         self.unsure = false;
         self.new_legs = 100;
         self.rots.clear();
+        self.ambush = None;
         self.marks = Marks::default();
     }
 
@@ -428,7 +437,7 @@ impl World {
 
     fn check_step(&mut self) {
         if let Some(engine) = &self.engine {
-            if self.counts.steps.is_multiple_of(THOROUGH_EVERY) {
+            if self.asserts && self.counts.steps.is_multiple_of(THOROUGH_EVERY) {
                 engine.check_thoroughly();
             }
             self.check_exposure();
@@ -460,7 +469,9 @@ impl World {
             return;
         }
         let leg = in_flight.io.leg.index();
-        let frozen_until = self.legs[leg].frozen_until;
+        let behaviour = &self.legs[leg];
+        let hung = Kind::of(&in_flight.io).map(|kind| behaviour.hung_until[kind as usize]);
+        let frozen_until = behaviour.frozen_until.max(hung.unwrap_or(Instant(0)));
         if frozen_until > self.now {
             let due = frozen_until + self.random.below(1000);
             self.events.at(due, Event::IoEnds(slot, uses));
@@ -601,6 +612,7 @@ impl World {
         }
         let now = self.now;
         self.requests[slot as usize] = Pending { live: true, asked, client, started: now };
+        self.stall.alone = if self.under_way == 0 { asked.id } else { 0 };
         self.under_way += 1;
         self.sectors_under_way += sectors.next_power_of_two();
         self.trace.mix(now.0 ^ u64::from(asked.id) << 40);

@@ -5,15 +5,26 @@
 //! healthy and owing little, no other fault for a while, the policy `first` with one flush
 //! copy) and closes with the freeze, at the next fault, or when writers are throttled. A
 //! request that spends longer than the allowance within one window is a stall.
+//!
+//! And long after the last trouble the fast leg decides again: while one leg is much faster
+//! than all others, of the writes that come one at a time most are answered at its speed.
 
+use hemi_core::io::Operation;
 use hemi_core::settings::{FlushCopies, Policy};
-use hemi_core::status::LegState;
+use hemi_core::status::{LegState, LegStatus};
 use hemi_core::units::{Instant, MILLISECOND, SECOND};
 
-use crate::world::{Pending, World};
+use crate::world::{Behaviour, Pending, World};
 
 /// Legs have to have been at their best for so long before a window opens.
 const CALM: u64 = SECOND / 2;
+
+/// The pace is judged this long after the last trouble …
+const PACE_CALM: u64 = 3 * SECOND;
+/// … by so many writes, of which half may be slow …
+const PACE_WRITES: u32 = 20;
+/// … where the other legs take so many times as long as the fast one.
+const UNLIKE: u64 = 8;
 
 /// The window that is open, if one is.
 #[derive(Default)]
@@ -27,6 +38,14 @@ pub struct Stall {
     pub(crate) judged: u64,
     /// The longest wait in any window.
     pub(crate) longest: u64,
+    /// The request that was sent while nothing else was under way, if it still is alone.
+    pub(crate) alone: u32,
+    /// When the volume was last started.
+    pub(crate) started: Instant,
+    /// Lone writes judged by the pace of the fast leg, and how many were slow.
+    paced: (u32, u32),
+    /// Times the pace was judged in this run.
+    pub(crate) paces: u64,
 }
 
 impl Stall {
@@ -79,8 +98,59 @@ impl World {
         self.stall.windows += 1;
     }
 
+    /// How long every other leg takes at least, if one is much faster than they and all have
+    /// been at their best for long.
+    fn pace_of_the_others(&self) -> Option<u64> {
+        let weather = self.weather;
+        let plain = self.settings.policy == Policy::First
+            && !weather.requests_may_fail()
+            && !weather.gone
+            && self.changing.is_none();
+        let troubles = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until));
+        let last = troubles.max()?.max(self.stall.started);
+        if !plain || self.now.since(last) < PACE_CALM {
+            return None;
+        }
+        let longest = |leg: &Behaviour| leg.latency + leg.jitter + leg.serial;
+        let (fast, leg) = self.legs.iter().enumerate().min_by_key(|(_, leg)| longest(leg))?;
+        let others = self.legs.iter().enumerate().filter(|(other, _)| *other != fast);
+        let slow = others.map(|(_, leg)| leg.latency + leg.serial).min()?;
+        (slow >= UNLIKE * longest(leg)).then_some(slow)
+    }
+
+    /// A write that came alone is answered: long after the last trouble at the fast leg's pace.
+    fn check_pace(&mut self, pending: &Pending) {
+        let asked = pending.asked;
+        if self.stall.alone != asked.id || asked.operation != Operation::Write || asked.fua {
+            return;
+        }
+        let Some(slow) = self.pace_of_the_others() else {
+            self.stall.paced = (0, 0);
+            return;
+        };
+        let bound = self.settings.exposure_bytes;
+        let status = self.refresh_status();
+        let settled = |l: &LegStatus| l.state == LegState::Healthy && l.owed_region_bytes == 0;
+        if !status.legs.iter().all(settled) || status.exposure_bytes > bound / 8 {
+            return;
+        }
+        let (judged, late) = &mut self.stall.paced;
+        *judged += 1;
+        *late += u32::from(self.now.since(pending.started) >= slow);
+        if *judged == PACE_WRITES {
+            let late = *late;
+            self.stall.paced = (0, 0);
+            self.stall.paces += 1;
+            if late >= PACE_WRITES / 2 {
+                let text = format!("{late} of {PACE_WRITES} lone writes go at a slow leg's pace");
+                self.broken("P4", text);
+            }
+        }
+    }
+
     /// A request is answered.
     pub(crate) fn check_stall(&mut self, pending: &Pending) {
+        self.check_pace(pending);
         let Some(opened) = self.stall.opened else { return };
         if self
             .engine

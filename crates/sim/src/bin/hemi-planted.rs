@@ -1,0 +1,95 @@
+//! `hemi-planted`: plants each known mistake in the engine and shows that the torture's
+//! checker catches it. Exists only with the feature `planted`.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context;
+use clap::Parser;
+use hemi_core::planted::Planted;
+use hemi_sim::planted::{Hunted, hunt, hunt_apart, named};
+use hemi_sim::run::note_panics;
+use hemi_sim::torture::parse_range;
+
+/// What the median bug may take.
+const MEDIAN_MAX: u64 = 100;
+
+/// Plants each known mistake in the engine and runs seeds of the torture until one catches it.
+///
+/// A seed counts if the checker says that a promise is broken, and passes without the bug.
+/// Exits with 1 if a bug is not caught, or if half of them take more than 100 seeds.
+#[derive(Parser)]
+#[command(name = "hemi-planted", version)]
+struct Arguments {
+    /// The bugs to plant; all of them without any.
+    #[arg(value_parser = named)]
+    bugs: Vec<Planted>,
+    /// Seeds to run for each bug, from and up to (not including).
+    #[arg(long, value_parser = parse_range, default_value = "0..1000", value_name = "A..B")]
+    seeds: std::ops::Range<u64>,
+    /// Bugs hunted side by side.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    jobs: usize,
+    /// Between the program and itself: hunt one bug and tell of each seed.
+    #[arg(long, value_parser = named, hide = true, value_name = "BUG")]
+    hunt: Option<Planted>,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    note_panics();
+    if let Some(bug) = arguments.hunt {
+        hunt(bug, arguments.seeds);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let all = hunt_all(&arguments)?;
+    let mut took: Vec<u64> =
+        all.iter().filter_map(|hunted| Some(hunted.caught.as_ref()?.0)).collect();
+    took.sort_unstable();
+    let median = took.get(took.len() / 2).copied().unwrap_or(0);
+    println!("caught {} of {}, median {median} seeds", took.len(), all.len());
+    let well = took.len() == all.len() && median <= MEDIAN_MAX;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every hunt, told as it ends.
+fn hunt_all(arguments: &Arguments) -> anyhow::Result<Vec<Hunted>> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let bugs = if arguments.bugs.is_empty() { Planted::ALL } else { &arguments.bugs[..] };
+    println!("{:<24} {:>6} {:>9}  broken", "bug", "seeds", "asserted");
+    let next = AtomicUsize::new(0);
+    let done: Mutex<anyhow::Result<Vec<Hunted>>> = Mutex::new(Ok(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let hunted = hunt_apart(&program, bug, &arguments.seeds);
+                    let mut done = done.lock().expect("no thread panics holding this");
+                    match (&mut *done, hunted) {
+                        (Ok(all), Ok(hunted)) => {
+                            print_hunted(bug, &hunted);
+                            all.push(hunted);
+                        }
+                        (Ok(_), Err(error)) => *done = Err(error),
+                        (Err(_), _) => return,
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().expect("as above")
+}
+
+fn print_hunted(bug: Planted, hunted: &Hunted) {
+    let asserted = hunted.asserted.as_ref().map_or("-".into(), |(at, _)| at.to_string());
+    let name = format!("{bug:?}");
+    match (&hunted.caught, &hunted.asserted) {
+        (Some((at, text)), _) => println!("{name:<24} {at:>6} {asserted:>9}  {text}"),
+        (None, asserts) => {
+            let only =
+                asserts.as_ref().map_or(String::new(), |(_, text)| format!("; only: {text}"));
+            println!("{name:<24} {:>6} {asserted:>9}  NOT CAUGHT:{}{only}", "-", bug.describe());
+        }
+    }
+}
