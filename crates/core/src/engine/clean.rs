@@ -49,6 +49,8 @@ impl<B: Buffers> Engine<B> {
         self.retry_all_waiting();
         self.return_authority();
         self.consider_out();
+        // Else only flushes look at them, and a record is kept for as long as nobody has.
+        self.moves_are_durable();
         self.clean_regions();
         self.heal_regions();
         self.write_lazily();
