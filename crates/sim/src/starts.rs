@@ -69,8 +69,10 @@ impl World {
                 disk.lose_cache(Cache::Any, &mut self.random);
             }
         }
-        if power || lost {
+        if power {
             self.register.power_cut();
+        } else if lost {
+            self.register.killed_with_cache_lost();
         } else {
             self.register.killed();
         }
@@ -118,7 +120,7 @@ impl World {
             }
         }
         if self.cache_lost.take().is_some() {
-            self.register.power_cut();
+            self.register.killed_with_cache_lost();
         } else {
             self.register.killed();
         }

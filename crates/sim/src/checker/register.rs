@@ -184,6 +184,17 @@ impl Register {
         }
     }
 
+    /// hemi was killed while a leg's cache may have been lost, which recovery cannot know:
+    /// writes no flush covered may be gone. But the caches there are stay: what is seen
+    /// afterwards need not be durable.
+    pub fn killed_with_cache_lost(&mut self) {
+        let (now, horizon) = (self.tick(), self.horizon);
+        for sector in &mut self.sectors {
+            sector.lose_unflushed(horizon, NEVER);
+            sector.crash(Crash::Kill, now);
+        }
+    }
+
     /// A leg lost its cache, and maybe it alone had what was in there, but hemi lives on.
     /// `oldest_read` as for [`Register::sent`].
     pub fn cache_lost(&mut self, oldest_read: u32) {
@@ -301,10 +312,13 @@ impl Sector {
             return true;
         }
         let Some(origin) = self.origin(value, sent) else { return false };
-        self.observed = (origin, now);
-        // A read sent before may return what was there before.
-        if self.crash != Crash::Settled && self.crashed <= sent {
-            self.settle(value);
+        // A read sent before a cache was lost may return what was there before: that binds
+        // nobody, since what was lost then may be gone however late the answer comes.
+        if self.crashed <= sent {
+            self.observed = (origin, now);
+            if self.crash != Crash::Settled {
+                self.settle(value);
+            }
         }
         true
     }
@@ -314,6 +328,10 @@ impl Sector {
         let crashed = self.crashed;
         let from_before = |w: &Written| w.answered <= crashed && w.excluded == 0;
         if !self.writes.iter().any(|w| w.version == value && from_before(w)) {
+            return;
+        }
+        // Zeros may have been written after the crash as well: then nothing is known.
+        if self.writes.iter().any(|w| w.version == value && w.answered > crashed) {
             return;
         }
         let power = self.crash == Crash::Power;
@@ -465,6 +483,44 @@ mod tests {
         client.0.killed();
         assert!(client.reads(u64::from(cut.id)));
         assert!(!client.reads(first));
+    }
+
+    #[test]
+    fn a_read_answered_late_says_nothing_of_a_cache_lost_meanwhile() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.flush();
+        let second = client.write();
+        let asked = client.ask(Operation::Read);
+        client.0.cache_lost(asked.sent);
+        assert!(client.0.read_answered(&asked, &[second]).is_ok());
+        assert!(client.reads(first), "it was lost after that read had met it");
+        assert!(!client.reads(second), "the state is known now");
+    }
+
+    #[test]
+    fn what_survived_a_kill_with_a_cache_lost_may_go_with_the_power() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.flush();
+        let second = client.write();
+        client.0.killed_with_cache_lost();
+        assert!(client.reads(second), "it was not lost");
+        assert!(!client.reads(first));
+        client.0.power_cut();
+        assert!(client.reads(first), "nor was it ever flushed");
+    }
+
+    #[test]
+    fn zeros_written_after_a_crash_say_nothing_of_zeros_before_it() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.0.cache_lost(u32::MAX);
+        let asked = client.ask(Operation::Read);
+        let zeros = client.ask(Operation::Discard);
+        client.0.sent(&zeros, 0, asked.sent);
+        assert!(client.reads(0), "as it was at first, or by the discard");
+        assert!(client.0.read_answered(&asked, &[first]).is_ok(), "it was before the discard");
     }
 
     #[test]
