@@ -301,12 +301,18 @@ fn block_at(bytes: &[u8], address: u64) -> Option<&Block> {
 
 /// Whether history `a` includes `b`'s present: `a` is the same generation and not older, or
 /// a later one that came out of it.
+///
+/// A later one that branched off before `b`'s present (`a` was promoted meanwhile) does so
+/// only as long as `b` still counts `a`'s leg as in: once it is out, `b`'s leg goes on alone
+/// without a generation of its own.
 fn follows(a: &Superblock, b: &Superblock) -> bool {
     if a.generation == b.generation {
-        a.sequence >= b.sequence
-    } else {
-        a.ancestry.find(b.generation).is_some()
+        return a.sequence >= b.sequence;
     }
+    let Some(branch) = a.ancestry.find(b.generation) else { return false };
+    let there = b.legs[a.leg.index()];
+    let counts_it = there.state == Membership::In && there.id == a.own_record().id;
+    b.sequence <= branch.sequence || counts_it
 }
 
 /// Decides what a set of legs says of its volume.

@@ -61,8 +61,8 @@ impl World {
                 self.land(slot as u32, false);
             }
         }
-        // If a leg had just lost its cache and no flush was answered since, a kill is as bad
-        // as a power cut: recovery cannot know of the loss.
+        // If a leg had just lost its cache and no flush was answered since, a kill may lose
+        // what a power cut may: recovery cannot know of the loss.
         let lost = self.cache_lost.take().is_some();
         if power {
             for disk in &mut self.disks {
@@ -255,10 +255,16 @@ impl World {
         let is_in = opening.superblock.legs[usize::from(leg)].state == Membership::In;
         let others: Vec<u8> = given.iter().copied().filter(|&other| other != leg).collect();
         match self.assess(&others) {
-            Ok(_) if is_in => {
+            Ok(_) if is_in && self.know_it_is_in(leg, &others, &opening.superblock) => {
                 self.broken("P7", format!("opens without leg {leg}, which is in"));
                 true
             }
+            // It was promoted, and nothing has been told to the others since: they open as they
+            // would have before. (Going on with them makes a fork, which recovery recognises.)
+            Ok(known) if is_in && known.superblock.generation != opening.superblock.generation => {
+                false
+            }
+            // It was being taken in, which is not in effect before all others have recorded it.
             Ok(_) => {
                 self.tell(|| format!("leg {leg} is out and stays away"));
                 self.open_or_break(&others);
@@ -267,8 +273,15 @@ impl World {
             // What says that it is out may be on itself alone: hemi ended in between.
             Err(refusal) if is_in || !self.all_know(&others, &opening.superblock) => {
                 self.note_refusal(&refusal);
-                let missing = [Problem::Missing { leg: World::index(leg) }];
-                if refusal.problems != missing {
+                let missing = Problem::Missing { leg: World::index(leg) };
+                // Legs that have not heard the latest miss others, too, that have left since.
+                let others_too = !self.all_know(&others, &opening.superblock);
+                let is_right = |problem: &Problem| match problem {
+                    Problem::Missing { leg } => !others.contains(&leg.0) && others_too,
+                    _ => false,
+                };
+                let names_it = refusal.problems.contains(&missing);
+                if !names_it || !refusal.problems.iter().all(|p| *p == missing || is_right(p)) {
                     self.wrong_refusal(&others, &refusal);
                 }
                 false
@@ -278,6 +291,16 @@ impl World {
                 true
             }
         }
+    }
+
+    /// Whether any of the others has a superblock of the newest generation that counts `leg` as in.
+    fn know_it_is_in(&self, leg: u8, others: &[u8], newest: &Superblock) -> bool {
+        others.iter().any(|&other| {
+            recovery::newest_of(&self.disks[usize::from(other)].metadata).is_ok_and(|own| {
+                own.generation == newest.generation
+                    && own.legs[usize::from(leg)].state == Membership::In
+            })
+        })
     }
 
     /// Whether the superblocks of these legs are all as new as this one.
@@ -345,7 +368,12 @@ impl World {
             .into_iter()
             .filter(|&other| {
                 let (Some(own), Some(other)) = (&own, superblock(other)) else { return false };
-                own.generation != other.generation && own.ancestry.find(other.generation).is_none()
+                if own.generation == other.generation {
+                    // The same one, but this leg has been left out of what came then.
+                    let is_out = other.legs[usize::from(leg)].state != Membership::In;
+                    return is_out && other.sequence > own.sequence;
+                }
+                own.ancestry.find(other.generation).is_none()
             })
             .collect();
         if self.legs[usize::from(leg)].is_empty || !self.promote(leg, cut) {

@@ -112,8 +112,18 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Without a leg that is out and may come back a new generation begins: that leg may have
+    /// heard of something, such as that it was being taken in, which these legs have not, and
+    /// sequences alone could not tell the two apart.
     pub(super) fn begin_open(&mut self) {
         self.superblock.open = true;
+        let may_come_back = |leg: &Leg| {
+            leg.health == Health::Absent
+                && matches!(leg.membership, Membership::Out(reason) if reason != OutReason::Detached)
+        };
+        if self.legs.iter().any(may_come_back) {
+            self.begin_generation();
+        }
         self.write_superblock(None);
     }
 
