@@ -27,7 +27,7 @@ pub(crate) struct Change {
     kind: ChangeKind,
     /// When it was asked for, by the register's clock.
     asked: u32,
-    /// The leg has been in since.
+    /// The leg has been in since, and never silent for so long that it is given up.
     pub(crate) was_in: bool,
 }
 

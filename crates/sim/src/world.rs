@@ -15,7 +15,7 @@ use hemi_core::recovery::{self, LegImage, Refusal};
 use hemi_core::settings::Settings;
 use hemi_core::status::Status;
 use hemi_core::units::{
-    BufferAt, BufferId, Extent, Instant, LEGS_MAX, LegIndex, MICROSECOND, SECTOR_BYTES,
+    BufferAt, BufferId, Extent, Instant, LEGS_MAX, LegIndex, MICROSECOND, SECOND, SECTOR_BYTES,
 };
 
 use crate::buffers::Pool;
@@ -35,6 +35,8 @@ use crate::trace::{Topic, Trace};
 
 /// The engine's thorough self-check runs once in so many steps.
 const THOROUGH_EVERY: u64 = 1000;
+/// A leg that is being detached is not waited for longer than this when it falls silent.
+const SILENT_FOR_LONG: u64 = 2 * SECOND;
 /// The client number of reads the simulator itself sends to verify.
 pub const VERIFIER: u8 = u8::MAX;
 
@@ -346,6 +348,10 @@ impl World {
         }
         if let (Notice::Out { leg, reason }, Some(change)) = (notice, &mut self.changing) {
             change.was_in &= leg.0 != change.leg || reason == OutReason::Detached;
+        }
+        if let (Notice::Thawed { leg, duration }, Some(change)) = (notice, &mut self.changing) {
+            // A detach gives a leg up that is silent for long, and that may have come to late.
+            change.was_in &= leg.0 != change.leg || duration < SILENT_FOR_LONG;
         }
         if let Notice::Mismatch { leg, extent } = notice {
             self.broken("P6", format!("scrub found a difference: leg {}, {extent:?}", leg.0));

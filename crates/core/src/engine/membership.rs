@@ -21,7 +21,8 @@ use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
 const WRITE_ERRORS_OUT_AFTER: u64 = 5 * SECOND;
 /// Commands kept until the volume is durably open.
 const EARLY_COMMANDS: usize = 16;
-/// A detach is given up when no other leg has answered for this long.
+/// A detach is given up when no other leg has answered for this long; and a leg that has been
+/// silent for so long is let go though it is not whole.
 const DETACH_PATIENCE: u64 = 2 * SECOND;
 /// After the drain's time is over, closing gives up on metadata after this.
 const CLOSE_METADATA_TIME: u64 = 10 * SECOND;
@@ -655,6 +656,16 @@ impl<B: Buffers> Engine<B> {
             self.pump_backlog();
             return;
         }
+        if self.is_briefly_silent(leg) {
+            if detach.paused {
+                // It will have to be made whole once more; writers do not wait for that.
+                detach.paused = false;
+                detach.flush_stamp = None;
+                self.detach = Some(detach);
+                self.pump_backlog();
+            }
+            return;
+        }
         let state = &self.legs[leg];
         let answers = state.answers();
         if answers && !detach.paused {
@@ -691,6 +702,17 @@ impl<B: Buffers> Engine<B> {
         self.detach = Some(detach);
         let kind = ChangeKind::Out(OutReason::Detached);
         self.begin_change(detach.leg, kind, Some(detach.token));
+    }
+
+    /// Whether a leg that is being detached is silent and not yet given up: it is still to be
+    /// made whole.
+    fn is_briefly_silent(&self, leg: usize) -> bool {
+        match self.legs[leg].health {
+            Health::Frozen { since } | Health::Gone { since, removed: false } => {
+                self.now.since(since) < DETACH_PATIENCE
+            }
+            _ => false,
+        }
     }
 
     /// Whether every other leg that is in has been silent for longer than a detach waits.
