@@ -9,6 +9,15 @@ impl<B: Buffers> Engine<B> {
     /// Moves every region's authority off a leg; whether none is left. What only a removed
     /// leg held is lost.
     pub(super) fn give_up_authority(&mut self, leg: usize) -> bool {
+        let goes = self.give_up_all(leg);
+        if self.is_removed(leg) && !self.lost.is_empty() {
+            // Reads of what has just been lost wait for an answer that will not come.
+            self.give_up_reads(leg);
+        }
+        goes
+    }
+
+    fn give_up_all(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
         if self.clean_regions_depend_on(leg) || self.authorities_depend_on(leg) {
             return false;

@@ -94,7 +94,13 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Who serves the beginning of `extent`, leaving out the legs in `except`.
+    ///
+    /// What has been recorded as lost nobody serves, though legs look fresh for it that hold
+    /// something older: a read may be under way already when its extent is lost.
     fn place(&self, extent: Extent, except: u8) -> Place {
+        if self.touches_lost(extent) && !planted::is(Planted::LostServed) {
+            return Place::Nowhere;
+        }
         let mut best: Option<(u64, usize, u64)> = None;
         let mut partial: Option<(u64, usize)> = None;
         let mut frozen = None;
@@ -389,6 +395,8 @@ impl<B: Buffers> Engine<B> {
         match self.place(extent, LegIndex(leg as u8).bit()) {
             Place::Leg(other, _) => self.legs[other].answers(),
             Place::Copy(..) => true,
+            // Lost meanwhile: it starts over, to be told so.
+            Place::Nowhere if self.touches_lost(extent) => true,
             Place::Wait | Place::Nowhere => false,
         }
     }
