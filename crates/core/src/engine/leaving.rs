@@ -2,6 +2,7 @@
 //! that whatever says so is durable before the superblock that excludes it.
 
 use super::Engine;
+use super::state::Stage;
 use crate::io::Buffers;
 use crate::units::LegIndex;
 
@@ -129,6 +130,7 @@ impl<B: Buffers> Engine<B> {
             self.regions.clear_stale(heir, region);
             self.note_lost(extent);
             if let Some(record) = self.regions.slot(region) {
+                self.owe_unsent(heir.index(), record);
                 self.consider_complete(record, heir.index());
             } else if !self.entry(region).is_dirty() {
                 self.regions.heal(heir, region);
@@ -150,6 +152,24 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.consider_complete(record, heir.index());
+    }
+
+    /// A leg that owed a whole region does so no more, without having drained it: it gets the
+    /// writes under way that were not sent to it.
+    pub(super) fn owe_unsent(&mut self, leg: usize, record: u32) {
+        let index = LegIndex(leg as u8);
+        let region = self.regions.active[record].region;
+        for operation in 0..self.operations.capacity() as u32 {
+            if !self.operations.is_used(operation) {
+                continue;
+            }
+            let state = &self.operations[operation];
+            let writes = !state.is_read && state.stage == Stage::Running;
+            let sent = (state.in_flight | state.owed | state.done) & index.bit() != 0;
+            if writes && state.region == region && !sent && !self.regions.is_stale(index, region) {
+                self.owe(operation, leg);
+            }
+        }
     }
 
     /// Notes what recovery would have to know if the leg were out now: the region table as it
