@@ -389,6 +389,19 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// A write that a client still waits for takes the place of an acknowledged one which the
+    /// leg lacks; whether that is a lack not counted before.
+    fn carry_beneath(&mut self, leg: usize, key: Key) -> bool {
+        let bit = LegIndex(leg as u8).bit();
+        if !self.operations.is_live(key) || planted::is(Planted::SupersededForgotten) {
+            return false;
+        }
+        let state = &mut self.operations[key.slot];
+        let carried = state.carries & bit != 0;
+        state.carries |= bit;
+        !carried
+    }
+
     /// Owes the parts of an extent that nothing newer covers; replaces one counted lack.
     pub(super) fn owe_beneath(
         &mut self,
@@ -409,7 +422,11 @@ impl<B: Buffers> Engine<B> {
         let mut at = extent.start;
         while at < extent.end {
             let rest = Extent { start: at, end: extent.end };
-            let covered = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt.extent);
+            let over = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt);
+            if let Some(over) = over {
+                pieces += i32::from(self.carry_beneath(leg, over.operation));
+            }
+            let covered = over.map(|debt| debt.extent);
             let gap = Extent { start: at, end: covered.map_or(extent.end, |c| c.start.max(at)) };
             if !gap.is_empty() {
                 if !self.legs[leg].debts.has_room(2) {
