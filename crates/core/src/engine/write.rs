@@ -711,6 +711,11 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let keeper = self.keeper_of(operation, authority);
+        // What has landed there is the content from now on, and may be in the cache only.
+        self.legs[keeper.index()].done_stamp += 1;
+        let stamp = self.legs[keeper.index()].done_stamp;
+        self.regions.active[record].last_done[keeper.index()] = stamp;
+        self.regions.active[record].acknowledged_done[keeper.index()] = stamp;
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
             let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
