@@ -333,6 +333,9 @@ impl<B: Buffers> Engine<B> {
             None => None,
         };
         let (Some((from, sectors)), Some(buffer)) = (source, buffer) else {
+            if source.is_none() && self.stands_as_found(leg, slot) {
+                return true;
+            }
             let until = self.now + SOURCE_RETRY;
             self.legs[leg].debts.postpone(first.extent, until);
             return true;

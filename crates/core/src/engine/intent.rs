@@ -282,8 +282,10 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn is_durable_on(&self, record: u32, leg: LegIndex) -> bool {
         let done = self.regions.active[record].acknowledged_done[leg.index()];
         let durable = done <= self.legs[leg.index()].flushed;
-        (!self.flushes_used || durable || planted::is(Planted::MoveWithoutFlush))
-            && self.knows_lost(leg)
+        // Before the first flush only what was durable when the region was last clean counts.
+        let never_flushed =
+            !self.flushes_used && self.entry(self.regions.active[record].region).is_whole(leg);
+        (never_flushed || durable || planted::is(Planted::MoveWithoutFlush)) && self.knows_lost(leg)
     }
 
     /// Whether a leg has the list of what is lost: it must not decide a region before, or

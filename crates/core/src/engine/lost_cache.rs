@@ -5,7 +5,9 @@
 //! the leg stops being the authority there. Where none is, the leg is given back piece by
 //! piece what others are fresh for or what a copy in memory still holds; until it has that,
 //! durably, nothing is acknowledged and no flush is answered that depends on it. A leg that
-//! is silent is waited for: it may have what this one lost.
+//! is silent is waited for: it may have what this one lost. And where several lose their
+//! caches it is the authority's content that stands: only there is everything durable that a
+//! flush was answered for.
 //! What only this leg held cannot be told from what it kept: it stands as found on the leg,
 //! and the flush that would have covered it reports the loss to every connection, once.
 
@@ -37,7 +39,10 @@ impl<B: Buffers> Engine<B> {
         while let Some(record) = at {
             at = self.regions.newer(record);
             let active = &self.regions.active[record];
-            if active.last_done[leg] <= flushed {
+            let entry = self.entry(active.region);
+            // Clean regions it is not recorded whole for: see below.
+            let follows = !entry.is_dirty() && !entry.is_whole(index);
+            if active.last_done[leg] <= flushed || follows {
                 continue;
             }
             let region = active.region;
@@ -45,6 +50,19 @@ impl<B: Buffers> Engine<B> {
                 self.marks.add(Mark::CacheLostWithPeer);
                 self.owe_region(leg, region);
                 self.forget_done(leg, record);
+            } else if let Some(decides) = self.decides_beside(leg, region) {
+                self.marks.add(Mark::CacheLostWithPeer);
+                self.owe_region(leg, region);
+                self.forget_done(leg, record);
+                // If that leg is gone for good all of it is lost, which is said then.
+                let is_there = !self.is_removed(decides.index());
+                let lost = is_there && self.restore_what_is_left(decides, record);
+                if lost {
+                    self.marks.add(Mark::CacheLostAlone);
+                    self.fail_parts_done(region);
+                }
+                alone |= lost;
+                news |= lost;
             } else if !self.regions.is_stale(index, region) {
                 self.forget_done(leg, record);
                 // With no room for its writes the region may be owed as a whole by now.
@@ -76,6 +94,95 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].loss_reported = self.legs[leg].done_stamp;
         }
         alone
+    }
+
+    /// The leg whose durable content stands in a region where `leg` has lost its cache and no
+    /// other is known to have everything: the authority, if that is another. All that flushes
+    /// were answered for is durable there, whatever else it has lost; on the leg that lost its
+    /// cache it need not be, which may not even have had the region before its last flush.
+    fn decides_beside(&self, leg: usize, region: u32) -> Option<LegIndex> {
+        let entry = self.entry(region);
+        let authority = entry.authority();
+        (entry.is_dirty() && authority.index() != leg).then_some(authority)
+    }
+
+    /// An authority that waited for what a leg had which has now lost it, too: it gets what
+    /// is left elsewhere, and for the rest its own content stands. Whether there is a rest.
+    fn restore_what_is_left(&mut self, authority: LegIndex, record: u32) -> bool {
+        let leg = authority.index();
+        let region = self.regions.active[record].region;
+        if self.regions.is_complete(authority, region) {
+            return false;
+        }
+        if self.regions.clear_stale(authority, region) {
+            self.owe_unsent(leg, record);
+        }
+        let extent = self.regions.extent(region);
+        let mut at = extent.start;
+        while let Some((slot, debt)) = self.legs[leg].debts.first_after(at) {
+            if debt.extent.start >= extent.end {
+                break;
+            }
+            at = debt.extent.end;
+            if debt.source == Source::Leg && debt.is_acknowledged() {
+                self.legs[leg].debts.take(slot);
+                self.adjust_lacks(record, leg, -1);
+            }
+        }
+        let lost = self.owe_what_others_have(leg, record);
+        if self.regions.active[record].lacks[leg] == 0 {
+            self.end_rebuilding(leg, record);
+        }
+        self.regions.active[record].cache_lost = true;
+        self.want_move(record);
+        self.reconsider = true;
+        lost
+    }
+
+    /// An authority that lost its cache owes something that those who had it have lost as well
+    /// since: its own content stands, and the loss is reported. Whether that is so.
+    pub(super) fn stands_as_found(&mut self, leg: usize, slot: u32) -> bool {
+        let Some((_, debt)) = self.legs[leg].debts.by_slot(slot) else { return false };
+        let region = self.regions.of_sector(debt.extent.start);
+        let entry = self.entry(region);
+        let decides = entry.is_dirty() && entry.authority().index() == leg;
+        let Some(record) = self.regions.slot(region).filter(|&record| {
+            decides && debt.is_acknowledged() && self.regions.active[record].cache_lost
+        }) else {
+            return false;
+        };
+        let Some(sectors) = self.nobody_has(leg, debt.extent) else { return false };
+        let (front, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
+        front.source.release(&mut self.buffers);
+        self.adjust_lacks(record, leg, i32::from(split) - 1);
+        self.marks.add(Mark::CacheLostAlone);
+        self.flush_failures.note_loss();
+        self.fail_parts_done(region);
+        self.consider_complete(record, leg);
+        true
+    }
+
+    /// How many sectors from the beginning of an extent every other leg lacks, whether it
+    /// answers or not; `None` if one may have some.
+    fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {
+        let mut end = extent.end;
+        for other in (0..LEGS_MAX).filter(|&o| o != leg && self.legs[o].is_member()) {
+            let state = &self.legs[other];
+            if self.is_removed(other)
+                || self.regions.is_stale(state.index, self.regions.of_sector(extent.start))
+            {
+                continue;
+            }
+            if state.held_until(extent.start).is_some() {
+                return None;
+            }
+            let (_, owed) = state.debts.overlapping(Extent::new(extent.start, 1))?;
+            if !owed.is_acknowledged() || owed.source != Source::Leg {
+                return None;
+            }
+            end = end.min(owed.extent.end);
+        }
+        Some(end - extent.start)
     }
 
     /// What a leg alone held of a region is gone: requests that go on elsewhere, and whose
@@ -115,9 +222,13 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Whether a leg that holds something of a region now holds it when it answers again: not
-    /// one whose session has dropped with something there that it had not flushed.
+    /// one whose session has dropped with something there that it had not flushed, nor one
+    /// that is being marked out.
     pub(super) fn may_still_have(&self, leg: usize, region: u32) -> bool {
         let state = &self.legs[leg];
+        if !state.answers() && self.is_going_out(state.index) {
+            return false;
+        }
         let done = self.regions.slot(region).map_or(0, |r| self.regions.active[r].last_done[leg]);
         match state.health {
             Health::Answering | Health::Frozen { .. } => true,

@@ -272,9 +272,13 @@ impl<B: Buffers> Engine<B> {
     /// Whether a leg is being detached or marked out, be it that it has come back meanwhile:
     /// it is to decide nothing any more.
     pub(super) fn is_leaving(&self, leg: LegIndex) -> bool {
+        self.detach.is_some_and(|detach| detach.leg == leg) || self.is_going_out(leg)
+    }
+
+    /// Whether a leg is being marked out.
+    pub(super) fn is_going_out(&self, leg: LegIndex) -> bool {
         let is_out = |change: Change| matches!(change.kind, ChangeKind::Out(_));
-        self.detach.is_some_and(|detach| detach.leg == leg)
-            || self.change.is_some_and(|change| change.leg == leg && is_out(change))
+        self.change.is_some_and(|change| change.leg == leg && is_out(change))
     }
 
     /// Whether writers have to wait for a change of the leg set.
