@@ -45,6 +45,12 @@ impl<B: Buffers> Engine<B> {
                 self.is_lagging(leg);
             }
         }
+        for leg in 0..LEGS_MAX {
+            if !self.legs[leg].answers() {
+                // Another leg may have become fresh for them since.
+                self.give_up_reads(leg);
+            }
+        }
         self.retry_stalled();
         self.retry_all_waiting();
         self.return_authority();

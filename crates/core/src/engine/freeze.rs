@@ -18,6 +18,8 @@ use crate::units::{Instant, LEGS_MAX, LegIndex, MILLISECOND};
 const LATE_LOOP: u64 = 5 * MILLISECOND;
 /// How long a late loop waits for completions before it looks again.
 const LATE_GRACE: u64 = MILLISECOND;
+/// Freezes in a row after which a leg is worth no less as an alternative to another one.
+const STRIKES_MAX: u32 = 10;
 
 impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
@@ -44,6 +46,7 @@ impl<B: Buffers> Engine<B> {
         let mut next = Instant::NEVER;
         let mut frozen = None;
         let mut flush_ahead = false;
+        let (patience, review) = self.patience(leg);
         let mut at = self.legs[leg].oldest_io;
         while at != NONE {
             let io = self.ios[at];
@@ -64,10 +67,12 @@ impl<B: Buffers> Engine<B> {
                 Class::Write => limit / 2,
                 Class::Flush => limit,
             };
-            if age >= limit {
-                frozen = frozen.or(Some((io.submitted, limit)));
+            let last = limit.saturating_mul(patience);
+            if age >= last {
+                frozen = frozen.or(Some((io.submitted, last)));
             } else if age >= first {
-                next = next.min(io.submitted + limit);
+                next = next.min(io.submitted + if age < limit { limit } else { last });
+                next = next.min(review);
                 match class {
                     Class::Read => self.consider_hedge(at),
                     _ => flush_ahead = true,
@@ -87,6 +92,20 @@ impl<B: Buffers> Engine<B> {
             self.prepare_successor(leg);
         }
         self.legs[leg].next_scan = next;
+    }
+
+    /// How many times its wait limit a leg is waited for, and when to look at that again. More
+    /// than once only while every other leg is on probation and keeps coming too late itself:
+    /// legs that all take longer than their limits would else be left for each other for ever,
+    /// and nothing asked of them would ever end.
+    fn patience(&self, leg: usize) -> (u64, Instant) {
+        let others = || self.in_legs().filter(|o| o.index.index() != leg && o.answers());
+        if others().any(|other| other.is_trusted(self.now)) {
+            return (1, Instant::NEVER);
+        }
+        let strikes = others().map(|other| other.strikes).min().unwrap_or(0);
+        let review = others().map(|other| other.probation_until).min();
+        (1 << strikes.min(STRIKES_MAX), review.unwrap_or(Instant::NEVER))
     }
 
     fn another_answers(&self, leg: usize) -> bool {
@@ -117,6 +136,7 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         self.legs[leg].health = Health::Frozen { since };
         self.legs[leg].counters.freezes += 1;
+        self.legs[leg].strikes += 1;
         self.marks.add(Mark::Frozen);
         self.notice(Notice::Frozen { leg: index, limit });
         self.leave_leg(leg);

@@ -188,13 +188,15 @@ impl<B: Buffers> Engine<B> {
         }
         let from = entry.authority();
         let forced = self.regions.active[record].move_forced;
-        if !forced && self.legs[from.index()].answers() && !self.failed_on(record, from) {
-            if !self.regions.active[record].cache_lost {
-                return true;
-            }
-            if self.is_restored(record, from) {
+        if self.legs[from.index()].answers() {
+            // Be it that it is to move all the same: there may be no leg it could move to, and
+            // flushes wait for as long as an authority is in doubt.
+            if self.regions.active[record].cache_lost && self.is_restored(record, from) {
                 self.marks.add(Mark::CacheRestored);
                 self.regions.active[record].cache_lost = false;
+            }
+            let suspect = self.regions.active[record].cache_lost;
+            if !forced && !suspect && !self.failed_on(record, from) {
                 return true;
             }
         }

@@ -28,6 +28,8 @@ const SLOW_ENTER_PERCENT: u64 = 200;
 const SLOW_LEAVE_PERCENT: u64 = 150;
 /// First probation after a thaw; doubles at each relapse.
 const PROBATION_FIRST: u64 = 20 * MILLISECOND;
+/// I/O answered in time in a row after which earlier freezes are forgotten.
+const STRIKES_FORGET: u32 = 16;
 /// From this probation on a leg's slow I/O counts as its usual.
 const RELAPSES_FROM: u64 = 8 * PROBATION_FIRST;
 /// Longest probation.
@@ -160,6 +162,10 @@ pub(crate) struct Leg {
     probation: u64,
     pub(crate) probation_until: Instant,
     last_thaw: Instant,
+    /// Freezes since it last answered in time for long.
+    pub(crate) strikes: u32,
+    /// I/O it has answered in time since one was late.
+    in_time: u32,
     /// Where the drain's sweep stands.
     pub(crate) drain_cursor: u64,
     /// When a region owed as a whole was last taken up for draining.
@@ -271,6 +277,8 @@ impl Leg {
             probation: PROBATION_FIRST,
             probation_until: Instant(0),
             last_thaw: Instant(0),
+            strikes: 0,
+            in_time: 0,
             drain_cursor: 0,
             region_taken_up: Instant(0),
             rebuilding: 0,
@@ -358,6 +366,10 @@ impl Leg {
 
     pub(crate) fn record(&mut self, class: Class, sectors: u64, latency: u64, settings: &Settings) {
         let large = usize::from(sectors > SMALL_SECTORS);
+        self.in_time = if latency < self.wait_limit(class, sectors) { self.in_time + 1 } else { 0 };
+        if self.in_time >= STRIKES_FORGET {
+            self.strikes = 0;
+        }
         let relapses = self.probation >= RELAPSES_FROM;
         let history = match class {
             Class::Flush => &mut self.flush_history,

@@ -498,6 +498,9 @@ impl<B: Buffers> Engine<B> {
                     self.detach = None;
                 }
                 self.fold_debts(leg);
+                if !self.legs[leg].answers() {
+                    self.give_up_reads(leg);
+                }
                 self.notice(Notice::Out { leg: change.leg, reason });
                 self.metadata.forget_leg(change.leg);
                 self.reconsider_operations();
@@ -525,8 +528,11 @@ impl<B: Buffers> Engine<B> {
         let mut at = 0;
         while let Some((_, debt)) = self.legs[leg].debts.first_after(at) {
             let region = self.regions.of_sector(debt.extent.start);
-            self.owe_region(leg, region);
             at = self.regions.extent(region).end;
+            // What it does not owe there may be needed to give an authority back what it lost.
+            if !self.must_stay(LegIndex(leg as u8), region) {
+                self.owe_region(leg, region);
+            }
         }
     }
 

@@ -213,7 +213,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether a region's data hangs on this leg: it is the authority, or the authority lost
     /// its cache and is being given back what others have.
-    fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
+    pub(super) fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
         let authority = self.entry(region).authority();
         authority == leg
             || self.regions.slot(region).is_some_and(|slot| self.regions.active[slot].cache_lost)
@@ -477,14 +477,16 @@ impl<B: Buffers> Engine<B> {
             }
             return;
         }
-        let known = state.in_flight | state.owed | state.failed;
-        if known & authority.bit() == 0
-            && self.legs[authority.index()].answers()
-            && !self.regions.is_stale(authority, state.region)
-        {
-            // It owed the whole region when the write was sent, and has become the authority.
-            self.owe(operation, authority.index());
-            return;
+        // It owed the whole region when the write was sent, or lost its cache since, and is the
+        // authority now.
+        let unsent = (state.in_flight | state.owed) & authority.bit() == 0;
+        if unsent && self.legs[authority.index()].answers() {
+            if !self.regions.is_stale(authority, state.region) {
+                self.owe(operation, authority.index());
+                return;
+            }
+            // It gets the write once its region is taken up.
+            self.wait_in_region(operation, record);
         }
         if state.done != 0 {
             let answers = self.legs[authority.index()].answers();
