@@ -64,6 +64,13 @@ impl<B: Buffers> Engine<B> {
     /// The two smallest debts bound it, and so does the sum of all by the number of the other
     /// legs, since each of them lacks such a byte.
     pub(super) fn exposure(&self) -> u64 {
+        self.exposure_if(0)
+    }
+
+    /// The most that [`Engine::exposure`] can come to be by acknowledging so many bytes more.
+    /// What one leg alone has of them raises either of the two smallest debts by its size, and
+    /// the sum of all by so much for each of the other legs.
+    fn exposure_if(&self, bytes: u64) -> u64 {
         let mut least = [u64::MAX; 2];
         let mut count = 0;
         let mut sum = 0;
@@ -80,7 +87,11 @@ impl<B: Buffers> Engine<B> {
                 least[1] = lacked;
             }
         }
-        if count < 2 { 0 } else { (least[0] + least[1]).min(sum / (count - 1)) }
+        if count < 2 {
+            // What is under way counts when the second leg is in.
+            return bytes;
+        }
+        (least[0] + least[1] + 2 * bytes).min(sum / (count - 1) + bytes)
     }
 
     /// The age of the oldest exposed write, nanoseconds.
@@ -131,8 +142,7 @@ impl<B: Buffers> Engine<B> {
     /// Exposure if all that is under way were acknowledged and so many more sectors were in
     /// flight.
     pub(super) fn exposure_with(&self, sectors: u64) -> u64 {
-        let weight = if self.in_legs().nth(2).is_some() { 2 } else { 1 };
-        self.exposure() + weight * (self.unacknowledged_bytes() + sectors * SECTOR_BYTES)
+        self.exposure_if(self.unacknowledged_bytes() + sectors * SECTOR_BYTES)
     }
 
     pub(super) fn throttles(&self) -> bool {
@@ -160,10 +170,9 @@ impl<B: Buffers> Engine<B> {
         // Everything under way may be acknowledged at the moment a leg freezes, or, while the
         // volume is degraded, when its second leg is in again. One write goes whatever its
         // size: nothing would ever make room for it.
-        // With three legs or more a byte can count for both of the two smallest debts.
-        let weight = if self.in_legs().nth(2).is_some() { 2 } else { 1 };
-        let committed = exposure + weight * self.unacknowledged_bytes();
-        if committed > 0 && committed + weight * bytes > self.settings.exposure_bytes {
+        let under_way = self.unacknowledged_bytes();
+        let nothing = exposure == 0 && under_way == 0;
+        if !nothing && self.exposure_if(under_way + bytes) > self.settings.exposure_bytes {
             self.marks.add(Mark::ExposureBound);
             let silent = self.in_legs().any(|leg| !leg.answers());
             self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);

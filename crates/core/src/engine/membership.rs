@@ -591,6 +591,10 @@ impl<B: Buffers> Engine<B> {
         if old.is_in() || old.is_member() && old.health != Health::Absent || !idle {
             return Err(CommandError::SlotInUse);
         }
+        if old.drain_reads > 0 {
+            // Read elsewhere for the leg that was here: they must not find another.
+            return Err(CommandError::Busy);
+        }
         self.superblock.join_epoch += 1;
         let record = &mut self.superblock.legs[leg.index()];
         record.id = id;
@@ -625,8 +629,9 @@ impl<B: Buffers> Engine<B> {
         if state.is_in() || state.answers() {
             return Err(CommandError::LegInUse);
         }
-        if state.oldest_io != super::slab::NONE {
-            // A zombie may still land, and must find the leg it was for.
+        if state.oldest_io != super::slab::NONE || state.drain_reads > 0 {
+            // A zombie may still land, and must find the leg it was for; so must what is still
+            // being read elsewhere for it.
             return Err(CommandError::Busy);
         }
         self.fold_debts(leg.index());

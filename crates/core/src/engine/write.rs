@@ -271,6 +271,7 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.of_sector(io.extent.start);
         let record = self.regions.slot(region);
         let waiting = self.operations.is_live(key);
+        let was_stale = self.regions.is_stale(LegIndex(io.leg), region);
         match result {
             Ok(()) => {
                 let state = &mut self.legs[leg];
@@ -326,7 +327,7 @@ impl<B: Buffers> Engine<B> {
                 self.consider_complete(record, leg);
             }
         } else {
-            if result.is_ok() || self.regions.is_stale(LegIndex(io.leg), region) {
+            if result.is_ok() || was_stale {
                 self.legs[leg].uncount_in_flight(since, io.extent.sectors());
             }
             let Some(record) = record else { return };
