@@ -1,11 +1,12 @@
 //! The end of a run: load stops, every leg answers, and P6 is checked. Within a bounded time
 //! the legs are identical and the volume says so.
 
-use hemi_core::units::{MILLISECOND, SECOND};
+use hemi_core::io::Operation;
+use hemi_core::units::{Extent, MILLISECOND, SECOND};
 
 use crate::plan::{Ending, Start};
-use crate::starts::PATIENCE;
-use crate::world::World;
+use crate::starts::{PATIENCE, VERIFY_SECTORS};
+use crate::world::{VERIFIER, World};
 
 /// How long convergence may take once nothing goes wrong any more.
 const CONVERGENCE: u64 = 120 * SECOND;
@@ -76,6 +77,7 @@ impl World {
         let end = self.now + CONVERGENCE;
         while self.violation.is_none() {
             self.wait(50 * MILLISECOND);
+            self.rewrite_lost();
             let status = self.refresh_status();
             if status.converged {
                 break;
@@ -90,6 +92,19 @@ impl World {
         }
         if self.violation.is_none() {
             self.compare_legs();
+        }
+    }
+
+    /// Rewrites some of what is recorded as lost, as whoever restores it would: the volume does
+    /// not converge before.
+    fn rewrite_lost(&mut self) {
+        let lost = self.engine().lost_extents().first().copied();
+        if let Some(lost) = lost {
+            let sectors = lost.sectors().min(VERIFY_SECTORS);
+            if self.under_way == 0 && self.has_room(sectors) {
+                self.submit(VERIFIER, Operation::Write, Extent::new(lost.start, sectors), false);
+                self.wait_until_answered(PATIENCE);
+            }
         }
     }
 

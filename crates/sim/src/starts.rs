@@ -14,7 +14,7 @@ use crate::plan::{Ending, Start};
 use crate::world::{VERIFIER, World};
 
 /// Sectors in a verifying read.
-const VERIFY_SECTORS: u64 = 512;
+pub(crate) const VERIFY_SECTORS: u64 = 512;
 /// Longest wait for anything that freezes may hold up.
 pub(crate) const PATIENCE: u64 = 300 * SECOND;
 

@@ -218,9 +218,11 @@ impl<B: Buffers> Engine<B> {
         self.said_converged = converged;
     }
 
-    /// Every leg is in, owes nothing, and is recorded whole for every region.
+    /// Every leg is in, owes nothing, and is recorded whole for every region. Not while something
+    /// is recorded as lost: what the legs hold there need not be the same before it is rewritten.
     pub(super) fn is_converged(&self) -> bool {
         self.regions.dirty_count() == 0
+            && self.lost.is_empty()
             && self.legs.iter().all(|leg| {
                 !leg.is_member()
                     || leg.is_in()

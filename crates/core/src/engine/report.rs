@@ -8,7 +8,7 @@ use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::io::{Buffers, Operation, RequestError};
 use crate::status::{LegState, LegStatus, Status};
-use crate::units::{LEGS_MAX, LegIndex, SECTOR_BYTES};
+use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 /// Sectors in the request whose wait limits the status shows: 4 KiB.
 const USUAL_SECTORS: u64 = 8;
@@ -59,6 +59,11 @@ impl<B: Buffers> Engine<B> {
     /// few additions, for who looks after every step.
     pub fn exposure_bytes(&self) -> u64 {
         self.exposure()
+    }
+
+    /// Extents no leg holds any more, in order: reads of them fail until they are rewritten.
+    pub fn lost_extents(&self) -> &[Extent] {
+        &self.lost
     }
 
     /// Fills in a snapshot.
