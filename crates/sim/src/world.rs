@@ -685,7 +685,8 @@ impl World {
             // A session that drops may take data with it that no flush covers: flushes say so,
             // and so do writes that are flushed, or of which a part was done before it went.
             let region = self.shape.region_bytes / 512;
-            let parts = asked.extent.start / region != (asked.extent.end.max(1) - 1) / region;
+            let spans = asked.extent.start / region != (asked.extent.end.max(1) - 1) / region;
+            let parts = spans || asked.extent.bytes() > self.settings.exposure_bytes / 4;
             let flushes = asked.operation == Operation::Flush || asked.fua;
             let sessions =
                 self.weather.gone && (flushes || parts && asked.operation != Operation::Read);

@@ -25,6 +25,8 @@ const ROOM_TIME: u64 = SECOND;
 const BEGIN_PERMILLE: u64 = 500;
 /// … and to have ended below this one.
 const END_PERMILLE: u64 = 400;
+/// A write longer than this part of the bound is let in piece by piece.
+const BOUND_PARTS: u64 = 4;
 /// No single write is put off for longer than this by pacing.
 const PAUSE_MAX: u64 = SECOND / 4;
 
@@ -201,6 +203,17 @@ impl<B: Buffers> Engine<B> {
         let from = self.throttle.next.max(self.now - 1_000_000);
         self.throttle.next = from + pause.min(PAUSE_MAX);
         true
+    }
+
+    /// Longest write let in at once: a part of the bound, so that there is always room for it
+    /// without going past, also with three legs or more.
+    pub(super) fn write_sectors_max(&self) -> u64 {
+        if !self.throttles() {
+            return u64::MAX;
+        }
+        let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
+        let sectors = self.settings.exposure_bytes / BOUND_PARTS / SECTOR_BYTES;
+        (sectors / block * block).max(block)
     }
 
     fn unacknowledged_bytes(&self) -> u64 {

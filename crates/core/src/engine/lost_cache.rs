@@ -185,9 +185,8 @@ impl<B: Buffers> Engine<B> {
         Some(end - extent.start)
     }
 
-    /// What a leg alone held of a region is gone: requests that go on elsewhere, and whose
-    /// part in this region had been done, have to say so. (Those whose part is still under way
-    /// write it again.)
+    /// What a leg alone held of a region is gone: requests that go on, and a part of which in
+    /// this region had been done, have to say so. (Parts still under way are written again.)
     fn fail_parts_done(&mut self, region: u32) {
         let extent = self.regions.extent(region);
         for slot in 0..self.requests.capacity() as u32 {
@@ -199,14 +198,18 @@ impl<B: Buffers> Engine<B> {
                 request.operation,
                 Operation::Write | Operation::WriteZeroes { .. } | Operation::Discard
             );
-            let covered = request.extent.overlaps(extent) && request.next > extent.start;
-            if !writes || request.fua || !covered || request.outstanding == 0 {
+            let begun = Extent { start: request.extent.start, end: request.next };
+            if !writes || request.fua || !begun.overlaps(extent) {
                 continue;
             }
-            let under_way = self.operations.iter().any(|(_, operation)| {
-                operation.request == slot && operation.region == region && !operation.is_read
-            });
-            if !under_way {
+            let here = begun.intersection(extent).sectors();
+            let under_way: u64 = self
+                .operations
+                .iter()
+                .filter(|(_, part)| part.request == slot && part.region == region && !part.is_read)
+                .map(|(_, part)| part.extent.sectors())
+                .sum();
+            if under_way < here {
                 self.requests[slot].error = Some(RequestError::Io);
             }
         }

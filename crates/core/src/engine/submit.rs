@@ -88,8 +88,9 @@ impl<B: Buffers> Engine<B> {
     fn split_off(&mut self, slot: u32, request: &RequestState) -> u32 {
         let region = self.regions.of_sector(request.next);
         let unit = match request.operation {
-            Operation::WriteZeroes { .. } | Operation::Discard => u64::MAX,
-            _ => OPERATION_BYTES_MAX / SECTOR_BYTES,
+            Operation::Read => OPERATION_BYTES_MAX / SECTOR_BYTES,
+            Operation::Write => self.write_sectors_max().min(OPERATION_BYTES_MAX / SECTOR_BYTES),
+            _ => self.write_sectors_max(),
         };
         let spans = planted::is(Planted::OperationSpansRegions);
         let end = request

@@ -365,7 +365,10 @@ impl Storm {
         if result.is_ok() {
             self.empty[leg] = !self.empty[leg];
             self.back[leg] = None;
-            self.zombies[leg] = None;
+            // What a leg still had in flight when it was detached lands later.
+            if !self.empty[leg] {
+                self.zombies[leg] = None;
+            }
         }
     }
 
