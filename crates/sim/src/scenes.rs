@@ -10,38 +10,12 @@ use hemi_core::units::{MICROSECOND, MILLISECOND, SECOND};
 
 use crate::disk::Cache;
 use crate::faults::Kind;
+use crate::moments::MOMENTS;
 use crate::plan::{
     Ending, Fault, OPERATIONS, Pace, Plan, PlannedFault, PlannedRequest, Shape, Start, Weather,
 };
 use crate::rng::Rng;
 
-/// Moments at which a crash is likeliest to find something.
-const MOMENTS: [Mark; 24] = [
-    Mark::AuthorityMoved,
-    Mark::AuthorityMovedDuringFlush,
-    Mark::AuthorityMovedOverPage,
-    Mark::AuthorityMovedAgain,
-    Mark::AuthorityReturned,
-    Mark::AcknowledgementWaited,
-    Mark::PageStillInFlight,
-    Mark::FlushWaitedForMove,
-    Mark::FlushOffSilentLeg,
-    Mark::DebtSuperseded,
-    Mark::FailedWriteOwed,
-    Mark::WriteFailed,
-    Mark::MetadataFailed,
-    Mark::CacheLostWithPeer,
-    Mark::CacheLostWithoutPeer,
-    Mark::CleanedWithoutLeg,
-    Mark::Healed,
-    Mark::LegOut,
-    Mark::LegOutRemoved,
-    Mark::OutWaited,
-    Mark::LegIn,
-    Mark::LegJoined,
-    Mark::ZombieOverDrain,
-    Mark::LostRecorded,
-];
 /// Ambushes of an ordinary seed that has some.
 const AMBUSHES: u64 = 8;
 /// Client requests of a seed of scenes, at least: more than of others, since each of its many

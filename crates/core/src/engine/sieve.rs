@@ -185,7 +185,9 @@ impl<B: Buffers> Engine<B> {
         };
         let mut lot: Option<Lot> = None;
         let mut at = io.extent.start;
-        while let Some((_, debt)) = self.debt_from(leg, at, io.extent.end) {
+        while let Some((_, debt)) =
+            self.legs[leg].debts.overlapping(Extent { start: at, end: io.extent.end })
+        {
             if is_covered(&debt) {
                 lot = Some(lot.map_or_else(|| Lot::of(&debt), |lot| lot.with(&debt)));
             }
@@ -193,7 +195,9 @@ impl<B: Buffers> Engine<B> {
         }
         let Some(lot) = lot.filter(|lot| self.gaps_fit(lot)) else { return false };
         let mut at = lot.extent.start;
-        while let Some((slot, debt)) = self.debt_from(leg, at, lot.extent.end) {
+        while let Some((slot, debt)) =
+            self.legs[leg].debts.overlapping(Extent { start: at, end: lot.extent.end })
+        {
             if is_covered(&debt) {
                 let paid = self.legs[leg].debts.take(slot);
                 let place = io.source.skip(debt.extent.start - io.extent.start);
@@ -218,13 +222,6 @@ impl<B: Buffers> Engine<B> {
         }
         self.legs[leg].sieves += u32::from(lot.gaps() > 0);
         true
-    }
-
-    fn debt_from(&self, leg: usize, from: u64, to: u64) -> Option<(u32, Debt)> {
-        if from >= to {
-            return None;
-        }
-        self.legs[leg].debts.overlapping(Extent { start: from, end: to })
     }
 
     /// A leg stopped answering or lost its cache: reads under way from it, or for it, end

@@ -9,34 +9,11 @@ use hemi_core::units::{Instant, MILLISECOND};
 use super::World;
 use super::script::What;
 use super::storm::Storm;
+use moments::MOMENTS;
 
-/// Moments at which a crash is likeliest to find something.
-const MOMENTS: [Mark; 24] = [
-    Mark::AuthorityMoved,
-    Mark::AuthorityMovedDuringFlush,
-    Mark::AuthorityMovedOverPage,
-    Mark::AuthorityMovedAgain,
-    Mark::AuthorityReturned,
-    Mark::AcknowledgementWaited,
-    Mark::PageStillInFlight,
-    Mark::FlushWaitedForMove,
-    Mark::FlushOffSilentLeg,
-    Mark::DebtSuperseded,
-    Mark::FailedWriteOwed,
-    Mark::WriteFailed,
-    Mark::MetadataFailed,
-    Mark::CacheLostWithPeer,
-    Mark::CacheLostWithoutPeer,
-    Mark::CleanedWithoutLeg,
-    Mark::Healed,
-    Mark::LegOut,
-    Mark::LegOutRemoved,
-    Mark::OutWaited,
-    Mark::LegIn,
-    Mark::LegJoined,
-    Mark::ZombieOverDrain,
-    Mark::LostRecorded,
-];
+#[path = "../../../sim/src/moments.rs"]
+mod moments;
+
 /// Metadata before this sector of a leg is a superblock.
 const SUPERBLOCKS_END: u64 = 256;
 /// A crash comes at most so many things after its moment.
