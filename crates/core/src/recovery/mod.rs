@@ -1,0 +1,137 @@
+//! Recovery: from the metadata found on the legs to a state the engine can go on from, or a
+//! refusal that says what is missing and which command decides.
+//!
+//! Generations and ancestry are compared first, sequences second. Only legs that are in by
+//! the newest superblock have a say about regions. What may hide something that was
+//! acknowledged (a damaged slot that could be the newest, an absent leg, two histories) is
+//! refused; what was provably never durable (a write cut in two) is ignored.
+
+mod history;
+mod problem;
+mod promotion;
+mod reader;
+
+pub use problem::{Problem, Refusal};
+pub use promotion::{Promotion, promote};
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::engine::metadata::ObjectState;
+use crate::format::superblock::SuperblockError;
+use crate::format::{BLOCK_BYTES, Block, Layout, Membership, RegionEntry, Superblock};
+use crate::marks::{Mark, Marks};
+use crate::planted::{self, Planted};
+use crate::units::{Extent, LegIndex};
+use history::{membership_problems, newest_history, superblocks_of};
+use reader::Reader;
+
+/// Bytes at the beginning of a leg that hold both superblock slots: read these first.
+pub const HEAD_BYTES: u64 = 1 << 20;
+
+/// One leg as found: its bytes from the beginning to the data area.
+#[derive(Clone, Copy)]
+pub struct LegImage<'a> {
+    /// At least [`metadata_bytes`] bytes.
+    pub bytes: &'a [u8],
+}
+
+/// What the engine opens with.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The newest superblock.
+    pub superblock: Superblock,
+    /// The region table.
+    pub table: Vec<RegionEntry>,
+    /// Lost extents, sorted and disjoint.
+    pub lost: Vec<Extent>,
+    /// Per metadata object: pages, the superblock, the lost list.
+    pub objects: Vec<ObjectState>,
+    /// For each image given: the slot its leg has in the volume.
+    pub slots: Vec<LegIndex>,
+    /// Whether the volume was closed cleanly.
+    pub clean: bool,
+    /// Which rare paths recovery took.
+    pub marks: Marks,
+}
+
+/// How many bytes from the beginning of a leg [`assess`] needs, told by its first
+/// [`HEAD_BYTES`].
+///
+/// # Errors
+/// Neither slot holds a superblock; the more telling of the two errors.
+pub fn metadata_bytes(head: &[u8]) -> Result<u64, SuperblockError> {
+    Ok(newest_of(head)?.layout.data_offset())
+}
+
+/// The newest valid superblock of one leg, told by its first [`HEAD_BYTES`].
+///
+/// # Errors
+/// As [`metadata_bytes`].
+pub fn newest_of(head: &[u8]) -> Result<Superblock, SuperblockError> {
+    let both = [0u8, 1].map(|slot| {
+        block_at(head, Layout::superblock_address(slot))
+            .map_or(Err(SuperblockError::Blank), |block| Superblock::decode(block, slot))
+    });
+    match both {
+        [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
+        [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+        [Err(a), Err(SuperblockError::Blank | SuperblockError::NotHemi)] => Err(a),
+        [Err(_), Err(b)] => Err(b),
+    }
+}
+
+fn block_at(bytes: &[u8], address: u64) -> Option<&Block> {
+    let start = usize::try_from(address).ok()?;
+    bytes.get(start..start.checked_add(BLOCK_BYTES)?)?.try_into().ok()
+}
+
+/// Decides what a set of legs says of its volume.
+///
+/// # Errors
+/// Every [`Problem`] found.
+pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
+    let refuse = |problems: Vec<Problem>| Err(Refusal { problems });
+    if images.is_empty() {
+        return refuse(vec![Problem::NoLegs]);
+    }
+    let superblocks = superblocks_of(images).map_err(|problems| Refusal { problems })?;
+    let newest =
+        newest_history(&superblocks).map_err(|problem| Refusal { problems: vec![problem] })?;
+    let superblock = superblocks[newest].clone();
+    let problems = membership_problems(images, &superblocks, &superblock);
+    if !problems.is_empty() {
+        return refuse(problems);
+    }
+    let slots: Vec<LegIndex> = superblocks.iter().map(|s| s.leg).collect();
+    let voters: Vec<usize> = (0..images.len())
+        .filter(|&i| {
+            superblock.legs[slots[i].index()].state == Membership::In
+                || planted::is(Planted::OutLegVotes)
+        })
+        .collect();
+    let mut marks = Marks::default();
+    let generations = superblocks.iter().any(|own| own.generation != superblock.generation);
+    marks.add_if(generations, Mark::RecoveryChoseGeneration);
+    let mut reader =
+        Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks };
+    let opening = reader.read()?;
+    match undecided(&opening) {
+        None => Ok(opening),
+        Some(problem) => refuse(vec![problem]),
+    }
+}
+
+/// What no leg that is in can decide, if there is anything.
+fn undecided(opening: &Opening) -> Option<Problem> {
+    let legs = opening.superblock.legs.iter().enumerate();
+    let is_in = legs
+        .fold(0u8, |mask, (leg, record)| mask | u8::from(record.state == Membership::In) << leg);
+    let decided = |entry: &RegionEntry| {
+        let by = if entry.is_dirty() { entry.authority().bit() } else { entry.whole() };
+        by & is_in != 0
+    };
+    let mut regions = (0..).zip(&opening.table).filter(|(_, entry)| !decided(entry));
+    let (region, _) = regions.next()?;
+    Some(Problem::Undecided { region, count: 1 + regions.count() as u32 })
+}

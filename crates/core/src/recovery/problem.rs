@@ -1,0 +1,228 @@
+//! Why a volume does not open, and what to do about it, in words.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::format::page;
+use crate::format::superblock::SuperblockError;
+use crate::marks::{Mark, Marks};
+use crate::units::LegIndex;
+
+/// Why a volume does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// No leg was given.
+    NoLegs,
+    /// Not a leg of any volume.
+    NotALeg {
+        /// Which image.
+        image: usize,
+        /// What was found.
+        error: SuperblockError,
+    },
+    /// A leg of another volume.
+    ForeignVolume {
+        /// Which image.
+        image: usize,
+        /// The volume it belongs to.
+        name: String,
+        /// The volume of the first leg given.
+        expected: String,
+    },
+    /// The same leg twice.
+    SameLeg {
+        /// One image.
+        image: usize,
+        /// The other.
+        other: usize,
+    },
+    /// Two legs went on without each other.
+    Fork {
+        /// One image.
+        image: usize,
+        /// The other.
+        other: usize,
+    },
+    /// The volume no longer counts this leg among its own.
+    Stranger {
+        /// Which image.
+        image: usize,
+        /// Whether it was detached.
+        detached: bool,
+    },
+    /// A leg that is in is not among those given.
+    Missing {
+        /// Its slot.
+        leg: LegIndex,
+    },
+    /// No leg is in: a promotion was cut short.
+    NoneIn,
+    /// A superblock slot is damaged and may hide a newer state.
+    SuperblockDamaged {
+        /// Which image.
+        image: usize,
+        /// Which slot.
+        slot: u8,
+    },
+    /// A page of the region table is damaged and may hide a newer state.
+    PageDamaged {
+        /// Which image.
+        image: usize,
+        /// The page.
+        page: u32,
+        /// The regions it describes.
+        first_region: u32,
+        /// One past the last of them.
+        end_region: u32,
+    },
+    /// No leg has a valid copy of a page.
+    PageLost {
+        /// The page.
+        page: u32,
+    },
+    /// Regions for which no leg that is in counts as whole or decides: no honest history
+    /// leaves any, so it takes damage that checksums do not show.
+    Undecided {
+        /// The first such region.
+        region: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// A page has bits this version does not know.
+    PageUnsupported {
+        /// Which image.
+        image: usize,
+        /// What is wrong.
+        error: page::PageError,
+    },
+    /// No leg has a valid list of lost extents.
+    LostListDamaged,
+    /// The image is shorter than the metadata.
+    Truncated {
+        /// Which image.
+        image: usize,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes found.
+        found: u64,
+    },
+}
+
+/// Every reason why a volume does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+impl Refusal {
+    /// Says it all, a line per problem; `names` are the images' names (paths) in order.
+    pub fn describe(&self, names: &[&str]) -> String {
+        let lines: Vec<String> = self.problems.iter().map(|p| p.describe(names)).collect();
+        lines.join("\n")
+    }
+
+    /// A mark for each problem.
+    pub fn marks(&self) -> Marks {
+        let mut marks = Marks::default();
+        self.problems.iter().for_each(|problem| marks.add(problem.mark()));
+        marks
+    }
+}
+
+impl Problem {
+    /// The mark of a start refused for this.
+    pub fn mark(&self) -> Mark {
+        match self {
+            Problem::NoLegs | Problem::NotALeg { .. } => Mark::RefusedNotALeg,
+            Problem::ForeignVolume { .. } => Mark::RefusedForeign,
+            Problem::SameLeg { .. } => Mark::RefusedSameLeg,
+            Problem::Fork { .. } => Mark::RefusedFork,
+            Problem::Stranger { .. } => Mark::RefusedStranger,
+            Problem::Missing { .. } => Mark::RefusedMissing,
+            Problem::NoneIn => Mark::RefusedNoneIn,
+            Problem::SuperblockDamaged { .. }
+            | Problem::PageDamaged { .. }
+            | Problem::PageLost { .. }
+            | Problem::Undecided { .. }
+            | Problem::PageUnsupported { .. }
+            | Problem::LostListDamaged => Mark::RefusedDamaged,
+            Problem::Truncated { .. } => Mark::RefusedTruncated,
+        }
+    }
+
+    /// One sentence that names the leg, what is wrong and the way out.
+    pub fn describe(&self, names: &[&str]) -> String {
+        let name = |image: usize| names.get(image).copied().unwrap_or("?");
+        match self {
+            Problem::NoLegs => "no leg was given".into(),
+            Problem::NotALeg { image, error } => format!(
+                "{}: {error}; give the volume's legs only, or make a new leg of it with \
+                 'hemi leg add'",
+                name(*image)
+            ),
+            Problem::ForeignVolume { image, name: other, expected } => format!(
+                "{}: belongs to volume {other:?}, not to {expected:?}; leave it out",
+                name(*image)
+            ),
+            Problem::SameLeg { image, other } => format!(
+                "{} and {}: the same leg twice (one is a copy of the other); leave one out",
+                name(*image),
+                name(*other)
+            ),
+            Problem::Fork { image, other } => format!(
+                "{} and {}: each was used without the other, so their contents went different \
+                 ways and cannot be merged; start with the one to keep alone and make the \
+                 other a new leg with 'hemi leg replace'",
+                name(*image),
+                name(*other)
+            ),
+            Problem::Stranger { image, detached: true } => format!(
+                "{}: was detached from the volume; leave it out, and attach it again with \
+                 'hemi leg attach'",
+                name(*image)
+            ),
+            Problem::Stranger { image, detached: false } => {
+                format!("{}: is no longer a leg of the volume; leave it out", name(*image))
+            }
+            Problem::Missing { leg } => format!(
+                "leg {}: is missing, and it may hold writes the others do not have; give it \
+                 too, or decide with 'hemi promote LEG --accept-loss' for a leg that is there",
+                leg.0
+            ),
+            Problem::NoneIn => "no leg may decide: a promotion was interrupted; run \
+                 'hemi promote LEG --accept-loss' again"
+                .into(),
+            Problem::SuperblockDamaged { image, slot } => format!(
+                "{}: superblock slot {slot} is damaged and may have recorded something newer; \
+                 decide with 'hemi promote LEG --accept-loss'",
+                name(*image)
+            ),
+            Problem::PageDamaged { image, page, first_region, end_region } => format!(
+                "{}: page {page} of the region table is damaged and may have recorded something \
+                 newer about regions {first_region} to {}; decide with \
+                 'hemi promote LEG --accept-loss'",
+                name(*image),
+                end_region - 1
+            ),
+            Problem::PageLost { page } => format!(
+                "page {page} of the region table is on no leg; decide with \
+                 'hemi promote LEG --accept-loss'"
+            ),
+            Problem::Undecided { region, count } => format!(
+                "no leg that is in decides region {region} ({count} such regions); decide with \
+                 'hemi promote LEG --accept-loss'"
+            ),
+            Problem::PageUnsupported { image, error } => format!("{}: {error}", name(*image)),
+            Problem::LostListDamaged => "the list of lost extents is damaged on every leg; \
+                 decide with 'hemi promote LEG --accept-loss'"
+                .into(),
+            Problem::Truncated { image, needed, found } => format!(
+                "{}: has {found} bytes, the volume's metadata and data need {needed}; it was \
+                 truncated: replace it with 'hemi leg replace'",
+                name(*image)
+            ),
+        }
+    }
+}
