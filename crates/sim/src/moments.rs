@@ -1,4 +1,4 @@
-//! When to strike: shared with the engine's own storms, which include this file.
+//! When to strike: after what the engine does seldom.
 
 use hemi_core::marks::Mark;
 

@@ -120,11 +120,6 @@ impl Checker {
         }
     }
 
-    /// When a request that is not answered yet was made.
-    pub fn invoked_at(&self, token: u64) -> Instant {
-        self.invoked[&token]
-    }
-
     /// A whole image of the volume: what a client could read at this moment.
     pub fn check_image(&self, image: &[u64], now: Instant) {
         for (number, (sector, &value)) in self.sectors.iter().zip(image).enumerate() {
@@ -146,23 +141,6 @@ impl Checker {
             let settled = last.certain && alone && sector.crashed.is_none();
             settled.then_some((number, last.version))
         })
-    }
-
-    /// The operator decided that this is what the volume holds; `true` where nobody knows.
-    pub fn adopt(&mut self, image: &[u64], now: Instant) {
-        self.invoked.clear();
-        for (sector, &version) in self.sectors.iter_mut().zip(image) {
-            let write = Written {
-                token: 0,
-                version,
-                invoked: now,
-                answered: Some(now),
-                certain: true,
-                durable: true,
-                excluded: false,
-            };
-            *sector = Sector { writes: vec![write], observed: None, crashed: None };
-        }
     }
 
     /// hemi was killed: what was not answered may or may not have happened, once and for all.

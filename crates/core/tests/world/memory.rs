@@ -39,10 +39,6 @@ impl Memory {
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
-
-    pub fn in_use(&self) -> usize {
-        self.buffers.len()
-    }
 }
 
 impl Buffers for Memory {

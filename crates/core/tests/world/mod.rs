@@ -13,13 +13,8 @@
 
 pub mod checker;
 pub mod disk;
-pub mod keen;
-pub mod left_behind;
 pub mod memory;
-pub mod rot;
-pub mod runner;
 pub mod script;
-pub mod storm;
 
 use std::collections::BTreeMap;
 

@@ -182,25 +182,6 @@ impl World {
         }
     }
 
-    /// As [`World::abort`], of what does not end by itself only.
-    pub fn abort_held(&mut self, leg: usize) {
-        let zombie = |p: &Pending| p.io.leg.index() == leg && p.due == Instant::NEVER;
-        while let Some(index) = self.pending.iter().position(zombie) {
-            let pending = self.pending.remove(index);
-            let mut random = Random(self.random.next());
-            self.disks[leg].land_partly(&pending, &mut random);
-            let now = self.now;
-            self.engine().complete(now, pending.io.id, Err(LegError::Gone));
-            self.take_actions();
-        }
-    }
-
-    pub fn trace_event(&self, what: &str) {
-        if self.trace {
-            println!("{:>12} {what}", self.now.0);
-        }
-    }
-
     pub fn event(&mut self, leg: usize, event: LegEvent) {
         let now = self.now;
         self.engine().leg_event(now, LegIndex(leg as u8), event);
