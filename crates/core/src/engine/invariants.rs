@@ -4,7 +4,7 @@
 use super::Engine;
 use super::slab::NONE;
 use crate::io::Buffers;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::units::{Instant, LEGS_MAX, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Constant-time checks after every input.
@@ -54,14 +54,24 @@ impl<B: Buffers> Engine<B> {
                 }
             }
         }
+        let mut in_flight = [[0; 2]; LEGS_MAX];
+        let mut count = |leg: usize, since: Instant, io: &super::Io| {
+            in_flight[leg][usize::from(since == Instant::NEVER)] += io.extent.sectors();
+        };
         for (_, io) in self.ios.iter() {
             let (leg, waits) = match io.purpose {
-                super::Purpose::Write { operation, .. } => {
+                super::Purpose::Write { operation, since, .. } => {
+                    if !self.operations.is_live(operation) {
+                        count(usize::from(io.leg), since, io);
+                    }
                     let carries = |o: &super::OperationState| o.carries >> io.leg & 1 == 1;
                     let waits = self.operations.get(operation).is_some_and(|o| !carries(o));
                     (usize::from(io.leg), waits)
                 }
-                super::Purpose::DrainRead { target, .. } => (usize::from(target), false),
+                super::Purpose::DrainRead { target, since, .. } => {
+                    count(usize::from(target), since, io);
+                    (usize::from(target), false)
+                }
                 _ => continue,
             };
             if !waits {
@@ -87,6 +97,8 @@ impl<B: Buffers> Engine<B> {
         for leg in &self.legs {
             let counted = rebuilding[leg.index.index()];
             assert_eq!(leg.rebuilding, counted, "regions being rebuilt for {:?}", leg.index);
+            let counted = [leg.acknowledged_in_flight, leg.rebuild_in_flight];
+            assert_eq!(counted, in_flight[leg.index.index()], "in flight for {:?}", leg.index);
         }
         self.check_authorities();
     }

@@ -136,6 +136,8 @@ pub(crate) struct Leg {
     pub(crate) sieves_after: Instant,
     /// Acknowledged sectors in flight to it.
     pub(crate) acknowledged_in_flight: u64,
+    /// Sectors of rebuilds in flight to it, from the read on.
+    pub(crate) rebuild_in_flight: u64,
     /// I/O in flight by age.
     pub(crate) oldest_io: u32,
     pub(crate) newest_io: u32,
@@ -261,6 +263,7 @@ impl Leg {
             sieves: 0,
             sieves_after: Instant(0),
             acknowledged_in_flight: 0,
+            rebuild_in_flight: 0,
             oldest_io: NONE,
             newest_io: NONE,
             next_scan: Instant::NEVER,
@@ -314,16 +317,17 @@ impl Leg {
 
     /// Acknowledged sectors go in flight; a rebuild's are no exposure.
     pub(crate) fn count_in_flight(&mut self, since: Instant, sectors: u64) {
-        if since != Instant::NEVER {
-            self.acknowledged_in_flight += sectors;
-        }
+        *self.in_flight_since(since) += sectors;
     }
 
     /// They have landed, or not.
     pub(crate) fn uncount_in_flight(&mut self, since: Instant, sectors: u64) {
-        if since != Instant::NEVER {
-            self.acknowledged_in_flight -= sectors;
-        }
+        *self.in_flight_since(since) -= sectors;
+    }
+
+    fn in_flight_since(&mut self, since: Instant) -> &mut u64 {
+        let is_rebuild = since == Instant::NEVER;
+        if is_rebuild { &mut self.rebuild_in_flight } else { &mut self.acknowledged_in_flight }
     }
 
     pub(crate) fn hold(&mut self, extent: Extent, io: u32) {

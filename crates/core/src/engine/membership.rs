@@ -536,6 +536,30 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// A leg leaves its slot, with nothing in flight any more: what it owes, writes that failed
+    /// since it went out included, and what it has been sent says nothing of the leg that comes
+    /// next.
+    fn forget_leg(&mut self, leg: usize) {
+        let bit = LegIndex(leg as u8).bit();
+        while let Some((_, debt)) = self.legs[leg].debts.first_after(0) {
+            self.owe_region(leg, self.regions.of_sector(debt.extent.start));
+        }
+        for slot in 0..self.operations.capacity() as u32 {
+            if self.operations.is_used(slot) {
+                let state = &mut self.operations[slot];
+                state.done &= !bit;
+                state.failed &= !bit;
+            }
+        }
+        let mut at = self.regions.oldest();
+        while let Some(record) = at {
+            at = self.regions.newer(record);
+            let active = &mut self.regions.active[record];
+            // Stamps are counted by each leg for itself.
+            (active.last_done[leg], active.acknowledged_done[leg]) = (0, 0);
+        }
+    }
+
     /// Looks again at every write that is with the legs.
     pub(super) fn reconsider_operations(&mut self) {
         for slot in 0..self.operations.capacity() as u32 {
@@ -595,6 +619,7 @@ impl<B: Buffers> Engine<B> {
             // Read elsewhere for the leg that was here: they must not find another.
             return Err(CommandError::Busy);
         }
+        self.forget_leg(leg.index());
         self.superblock.join_epoch += 1;
         let record = &mut self.superblock.legs[leg.index()];
         record.id = id;
@@ -634,7 +659,7 @@ impl<B: Buffers> Engine<B> {
             // being read elsewhere for it.
             return Err(CommandError::Busy);
         }
-        self.fold_debts(leg.index());
+        self.forget_leg(leg.index());
         self.superblock.legs[leg.index()] = Default::default();
         self.legs[leg.index()].membership = Membership::Empty;
         self.legs[leg.index()].health = Health::Absent;

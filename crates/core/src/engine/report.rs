@@ -107,8 +107,9 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         let index = LegIndex(leg as u8);
         let region_bytes = self.superblock.layout.region_bytes();
-        let owed_regions =
-            self.regions.stale_count(index) * region_bytes + state.debts.rebuild_bytes();
+        let owed_regions = self.regions.stale_count(index) * region_bytes
+            + state.debts.rebuild_bytes()
+            + state.rebuild_in_flight * SECTOR_BYTES;
         let exact = state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES;
         let mut in_flight = 0;
         let mut at = state.oldest_io;

@@ -1,0 +1,66 @@
+//! Regions owed as a whole, from when they are taken up to when the leg has them, and legs that
+//! go meanwhile.
+
+mod world;
+
+use hemi_core::command::Command;
+use hemi_core::io::Operation;
+use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
+use world::disk::Disk;
+use world::script::{Landing, What};
+use world::{REGION_BYTES, SECTORS, World, settings};
+
+const FAST: usize = 0;
+const SLOW: usize = 1;
+
+fn world() -> World {
+    let mut world = World::new(1, 2, settings());
+    world.steady(FAST, 50_000);
+    world.steady(SLOW, 100_000);
+    world
+}
+
+/// A leg that is being rebuilt is not fresh just because nothing of it waits in the queue.
+#[test]
+fn a_region_being_rebuilt_is_owed_until_it_is_written() {
+    let mut world = world();
+    world.write(0, 8);
+    world.crash(None, |_| Landing::Whole);
+    world.hold(FAST, What::Reads);
+    world.hold(SLOW, What::Writes);
+    world.open(&[FAST, SLOW]).expect("both are there");
+    world.wait(10 * MILLISECOND);
+    let region = Extent::new(0, REGION_BYTES / 512);
+    assert!(world.is_in_flight(FAST, What::Reads, region), "it is read from the authority");
+    assert_eq!(world.status().legs[SLOW].owed_region_bytes, REGION_BYTES);
+    world.release(FAST);
+    world.wait(MILLISECOND);
+    assert!(world.is_in_flight(SLOW, What::Writes, region), "and written");
+    assert_eq!(world.status().legs[SLOW].owed_region_bytes, REGION_BYTES);
+    world.release(SLOW);
+    world.converge();
+    assert_eq!(world.status().legs[SLOW].owed_bytes, 0);
+}
+
+/// Writes that fail after their leg has gone out are owed by it, not by the next in its slot.
+#[test]
+fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
+    let mut world = world();
+    world.write(0, 8);
+    world.wait(SECOND);
+    world.hold(SLOW, What::Anything);
+    world.submit(Operation::Write, Extent::new(300, 8), false);
+    world.wait(SECOND);
+    assert!(world.is_in_flight(SLOW, What::Writes, Extent::new(300, 8)), "a zombie");
+    let leg = LegIndex(SLOW as u8);
+    assert_eq!(world.command(Command::Detach { leg }), Ok(()));
+    world.abort(SLOW, |_| Some(Landing::Not));
+    world.let_come(SLOW);
+    let size = world.disks[SLOW].metadata.len();
+    world.disks[SLOW] = Disk::new(vec![0; size], size as u64 / 512, SECTORS as usize);
+    let join = Command::Join { leg, id: [77; 16], fast_zeroes: true };
+    assert_eq!(world.command(join), Ok(()));
+    world.write(296, 16);
+    world.converge();
+    world.read_everything();
+}
