@@ -4,7 +4,8 @@
 mod world;
 
 use hemi_core::command::Command;
-use hemi_core::io::Operation;
+use hemi_core::io::{LegEvent, Operation};
+use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
 use world::script::{Landing, What};
@@ -61,6 +62,45 @@ fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
     let join = Command::Join { leg, id: [77; 16], fast_zeroes: true };
     assert_eq!(world.command(join), Ok(()));
     world.write(296, 16);
+    world.converge();
+    world.read_everything();
+}
+
+/// What a leg was to get with a region it was being given, it gets by itself when the rest of
+/// the region is lost.
+#[test]
+fn a_write_under_way_reaches_the_heir_of_a_region_taken_up_since() {
+    let mut world = World::new(1, 2, Settings { leg_window: 1, ..settings() });
+    world.steady(FAST, 50_000);
+    world.steady(SLOW, 100_000);
+    world.write(0, 8);
+    world.write(128, 128);
+    world.flush();
+    world.crash(None, |_| Landing::Whole);
+    world.hold(FAST, What::Reads);
+    world.open(&[FAST, SLOW]).expect("both are there");
+    world.wait(10 * MILLISECOND);
+    let second = Extent::new(128, 128);
+    assert!(!world.is_in_flight(FAST, What::Reads, second), "the first region goes first");
+    let (rewritten, rest) = (Extent::new(200, 8), Extent::new(160, 96));
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(5 * MILLISECOND);
+    world.hold(FAST, What::Writes);
+    world.submit(Operation::Write, rewritten, false);
+    world.wait(MILLISECOND);
+    assert!(world.is_in_flight(FAST, What::Writes, rewritten), "the other owes the region");
+    while !world.is_in_flight(FAST, What::Reads, second) {
+        let read = world.only(FAST, What::Reads);
+        world.land(read);
+        world.wait(MILLISECOND);
+    }
+    world.event(FAST, LegEvent::Gone { removed: true });
+    assert_eq!(world.engine().lost_extents(), [rest]);
+    world.event(FAST, LegEvent::Back);
+    world.release(FAST);
+    world.run_until_answered(10 * SECOND);
+    world.write(rest.start, rewritten.start - rest.start);
+    world.write(rewritten.end, rest.end - rewritten.end);
     world.converge();
     world.read_everything();
 }

@@ -138,6 +138,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let Some(record) = self.regions.slot(region) else { return };
+        let mut lost = false;
         let mut at = extent.start;
         while let Some((slot, debt)) = self.legs[heir.index()].debts.first_after(at) {
             if debt.extent.start >= extent.end {
@@ -149,13 +150,17 @@ impl<B: Buffers> Engine<B> {
                 self.legs[heir.index()].debts.take(slot);
                 self.adjust_lacks(record, heir.index(), -1);
                 self.note_lost(debt.extent);
+                lost = true;
             }
+        }
+        if lost {
+            self.owe_unsent(heir.index(), record);
         }
         self.consider_complete(record, heir.index());
     }
 
-    /// A leg that owed a whole region does so no more, without having drained it: it gets the
-    /// writes under way that were not sent to it.
+    /// A leg that owed a whole region, be it that this has been taken up as a debt, does so no
+    /// more without having drained it: it gets the writes under way that were not sent to it.
     pub(super) fn owe_unsent(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);
         let region = self.regions.active[record].region;

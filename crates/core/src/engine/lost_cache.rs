@@ -114,9 +114,7 @@ impl<B: Buffers> Engine<B> {
         if self.regions.is_complete(authority, region) {
             return false;
         }
-        if self.regions.clear_stale(authority, region) {
-            self.owe_unsent(leg, record);
-        }
+        self.regions.clear_stale(authority, region);
         let extent = self.regions.extent(region);
         let mut at = extent.start;
         while let Some((slot, debt)) = self.legs[leg].debts.first_after(at) {
@@ -129,6 +127,7 @@ impl<B: Buffers> Engine<B> {
                 self.adjust_lacks(record, leg, -1);
             }
         }
+        self.owe_unsent(leg, record);
         let lost = self.owe_what_others_have(leg, record);
         if self.regions.active[record].lacks[leg] == 0 {
             self.end_rebuilding(leg, record);
