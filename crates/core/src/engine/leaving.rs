@@ -2,6 +2,7 @@
 //! that whatever says so is durable before the superblock that excludes it.
 
 use super::Engine;
+use super::leg::Leg;
 use super::state::Stage;
 use crate::io::Buffers;
 use crate::units::LegIndex;
@@ -68,17 +69,12 @@ impl<B: Buffers> Engine<B> {
     /// is gone for good; what it alone held is then lost.
     fn clean_regions_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        let others: u8 = self
-            .in_legs()
-            .filter(|other| other.index != index)
-            .fold(0, |mask, other| mask | other.index.bit());
-        let behind = self.in_legs().any(|other| {
-            other.index != index
-                && (self.regions.stale_count(other.index) > 0
-                    || self.regions.healing_count(other.index) > 0
-                    || other.rebuilding > 0
-                    || !other.debts.is_empty()
-                    || other.writes_in_flight + other.drain_reads > 0)
+        let behind = self.legs_that_stay(index).any(|other| {
+            self.regions.stale_count(other.index) > 0
+                || self.regions.healing_count(other.index) > 0
+                || other.rebuilding > 0
+                || !other.debts.is_empty()
+                || other.writes_in_flight + other.drain_reads > 0
         });
         if !behind {
             return false;
@@ -86,7 +82,7 @@ impl<B: Buffers> Engine<B> {
         let mut depends = false;
         for region in 0..self.regions.count() {
             let entry = self.entry(region);
-            if entry.is_dirty() || entry.whole() & others != 0 || !entry.is_whole(index) {
+            if entry.is_dirty() || !entry.is_whole(index) || self.is_whole_beside(index, region) {
                 continue;
             }
             // Another that has drained it still has to flush and be recorded whole.
@@ -96,6 +92,20 @@ impl<B: Buffers> Engine<B> {
             }
         }
         depends
+    }
+
+    /// Whether another leg is recorded whole for a clean region, and lacks nothing of it. One
+    /// whose medium could not read all of it is recorded whole, too, and owes that.
+    pub(super) fn is_whole_beside(&self, leg: LegIndex, region: u32) -> bool {
+        let entry = self.entry(region);
+        self.legs_that_stay(leg).any(|other| {
+            entry.is_whole(other.index) && self.regions.is_complete(other.index, region)
+        })
+    }
+
+    /// The legs that are in and will be, one left out.
+    fn legs_that_stay(&self, except: LegIndex) -> impl Iterator<Item = &Leg> {
+        self.in_legs().filter(move |leg| leg.index != except && !self.is_going_out(leg.index))
     }
 
     /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.

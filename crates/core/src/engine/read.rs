@@ -322,14 +322,9 @@ impl<B: Buffers> Engine<B> {
         }
         let Some(record) = self.record(region) else { return };
         let entry = self.entry(region);
-        let decided = entry.is_dirty()
-            || self.in_legs().any(|other| {
-                other.index != index
-                    && entry.is_whole(other.index)
-                    && self.regions.is_complete(other.index, region)
-            });
+        let decided = entry.is_dirty() || self.is_whole_beside(index, region);
         if !decided {
-            // Nobody else is recorded whole yet; a read after that repairs it.
+            // Nobody else is recorded whole yet, or who is is leaving; a read after that repairs it.
             self.retire_record(record);
             return;
         }
