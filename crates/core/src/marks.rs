@@ -154,6 +154,10 @@ marks! {
     LegOutErrors "failing leg marked out",
     /// What had to be durable before a leg was marked out was not yet.
     OutWaited "marking out waited for metadata",
+    /// A leg died while a change of the leg set waited for it, and was marked out with that.
+    OutMeanwhile "leg marked out along with another change",
+    /// A leg that was to be marked out came back when those that were to stay were silent.
+    OutTakenBack "marking out taken back",
     /// A leg that had drained was taken in.
     LegIn "leg taken in after draining",
     /// A leg joined.

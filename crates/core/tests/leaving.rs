@@ -3,14 +3,17 @@
 
 mod world;
 
-use hemi_core::io::{LegEvent, Notice, OutReason};
+use hemi_core::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::{Landing, What};
-use world::{World, settings};
+use world::{SECTORS, World, settings};
 
 const A: usize = 0;
 const B: usize = 1;
+const C: usize = 2;
+/// Both slots of the superblock, in sectors.
+const SUPERBLOCKS: u64 = 256;
 
 fn volume(legs: usize) -> World {
     let settings = Settings {
@@ -91,4 +94,124 @@ fn what_the_last_leg_cannot_read_is_lost_with_the_one_that_could() {
     world.write(0, 16);
     let token = world.read(0, 64);
     assert!(!world.has_failed(token), "rewritten");
+}
+
+/// Goes on writing until so much time has passed, at most 16 requests at once.
+fn write_for(world: &mut World, time: u64) {
+    let end = world.now + time;
+    while world.now < end {
+        if world.requests.len() < 16 {
+            let start = world.random.below(SECTORS / 32) * 32;
+            world.submit(Operation::Write, Extent::new(start, 32), false);
+        }
+        world.wait(10 * MILLISECOND);
+    }
+}
+
+/// Runs until the superblock that takes a leg in is on its way to it and to another.
+fn until_taken_in(world: &mut World, leg: usize) {
+    fn under_way(world: &World, leg: usize) -> bool {
+        world.in_flight(leg, What::Metadata).iter().any(|p| p.io.extent.start < SUPERBLOCKS)
+    }
+    for _ in 0..1_000_000 {
+        if under_way(world, leg) && (0..3).any(|other| other != leg && under_way(world, other)) {
+            return;
+        }
+        world.wait(10 * MICROSECOND);
+    }
+    panic!("it is never taken in");
+}
+
+/// Kills hemi and goes on with the legs given, which have all that was acknowledged.
+fn reopen(world: &mut World, legs: &[usize]) {
+    world.crash(None, |_| Landing::Not);
+    world.open(legs).expect("the others are out");
+    world.read_everything();
+}
+
+/// Two of three legs die within a moment: the superblock that says so of the first never gets
+/// to the second.
+#[test]
+fn two_legs_that_die_together_are_both_marked_out() {
+    let mut world = volume(3);
+    world.hold(A, What::Anything);
+    world.write(0, 8);
+    world.wait(100 * MILLISECOND);
+    world.hold(B, What::Anything);
+    write_for(&mut world, 5 * SECOND);
+    for leg in [A, B] {
+        assert!(is_out(&world, leg, OutReason::Unresponsive), "leg {leg} is out");
+    }
+    world.run_until_answered(SECOND);
+    let before = world.now;
+    for start in 0..100 {
+        world.write(start * 16, 16);
+    }
+    assert!(world.now.since(before) < SECOND, "nobody is waited for");
+    reopen(&mut world, &[C]);
+}
+
+/// A leg dies while another is being taken in, before it has heard of that.
+#[test]
+fn a_leg_that_dies_while_another_comes_in_is_marked_out() {
+    let mut world = volume(3);
+    world.hold(C, What::Anything);
+    write_for(&mut world, 2 * SECOND);
+    assert!(is_out(&world, C, OutReason::Unresponsive));
+    world.run_until_answered(SECOND);
+    world.abort_held(C);
+    world.let_come(C);
+    // It drains, and the superblock that takes it in is written to all.
+    until_taken_in(&mut world, C);
+    world.hold(A, What::Anything);
+    write_for(&mut world, 5 * SECOND);
+    assert!(is_out(&world, A, OutReason::Unresponsive));
+    assert!(world.notices.contains(&Notice::In { leg: LegIndex(C as u8) }));
+    world.run_until_answered(SECOND);
+    reopen(&mut world, &[B, C]);
+}
+
+/// A leg dies as it is being taken in: the volume goes on without it.
+#[test]
+fn a_leg_that_dies_on_its_way_in_stays_out() {
+    let mut world = volume(2);
+    world.hold(B, What::Anything);
+    write_for(&mut world, 2 * SECOND);
+    assert!(is_out(&world, B, OutReason::Unresponsive));
+    world.run_until_answered(SECOND);
+    world.abort_held(B);
+    world.let_come(B);
+    until_taken_in(&mut world, B);
+    world.hold(B, What::Anything);
+    world.notices.clear();
+    write_for(&mut world, 5 * SECOND);
+    world.run_until_answered(SECOND);
+    assert!(!world.notices.contains(&Notice::In { leg: LegIndex(B as u8) }));
+    reopen(&mut world, &[A]);
+}
+
+/// B is to be marked out, but A falls silent before anything says so, and B comes back: it is
+/// given what it missed, and writers go on with it.
+#[test]
+fn a_leg_that_comes_back_is_not_marked_out_by_one_that_is_silent() {
+    let mut world = volume(2);
+    world.write(0, 8);
+    world.hold(B, What::Anything);
+    world.write(0, 8);
+    world.wait(800 * MILLISECOND);
+    // The region table has to be durable on A first.
+    world.hold(A, What::Metadata);
+    world.submit(Operation::Write, Extent::new(1024, 8), false);
+    let page = Extent::new(1152, 8);
+    world.submit(Operation::Write, page, false);
+    world.wait(300 * MILLISECOND);
+    assert!(!is_out(&world, B, OutReason::Unresponsive));
+    world.hold(A, What::Anything);
+    world.release(B);
+    world.run_until_answered(10 * SECOND);
+    world.write(0, 64);
+    world.wait(2 * SECOND);
+    world.write(64, 64);
+    assert!(is_out(&world, A, OutReason::Unresponsive), "the other way round");
+    reopen(&mut world, &[B]);
 }

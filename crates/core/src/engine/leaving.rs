@@ -104,7 +104,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// The legs that are in and will be, one left out.
-    fn legs_that_stay(&self, except: LegIndex) -> impl Iterator<Item = &Leg> {
+    pub(super) fn legs_that_stay(&self, except: LegIndex) -> impl Iterator<Item = &Leg> {
         self.in_legs().filter(move |leg| leg.index != except && !self.is_going_out(leg.index))
     }
 
@@ -130,8 +130,8 @@ impl<B: Buffers> Engine<B> {
             self.regions.slot(region).map_or(0, |r| self.regions.active[r].lacks[other.index()])
         };
         let heir = self
-            .in_legs()
-            .filter(|other| other.index.index() != leg && other.answers())
+            .legs_that_stay(LegIndex(leg as u8))
+            .filter(|other| other.answers())
             .min_by_key(|o| (self.regions.is_stale(o.index, region), lacks(o.index)))
             .map(|other| other.index);
         let Some(heir) = heir else { return };
@@ -203,7 +203,7 @@ impl<B: Buffers> Engine<B> {
         let mut wanted = core::mem::take(&mut self.before_change);
         let stays = |engine: &Self, leg: usize| {
             let leg = &engine.legs[leg];
-            leg.is_in() && leg.index != leaving
+            leg.is_in() && leg.index != leaving && !engine.is_going_out(leg.index)
         };
         wanted.retain(|&(object, sequence)| {
             let durable = (0..self.legs.len()).any(|leg| {

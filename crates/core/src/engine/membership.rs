@@ -53,9 +53,15 @@ pub(super) struct Change {
     kind: ChangeKind,
     leg: LegIndex,
     /// The superblock sequence that carries it; `None` while something has to be durable
-    /// before that.
+    /// before that, of the last one only.
     sequence: Option<u64>,
     token: Option<u64>,
+}
+
+impl Change {
+    fn is_out(&self) -> bool {
+        matches!(self.kind, ChangeKind::Out(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,8 +283,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether a leg is being marked out.
     pub(super) fn is_going_out(&self, leg: LegIndex) -> bool {
-        let is_out = |change: Change| matches!(change.kind, ChangeKind::Out(_));
-        self.change.is_some_and(|change| change.leg == leg && is_out(change))
+        self.changes.iter().any(|change| change.leg == leg && change.is_out())
     }
 
     /// Whether writers have to wait for a change of the leg set.
@@ -288,7 +293,11 @@ impl<B: Buffers> Engine<B> {
 
     /// Marks out what has been dead for too long, brings in what has drained.
     pub(super) fn consider_out(&mut self) {
-        if self.change.is_some() || self.phase != Phase::Serving {
+        if self.phase != Phase::Serving {
+            return;
+        }
+        if !self.changes.is_empty() {
+            self.consider_out_meanwhile();
             return;
         }
         for leg in 0..LEGS_MAX {
@@ -306,9 +315,58 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// A change is under way. If it waits for a leg that has been dead for too long, that one
+    /// is marked out along with it; if it waits for what nobody who stays can record, it is
+    /// taken back.
+    fn consider_out_meanwhile(&mut self) {
+        if let Some(change) = self.changes.last().copied().filter(|c| c.sequence.is_none()) {
+            self.consider_taking_back(change);
+            return;
+        }
+        let object = self.metadata.superblock();
+        let newest = self.metadata.newest(object);
+        for leg in 0..LEGS_MAX {
+            let index = LegIndex(leg as u8);
+            let awaited = self.superblock.legs[leg].state == Membership::In
+                && self.metadata.durable(object, index) < newest;
+            if awaited
+                && let Some(reason) = self.is_dead(leg)
+                && self.give_up_authority(leg)
+            {
+                self.marks.add(Mark::OutMeanwhile);
+                self.begin_change(index, ChangeKind::Out(reason), None);
+                return;
+            }
+        }
+    }
+
+    /// A leg that is to be marked out has come back, and those that were to go on without it
+    /// are silent: no superblock says yet that it is out, so it stays. (Once one may say so, it
+    /// decides nothing: the volume could be opened without it.)
+    fn consider_taking_back(&mut self, change: Change) {
+        let leg = change.leg;
+        let others = self.legs_that_stay(leg).any(Leg::answers);
+        if !change.is_out() || others || !self.legs[leg.index()].answers() {
+            return;
+        }
+        if let Some(token) = change.token {
+            if !self.others_are_silent(leg.index()) {
+                return;
+            }
+            let result = Err(CommandError::LastCompleteLeg);
+            self.actions.push_back(Action::CommandDone { token, result });
+            self.detach = None;
+        }
+        self.marks.add(Mark::OutTakenBack);
+        self.changes.pop();
+        self.before_change.clear();
+        self.reconsider = true;
+        self.pump_backlog();
+    }
+
     /// Whether, and why, a leg that is in has to be marked out.
     fn is_dead(&self, leg: usize) -> Option<OutReason> {
-        if !self.in_legs().any(|other| other.index.index() != leg && other.answers()) {
+        if !self.legs_that_stay(LegIndex(leg as u8)).any(Leg::answers) {
             return None;
         }
         let state = &self.legs[leg];
@@ -358,7 +416,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn begin_change(&mut self, leg: LegIndex, kind: ChangeKind, token: Option<u64>) {
-        self.change = Some(Change { kind, leg, sequence: None, token });
+        self.changes.push(Change { kind, leg, sequence: None, token });
         if matches!(kind, ChangeKind::Out(_)) && !planted::is(Planted::OutBeforeTable) {
             self.list_what_goes_before();
         }
@@ -367,7 +425,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Writes the superblock that makes a change, once nothing has to be durable before it.
     fn go_on_with_change(&mut self) {
-        let Some(mut change) = self.change.filter(|change| change.sequence.is_none()) else {
+        let Some(change) = self.changes.last().copied().filter(|c| c.sequence.is_none()) else {
             return;
         };
         if !self.what_goes_before_is_durable(change.leg) {
@@ -384,8 +442,11 @@ impl<B: Buffers> Engine<B> {
             ChangeKind::Join | ChangeKind::Remove => {}
         }
         let also = matches!(change.kind, ChangeKind::In | ChangeKind::Join).then_some(change.leg);
-        change.sequence = Some(self.write_superblock(also));
-        self.change = Some(change);
+        let sequence = self.write_superblock(also);
+        // It carries those before, too.
+        for change in &mut self.changes {
+            change.sequence = Some(sequence);
+        }
     }
 
     /// A new random generation; the present one becomes history.
@@ -433,12 +494,12 @@ impl<B: Buffers> Engine<B> {
             _ => {}
         }
         self.go_on_with_change();
-        if let Some(change) = self.change
+        while let Some(change) = self.changes.first().copied()
             && let Some(sequence) = change.sequence
             && self.superblock_is_durable(sequence)
             && self.has_been_told(&change, sequence)
         {
-            self.change = None;
+            self.changes.remove(0);
             self.finish_change(change);
         }
         if self.detach.is_some() {
@@ -449,16 +510,18 @@ impl<B: Buffers> Engine<B> {
     /// Whether a change of this leg's membership is on its way to being durable: nothing is
     /// written to it lazily that the others do not have yet.
     pub(super) fn is_changing(&self, leg: LegIndex) -> bool {
-        self.change.is_some_and(|change| change.leg == leg)
+        self.changes.iter().any(|change| change.leg == leg)
     }
 
     /// The superblock that takes a leg in is written to it again if that failed.
     pub(super) fn retry_coming_in(&mut self, leg: LegIndex) {
         let object = self.metadata.superblock();
-        let coming_in = self.change.is_some_and(|change| {
-            change.kind == ChangeKind::In
-                && change.sequence.is_some_and(|s| self.metadata.durable(object, leg) < s)
-        });
+        let coming_in = !self.is_going_out(leg)
+            && self.changes.iter().any(|change| {
+                change.kind == ChangeKind::In
+                    && change.leg == leg
+                    && change.sequence.is_some_and(|s| self.metadata.durable(object, leg) < s)
+            });
         if coming_in {
             self.metadata.request(object, leg);
         }
@@ -506,6 +569,8 @@ impl<B: Buffers> Engine<B> {
                 self.reconsider_operations();
                 self.consider_flushes();
             }
+            // It died on the way.
+            ChangeKind::In if self.is_going_out(change.leg) => {}
             ChangeKind::In => {
                 self.marks.add(Mark::LegIn);
                 self.legs[leg].membership = Membership::In;
@@ -595,7 +660,8 @@ impl<B: Buffers> Engine<B> {
     fn may_change(&self, leg: LegIndex) -> Result<(), CommandError> {
         if leg.index() >= LEGS_MAX {
             Err(CommandError::NoSuchLeg)
-        } else if self.change.is_some() || self.detach.is_some() || self.phase != Phase::Serving {
+        } else if !self.changes.is_empty() || self.detach.is_some() || self.phase != Phase::Serving
+        {
             Err(CommandError::Busy)
         } else {
             Ok(())
@@ -734,7 +800,7 @@ impl<B: Buffers> Engine<B> {
         if detach.flush_stamp.is_some_and(|stamp| self.legs[leg].flushed < stamp) && answers {
             return;
         }
-        if self.change.is_some() || !self.give_up_authority(leg) {
+        if !self.changes.is_empty() || !self.give_up_authority(leg) {
             return;
         }
         // Writers stay paused until that is durable: no write may follow its last flush.

@@ -108,8 +108,9 @@ pub struct Engine<B: Buffers> {
     /// Extents no leg holds; sorted, disjoint.
     lost: Vec<Extent>,
     phase: Phase,
-    change: Option<membership::Change>,
-    /// Metadata objects, with sequences, that have to be durable before the change is made.
+    /// Changes of the leg set under way, in order; one superblock carries them all.
+    changes: Vec<membership::Change>,
+    /// Metadata objects, with sequences, that have to be durable before the last one is made.
     before_change: Vec<(u32, u64)>,
     detach: Option<membership::Detach>,
     scrub: Option<Scrub>,
@@ -215,7 +216,7 @@ impl<B: Buffers> Engine<B> {
             actions: VecDeque::with_capacity(4 * requests_max as usize),
             lost: opening.lost,
             phase: Phase::Opening,
-            change: None,
+            changes: Vec::with_capacity(2 * LEGS_MAX),
             before_change: Vec::new(),
             detach: None,
             scrub: None,

@@ -316,7 +316,7 @@ impl<B: Buffers> Engine<B> {
             && self.regions.active.len() == 0
             && self.scrub.is_none()
             && self.detach.is_none()
-            && self.change.is_none()
+            && self.changes.is_empty()
             && self.legs.iter().all(|leg| {
                 leg.is_in() && leg.answers() && leg.debts.is_empty()
                     || leg.membership == crate::format::Membership::Empty
