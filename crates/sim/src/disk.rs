@@ -6,6 +6,13 @@
 //! or is torn: each of its eight 512-byte sectors lands or not on its own. A sector can rot
 //! while hemi is not running.
 //!
+//! In seeds of their own a metadata write can be **lost** or **misdirected**: it reports success,
+//! and nothing of it lands, or it lands whole at another metadata block of the leg. What follows
+//! shows when the leg is next read, at a start; until then the disk knows what it should hold.
+//! A later write to the place, or the same record on another leg that is in, makes it good. A
+//! block at a wrong place does not check out (its address is in its checksum), and is refused
+//! where it may hide something. What cannot be noticed is said below.
+//!
 //! **Data** is one version per 512-byte sector, with a volatile write cache. A write that
 //! completed but was not covered by a flush that *started* later is kept, dropped or rolled
 //! back at a power cut, sector by sector, to any version the sector had since the last
@@ -17,9 +24,12 @@
 //! region to its authority) and cannot read any more. Sectors become unreadable only while
 //! every leg holds everything, and crashes make them readable.
 //!
-//! **Not survivable** either, hence not injected: a disk that says a
-//! flush or a metadata write is durable when it is not, on the only leg that holds it; data
-//! sectors that silently change; metadata that rots on every leg at once.
+//! **Not survivable** either: a lost metadata write on the only leg that was given the record. The
+//! slot beside it holds the record before, which is valid, and nothing says that there was a newer
+//! one. Such starts are counted, and go on from what should be there (see [`crate::lies`]).
+//!
+//! **Not survivable** either, hence not injected: a disk that says a flush is durable when it is
+//! not; data sectors that silently change; metadata that rots on every leg at once.
 
 use hemi_core::units::Extent;
 
@@ -49,6 +59,8 @@ struct Cached {
 pub struct Disk {
     /// The bytes before the data area.
     pub metadata: Vec<u8>,
+    /// What they should be, once a write of them was lost or misdirected.
+    meant: Option<Vec<u8>>,
     /// Which 4 KiB blocks of them were ever written.
     touched: Vec<u32>,
     data_start: u64,
@@ -78,6 +90,7 @@ impl Disk {
             self.metadata = vec![0; metadata_bytes];
             self.touched.clear();
         }
+        self.meant = None;
         self.data_start = metadata_bytes as u64 / 512;
         for (array, value) in [(&mut self.current, version), (&mut self.durable, version)] {
             array.clear();
@@ -188,6 +201,12 @@ impl Disk {
     /// Writes a block of metadata; only its sectors whose bit is set in `parts`.
     pub fn write_metadata(&mut self, address: u64, block: &[u8; 4096], parts: u8) {
         let start = address as usize;
+        if let Some(meant) = &mut self.meant {
+            for part in (0..8).filter(|part| parts >> part & 1 == 1) {
+                let (from, to) = (part * 512, part * 512 + 512);
+                meant[start + from..start + to].copy_from_slice(&block[from..to]);
+            }
+        }
         let number = (address / 4096) as u32;
         if !self.touched.contains(&number) {
             self.touched.push(number);
@@ -195,6 +214,35 @@ impl Disk {
         for part in (0..8).filter(|part| parts >> part & 1 == 1) {
             let (from, to) = (part * 512, part * 512 + 512);
             self.metadata[start + from..start + to].copy_from_slice(&block[from..to]);
+        }
+    }
+
+    /// A block of metadata is said to be written, and is not; it may land elsewhere instead.
+    pub fn lie(&mut self, address: u64, block: &[u8; 4096], lands: Option<u64>) {
+        let meant = self.meant.get_or_insert_with(|| self.metadata.clone());
+        let start = address as usize;
+        meant[start..start + 4096].copy_from_slice(block);
+        if let Some(start) = lands.map(|address| address as usize) {
+            self.metadata[start..start + 4096].copy_from_slice(block);
+        }
+        // So that it is blank when the disk is made anew.
+        let number = (address / 4096) as u32;
+        if !self.touched.contains(&number) {
+            self.touched.push(number);
+        }
+    }
+
+    /// What the metadata should be, if that is not what it is.
+    pub fn meant(&self) -> Option<&[u8]> {
+        self.meant.as_deref().filter(|meant| **meant != self.metadata[..])
+    }
+
+    /// Makes the metadata what it should be, or has it count as that.
+    pub fn end_lies(&mut self, set_right: bool) {
+        if let Some(meant) = self.meant.take()
+            && set_right
+        {
+            self.metadata = meant;
         }
     }
 

@@ -10,6 +10,7 @@ use hemi_core::units::{Extent, SECTOR_BYTES};
 
 use crate::disk::Cache;
 use crate::events::Event;
+use crate::lies::Lie;
 use crate::plan::{Ending, Fault, Start};
 use crate::world::World;
 
@@ -122,6 +123,13 @@ impl World {
             }
             Fault::ScrubStop => {
                 self.command(Command::ScrubStop);
+            }
+            Fault::Lie { leg, kind, elsewhere } => {
+                self.tell(|| {
+                    let how = if elsewhere { "misdirected" } else { "lost" };
+                    format!("leg {leg}: the next write of {kind:?} is {how}")
+                });
+                self.legs[usize::from(leg)].lie = Some(Lie { kind, elsewhere });
             }
             Fault::Hang { leg, kind, time } => {
                 self.tell(|| format!("leg {leg}: {kind:?} hang for {} ms", time as f64 / 1e6));

@@ -18,6 +18,7 @@ mod create;
 pub mod disk;
 pub mod events;
 pub mod faults;
+pub mod lies;
 mod moments;
 pub mod operators;
 pub mod plan;

@@ -137,6 +137,12 @@ fn print_summary(summary: &Summary, elapsed: Duration) {
     println!("faults               {:>14}", counts.faults);
     println!("kills and power cuts {:>14}", counts.crashes);
     println!("starts refused       {:>14}  (rightly)", counts.refusals);
+    if counts.lies > 0 {
+        println!("metadata not written {:>14}  (lost or misdirected)", counts.lies);
+        println!("  survived at starts {:>14}", counts.lies_survived);
+        println!("  refused by name    {:>14}", counts.lies_refused);
+        println!("  not to be noticed  {:>14}", counts.lies_unnoticed);
+    }
     println!("P4 windows           {:>14}", summary.stall_windows);
     println!("P5 looks at disks    {:>14}", summary.exposure_looks);
     println!("events               {:>14}", counts.steps);

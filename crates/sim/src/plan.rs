@@ -27,6 +27,12 @@ const OF_SCENES: u64 = 2;
 /// … and this one has ambushes.
 const WITH_AMBUSHES: u64 = 7;
 
+/// … and on this one metadata writes are lost or misdirected (from 20,000 on, so that those
+/// below are what they were).
+const WITH_LIES: u64 = 4;
+/// How many, at least, and how many more.
+const LIES: [u64; 2] = [4, 12];
+
 /// What may happen beside freezes, changes of latency, kills and power cuts. Each changes
 /// what the checker can demand (see [`Weather::requests_may_fail`]).
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +57,8 @@ pub struct Weather {
     pub promotions: bool,
     /// Metadata blocks rot while hemi is down.
     pub rot: bool,
+    /// Metadata writes are lost or misdirected.
+    pub lies: bool,
 }
 
 impl Weather {
@@ -211,6 +219,15 @@ pub enum Fault {
         /// How long.
         time: u64,
     },
+    /// A leg's next metadata write of a kind reports success and is not there.
+    Lie {
+        /// Which leg.
+        leg: u8,
+        /// Which of its I/O.
+        kind: Kind,
+        /// Whether it lands on another block of metadata.
+        elsewhere: bool,
+    },
     /// A crash is laid: it comes when the engine has taken a rare path so many more times.
     Ambush {
         /// The path.
@@ -281,9 +298,45 @@ impl Plan {
         let mut plan = Plan { seed, weather, shape, settings, requests, faults };
         if aims && seed % 8 == WITH_AMBUSHES {
             add_ambushes(&mut plan, &mut random);
+        } else if seed >= ORDINARY.end && seed % 8 == WITH_LIES {
+            add_lies(&mut plan);
         }
         plan
     }
+}
+
+/// Makes a plan one of freezes, crashes and metadata writes that are not where they should be.
+fn add_lies(plan: &mut Plan) {
+    // A stream of its own: the rest of the seed is what it would be without.
+    let random = &mut Rng::new(plan.seed, 3);
+    plan.weather = Weather { lies: true, ..Weather::default() };
+    plan.shape.block_sectors = 1;
+    plan.faults.retain_mut(|planned| match &mut planned.fault {
+        Fault::Restart { start, .. } => {
+            // What is judged is a start with all that is there.
+            *start = Start::All;
+            true
+        }
+        fault => matches!(fault, Fault::Freeze(..) | Fault::Latency(..) | Fault::Serial(..)),
+    });
+    // Rather shortly before a crash: what is written again meanwhile is made good.
+    let crashes: Vec<u32> = plan
+        .faults
+        .iter()
+        .filter(|planned| matches!(planned.fault, Fault::Restart { .. }))
+        .map(|planned| planned.after)
+        .collect();
+    for _ in 0..LIES[0] + random.below(LIES[1]) {
+        let before = random.pick(&[5, 30, 200]);
+        let after = random.pick(&crashes).saturating_sub(random.below(before) as u32);
+        let fault = Fault::Lie {
+            leg: random.below(plan.shape.legs as u64) as u8,
+            kind: random.pick(&[Kind::Superblocks, Kind::Pages, Kind::Pages]),
+            elsewhere: random.one_in(2),
+        };
+        plan.faults.push(PlannedFault { after, steps: random.below(40) as u32, fault });
+    }
+    plan.faults.sort_by_key(|planned| (planned.after, planned.steps));
 }
 
 fn draw_weather(random: &mut Rng) -> Weather {

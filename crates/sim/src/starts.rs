@@ -39,6 +39,7 @@ impl World {
         }
         self.end();
         self.settings = settings;
+        self.judge_lies();
         self.start(start);
         if self.violation.is_some() {
             return;
@@ -184,7 +185,7 @@ impl World {
         }
     }
 
-    fn note_refusal(&mut self, refusal: &Refusal) {
+    pub(crate) fn note_refusal(&mut self, refusal: &Refusal) {
         self.counts.refusals += 1;
         self.marks.merge(&refusal.marks());
     }

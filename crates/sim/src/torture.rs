@@ -80,6 +80,10 @@ impl Summary {
         to.faults += from.faults;
         to.crashes += from.crashes;
         to.refusals += from.refusals;
+        to.lies += from.lies;
+        to.lies_survived += from.lies_survived;
+        to.lies_refused += from.lies_refused;
+        to.lies_unnoticed += from.lies_unnoticed;
         to.failed += from.failed;
         to.steps += from.steps;
         to.time += from.time;
@@ -106,7 +110,7 @@ impl Summary {
         all.filter(|(_, count)| *count == 0).map(|(mark, _)| *mark).collect()
     }
 
-    fn numbers(&mut self) -> [&mut u64; 14] {
+    fn numbers(&mut self) -> [&mut u64; 18] {
         let counts = &mut self.counts;
         [
             &mut self.next,
@@ -116,6 +120,10 @@ impl Summary {
             &mut counts.faults,
             &mut counts.crashes,
             &mut counts.refusals,
+            &mut counts.lies,
+            &mut counts.lies_survived,
+            &mut counts.lies_refused,
+            &mut counts.lies_unnoticed,
             &mut counts.failed,
             &mut counts.steps,
             &mut counts.time,

@@ -28,6 +28,7 @@ use crate::create;
 use crate::disk::Disk;
 use crate::events::{Event, Events};
 use crate::faults::{Ambush, KINDS, Kind};
+use crate::lies::{self, Lie};
 use crate::operators::{Change, Rot};
 use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
 use crate::rng::Rng;
@@ -50,6 +51,8 @@ pub(crate) struct Behaviour {
     pub(crate) frozen_until: Instant,
     /// I/O of each [`Kind`] does not end before.
     pub(crate) hung_until: [Instant; KINDS],
+    /// Its next metadata write of a kind reports success and is not there.
+    pub(crate) lie: Option<Lie>,
     /// When it is through with what it works off one by one.
     pub(crate) busy_until: Instant,
     /// One in so many fails; zero for none.
@@ -102,6 +105,14 @@ pub struct Counts {
     pub crashes: u64,
     /// Starts that were refused as they should be.
     pub refusals: u64,
+    /// Metadata writes lost or misdirected.
+    pub lies: u64,
+    /// Starts from what those left that found what was recorded all the same …
+    pub lies_survived: u64,
+    /// … that were refused, naming the damage …
+    pub lies_refused: u64,
+    /// … and that could not notice: the only leg that was given a record does not have it.
+    pub lies_unnoticed: u64,
     /// Client requests that failed.
     pub failed: u64,
     /// Events.
@@ -126,6 +137,8 @@ pub struct World {
     pub(crate) ios: Vec<InFlight>,
     free_ios: Vec<u32>,
     pub(crate) random: Rng,
+    /// Where misdirected writes land.
+    lying: Rng,
     pub(crate) register: Register,
     pub(crate) stall: Stall,
     pub(crate) exposure: Exposure,
@@ -173,6 +186,7 @@ impl Default for World {
             ios: Vec::new(),
             free_ios: Vec::new(),
             random: Rng::new(0, 0),
+            lying: Rng::new(0, 0),
             register: Register::default(),
             stall: Stall::default(),
             exposure: Exposure::default(),
@@ -219,6 +233,7 @@ impl World {
         self.events.clear();
         self.forget_ios();
         self.random = Rng::new(plan.seed, 2);
+        self.lying = Rng::new(plan.seed, 4);
         self.register.reset((plan.shape.volume_bytes / SECTOR_BYTES) as usize);
         self.stall.reset();
         self.exposure.reset();
@@ -546,7 +561,16 @@ impl World {
                     _ => random.draw() as u8,
                 };
                 let address = io.extent.start * SECTOR_BYTES;
-                disk.write_metadata(address, &in_flight.block, parts);
+                let lie = &mut self.legs[io.leg.index()].lie;
+                match lie.take_if(|lie| whole && Kind::of(&io) == Some(lie.kind)) {
+                    Some(Lie { elsewhere, .. }) => {
+                        let lands =
+                            elsewhere.then(|| lies::another(disk, address, &mut self.lying));
+                        disk.lie(address, &in_flight.block, lands);
+                        self.counts.lies += 1;
+                    }
+                    None => disk.write_metadata(address, &in_flight.block, parts),
+                }
                 let is_superblock = address <= Layout::superblock_address(1);
                 self.legs[io.leg.index()].is_new &= !(whole && is_superblock);
             }

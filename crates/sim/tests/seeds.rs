@@ -43,6 +43,26 @@ fn seeds_keep_every_promise() {
     }
 }
 
+/// Metadata writes that are lost or misdirected: seeds of their own, and every outcome is met.
+#[test]
+fn lost_and_misdirected_metadata_writes_are_survived_or_told() {
+    note_panics();
+    let mut world = World::default();
+    let (mut survived, mut refused, mut unnoticed) = (0, 0, 0);
+    for seed in (20_004..20_400).step_by(8) {
+        let outcome = run(&mut world, &Plan::of_seed(seed), false);
+        if let Some(violation) = &outcome.violation {
+            panic!("seed {seed}: {} broken: {}", violation.promise, violation.text);
+        }
+        survived += outcome.counts.lies_survived;
+        refused += outcome.counts.lies_refused;
+        unnoticed += outcome.counts.lies_unnoticed;
+    }
+    assert!(survived > 0 && refused > 0, "{survived} survived, {refused} refused");
+    // On the only leg that was given a record: that happens, and is what the format cannot see.
+    assert!(unnoticed > 0, "none went unnoticed: is anything lost?");
+}
+
 #[test]
 fn what_was_mended_stays_so() {
     note_panics();
