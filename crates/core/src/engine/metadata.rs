@@ -238,7 +238,8 @@ impl Metadata {
             on_leg.in_flight = object.sequence;
             let same = planted::is(Planted::NewestSlotOverwritten);
             let other = if same { on_leg.slot } else { 1 - on_leg.slot };
-            let slot = if on_leg.durable == 0 { 0 } else { other };
+            // Of a leg that was marked out, too: the slot that is left may be its only valid one.
+            let slot = other;
             self.in_flight[leg.index()] += 1;
             let sequence = object.sequence;
             let address = if id < pages {
