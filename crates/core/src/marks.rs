@@ -160,6 +160,8 @@ marks! {
     OutTakenBack "marking out taken back",
     /// A leg that had drained was taken in.
     LegIn "leg taken in after draining",
+    /// A leg fell silent while it was being taken in, and was left out.
+    ComingInGivenUp "leg left out that was being taken in",
     /// A leg joined.
     LegJoined "leg joined",
     /// A detach held writers back for the last debts.

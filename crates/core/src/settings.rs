@@ -50,7 +50,7 @@ pub struct Settings {
     pub policy: Policy,
     /// At the exposure bound.
     pub exposure_mode: ExposureMode,
-    /// Exposure bound in bytes. Default 64 MiB.
+    /// Exposure bound in bytes, a good many blocks. Default 64 MiB.
     pub exposure_bytes: u64,
     /// Exposure bound in age. Default 5 s.
     pub exposure_age: u64,

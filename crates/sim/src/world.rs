@@ -358,8 +358,8 @@ impl World {
     fn take_notice(&mut self, notice: Notice) {
         let now = self.now;
         self.trace.line(now, Topic::Notice, None, || format!("{notice:?}"));
-        if matches!(notice, Notice::Out { .. } | Notice::In { .. }) {
-            self.exposure.counts_anew = true;
+        if matches!(notice, Notice::Out { .. }) {
+            self.exposure.leg_is_out = true;
         }
         if let (Notice::Out { leg, reason }, Some(change)) = (notice, &mut self.changing) {
             change.was_in &= leg.0 != change.leg || reason == OutReason::Detached;

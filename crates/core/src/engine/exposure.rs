@@ -17,7 +17,7 @@ use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{ExposureMode, Policy};
-use crate::units::{Instant, LEGS_MAX, SECOND, SECTOR_BYTES};
+use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND, SECTOR_BYTES};
 
 /// Writers use up the room that is left with this time constant.
 const ROOM_TIME: u64 = SECOND;
@@ -66,18 +66,33 @@ impl<B: Buffers> Engine<B> {
     /// The two smallest debts bound it, and so does the sum of all by the number of the other
     /// legs, since each of them lacks such a byte.
     pub(super) fn exposure(&self) -> u64 {
-        self.exposure_if(0)
+        self.exposure_among(0, None)
     }
 
-    /// The most that [`Engine::exposure`] can come to be by acknowledging so many bytes more.
-    /// What one leg alone has of them raises either of the two smallest debts by its size, and
-    /// the sum of all by so much for each of the other legs.
+    /// The most that [`Engine::exposure`] can come to be by acknowledging so many bytes more,
+    /// before a leg that is being taken in has been, and after.
     fn exposure_if(&self, bytes: u64) -> u64 {
+        let now = self.exposure_among(bytes, None);
+        // One that is silent meanwhile holds nobody back: it is taken in later, or not at all.
+        let coming = self.coming_in().filter(|leg| self.legs[leg.index()].answers());
+        coming.map_or(now, |leg| now.max(self.exposure_among(bytes, Some(leg))))
+    }
+
+    /// Whether a leg can be taken in without passing the bound with what has been let in.
+    pub(super) fn exposure_fits_with(&self, leg: LegIndex) -> bool {
+        let bytes = self.unacknowledged_bytes();
+        !self.throttles() || self.exposure_among(bytes, Some(leg)) <= self.settings.exposure_bytes
+    }
+
+    /// Exposure among the legs that are in, and one more, if so many bytes more were
+    /// acknowledged. What one leg alone has of them raises either of the two smallest debts by
+    /// its size, and the sum of all by so much for each of the other legs.
+    fn exposure_among(&self, bytes: u64, more: Option<LegIndex>) -> u64 {
         let mut least = [u64::MAX; 2];
         let mut count = 0;
         let mut sum = 0;
         for leg in 0..LEGS_MAX {
-            if !self.legs[leg].is_in() {
+            if !self.legs[leg].is_in() && more != Some(LegIndex(leg as u8)) {
                 continue;
             }
             count += 1;
@@ -90,7 +105,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         if count < 2 {
-            // What is under way counts when the second leg is in.
+            // What is under way counts once a second leg is being taken in.
             return bytes;
         }
         (least[0] + least[1] + 2 * bytes).min(sum / (count - 1) + bytes)
@@ -170,11 +185,10 @@ impl<B: Buffers> Engine<B> {
         let bytes = self.operations[operation].extent.bytes();
         let bound = self.effective_bound();
         // Everything under way may be acknowledged at the moment a leg freezes, or, while the
-        // volume is degraded, when its second leg is in again. One write goes whatever its
-        // size: nothing would ever make room for it.
+        // volume is degraded, when its second leg is in again. With nothing under way and
+        // nothing exposed there is room for any write: see `write_sectors_max`.
         let under_way = self.unacknowledged_bytes();
-        let nothing = exposure == 0 && under_way == 0;
-        if !nothing && self.exposure_if(under_way + bytes) > self.settings.exposure_bytes {
+        if self.exposure_if(under_way + bytes) > self.settings.exposure_bytes {
             self.marks.add(Mark::ExposureBound);
             let silent = self.in_legs().any(|leg| !leg.answers());
             self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);

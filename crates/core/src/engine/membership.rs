@@ -327,13 +327,14 @@ impl<B: Buffers> Engine<B> {
         let newest = self.metadata.newest(object);
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
+            let coming_in = self.coming_in() == Some(index);
             let awaited = self.superblock.legs[leg].state == Membership::In
-                && self.metadata.durable(object, index) < newest;
+                && (coming_in || self.metadata.durable(object, index) < newest);
             if awaited
                 && let Some(reason) = self.is_dead(leg)
                 && self.give_up_authority(leg)
             {
-                self.marks.add(Mark::OutMeanwhile);
+                self.marks.add(if coming_in { Mark::ComingInGivenUp } else { Mark::OutMeanwhile });
                 self.begin_change(index, ChangeKind::Out(reason), None);
                 return;
             }
@@ -362,6 +363,12 @@ impl<B: Buffers> Engine<B> {
         self.before_change.clear();
         self.reconsider = true;
         self.pump_backlog();
+    }
+
+    /// The leg that is being taken in, unless it is going out again.
+    pub(super) fn coming_in(&self) -> Option<LegIndex> {
+        let coming = self.changes.iter().find(|change| change.kind == ChangeKind::In)?.leg;
+        (!self.is_going_out(coming)).then_some(coming)
     }
 
     /// Whether, and why, a leg that is in has to be marked out.
@@ -498,6 +505,7 @@ impl<B: Buffers> Engine<B> {
             && let Some(sequence) = change.sequence
             && self.superblock_is_durable(sequence)
             && self.has_been_told(&change, sequence)
+            && self.coming_in().is_none_or(|leg| self.exposure_fits_with(leg))
         {
             self.changes.remove(0);
             self.finish_change(change);

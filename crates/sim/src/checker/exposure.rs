@@ -1,22 +1,30 @@
 //! P5: what one leg alone may hold. The bound is checked after every step; that the engine
 //! counts everything is checked now and then by looking at the disks themselves.
 
+use hemi_core::io::Operation;
 use hemi_core::settings::{ExposureMode, Policy};
 use hemi_core::status::LegState;
 use hemi_core::units::{Instant, SECOND, SECTOR_BYTES};
 
+use crate::checker::register::Asked;
 use crate::world::World;
 
 /// The disks are looked at once in so many steps.
 const LOOK_EVERY: u64 = 3001;
 
+fn is_in(state: LegState) -> bool {
+    !matches!(state, LegState::Out | LegState::Empty)
+}
+
 /// What the check remembers.
 #[derive(Default)]
 pub struct Exposure {
-    /// A leg has gone out or come in: what was on it counts otherwise at once. From then on
-    /// what is above the bound may only shrink.
-    pub(crate) counts_anew: bool,
+    /// A leg has just been marked out.
+    pub(crate) leg_is_out: bool,
+    /// After a leg went out: what may be exposed all the same …
     ceiling: u64,
+    /// … and the last request sent by then.
+    let_in: u32,
     /// Looks at the disks that had something to compare.
     pub(crate) looks: u64,
 }
@@ -33,21 +41,44 @@ impl World {
         let Some(engine) = &self.engine else { return };
         let exposed = engine.exposure_bytes();
         if self.throttles() {
-            // A single write goes whatever its size when nothing else is under way.
-            let bound = self.settings.exposure_bytes.max(self.shape.region_bytes);
-            if std::mem::take(&mut self.exposure.counts_anew) {
-                self.exposure.ceiling = exposed + self.sectors_under_way * SECTOR_BYTES;
-            }
-            if exposed <= bound {
-                self.exposure.ceiling = bound;
-            } else if exposed > self.exposure.ceiling.max(bound) {
-                self.broken("P5", format!("{exposed} bytes exposed, the bound is {bound}"));
-            }
+            self.check_bound(exposed);
         }
         if self.counts.steps.is_multiple_of(LOOK_EVERY) {
             self.look_at_disks(exposed);
             self.check_age();
         }
+    }
+
+    /// What the leg that went out had, one of those that stay may have alone from now on: of
+    /// what was written before, and of the writes that were under way. The bound is for what is
+    /// let in, so what is above it then may only shrink. (Where one leg stays, nothing counts;
+    /// and a leg that comes in lacks nothing that was let in without a thought of it.)
+    fn check_bound(&mut self, exposed: u64) {
+        let bound = self.settings.exposure_bytes;
+        if std::mem::take(&mut self.exposure.leg_is_out) {
+            let stay = self.refresh_status().legs.iter().filter(|leg| is_in(leg.state)).count();
+            // Of each write two legs may have a part alone; where only two stay, one.
+            let times = [0, 0, 1].get(stay).copied().unwrap_or(2);
+            self.exposure.let_in = self.next_request() - 1;
+            self.exposure.ceiling = exposed + times * self.bytes_being_written();
+        }
+        let ceiling = self.exposure.ceiling.max(bound);
+        if exposed > ceiling {
+            self.broken("P5", format!("{exposed} bytes exposed, the bound is {bound}"));
+        }
+        if ceiling > bound && self.bytes_being_written() == 0 {
+            self.exposure.ceiling = exposed;
+        }
+    }
+
+    /// By requests sent before the last leg went out.
+    fn bytes_being_written(&self) -> u64 {
+        let let_in = self.exposure.let_in;
+        let counts = |asked: &Asked| {
+            asked.id <= let_in && !matches!(asked.operation, Operation::Read | Operation::Flush)
+        };
+        let under_way = self.requests.iter().filter(|p| p.live && counts(&p.asked));
+        under_way.map(|pending| pending.asked.extent.bytes()).sum()
     }
 
     fn throttles(&self) -> bool {
@@ -67,7 +98,7 @@ impl World {
         let in_legs: Vec<usize> = status
             .legs
             .iter()
-            .filter(|leg| !matches!(leg.state, LegState::Out | LegState::Empty))
+            .filter(|leg| is_in(leg.state))
             .map(|leg| usize::from(leg.leg))
             .collect();
         let said = exposed + status.legs.iter().map(|leg| leg.owed_region_bytes).sum::<u64>();

@@ -1,0 +1,129 @@
+//! A leg that was out has drained and is being taken in: the record that says so is on its way,
+//! and clients go on writing meanwhile.
+
+mod world;
+
+use hemi_core::command::Command;
+use hemi_core::io::{LegEvent, Notice, Operation};
+use hemi_core::settings::Settings;
+use hemi_core::status::LegState;
+use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use world::script::What;
+use world::{SECTORS, World, settings};
+
+/// Every region is dirty, so that writes need no metadata, and leg 1, which was out, is being
+/// taken in: of the record that says so nothing ends on leg `held`.
+fn coming_in(held: usize) -> World {
+    let calm = Settings { clean_after: 20 * SECOND, dirty_regions_max: 64, ..settings() };
+    let mut world = World::new(7, 2, calm);
+    world.steady(0, 200 * MICROSECOND);
+    world.steady(1, 200 * MICROSECOND);
+    world.write(0, 1);
+    world.freeze(1, Instant(u64::MAX / 2));
+    for start in (0..SECTORS).step_by(64) {
+        world.write(start, 1);
+    }
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[1].state, LegState::Out);
+    world.behaviour[1].frozen_until = world.now;
+    let now = world.now;
+    for pending in &mut world.pending {
+        pending.due = pending.due.min(now + 1000);
+    }
+    let end = world.now + 60 * SECOND;
+    while !is_being_taken_in(&world) {
+        assert!(world.now < end, "it drains and is taken in");
+        world.wait(50 * MICROSECOND);
+    }
+    world.hold(held, What::Metadata);
+    world.wait(MILLISECOND);
+    assert_eq!(world.status().legs[1].state, LegState::Out);
+    world
+}
+
+/// Both legs are sent a superblock.
+fn is_being_taken_in(world: &World) -> bool {
+    (0..2).all(|leg| {
+        let blocks = world.in_flight(leg, What::Metadata);
+        blocks.iter().any(|block| matches!(block.io.extent.start, 0 | 128))
+    })
+}
+
+fn is_in(world: &World) -> bool {
+    world.notices.contains(&Notice::In { leg: LegIndex(1) })
+}
+
+#[test]
+fn what_a_leg_comes_to_lack_as_it_is_taken_in_is_bounded() {
+    let mut world = coming_in(0);
+    world.hold(1, What::Writes);
+    for number in 0..40 {
+        let extent = Extent::new(number * 32 % (SECTORS - 32), 32);
+        world.submit(Operation::Write, extent, false);
+    }
+    world.wait(5 * MILLISECOND);
+    assert!(!is_in(&world));
+    world.release_kind(0, What::Metadata);
+    world.wait(MILLISECOND);
+    let end = world.now + 60 * SECOND;
+    world.release_kind(1, What::Writes);
+    while !world.requests.is_empty() {
+        assert!(world.now < end, "writers go on");
+        let status = world.status();
+        assert!(status.exposure_bytes <= status.exposure_bytes_bound, "P5: {status:?}");
+        world.wait(20 * MICROSECOND);
+    }
+    world.converge();
+    assert!(is_in(&world));
+    world.read_everything();
+}
+
+#[test]
+fn a_leg_whose_write_hangs_as_it_is_taken_in_counts_at_once() {
+    let mut world = coming_in(0);
+    world.hold(1, What::Writes);
+    for number in 0..40 {
+        let extent = Extent::new(number * 32 % (SECTORS - 32), 32);
+        world.submit(Operation::Write, extent, false);
+    }
+    world.wait(5 * MILLISECOND);
+    world.release_kind(0, What::Metadata);
+    world.wait(MILLISECOND);
+    let status = world.status();
+    assert!(is_in(&world), "nothing stands against it: what it lacks is within the bound");
+    assert!(status.exposure_bytes > 0, "what it lacks is shown");
+    assert!(status.exposure_bytes <= status.exposure_bytes_bound, "P5: {status:?}");
+    world.release(1);
+    world.run_until_answered(60 * SECOND);
+    world.converge();
+}
+
+#[test]
+fn a_leg_that_is_removed_as_it_is_taken_in_stays_out() {
+    let mut world = coming_in(1);
+    world.event(1, LegEvent::Gone { removed: true });
+    world.abort(1, |_| None);
+    world.wait(SECOND);
+    world.write(0, 64);
+    assert_eq!(world.status().legs[1].state, LegState::Out);
+    assert!(!is_in(&world));
+    assert_eq!(world.command(Command::Remove { leg: LegIndex(1) }), Ok(()), "not busy for ever");
+    world.read_everything();
+}
+
+#[test]
+fn a_leg_that_is_silent_as_it_is_taken_in_comes_in_later() {
+    let mut world = coming_in(1);
+    world.hold(1, What::Anything);
+    for round in 0..100 {
+        world.write(round * 16 % (SECTORS - 16), 16);
+        world.wait(50 * MILLISECOND);
+    }
+    let outs = world.notices.iter().filter(|notice| matches!(notice, Notice::Out { .. }));
+    assert_eq!(outs.count(), 2, "it is given up");
+    world.release(1);
+    world.wait(SECOND);
+    world.converge();
+    assert!(is_in(&world));
+    world.read_everything();
+}
