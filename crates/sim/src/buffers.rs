@@ -4,6 +4,8 @@
 //! zero for zeros. A buffer that nobody references any more is poisoned, so that an I/O that
 //! still used it would put the poison on a disk and the checker would find it.
 
+use std::collections::BTreeSet;
+
 use hemi_core::io::Buffers;
 use hemi_core::units::{BufferAt, BufferId};
 
@@ -69,6 +71,15 @@ impl Pool {
     pub fn part_mut(&mut self, at: BufferAt, sectors: u64) -> &mut [u64] {
         let start = at.offset as usize;
         &mut self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
+    }
+
+    /// Takes away from `versions` those that a buffer in use holds.
+    pub fn leave_out_held(&self, versions: &mut BTreeSet<u64>) {
+        for entry in self.entries.iter().filter(|entry| entry.references > 0) {
+            for version in &entry.data {
+                versions.remove(version);
+            }
+        }
     }
 
     /// Sectors in use.

@@ -116,6 +116,11 @@ impl Disk {
         &self.current
     }
 
+    /// The sectors of the data area with a version that no flush covers yet.
+    pub fn unflushed(&self) -> impl Iterator<Item = u64> {
+        self.log[self.log_start..].iter().map(|cached| u64::from(cached.sector))
+    }
+
     fn local(&self, extent: Extent) -> std::ops::Range<usize> {
         (extent.start - self.data_start) as usize..(extent.end - self.data_start) as usize
     }

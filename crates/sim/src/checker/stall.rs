@@ -4,16 +4,20 @@
 //! **windows**: a window opens when a leg freezes while everything else is well (every leg
 //! healthy and owing little, no other fault for a while, the policy `first` with one flush
 //! copy) and closes with the freeze, at the next fault, or when writers are throttled. A
-//! request that spends longer than the allowance within one window is a stall.
+//! request that spends longer than the allowance within one window is a stall, unless it
+//! needs what the frozen leg alone has: what the disks of the others lack and no buffer holds.
 //!
 //! And long after the last trouble the fast leg decides again: while one leg is much faster
 //! than all others, of the writes that come one at a time most are answered at its speed.
 
+use std::collections::BTreeSet;
+
 use hemi_core::io::Operation;
 use hemi_core::settings::{FlushCopies, Policy};
 use hemi_core::status::{LegState, LegStatus};
-use hemi_core::units::{Instant, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
 
+use crate::checker::register::Asked;
 use crate::world::{Behaviour, Pending, World};
 
 /// Legs have to have been at their best for so long before a window opens.
@@ -32,6 +36,12 @@ pub struct Stall {
     opened: Option<Instant>,
     until: Instant,
     allowance: u64,
+    /// What the frozen leg alone has, sector by sector.
+    only_there: BTreeSet<u64>,
+    /// Some of it is in a region where that leg has not flushed everything.
+    only_there_unflushed: bool,
+    /// Writes answered in this window that could not go on without it.
+    excused: Vec<Asked>,
     /// Windows opened in this run.
     pub(crate) windows: u64,
     /// Requests judged.
@@ -92,10 +102,71 @@ impl World {
         }
         self.stall.opened = Some(now);
         self.stall.until = until;
+        self.stall.excused.clear();
+        self.look_for_what_is_alone(usize::from(frozen));
         // Flushes and metadata are given twice the limit; the other leg's time for the debts,
         // the flush, the record and the write, each behind a full queue of its own.
         self.stall.allowance = 2 * limit + 64 * slowest + 100 * MILLISECOND;
         self.stall.windows += 1;
+    }
+
+    /// Notes what a leg has, and no other, and no buffer either: the others owe it without a
+    /// copy. (Zeros are paid from nothing.)
+    fn look_for_what_is_alone(&mut self, frozen: usize) {
+        let members = self.members();
+        let others: Vec<usize> =
+            members.iter().map(|&leg| usize::from(leg)).filter(|&leg| leg != frozen).collect();
+        let has = |leg: usize, sector: u64, version: u64| {
+            self.disks[leg].contents()[sector as usize] == version
+        };
+        let newest = |sector: u64| self.register.certain_version(sector as usize);
+        let mut alone: Vec<(u64, u64)> = (0..self.sectors())
+            .filter_map(|sector| newest(sector).map(|version| (sector, version)))
+            .filter(|&(sector, version)| version != 0 && has(frozen, sector, version))
+            .filter(|&(sector, version)| !others.iter().any(|&leg| has(leg, sector, version)))
+            .collect();
+        let mut versions = alone.iter().map(|&(_, version)| version).collect();
+        let engine = self.engine.as_ref().expect("a window opens while the volume is open");
+        engine.buffers().leave_out_held(&mut versions);
+        alone.retain(|(_, version)| versions.contains(version));
+        let alone: BTreeSet<u64> = alone.into_iter().map(|(sector, _)| sector).collect();
+        let region = |sector: u64| sector / (self.shape.region_bytes / SECTOR_BYTES);
+        let regions: BTreeSet<u64> = alone.iter().map(|&sector| region(sector)).collect();
+        let mut unflushed = self.disks[frozen].unflushed().map(region);
+        let alone_unflushed = unflushed.any(|region| regions.contains(&region));
+        self.stall.only_there = alone;
+        self.stall.only_there_unflushed = alone_unflushed;
+    }
+
+    fn needs_what_is_alone(&self, extent: Extent) -> bool {
+        self.stall.only_there.range(extent.start..extent.end).next().is_some()
+    }
+
+    /// Whether a request cannot go on while the frozen leg is silent, and need not: see P4.
+    fn is_excused(&self, asked: &Asked) -> bool {
+        let sectors = self.shape.region_bytes / SECTOR_BYTES;
+        let regions = |extent: Extent| Extent {
+            start: extent.start / sectors * sectors,
+            end: extent.end.next_multiple_of(sectors),
+        };
+        match asked.operation {
+            // No leg can make durable what only that one has in its cache.
+            Operation::Flush => self.stall.only_there_unflushed,
+            Operation::Read => {
+                // Or it is behind a write of the other kind.
+                let live = self.requests.iter().filter(|p| p.live).map(|p| &p.asked);
+                let behind = |write: &Asked| {
+                    !matches!(write.operation, Operation::Read | Operation::Flush)
+                        && write.sent < asked.sent
+                        && write.extent.overlaps(asked.extent)
+                        && self.is_excused(write)
+                };
+                self.needs_what_is_alone(asked.extent)
+                    || live.chain(&self.stall.excused).any(behind)
+            }
+            // No other leg has everything in the region, so that none can decide it.
+            _ => self.needs_what_is_alone(regions(asked.extent)),
+        }
     }
 
     /// How long every other leg takes at least, if one is much faster than they and all have
@@ -163,7 +234,9 @@ impl World {
         let waited = self.now.min(self.stall.until).since(pending.started.max(opened));
         self.stall.judged += 1;
         self.stall.longest = self.stall.longest.max(waited);
-        if waited > self.stall.allowance {
+        if waited > self.stall.allowance && self.is_excused(&pending.asked) {
+            self.stall.excused.push(pending.asked);
+        } else if waited > self.stall.allowance {
             let allowance = self.stall.allowance;
             let text = format!(
                 "#{} {:?} waited {waited} ns for a frozen leg, {allowance} ns are allowed",
