@@ -18,6 +18,10 @@ const HISTORY_SOME: u64 = 8;
 const SOME_MULTIPLE: u64 = 10;
 /// The least such a first guess may be.
 const LIMIT_GUESSED_MIN: u64 = 40 * MILLISECOND;
+/// What is usual is the median of so many latencies at least …
+const USUAL_MIN: u64 = 16;
+/// … and of so many background ticks: of half a second.
+const USUAL_TICKS: u32 = 5;
 /// Latencies after which the recent history is halved.
 const HISTORY_FADE: u64 = 20_000;
 /// I/O up to this many sectors is small; larger I/O has a history of its own.
@@ -71,6 +75,12 @@ pub(crate) struct History {
     hedge: u64,
     /// Moving average, nanoseconds, weight 1/16.
     average: u64,
+    /// Since the usual was last judged, and how many ticks that is. (The long history would
+    /// take as many slow latencies as it has fast ones to say that a leg has become slow.)
+    lately: LatencyHistogram,
+    lately_ticks: u32,
+    /// Nanoseconds; zero before it is first judged.
+    usual: u64,
 }
 
 impl History {
@@ -85,6 +95,7 @@ impl History {
         }
         let sample = latency.min(limit + limit / 2);
         self.recent.record(sample);
+        self.lately.record(sample);
         self.average =
             if self.average == 0 { sample } else { self.average - self.average / 16 + sample / 16 };
         if self.recent.count() >= HISTORY_FADE {
@@ -109,8 +120,18 @@ impl History {
         self.hedge = (2 * self.recent.quantile(990)).max(HEDGE_FLOOR).min(self.limit);
     }
 
+    /// At each background tick.
+    fn judge_usual(&mut self) {
+        self.lately_ticks += 1;
+        if self.lately_ticks >= USUAL_TICKS && self.lately.count() >= USUAL_MIN {
+            self.usual = self.lately.quantile(500);
+            self.lately = LatencyHistogram::default();
+            self.lately_ticks = 0;
+        }
+    }
+
     pub(crate) fn median(&self) -> u64 {
-        self.recent.quantile(500)
+        if self.usual == 0 { self.recent.quantile(500) } else { self.usual }
     }
 }
 
@@ -390,6 +411,7 @@ impl Leg {
     pub(crate) fn refresh_limits(&mut self, settings: &Settings) {
         for history in self.histories.iter_mut().flatten() {
             history.refresh(settings);
+            history.judge_usual();
         }
         self.flush_history.refresh(settings);
         // A flush is a different animal: its cost is that of everything before it.
