@@ -182,6 +182,19 @@ impl World {
         }
     }
 
+    /// As [`World::abort`], of what does not end by itself only.
+    pub fn abort_held(&mut self, leg: usize) {
+        let zombie = |p: &Pending| p.io.leg.index() == leg && p.due == Instant::NEVER;
+        while let Some(index) = self.pending.iter().position(zombie) {
+            let pending = self.pending.remove(index);
+            let mut random = Random(self.random.next());
+            self.disks[leg].land_partly(&pending, &mut random);
+            let now = self.now;
+            self.engine().complete(now, pending.io.id, Err(LegError::Gone));
+            self.take_actions();
+        }
+    }
+
     pub fn event(&mut self, leg: usize, event: LegEvent) {
         let now = self.now;
         self.engine().leg_event(now, LegIndex(leg as u8), event);
