@@ -207,6 +207,10 @@ impl World {
         self.tell(|| {
             format!("leg {leg} goes (removed {removed}), its cache: {cache:?}, back in {back} ns")
         });
+        let risks = twice || cache != Cache::Kept && !others_have_all;
+        if risks {
+            self.note_risks(leg);
+        }
         let now = self.now;
         self.event(leg, LegEvent::Gone { removed });
         let behaviour = &mut self.legs[index];
@@ -226,12 +230,38 @@ impl World {
         }
         if cache != Cache::Kept {
             self.disks[index].lose_cache(cache, &mut self.random);
+            self.cache_lost = Some(self.next_request());
         }
-        self.cache_lost = Some(self.next_request());
-        if twice || cache != Cache::Kept && !others_have_all {
+        if risks {
             self.unsure = true;
             let oldest_read = self.oldest_read();
-            self.register.cache_lost(oldest_read);
+            self.register.cache_lost(&self.at_risk, oldest_read);
+        }
+    }
+
+    /// Which sectors no leg but this one, and those whose sessions have dropped, has the newest
+    /// data of: what another is fresh for, caches that are lost do not take. (What the volume
+    /// itself says of that is good enough: it must keep what it says it has.) Where flushes
+    /// fail, the other may have lost its cache as well before this one is back.
+    fn note_risks(&mut self, leg: u8) {
+        if !self.unsure {
+            self.at_risk.clear();
+        }
+        let sectors = self.sectors();
+        self.at_risk.resize(sectors as usize, false);
+        if self.weather.flush_errors {
+            return self.at_risk.fill(true);
+        }
+        let there = |l: usize| l != usize::from(leg) && !self.legs[l].is_gone;
+        let others = (0..self.legs.len()).filter(|&l| there(l)).fold(0, |mask, l| mask | 1 << l);
+        let mut at = 0;
+        while at < sectors {
+            let engine = self.engine.as_ref().expect("sessions drop while the volume is open");
+            let (part, fresh) = engine.copies(Extent { start: at, end: sectors });
+            if fresh & others == 0 {
+                self.at_risk[part.start as usize..part.end as usize].fill(true);
+            }
+            at = part.end;
         }
     }
 
@@ -262,7 +292,7 @@ impl World {
         if std::mem::take(&mut self.unsure) {
             self.unsure = self.legs.iter().any(|leg| leg.is_gone);
             let oldest_read = self.oldest_read();
-            self.register.cache_lost(oldest_read);
+            self.register.cache_lost(&self.at_risk, oldest_read);
         }
         self.event(leg, LegEvent::Back);
     }

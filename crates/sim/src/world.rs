@@ -161,6 +161,8 @@ pub struct World {
     pub(crate) cache_lost: Option<u32>,
     /// What was not flushed may be gone, and nobody knows before the legs are back.
     pub(crate) unsure: bool,
+    /// Sectors of which that is so.
+    pub(crate) at_risk: Vec<bool>,
     pub(crate) new_legs: u8,
     pub(crate) rots: Vec<Rot>,
     pub(crate) ambush: Option<Ambush>,
@@ -205,6 +207,7 @@ impl Default for World {
             changing: None,
             cache_lost: None,
             unsure: false,
+            at_risk: Vec::new(),
             new_legs: 0,
             rots: Vec::new(),
             ambush: None,

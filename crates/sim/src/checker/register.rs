@@ -196,10 +196,10 @@ impl Register {
     }
 
     /// A leg lost its cache, and maybe it alone had what was in there, but hemi lives on.
-    /// `oldest_read` as for [`Register::sent`].
-    pub fn cache_lost(&mut self, oldest_read: u32) {
+    /// `at_risk` says of each sector whether that is so. `oldest_read` as for [`Register::sent`].
+    pub fn cache_lost(&mut self, at_risk: &[bool], oldest_read: u32) {
         let (now, horizon) = (self.tick(), self.horizon);
-        for sector in &mut self.sectors {
+        for (sector, _) in self.sectors.iter_mut().zip(at_risk).filter(|(_, risk)| **risk) {
             sector.lose_unflushed(horizon, oldest_read);
             (sector.crash, sector.crashed) = (Crash::Kill, now);
         }
@@ -492,7 +492,7 @@ mod tests {
         client.flush();
         let second = client.write();
         let asked = client.ask(Operation::Read);
-        client.0.cache_lost(asked.sent);
+        client.0.cache_lost(&[true], asked.sent);
         assert!(client.0.read_answered(&asked, &[second]).is_ok());
         assert!(client.reads(first), "it was lost after that read had met it");
         assert!(!client.reads(second), "the state is known now");
@@ -515,7 +515,7 @@ mod tests {
     fn zeros_written_after_a_crash_say_nothing_of_zeros_before_it() {
         let mut client = Client::new();
         let first = client.write();
-        client.0.cache_lost(u32::MAX);
+        client.0.cache_lost(&[true], u32::MAX);
         let asked = client.ask(Operation::Read);
         let zeros = client.ask(Operation::Discard);
         client.0.sent(&zeros, 0, asked.sent);
