@@ -277,11 +277,18 @@ impl World {
                 let missing = Problem::Missing { leg: World::index(leg) };
                 // Legs that have not heard the latest miss others, too, that have left since.
                 let others_too = !self.all_know(&others, &opening.superblock);
+                // Damage on a leg that is out by the latest stands in no one's way while the
+                // latest is given; without it, it may hide something, and is named rightly.
                 let is_right = |problem: &Problem| match problem {
                     Problem::Missing { leg } => !others.contains(&leg.0) && others_too,
-                    _ => false,
+                    damage => !self.rots.is_empty() && self.is_rot(&others, damage),
                 };
-                let names_it = refusal.problems.contains(&missing);
+                // If the others only know of a time when it was out (it was promoted since), they
+                // miss the legs that were in then: of this one they cannot know.
+                let was_out = self
+                    .newest_among(&others)
+                    .is_some_and(|known| known.legs[usize::from(leg)].state != Membership::In);
+                let names_it = refusal.problems.contains(&missing) || is_in && was_out;
                 if !names_it || !refusal.problems.iter().all(|p| *p == missing || is_right(p)) {
                     self.wrong_refusal(&others, &refusal);
                 }
@@ -302,6 +309,21 @@ impl World {
                     && own.legs[usize::from(leg)].state == Membership::In
             })
         })
+    }
+
+    /// The superblock among these legs' whose history includes that of all others.
+    fn newest_among(&self, legs: &[u8]) -> Option<Superblock> {
+        let known: Vec<Superblock> = legs
+            .iter()
+            .filter_map(|&leg| recovery::newest_of(&self.disks[usize::from(leg)].metadata).ok())
+            .collect();
+        let leads = |one: &&Superblock| {
+            known.iter().all(|other| match one.generation == other.generation {
+                true => one.sequence >= other.sequence,
+                false => one.ancestry.find(other.generation).is_some(),
+            })
+        };
+        known.iter().find(leads).cloned()
     }
 
     /// Whether the superblocks of these legs are all as new as this one.
