@@ -274,9 +274,12 @@ impl World {
         }
     }
 
-    /// What was in flight when a leg's session dropped cannot land any more.
+    /// What was in flight when a leg's session dropped cannot land any more: a driver ends it, be
+    /// it that the leg has been detached since. (A leg that joins after it finds none of it.)
     pub(crate) fn zombies_end(&mut self, leg: u8, times: u32) {
-        if self.legs[usize::from(leg)].times_gone == times && self.engine.is_some() {
+        let behaviour = &self.legs[usize::from(leg)];
+        let is_this = behaviour.times_gone == times || behaviour.is_empty;
+        if is_this && self.engine.is_some() {
             self.abort(leg, |in_flight| in_flight.zombie);
         }
     }
