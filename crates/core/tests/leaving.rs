@@ -215,3 +215,40 @@ fn a_leg_that_comes_back_is_not_marked_out_by_one_that_is_silent() {
     assert!(is_out(&world, A, OutReason::Unresponsive), "the other way round");
     reopen(&mut world, &[B]);
 }
+
+/// C is out and answers, B dies, and hemi is killed before A has the record of that: A and B open
+/// as they were before, and what C has heard makes no fork of it.
+#[test]
+fn a_leg_that_is_out_hears_of_nothing_that_those_that_are_in_may_not_have() {
+    let mut world = volume(3);
+    world.behaviour[C].full = Extent::new(world.data_start(), SECTORS);
+    for round in 0..200 {
+        world.write(round % 16 * 64, 16);
+        world.wait(50 * MILLISECOND);
+    }
+    assert!(is_out(&world, C, OutReason::WriteErrors));
+    world.hold(B, What::Anything);
+    world.write(0, 16);
+    let recorded = |world: &World| {
+        let blocks = world.in_flight(A, What::Metadata);
+        blocks.iter().any(|block| block.io.extent.start < SUPERBLOCKS)
+    };
+    let end = world.now + 10 * SECOND;
+    while !recorded(&world) {
+        assert!(world.now < end, "B is marked out");
+        world.wait(50 * MICROSECOND);
+    }
+    world.hold(A, What::Metadata);
+    world.wait(300 * MILLISECOND);
+    world.crash(None, |pending| match pending.io.leg.index() {
+        A => Landing::Not,
+        _ => Landing::Whole,
+    });
+    world.open(&[A, B]).expect("C is out by what A and B have recorded");
+    world.write(0, 16);
+    world.close();
+    world.behaviour[C].full = Extent::default();
+    world.open(&[A, B, C]).expect("C was never used without them");
+    world.converge();
+    world.read_everything();
+}

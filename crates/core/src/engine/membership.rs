@@ -485,6 +485,14 @@ impl<B: Buffers> Engine<B> {
         })
     }
 
+    /// Whether a leg may be sent the superblock as it is now. One that is out by it comes after
+    /// all that are in: without it they open as they were before, and in a generation of their
+    /// own, so that what it alone has heard of another generation would make it a fork.
+    pub(super) fn may_be_told(&self, leg: LegIndex) -> bool {
+        self.superblock.legs[leg.index()].state == Membership::In
+            || self.superblock_is_durable(self.metadata.newest(self.metadata.superblock()))
+    }
+
     /// Steps of opening, changing, detaching and closing whose time has come.
     pub(super) fn pump_phase(&mut self) {
         let object = self.metadata.superblock();

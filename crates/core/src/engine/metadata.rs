@@ -210,7 +210,13 @@ impl Metadata {
     }
 
     /// The next block to write to `leg`, its sequence assigned; the caller fills the image.
-    pub(crate) fn next_write(&mut self, leg: LegIndex, marks: &mut Marks) -> Option<BlockWrite> {
+    /// What is `withheld` stays queued.
+    pub(crate) fn next_write(
+        &mut self,
+        leg: LegIndex,
+        withheld: Option<ObjectId>,
+        marks: &mut Marks,
+    ) -> Option<BlockWrite> {
         for _ in 0..self.queues[leg.index()].len() {
             let id = *self.queues[leg.index()].front()?;
             let pages = self.layout.page_count();
@@ -226,6 +232,10 @@ impl Metadata {
             if current {
                 on_leg.queued = false;
                 self.queues[leg.index()].pop_front();
+                continue;
+            }
+            if withheld == Some(id) {
+                self.queues[leg.index()].rotate_left(1);
                 continue;
             }
             let image = self.free_images.pop()?;

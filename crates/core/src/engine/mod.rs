@@ -387,7 +387,9 @@ impl<B: Buffers> Engine<B> {
     fn pump_metadata(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
         while self.ios.free_slots() > 0 {
-            let Some(write) = self.metadata.next_write(index, &mut self.marks) else { return };
+            let withheld = (!self.may_be_told(index)).then(|| self.metadata.superblock());
+            let write = self.metadata.next_write(index, withheld, &mut self.marks);
+            let Some(write) = write else { return };
             self.encode_object(index, &write);
             self.legs[leg].counters.metadata_writes += 1;
             let io = Io::new(leg as u8, Purpose::Metadata(write), write.extent, Source::Leg);
