@@ -336,10 +336,17 @@ impl Sector {
         }
         let power = self.crash == Crash::Power;
         self.crash = Crash::Settled;
+        // Of several that wrote this any may be the one, and a discard may have done nothing:
+        // what is there is durable for certain once a flush covers the last of them.
+        let same = |w: &&Written| w.version == value && from_before(w);
+        let last = self.writes.iter().filter(same).max_by_key(|w| w.answered).map(|w| w.id);
         for written in self.writes.iter_mut().filter(|w| from_before(w)) {
-            written.certain = written.version == value;
-            written.durable |= written.certain && power;
-            written.excluded = if written.certain { 0 } else { crashed };
+            if written.version != value {
+                (written.certain, written.excluded) = (false, crashed);
+            } else if Some(written.id) == last {
+                written.certain = true;
+                written.durable |= power;
+            }
         }
     }
 
@@ -521,6 +528,24 @@ mod tests {
         client.0.sent(&zeros, 0, asked.sent);
         assert!(client.reads(0), "as it was at first, or by the discard");
         assert!(client.0.read_answered(&asked, &[first]).is_ok(), "it was before the discard");
+    }
+
+    #[test]
+    fn zeros_are_no_more_durable_than_the_last_of_those_that_may_have_written_them() {
+        let mut client = Client::new();
+        let first = client.write();
+        client.flush();
+        let zeros = client.ask(Operation::WriteZeroes { may_unmap: true });
+        client.0.sent(&zeros, 0, u32::MAX);
+        let discard = client.ask(Operation::Discard);
+        client.0.sent(&discard, 0, u32::MAX);
+        client.0.write_answered(&discard, true);
+        client.flush();
+        client.0.write_answered(&zeros, true);
+        client.0.killed();
+        assert!(client.reads(0));
+        client.0.power_cut();
+        assert!(client.reads(first), "the discard did nothing, and no flush covered the zeros");
     }
 
     #[test]
