@@ -404,6 +404,7 @@ impl<B: Buffers> Engine<B> {
             _ => {
                 let until = self.now + SOURCE_RETRY;
                 self.owe_beneath(leg, io.extent, Source::Leg, since, until, repair);
+                self.stand_where_nobody_has(leg, io.extent);
             }
         }
     }

@@ -161,6 +161,20 @@ impl<B: Buffers> Engine<B> {
         true
     }
 
+    /// What has been owed again by a leg may be what nobody has any more: then its own content
+    /// stands at once, or reads would find nobody to ask.
+    pub(super) fn stand_where_nobody_has(&mut self, leg: usize, extent: Extent) {
+        let mut at = extent.start;
+        while let Some((slot, debt)) = self.legs[leg].debts.first_after(at) {
+            if debt.extent.start >= extent.end {
+                return;
+            }
+            if debt.source != Source::Leg || !self.stands_as_found(leg, slot) {
+                at = debt.extent.end;
+            }
+        }
+    }
+
     /// How many sectors from the beginning of an extent every other leg lacks, whether it
     /// answers or not; `None` if one may have some.
     fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {

@@ -10,6 +10,7 @@ mod metadata;
 mod order;
 mod pace;
 mod sieve;
+mod suspects;
 
 use hemi_core::settings::Settings;
 use hemi_core::units::{LegIndex, MICROSECOND, MILLISECOND, SECOND};
