@@ -219,7 +219,9 @@ impl<B: Buffers> Engine<B> {
             if entry.is_dirty() && entry.authority() == index && done > flushed {
                 depends = true;
                 self.marks.add(Mark::FlushOffSilentLeg);
-                self.regions.active[record].cache_lost |= self.legs[leg].flush_failed;
+                if self.legs[leg].flush_failed && !self.regions.active[record].cache_lost {
+                    self.note_cache_lost(record);
+                }
                 self.want_move(record);
             }
         }

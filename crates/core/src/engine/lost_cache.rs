@@ -7,13 +7,14 @@
 //! durably, nothing is acknowledged and no flush is answered that depends on it. A leg that
 //! is silent is waited for: it may have what this one lost. And where several lose their
 //! caches it is the authority's content that stands: only there is everything durable that a
-//! flush was answered for.
+//! flush was answered for. But what another has flushed since the authority lost its cache
+//! it still has: the authority goes on getting that from there.
 //! What only this leg held cannot be told from what it kept: it stands as found on the leg,
 //! and the flush that would have covered it reports the loss to every connection, once.
 
 use super::Engine;
 use super::debt::{Debt, Source};
-use super::leg::Health;
+use super::leg::{Health, Leg};
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::{Buffers, Operation, RequestError};
@@ -52,11 +53,13 @@ impl<B: Buffers> Engine<B> {
                 self.forget_done(leg, record);
             } else if let Some(decides) = self.decides_beside(leg, region) {
                 self.marks.add(Mark::CacheLostWithPeer);
-                self.owe_region(leg, region);
-                self.forget_done(leg, record);
-                // If that leg is gone for good all of it is lost, which is said then.
-                let is_there = !self.is_removed(decides.index());
-                let lost = is_there && self.restore_what_is_left(decides, record);
+                let lost = self.keep_what_is_flushed(leg, decides, record).unwrap_or_else(|| {
+                    self.owe_region(leg, region);
+                    self.forget_done(leg, record);
+                    // If that leg is gone for good all of it is lost, which is said then.
+                    let is_there = !self.is_removed(decides.index());
+                    is_there && self.restore_what_is_left(decides, record)
+                });
                 if lost {
                     self.marks.add(Mark::CacheLostAlone);
                     self.fail_parts_done(region);
@@ -78,7 +81,7 @@ impl<B: Buffers> Engine<B> {
             }
             let entry = self.entry(region);
             if entry.is_dirty() && entry.authority() == index {
-                self.regions.active[record].cache_lost = true;
+                self.note_cache_lost(record);
                 self.want_move(record);
             }
         }
@@ -104,6 +107,51 @@ impl<B: Buffers> Engine<B> {
         let entry = self.entry(region);
         let authority = entry.authority();
         (entry.is_dirty() && authority.index() != leg).then_some(authority)
+    }
+
+    /// The authority of a region lost its cache, or may have. Of three legs one that lacked
+    /// something then is never trusted: it may get from the third what the authority lacks, too.
+    pub(super) fn note_cache_lost(&mut self, record: u32) {
+        let region = self.regions.active[record].region;
+        let pair = self.legs.iter().filter(|leg| leg.is_member()).count() == 2;
+        let stamp = |leg: &Leg| {
+            let known = pair || self.regions.is_complete(leg.index, region);
+            if known { leg.done_stamp } else { u64::MAX }
+        };
+        let stamps = core::array::from_fn(|leg| stamp(&self.legs[leg]));
+        let active = &mut self.regions.active[record];
+        (active.cache_lost, active.done_at_loss) = (true, stamps);
+    }
+
+    /// A leg lost its cache that gives an authority back what that one lost. If it has been
+    /// flushed in between, it still has durably whatever it was fresh for by then, and the
+    /// authority goes on getting that from it. No flush of a client's has been answered since
+    /// then that depends on the region: none can have promised more. So the leg owes only what
+    /// others are fresh for or have a copy of, and for the rest its own content stands. Whether
+    /// there is a rest; `None` if it is not to be trusted so far.
+    fn keep_what_is_flushed(
+        &mut self,
+        leg: usize,
+        authority: LegIndex,
+        record: u32,
+    ) -> Option<bool> {
+        let index = LegIndex(leg as u8);
+        let active = &self.regions.active[record];
+        let (region, at_loss) = (active.region, active.done_at_loss[leg]);
+        let keeps = active.cache_lost
+            && self.legs[leg].flushed >= at_loss
+            && !self.regions.is_stale(index, region)
+            && self.may_still_have(authority.index(), region);
+        if !keeps {
+            return None;
+        }
+        self.forget_done(leg, record);
+        if self.regions.is_stale(index, region) {
+            return None;
+        }
+        let alone = self.owe_what_others_have(leg, record);
+        self.reconsider = true;
+        (!self.regions.is_stale(index, region)).then_some(alone)
     }
 
     /// An authority that waited for what a leg had which has now lost it, too: it gets what
@@ -132,7 +180,7 @@ impl<B: Buffers> Engine<B> {
         if self.regions.active[record].lacks[leg] == 0 {
             self.end_rebuilding(leg, record);
         }
-        self.regions.active[record].cache_lost = true;
+        self.note_cache_lost(record);
         self.want_move(record);
         self.reconsider = true;
         lost
@@ -324,8 +372,12 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// No room to note what others have: the leg's content is the region's, and all others
-    /// owe it.
+    /// owe it; unless it does not decide, and then it owes all of the region itself.
     fn stand_as_found(&mut self, leg: LegIndex, region: u32) -> bool {
+        if self.decides_beside(leg.index(), region).is_some() {
+            self.owe_region(leg.index(), region);
+            return true;
+        }
         for other in 0..LEGS_MAX {
             if other != leg.index() && self.legs[other].is_member() {
                 self.owe_region(other, region);

@@ -638,6 +638,7 @@ impl<B: Buffers> Engine<B> {
             let active = &mut self.regions.active[record];
             // Stamps are counted by each leg for itself.
             (active.last_done[leg], active.acknowledged_done[leg]) = (0, 0);
+            active.done_at_loss[leg] = u64::MAX;
         }
     }
 

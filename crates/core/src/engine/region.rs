@@ -42,6 +42,9 @@ pub(crate) struct Active {
     /// Its authority lost its cache: it decides nothing before it has everything again,
     /// durably, or another has taken over.
     pub(crate) cache_lost: bool,
+    /// Each leg's completion stamp when it did: one that has flushed up to it has what it was
+    /// fresh for then. [`u64::MAX`] where that is not known.
+    pub(crate) done_at_loss: [u64; LEGS_MAX],
     pub(crate) last_use: Instant,
     older: u32,
     newer: u32,
@@ -87,6 +90,7 @@ impl Regions {
             move_forced: false,
             rebuilding: 0,
             cache_lost: false,
+            done_at_loss: [0; LEGS_MAX],
             last_use: Instant(0),
             older: NONE,
             newer: NONE,
@@ -262,6 +266,7 @@ impl Regions {
             move_forced: false,
             rebuilding: 0,
             cache_lost: false,
+            done_at_loss: [0; LEGS_MAX],
             last_use: now,
             older: NONE,
             newer: NONE,

@@ -1,12 +1,13 @@
 //! Authorities that lost their cache and are given back what the other leg has, which loses
 //! its own cache before that is done.
 
-use hemi_core::io::LegEvent;
+use hemi_core::io::{LegEvent, Operation};
+use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, MILLISECOND};
 
 use crate::world::World;
 use crate::world::script::{Cache, Landing, What};
-use crate::{A, B, LONG, authority, calm, prefer, reopen, two_legs};
+use crate::{A, B, LONG, REGION, authority, calm, prefer, reopen, two_legs};
 
 /// What a flush covers survives, and the legs become one again.
 fn survive(world: &mut World) {
@@ -48,5 +49,45 @@ fn what_nobody_has_any_more_is_read_as_found_at_once() {
     world.read_everything();
     let token = world.flush();
     assert!(world.has_failed(token), "what no flush covered may be lost");
+    survive(&mut world);
+}
+
+/// B decides, has lost its cache and gets back what A has. A has flushed since: what it had by
+/// then it keeps, whatever it loses afterwards, and B goes on getting it from there.
+#[test]
+fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
+    let mut world = two_legs(Settings { drain_bytes: 4096, ..calm() });
+    prefer(&mut world, B);
+    world.write(0, REGION);
+    world.flush();
+    world.write(0, 96);
+    world.wait(MILLISECOND);
+    assert_eq!(authority(&world, 0), B);
+    // A lacks something there: it cannot take over.
+    world.hold(A, What::Writes);
+    world.write(112, 8);
+    world.hold(A, What::Reads);
+    world.event(B, LegEvent::Gone { removed: false });
+    world.abort(B, |_| Some(Landing::Not));
+    world.disks[B].settle_cache(false);
+    world.event(B, LegEvent::Back);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    assert!(!world.is_answered(flush), "B has not everything again");
+    assert!(world.in_flight(A, What::Flushes).is_empty(), "A has flushed");
+    // Now it has, and is asked to flush that before it takes over; and loses it.
+    world.behaviour[A].flush_errors = 1;
+    world.hold(A, What::Flushes);
+    world.release_kind(A, What::Writes);
+    let failing = world.only(A, What::Flushes);
+    world.disks[A].settle_cache(false);
+    world.fail(failing);
+    world.behaviour[A].flush_errors = 0;
+    world.release(A);
+    world.run_until_answered(1000 * MILLISECOND);
+    let token = world.read(0, REGION);
+    assert!(!world.has_failed(token));
+    world.read_everything();
+    world.flush();
     survive(&mut world);
 }
