@@ -43,6 +43,44 @@ fn a_region_being_rebuilt_is_owed_until_it_is_written() {
     assert_eq!(world.status().legs[SLOW].owed_bytes, 0);
 }
 
+/// What a leg is given of a region it owes anyway is no exposure, and is not written together
+/// with what is: all of it would count.
+#[test]
+fn a_rebuild_that_failed_counts_as_exposure_only_where_it_was_written_since() {
+    let mut world =
+        World::new(1, 2, Settings { leg_window: 1, drain_bytes: 64 << 10, ..settings() });
+    world.steady(FAST, 50_000);
+    world.steady(SLOW, 100_000);
+    let (first, second) = (Extent::new(0, 128), Extent::new(128, 128));
+    world.write(first.start, 8);
+    world.write(second.start, 8);
+    world.crash(None, |_| Landing::Whole);
+    world.hold(SLOW, What::Writes);
+    world.open(&[FAST, SLOW]).expect("both are there");
+    world.wait(10 * MILLISECOND);
+    assert!(world.is_in_flight(SLOW, What::Writes, first), "it is being rebuilt");
+    world.write(16, 4);
+    let write = world.only(SLOW, What::Writes);
+    world.fail(write);
+    // Tried again after a pause, in which the other one is begun.
+    world.wait(30 * MILLISECOND);
+    assert!(world.is_in_flight(SLOW, What::Writes, second));
+    for _ in 0..4 {
+        assert_eq!(world.status().exposure_bytes, 4 * 512);
+        let write = world.only(SLOW, What::Writes);
+        let is_new = world.is_in_flight(SLOW, What::Writes, Extent::new(16, 4));
+        world.land(write);
+        world.wait(MILLISECOND);
+        if is_new {
+            break;
+        }
+    }
+    assert_eq!(world.status().exposure_bytes, 0);
+    world.release(SLOW);
+    world.converge();
+    world.read_everything();
+}
+
 /// Writes that fail after their leg has gone out are owed by it, not by the next in its slot.
 #[test]
 fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {

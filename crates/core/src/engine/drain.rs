@@ -289,7 +289,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// The extent of a debt and those that follow it without a gap, all with their data in
-    /// buffers, within one region, up to `limit` sectors.
+    /// buffers, within one region, up to `limit` sectors. What is owed anyway and what was
+    /// written since do not go together: one write would count as exposure, or not, as a whole.
     fn run_after(&self, leg: usize, first: &Debt, limit: u64) -> Extent {
         let mut run = first.extent;
         let region_end = self.regions.extent(self.regions.of_sector(run.start)).end;
@@ -299,6 +300,7 @@ impl<B: Buffers> Engine<B> {
             };
             let joins = next.extent.start == run.end
                 && next.is_acknowledged()
+                && next.is_rebuild() == first.is_rebuild()
                 && matches!(next.source, Source::Buffer(_))
                 && next.not_before <= self.now
                 && next.extent.end - run.start <= limit
