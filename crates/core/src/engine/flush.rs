@@ -119,6 +119,7 @@ impl<B: Buffers> Engine<B> {
             Ok(()) => {
                 state.flushed = state.flushed.max(stamp);
                 state.flush_failed = false;
+                self.go_on_returning(LegIndex(leg as u8));
                 if !self.lost.is_empty() {
                     // Writes over what was lost wait for it.
                     self.retry_all_waiting();

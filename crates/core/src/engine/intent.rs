@@ -349,8 +349,22 @@ impl<B: Buffers> Engine<B> {
         self.marks.add_if(again, Mark::AuthorityMovedAgain);
     }
 
-    /// Authority returns from slow legs to the best one, where that has become complete.
+    /// Authority returns from slow legs to the best one, where that has become complete. Where
+    /// that has to flush before, it goes on as soon as it has: at the next tick there would be
+    /// newer writes, and never an end to it.
     pub(super) fn return_authority(&mut self) {
+        self.returning = None;
+        self.return_what_can_go(true);
+    }
+
+    /// A leg has flushed: authority that waited for it returns to it.
+    pub(super) fn go_on_returning(&mut self, leg: LegIndex) {
+        if self.returning == Some(leg) {
+            self.return_what_can_go(false);
+        }
+    }
+
+    fn return_what_can_go(&mut self, flushes: bool) {
         if planted::is(Planted::AuthorityStuck) {
             return;
         }
@@ -381,8 +395,11 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             if !self.is_durable_on(record, best) {
-                let stamp = self.regions.active[record].acknowledged_done[best.index()];
-                self.want_flush(best, stamp);
+                if flushes {
+                    let stamp = self.regions.active[record].acknowledged_done[best.index()];
+                    self.want_flush(best, stamp);
+                    self.returning = Some(best);
+                }
                 continue;
             }
             let page = self.metadata.page_of(region);

@@ -121,6 +121,8 @@ pub struct Engine<B: Buffers> {
     flushes_used: bool,
     /// Active records whose authority moved and not durably so yet.
     undurable_moves: Vec<u32>,
+    /// The leg whose flush authority waits for to return to it.
+    returning: Option<LegIndex>,
     /// Something other than a completion has made it possible that operations be acknowledged.
     reconsider: bool,
     flush_failures: flush::Failures,
@@ -225,6 +227,7 @@ impl<B: Buffers> Engine<B> {
             next_tick: now + TICK,
             flushes_used: !opening.clean,
             undurable_moves: Vec::with_capacity(records),
+            returning: None,
             reconsider: false,
             flush_failures: flush::Failures::default(),
             early_commands: Vec::new(),

@@ -93,6 +93,34 @@ fn s15_a_write_across_two_authorities() {
     }
 }
 
+/// Scenario 17, with flushes, and a load that never pauses: the fast leg has to flush before
+/// authority returns, and each time that is looked at there are newer writes.
+#[test]
+fn s17_authority_comes_back_under_writes_that_never_pause() {
+    let mut world = two_legs(calm());
+    world.steady(B, 4 * MILLISECOND);
+    let load = |world: &mut crate::World, time: u64| {
+        let end = world.now + time;
+        let mut longest = 0;
+        while world.now < end {
+            let begin = world.now;
+            world.write(0, 8);
+            longest = longest.max(world.now.since(begin));
+        }
+        longest
+    };
+    load(&mut world, SECOND);
+    world.flush();
+    assert!(world.status().legs[B].slow);
+    world.hold(A, What::Anything);
+    load(&mut world, 200 * MILLISECOND);
+    assert_eq!(authority(&world, 0), B, "B takes over meanwhile");
+    world.release(A);
+    load(&mut world, 5 * SECOND);
+    let usual = load(&mut world, 500 * MILLISECOND);
+    assert!(usual <= 2 * MILLISECOND, "writes still run at B's speed: {usual} ns");
+}
+
 /// Scenario 17: authority goes to the slow leg while the fast one is frozen, and must come
 /// back: or hot regions never get clean and writes run at the slow leg's speed for ever.
 #[test]
