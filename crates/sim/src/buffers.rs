@@ -73,9 +73,14 @@ impl Pool {
         &mut self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
     }
 
-    /// Takes away from `versions` those that a buffer in use holds.
-    pub fn leave_out_held(&self, versions: &mut BTreeSet<u64>) {
-        for entry in self.entries.iter().filter(|entry| entry.references > 0) {
+    /// Takes away from `versions` those that a buffer holds for more than the I/O in flight:
+    /// `in_flight` has the buffer of each.
+    pub fn leave_out_kept(&self, versions: &mut BTreeSet<u64>, in_flight: &[BufferId]) {
+        for (id, entry) in self.entries.iter().enumerate() {
+            let of_io = in_flight.iter().filter(|buffer| buffer.0 as usize == id).count();
+            if entry.references as usize <= of_io {
+                continue;
+            }
             for version in &entry.data {
                 versions.remove(version);
             }

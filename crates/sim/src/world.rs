@@ -427,7 +427,7 @@ impl World {
     }
 
     /// Where in the volume a leg's data I/O is.
-    fn volume_extent(&self, io: &LegIo) -> Option<Extent> {
+    pub(crate) fn volume_extent(&self, io: &LegIo) -> Option<Extent> {
         let offset = self.disks[0].metadata.len() as u64 / SECTOR_BYTES;
         let is_data = io.extent.start >= offset;
         is_data.then(|| Extent { start: io.extent.start - offset, end: io.extent.end - offset })
@@ -465,6 +465,7 @@ impl World {
                 engine.check_thoroughly();
             }
             self.check_exposure();
+            self.watch_stall_window();
             let in_use = self.engine().buffers().used_sectors();
             // The budget, what clients may have beside it, and what a silent leg holds.
             let most = self.shape.memory_sectors * 2 + 32 * REQUEST_SECTORS_MAX;

@@ -81,7 +81,7 @@ impl World {
         under_way.map(|pending| pending.asked.extent.bytes()).sum()
     }
 
-    fn throttles(&self) -> bool {
+    pub(crate) fn throttles(&self) -> bool {
         self.settings.exposure_mode == ExposureMode::Throttle
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
     }

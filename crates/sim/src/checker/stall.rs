@@ -5,14 +5,15 @@
 //! healthy and owing little, no other fault for a while, the policy `first` with one flush
 //! copy) and closes with the freeze, at the next fault, or when writers are throttled. A
 //! request that spends longer than the allowance within one window is a stall, unless it
-//! needs what the frozen leg alone has: what the disks of the others lack and no buffer holds.
+//! needs what the frozen leg alone has: what the others lack, are not just being sent, and no
+//! buffer is kept for.
 //!
 //! And long after the last trouble the fast leg decides again: while one leg is much faster
 //! than all others, of the writes that come one at a time most are answered at its speed.
 
 use std::collections::BTreeSet;
 
-use hemi_core::io::Operation;
+use hemi_core::io::{LegOperation, Operation};
 use hemi_core::settings::{FlushCopies, Policy};
 use hemi_core::status::{LegState, LegStatus};
 use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
@@ -111,7 +112,8 @@ impl World {
     }
 
     /// Notes what a leg has, and no other, and no buffer either: the others owe it without a
-    /// copy. (Zeros are paid from nothing.)
+    /// copy. (Zeros are paid from nothing.) A buffer that only I/O in flight refers to is no
+    /// copy: it goes with that I/O, which may be of another part of the request.
     fn look_for_what_is_alone(&mut self, frozen: usize) {
         let members = self.members();
         let others: Vec<usize> =
@@ -119,15 +121,27 @@ impl World {
         let has = |leg: usize, sector: u64, version: u64| {
             self.disks[leg].contents()[sector as usize] == version
         };
+        let ios = || self.ios.iter().filter(|in_flight| in_flight.live).map(|i| &i.io);
+        let engine = self.engine.as_ref().expect("a window opens while the volume is open");
+        let mut coming = BTreeSet::new();
+        for io in ios().filter(|io| io.leg.index() != frozen) {
+            if let (LegOperation::Write { .. }, Some(at)) = (io.operation, io.buffer)
+                && let Some(extent) = self.volume_extent(io)
+            {
+                let data = engine.buffers().part(at, extent.sectors());
+                coming.extend((extent.start..).zip(data.iter().copied()));
+            }
+        }
         let newest = |sector: u64| self.register.certain_version(sector as usize);
         let mut alone: Vec<(u64, u64)> = (0..self.sectors())
             .filter_map(|sector| newest(sector).map(|version| (sector, version)))
             .filter(|&(sector, version)| version != 0 && has(frozen, sector, version))
             .filter(|&(sector, version)| !others.iter().any(|&leg| has(leg, sector, version)))
+            .filter(|piece| !coming.contains(piece))
             .collect();
         let mut versions = alone.iter().map(|&(_, version)| version).collect();
-        let engine = self.engine.as_ref().expect("a window opens while the volume is open");
-        engine.buffers().leave_out_held(&mut versions);
+        let in_flight: Vec<_> = ios().filter_map(|io| io.buffer).map(|at| at.buffer).collect();
+        engine.buffers().leave_out_kept(&mut versions, &in_flight);
         alone.retain(|(_, version)| versions.contains(version));
         let alone: BTreeSet<u64> = alone.into_iter().map(|(sector, _)| sector).collect();
         let region = |sector: u64| sector / (self.shape.region_bytes / SECTOR_BYTES);
@@ -216,6 +230,18 @@ impl World {
                 let text = format!("{late} of {PACE_WRITES} lone writes go at a slow leg's pace");
                 self.broken("P4", text);
             }
+        }
+    }
+
+    /// After every step: writers that come near the exposure bound are held back. A request
+    /// may get there by itself, part by part, before any is answered.
+    pub(crate) fn watch_stall_window(&mut self) {
+        if self.stall.opened.is_none() || !self.throttles() {
+            return;
+        }
+        let exposed = self.engine.as_ref().map_or(0, |engine| engine.exposure_bytes());
+        if exposed > self.settings.exposure_bytes / 4 {
+            self.stall.close();
         }
     }
 
