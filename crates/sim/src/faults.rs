@@ -12,7 +12,7 @@ use crate::disk::Cache;
 use crate::events::Event;
 use crate::lies::Lie;
 use crate::plan::{Ending, Fault, Start};
-use crate::world::World;
+use crate::world::{CachesLost, World};
 
 /// A kind of a leg's I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +230,8 @@ impl World {
         }
         if cache != Cache::Kept {
             self.disks[index].lose_cache(cache, &mut self.random);
-            self.cache_lost = Some(self.next_request());
+            let legs = self.cache_lost.map_or(0, |lost| lost.legs) | 1 << leg;
+            self.cache_lost = Some(CachesLost { before: self.next_request(), legs });
         }
         if risks {
             self.unsure = true;
@@ -252,17 +253,41 @@ impl World {
         if self.weather.flush_errors {
             return self.at_risk.fill(true);
         }
+        let mut at_risk = std::mem::take(&mut self.at_risk);
+        self.note_only_on(leg, &mut at_risk);
+        self.at_risk = at_risk;
+    }
+
+    /// Notes the sectors no leg has the newest data of but this one, and those whose sessions
+    /// have dropped.
+    fn note_only_on(&self, leg: u8, at_risk: &mut [bool]) {
+        let sectors = at_risk.len() as u64;
         let there = |l: usize| l != usize::from(leg) && !self.legs[l].is_gone;
         let others = (0..self.legs.len()).filter(|&l| there(l)).fold(0, |mask, l| mask | 1 << l);
         let mut at = 0;
         while at < sectors {
-            let engine = self.engine.as_ref().expect("sessions drop while the volume is open");
+            let engine = self.engine.as_ref().expect("legs are used while the volume is open");
             let (part, fresh) = engine.copies(Extent { start: at, end: sectors });
             if fresh & others == 0 {
-                self.at_risk[part.start as usize..part.end as usize].fill(true);
+                at_risk[part.start as usize..part.end as usize].fill(true);
             }
             at = part.end;
         }
+    }
+
+    /// A flush of a leg fails, and with it goes what the leg had not flushed, for all anybody
+    /// knows. Where another leg has lost its cache and has not been given back yet what this
+    /// one had, neither can be relied on for that: what the other has stands, and flushes say
+    /// so. Nothing is lost in this way of what a flush answered well has covered; and once one
+    /// that was sent after the other's loss is, that leg has everything again.
+    pub(crate) fn flush_fails(&mut self, leg: u8) {
+        if self.cache_lost.is_none_or(|lost| lost.legs & !(1 << leg) == 0) {
+            return;
+        }
+        let mut at_risk = vec![false; self.sectors() as usize];
+        self.note_only_on(leg, &mut at_risk);
+        let oldest_read = self.oldest_read();
+        self.register.cache_lost(&at_risk, oldest_read);
     }
 
     /// Ends I/O in flight on a leg as a driver does that knows that none of it can land any

@@ -84,6 +84,15 @@ pub(crate) struct InFlight {
     block: Box<[u8; 4096]>,
 }
 
+/// Legs have lost their caches.
+#[derive(Clone, Copy)]
+pub(crate) struct CachesLost {
+    /// The last did before this request.
+    pub(crate) before: u32,
+    /// Which, as a mask.
+    pub(crate) legs: u8,
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) live: bool,
@@ -157,8 +166,8 @@ pub struct World {
     pub(crate) next_command: u64,
     /// The change of the legs under way.
     pub(crate) changing: Option<Change>,
-    /// A leg lost its cache before this request, and no later flush has been answered well.
-    pub(crate) cache_lost: Option<u32>,
+    /// Legs have lost their caches, and no later flush has been answered well.
+    pub(crate) cache_lost: Option<CachesLost>,
     /// What was not flushed may be gone, and nobody knows before the legs are back.
     pub(crate) unsure: bool,
     /// Sectors of which that is so.
@@ -527,6 +536,9 @@ impl World {
         self.free_ios.push(slot);
         self.trace.mix(self.now.0);
         self.trace.mix(io.id.0 << 8 | u64::from(io.leg.0) << 1 | u64::from(result.is_err()));
+        if io.operation == LegOperation::Flush && result.is_err_and(|e| e != LegError::Gone) {
+            self.flush_fails(io.leg.0);
+        }
         let (now, extent) = (self.now, self.volume_extent(&io));
         self.trace.line(now, Topic::Leg, extent, || {
             let outcome = if result.is_ok() { "has done" } else { "has failed" };
@@ -739,7 +751,7 @@ impl World {
             (Operation::Flush, _) => {
                 if succeeded {
                     self.register.flushed(asked);
-                    if self.cache_lost.is_some_and(|lost| asked.id >= lost) {
+                    if self.cache_lost.is_some_and(|lost| asked.id >= lost.before) {
                         self.cache_lost = None;
                     }
                 }
