@@ -211,13 +211,21 @@ impl<B: Buffers> Engine<B> {
         self.operations[operation].owed |= bit;
     }
 
-    /// Whether a region's data hangs on this leg: it is the authority, or the authority lost
-    /// its cache and is being given back what others have.
+    /// Whether a region's data hangs on this leg: it is the authority; or the authority lost its
+    /// cache and is being given back what others have; or the authority's session has dropped with
+    /// something there un-flushed. What it has lost is known only when it is back, and until then
+    /// what others are fresh for may be all there is of it.
     pub(super) fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
-        let authority = self.entry(region).authority();
-        authority == leg
-            || self.regions.slot(region).is_some_and(|slot| self.regions.active[slot].cache_lost)
-                && !self.regions.is_complete(authority, region)
+        let entry = self.entry(region);
+        let authority = entry.authority();
+        if authority == leg {
+            return true;
+        }
+        if entry.is_dirty() && !self.may_still_have(authority.index(), region) {
+            return true;
+        }
+        self.regions.slot(region).is_some_and(|slot| self.regions.active[slot].cache_lost)
+            && !self.regions.is_complete(authority, region)
     }
 
     pub(super) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
