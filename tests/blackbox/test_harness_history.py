@@ -8,6 +8,7 @@ import threading
 import pytest
 from hemi_harness import Nbdkit, Sandbox
 from hemi_harness.history import SECTOR, History, Lost, data
+from hemi_harness.sandbox import wait_until
 from hemi_harness.verifying_load import Mix, VerifyingLoad
 
 
@@ -99,19 +100,25 @@ def test_the_load_finds_a_server_that_forgets(sandbox: Sandbox) -> None:
     load = VerifyingLoad(server.uri, history)
     mix = Mix(connections=2, units_max=4)
 
-    def until_killed(seconds: float) -> None:
+    def until_killed() -> None:
+        """Killed after some writes, not after some time: a busy machine may take longer."""
         load.connect(mix)
-        timer = threading.Timer(seconds, server.process.kill)
-        timer.start()
-        load.run(mix, random.Random(1), lambda: server.process.running)
-        timer.join()
+        enough = load.writes + 100
 
-    until_killed(0.3)
+        def kill() -> None:
+            wait_until("100 writes are answered", lambda: load.writes >= enough)
+            server.process.kill()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        load.run(mix, random.Random(1), lambda: server.process.running)
+        killer.join()
+
+    until_killed()
     server.start()
     load.verify()
     before = image.read_bytes()
-    until_killed(0.3)
-    assert load.writes > 0
+    until_killed()
     image.write_bytes(before)
     server.start()
     with pytest.raises(Lost):
