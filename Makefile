@@ -21,8 +21,8 @@ BENCH_ARGS ?=
 DEMO_ARGS ?=
 PLANTED_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long torture torture-known torture-daily planted crash-ext4 \
-	kill-test power-cut-test fuzz demo bench lint fmt doc clean
+.PHONY: help setup build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
+	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

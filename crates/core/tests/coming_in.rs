@@ -49,6 +49,16 @@ fn is_being_taken_in(world: &World) -> bool {
     })
 }
 
+/// Far more writes than the exposure bound lets in, with what is sent to leg 1 of them held.
+fn write_too_much(world: &mut World) {
+    world.hold(1, What::Writes);
+    for number in 0..40 {
+        let extent = Extent::new(number * 32 % (SECTORS - 32), 32);
+        world.submit(Operation::Write, extent, false);
+    }
+    world.wait(5 * MILLISECOND);
+}
+
 fn is_in(world: &World) -> bool {
     world.notices.contains(&Notice::In { leg: LegIndex(1) })
 }
@@ -56,12 +66,7 @@ fn is_in(world: &World) -> bool {
 #[test]
 fn what_a_leg_comes_to_lack_as_it_is_taken_in_is_bounded() {
     let mut world = coming_in(0);
-    world.hold(1, What::Writes);
-    for number in 0..40 {
-        let extent = Extent::new(number * 32 % (SECTORS - 32), 32);
-        world.submit(Operation::Write, extent, false);
-    }
-    world.wait(5 * MILLISECOND);
+    write_too_much(&mut world);
     assert!(!is_in(&world));
     world.release_kind(0, What::Metadata);
     world.wait(MILLISECOND);
@@ -81,12 +86,7 @@ fn what_a_leg_comes_to_lack_as_it_is_taken_in_is_bounded() {
 #[test]
 fn a_leg_whose_write_hangs_as_it_is_taken_in_counts_at_once() {
     let mut world = coming_in(0);
-    world.hold(1, What::Writes);
-    for number in 0..40 {
-        let extent = Extent::new(number * 32 % (SECTORS - 32), 32);
-        world.submit(Operation::Write, extent, false);
-    }
-    world.wait(5 * MILLISECOND);
+    write_too_much(&mut world);
     world.release_kind(0, What::Metadata);
     world.wait(MILLISECOND);
     let status = world.status();

@@ -205,20 +205,21 @@ impl Disk {
 
     /// Writes a block of metadata; only its sectors whose bit is set in `parts`.
     pub fn write_metadata(&mut self, address: u64, block: &[u8; 4096], parts: u8) {
+        self.note_touched(address);
         let start = address as usize;
-        if let Some(meant) = &mut self.meant {
+        for image in [Some(&mut self.metadata), self.meant.as_mut()].into_iter().flatten() {
             for part in (0..8).filter(|part| parts >> part & 1 == 1) {
                 let (from, to) = (part * 512, part * 512 + 512);
-                meant[start + from..start + to].copy_from_slice(&block[from..to]);
+                image[start + from..start + to].copy_from_slice(&block[from..to]);
             }
         }
+    }
+
+    /// A block is no longer what it was when the disk was made.
+    fn note_touched(&mut self, address: u64) {
         let number = (address / 4096) as u32;
         if !self.touched.contains(&number) {
             self.touched.push(number);
-        }
-        for part in (0..8).filter(|part| parts >> part & 1 == 1) {
-            let (from, to) = (part * 512, part * 512 + 512);
-            self.metadata[start + from..start + to].copy_from_slice(&block[from..to]);
         }
     }
 
@@ -230,11 +231,7 @@ impl Disk {
         if let Some(start) = lands.map(|address| address as usize) {
             self.metadata[start..start + 4096].copy_from_slice(block);
         }
-        // So that it is blank when the disk is made anew.
-        let number = (address / 4096) as u32;
-        if !self.touched.contains(&number) {
-            self.touched.push(number);
-        }
+        self.note_touched(address);
     }
 
     /// What the metadata should be, if that is not what it is.
@@ -242,11 +239,9 @@ impl Disk {
         self.meant.as_deref().filter(|meant| **meant != self.metadata[..])
     }
 
-    /// Makes the metadata what it should be, or has it count as that.
-    pub fn end_lies(&mut self, set_right: bool) {
-        if let Some(meant) = self.meant.take()
-            && set_right
-        {
+    /// Makes the metadata what it should be.
+    pub fn end_lies(&mut self) {
+        if let Some(meant) = self.meant.take() {
             self.metadata = meant;
         }
     }

@@ -15,6 +15,7 @@ use hemi_core::recovery::{self, LegImage, Opening, Problem, Refusal};
 use crate::disk::Disk;
 use crate::faults::Kind;
 use crate::rng::Rng;
+use crate::starts::describe;
 use crate::world::World;
 
 /// What becomes of the next metadata write of a kind.
@@ -114,10 +115,7 @@ impl World {
             }
             Ok(_) => self.broken("P7", "opens as it was, though a leg has what came then".into()),
             Err(refusal) => {
-                let names: Vec<String> =
-                    (0..self.legs.len()).map(|leg| format!("leg {leg}")).collect();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                let text = refusal.describe(&names);
+                let text = describe(0..self.legs.len() as u8, &refusal);
                 self.broken("P7", format!("refused for what no leg is without: {text}"));
             }
         }
@@ -125,7 +123,7 @@ impl World {
 
     /// The operator finds what should be there in a copy.
     fn end_lies(&mut self) {
-        self.disks.iter_mut().for_each(|disk| disk.end_lies(true));
+        self.disks.iter_mut().for_each(Disk::end_lies);
     }
 
     /// Whether a refusal names damage, and legs that have some.

@@ -18,6 +18,13 @@ pub(crate) const VERIFY_SECTORS: u64 = 512;
 /// Longest wait for anything that freezes may hold up.
 pub(crate) const PATIENCE: u64 = 300 * SECOND;
 
+/// What a refusal says of these legs, in words.
+pub(crate) fn describe(given: impl Iterator<Item = u8>, refusal: &Refusal) -> String {
+    let names: Vec<String> = given.map(|leg| format!("leg {leg}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    refusal.describe(&names)
+}
+
 impl World {
     /// hemi ends and is started again.
     pub(crate) fn restart(
@@ -238,9 +245,8 @@ impl World {
     }
 
     fn wrong_refusal(&mut self, given: &[u8], refusal: &Refusal) {
-        let names: Vec<String> = given.iter().map(|leg| format!("leg {leg}")).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.broken("P7", format!("wrongly refused: {}", refusal.describe(&names)));
+        let text = describe(given.iter().copied(), refusal);
+        self.broken("P7", format!("wrongly refused: {text}"));
     }
 
     fn open_or_break(&mut self, given: &[u8]) {

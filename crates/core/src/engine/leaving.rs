@@ -105,7 +105,11 @@ impl<B: Buffers> Engine<B> {
 
     /// The legs that are in and will be, one left out.
     pub(super) fn legs_that_stay(&self, except: LegIndex) -> impl Iterator<Item = &Leg> {
-        self.in_legs().filter(move |leg| leg.index != except && !self.is_going_out(leg.index))
+        self.legs.iter().filter(move |leg| self.stays(leg, except))
+    }
+
+    fn stays(&self, leg: &Leg, except: LegIndex) -> bool {
+        leg.is_in() && leg.index != except && !self.is_going_out(leg.index)
     }
 
     /// A leg is gone for good: what no other leg holds in a region, copies included, is lost.
@@ -201,20 +205,16 @@ impl<B: Buffers> Engine<B> {
     /// Whether all of that is durable on one of the legs that stay. Asks for what is not.
     pub(super) fn what_goes_before_is_durable(&mut self, leaving: LegIndex) -> bool {
         let mut wanted = core::mem::take(&mut self.before_change);
-        let stays = |engine: &Self, leg: usize| {
-            let leg = &engine.legs[leg];
-            leg.is_in() && leg.index != leaving && !engine.is_going_out(leg.index)
-        };
         wanted.retain(|&(object, sequence)| {
-            let durable = (0..self.legs.len()).any(|leg| {
-                stays(self, leg) && self.metadata.durable(object, LegIndex(leg as u8)) >= sequence
-            });
-            if durable {
+            let has_it = |leg: &Leg| self.metadata.durable(object, leg.index) >= sequence;
+            if self.legs_that_stay(leaving).any(has_it) {
                 return false;
             }
             for leg in 0..self.legs.len() {
-                if stays(self, leg) && self.legs[leg].answers() {
-                    self.metadata.request(object, LegIndex(leg as u8));
+                let state = &self.legs[leg];
+                if self.stays(state, leaving) && state.answers() {
+                    let index = state.index;
+                    self.metadata.request(object, index);
                 }
             }
             true

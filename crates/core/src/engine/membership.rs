@@ -58,18 +58,18 @@ pub(super) struct Change {
     token: Option<u64>,
 }
 
-impl Change {
-    fn is_out(&self) -> bool {
-        matches!(self.kind, ChangeKind::Out(_))
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeKind {
     Out(OutReason),
     In,
     Join,
     Remove,
+}
+
+impl ChangeKind {
+    fn is_out(self) -> bool {
+        matches!(self, ChangeKind::Out(_))
+    }
 }
 
 /// A detach under way: the leg is made whole, then let go.
@@ -283,7 +283,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether a leg is being marked out.
     pub(super) fn is_going_out(&self, leg: LegIndex) -> bool {
-        self.changes.iter().any(|change| change.leg == leg && change.is_out())
+        self.changes.iter().any(|change| change.leg == leg && change.kind.is_out())
     }
 
     /// Whether writers have to wait for a change of the leg set.
@@ -319,7 +319,7 @@ impl<B: Buffers> Engine<B> {
     /// is marked out along with it; if it waits for what nobody who stays can record, it is
     /// taken back.
     fn consider_out_meanwhile(&mut self) {
-        if let Some(change) = self.changes.last().copied().filter(|c| c.sequence.is_none()) {
+        if let Some(change) = self.change_to_make() {
             self.consider_taking_back(change);
             return;
         }
@@ -347,7 +347,7 @@ impl<B: Buffers> Engine<B> {
     fn consider_taking_back(&mut self, change: Change) {
         let leg = change.leg;
         let others = self.legs_that_stay(leg).any(Leg::answers);
-        if !change.is_out() || others || !self.legs[leg.index()].answers() {
+        if !change.kind.is_out() || others || !self.legs[leg.index()].answers() {
             return;
         }
         if let Some(token) = change.token {
@@ -424,17 +424,20 @@ impl<B: Buffers> Engine<B> {
 
     fn begin_change(&mut self, leg: LegIndex, kind: ChangeKind, token: Option<u64>) {
         self.changes.push(Change { kind, leg, sequence: None, token });
-        if matches!(kind, ChangeKind::Out(_)) && !planted::is(Planted::OutBeforeTable) {
+        if kind.is_out() && !planted::is(Planted::OutBeforeTable) {
             self.list_what_goes_before();
         }
         self.go_on_with_change();
     }
 
+    /// The change that no superblock carries yet: only the last can be one.
+    fn change_to_make(&self) -> Option<Change> {
+        self.changes.last().copied().filter(|change| change.sequence.is_none())
+    }
+
     /// Writes the superblock that makes a change, once nothing has to be durable before it.
     fn go_on_with_change(&mut self) {
-        let Some(change) = self.changes.last().copied().filter(|c| c.sequence.is_none()) else {
-            return;
-        };
+        let Some(change) = self.change_to_make() else { return };
         if !self.what_goes_before_is_durable(change.leg) {
             self.marks.add(Mark::OutWaited);
             return;

@@ -247,9 +247,8 @@ impl Metadata {
             }
             on_leg.in_flight = object.sequence;
             let same = planted::is(Planted::NewestSlotOverwritten);
-            let other = if same { on_leg.slot } else { 1 - on_leg.slot };
             // Of a leg that was marked out, too: the slot that is left may be its only valid one.
-            let slot = other;
+            let slot = if same { on_leg.slot } else { 1 - on_leg.slot };
             self.in_flight[leg.index()] += 1;
             let sequence = object.sequence;
             let address = if id < pages {

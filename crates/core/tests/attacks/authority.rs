@@ -6,7 +6,7 @@ use hemi_core::units::{Extent, MILLISECOND, SECOND};
 
 use crate::world::SECTORS;
 use crate::world::script::{Cache, Landing, What};
-use crate::{A, B, LONG, REGION, authority, calm, index, reopen, two_legs};
+use crate::{A, B, LONG, REGION, World, authority, calm, index, reopen, two_legs};
 
 /// Scenario 13: after a flush on A alone B is not whole. It holds everything all the same and
 /// must be able to take over when A freezes.
@@ -93,21 +93,29 @@ fn s15_a_write_across_two_authorities() {
     }
 }
 
+/// Has the client write, pauses between, for a time; gives back the longest write.
+fn load_for(world: &mut World, time: u64, pause: u64, mut write: impl FnMut(&mut World)) -> u64 {
+    let end = world.now + time;
+    let mut longest = 0;
+    while world.now < end {
+        let begin = world.now;
+        write(world);
+        longest = longest.max(world.now.since(begin));
+        world.wait(pause);
+    }
+    longest
+}
+
 /// Scenario 17, with flushes, and a load that never pauses: the fast leg has to flush before
 /// authority returns, and each time that is looked at there are newer writes.
 #[test]
 fn s17_authority_comes_back_under_writes_that_never_pause() {
     let mut world = two_legs(calm());
     world.steady(B, 4 * MILLISECOND);
-    let load = |world: &mut crate::World, time: u64| {
-        let end = world.now + time;
-        let mut longest = 0;
-        while world.now < end {
-            let begin = world.now;
+    let load = |world: &mut World, time: u64| {
+        load_for(world, time, 0, |world| {
             world.write(0, 8);
-            longest = longest.max(world.now.since(begin));
-        }
-        longest
+        })
     };
     load(&mut world, SECOND);
     world.flush();
@@ -128,18 +136,11 @@ fn s17_authority_comes_back_to_the_fast_leg() {
     let mut world = two_legs(Settings { clean_after: 100 * MILLISECOND, ..calm() });
     world.steady(B, 4 * MILLISECOND);
     let mut at = 0u64;
-    let mut longest = 0;
-    let mut load = |world: &mut crate::World, time: u64| {
-        let end = world.now + time;
-        longest = 0;
-        while world.now < end {
-            let begin = world.now;
+    let mut load = |world: &mut World, time: u64| {
+        load_for(world, time, MILLISECOND, |world| {
             world.write(at % 128, 8);
-            longest = longest.max(world.now.since(begin));
             at += 8;
-            world.wait(MILLISECOND);
-        }
-        longest
+        })
     };
     load(&mut world, SECOND);
     assert!(world.status().legs[B].slow);

@@ -239,21 +239,21 @@ impl World {
         if self.stall.opened.is_none() || !self.throttles() {
             return;
         }
-        let exposed = self.engine.as_ref().map_or(0, |engine| engine.exposure_bytes());
-        if exposed > self.settings.exposure_bytes / 4 {
+        if self.is_much_exposed() {
             self.stall.close();
         }
+    }
+
+    fn is_much_exposed(&self) -> bool {
+        let exposed = self.engine.as_ref().map_or(0, |engine| engine.exposure_bytes());
+        exposed > self.settings.exposure_bytes / 4
     }
 
     /// A request is answered.
     pub(crate) fn check_stall(&mut self, pending: &Pending) {
         self.check_pace(pending);
         let Some(opened) = self.stall.opened else { return };
-        if self
-            .engine
-            .as_ref()
-            .is_some_and(|e| e.exposure_bytes() > self.settings.exposure_bytes / 4)
-        {
+        if self.is_much_exposed() {
             self.stall.close();
             return;
         }
