@@ -85,7 +85,7 @@ pub struct Status {
     pub legs: Vec<LegStatus>,
     /// Acknowledged bytes held by one leg only (an upper bound with three legs or more).
     pub exposure_bytes: u64,
-    /// Age of the oldest of them, nanoseconds.
+    /// Age of the oldest of them, nanoseconds (an upper bound with three legs or more).
     pub exposure_age: u64,
     /// Highest exposure since open, bytes.
     pub exposure_peak: u64,

@@ -3,6 +3,7 @@
 
 mod world;
 
+use hemi_core::command::Command;
 use hemi_core::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
@@ -251,4 +252,44 @@ fn a_leg_that_is_out_hears_of_nothing_that_those_that_are_in_may_not_have() {
     world.open(&[A, B, C]).expect("C was never used without them");
     world.converge();
     world.read_everything();
+}
+
+/// A writer that waits for a region to become clean, all of them decided by the leg that is to
+/// go: the detach waits for the writer.
+#[test]
+fn a_detach_does_not_wait_for_what_waits_for_a_clean_region() {
+    let few = Settings { dirty_regions_max: 1, requests_max: 3, ..settings() };
+    let mut world = World::new(1, 2, few);
+    world.steady(A, 4 * MILLISECOND);
+    world.steady(B, 60 * MICROSECOND);
+    world.wait(100 * MILLISECOND);
+    let region_sectors = world.shape.region_bytes / 512;
+    for region in 0..7 {
+        world.write(region * region_sectors, 8);
+    }
+    assert!(world.status().legs[B].authority_regions > 5, "the fast leg decides them");
+    let waits = world.submit(Operation::Write, Extent::new(7 * region_sectors, 8), false);
+    world.wait(MILLISECOND);
+    assert!(!world.is_answered(waits), "as many regions are dirty as may be");
+    assert_eq!(world.command(Command::Detach { leg: LegIndex(B as u8) }), Ok(()));
+    assert!(world.is_answered(waits));
+    assert!(is_out(&world, B, OutReason::Detached));
+}
+
+/// Of three legs one lacks something for long: the others both have it.
+#[test]
+fn what_two_of_three_legs_have_is_not_exposed() {
+    let mut world = volume(3);
+    world.hold(C, What::Writes);
+    world.write(0, 8);
+    world.wait(800 * MILLISECOND);
+    assert!(world.status().legs[C].owed_bytes > 0);
+    assert_eq!((world.status().exposure_bytes, world.status().exposure_age), (0, 0));
+    world.hold(B, What::Writes);
+    world.write(64, 8);
+    world.wait(100 * MILLISECOND);
+    let status = world.status();
+    assert!(status.exposure_bytes >= 8 * 512, "A alone has the second");
+    let ages = 70 * MILLISECOND..=100 * MILLISECOND;
+    assert!(ages.contains(&status.exposure_age), "{} ns", status.exposure_age);
 }

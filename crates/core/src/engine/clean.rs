@@ -6,6 +6,7 @@
 //! leg and one page write cover many regions.
 
 use super::Engine;
+use super::leg::Leg;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -134,7 +135,13 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let authority = self.entry(region).authority();
-        if waits || whole & authority.bit() == 0 || self.is_leaving(authority) {
+        if waits || whole & authority.bit() == 0 {
+            return;
+        }
+        // Under a leg that leaves, one that stays has to have it all. It is not left to a move
+        // of authority: the leg may be waiting for writers that wait for a clean region.
+        let has_it = |leg: &Leg| whole & leg.index.bit() != 0;
+        if self.is_leaving(authority) && !self.legs_that_stay(authority).any(has_it) {
             return;
         }
         let page = self.metadata.page_of(region);

@@ -111,14 +111,25 @@ impl<B: Buffers> Engine<B> {
         (least[0] + least[1] + 2 * bytes).min(sum / (count - 1) + bytes)
     }
 
-    /// The age of the oldest exposed write, nanoseconds.
+    /// An upper bound of the age of the oldest exposed write, nanoseconds; exact for two legs.
+    /// What one leg alone holds all the others lack, so that the oldest lack of the leg that is
+    /// second by that is as old at least. One that owes regions whole may lack all the others do.
     pub(super) fn exposure_age(&self) -> u64 {
-        (0..LEGS_MAX)
-            .filter(|&leg| self.legs[leg].is_in())
-            .filter_map(|leg| self.oldest_lack(leg))
-            .map(|since| self.now.since(since))
-            .max()
-            .unwrap_or(0)
+        let mut least = [u64::MAX; 2];
+        let mut oldest = 0;
+        for leg in (0..LEGS_MAX).filter(|&leg| self.legs[leg].is_in()) {
+            let lack = self.oldest_lack(leg).map_or(0, |since| self.now.since(since));
+            oldest = oldest.max(lack);
+            let index = LegIndex(leg as u8);
+            let owes_whole = self.regions.stale_count(index) > 0 || self.legs[leg].rebuilding > 0;
+            let age = if owes_whole { u64::MAX } else { lack };
+            if age < least[0] {
+                least = [age, least[0]];
+            } else if age < least[1] {
+                least[1] = age;
+            }
+        }
+        least[1].min(oldest)
     }
 
     pub(super) fn note_exposure(&mut self) {
@@ -148,12 +159,22 @@ impl<B: Buffers> Engine<B> {
         self.settings.exposure_bytes.min(payable.max(self.settings.exposure_bytes / 16))
     }
 
-    /// Bytes per second at which the leg that owes most pays.
+    /// Bytes per second at which the leg pays that is second by how little it lacks: with two
+    /// legs the one that owes most.
     fn pay_rate(&self) -> u64 {
-        (0..LEGS_MAX)
-            .filter(|&leg| self.legs[leg].is_in() && !self.legs[leg].debts.is_empty())
-            .max_by_key(|&leg| self.lacked_bytes(leg))
-            .map_or(0, |leg| self.legs[leg].drain_rate.bytes_per_second())
+        let mut least = [(u64::MAX, 0); 2];
+        for leg in (0..LEGS_MAX).filter(|&leg| self.legs[leg].is_in()) {
+            let lacked = (self.lacked_bytes(leg), leg);
+            if lacked.0 < least[0].0 {
+                least = [lacked, least[0]];
+            } else if lacked.0 < least[1].0 {
+                least[1] = lacked;
+            }
+        }
+        match least[1] {
+            (u64::MAX, _) => 0,
+            (_, leg) => self.legs[leg].drain_rate.bytes_per_second(),
+        }
     }
 
     /// Exposure if all that is under way were acknowledged and so many more sectors were in

@@ -43,6 +43,8 @@ impl<B: Buffers> Engine<B> {
 
     /// Sends `extent` of an operation to whoever can serve it, in pieces if need be.
     fn read_parts(&mut self, operation: u32, extent: Extent) {
+        // If there was a hedge, both have failed: from now on every part is needed.
+        self.operations[operation].hedged = false;
         let mut at = extent.start;
         while at < extent.end {
             let rest = Extent { start: at, end: extent.end };

@@ -81,8 +81,9 @@ pub enum Problem {
         /// The page.
         page: u32,
     },
-    /// Regions for which no leg that is in counts as whole or decides: no honest history
-    /// leaves any, so it takes damage that checksums do not show.
+    /// Regions for which no leg that is in counts as whole or decides. A leg that was promoted
+    /// and has heard of a later history, but not yet that it is out, is left so; else it takes
+    /// damage that checksums do not show.
     Undecided {
         /// The first such region.
         region: u32,
@@ -211,8 +212,8 @@ impl Problem {
                  'hemi promote LEG --accept-loss'"
             ),
             Problem::Undecided { region, count } => format!(
-                "no leg that is in decides region {region} ({count} such regions); decide with \
-                 'hemi promote LEG --accept-loss'"
+                "no leg that is in decides region {region} ({count} such regions): give all the \
+                 volume's legs, or decide with 'hemi promote LEG --accept-loss'"
             ),
             Problem::PageUnsupported { image, error } => format!("{}: {error}", name(*image)),
             Problem::LostListDamaged => "the list of lost extents is damaged on every leg; \

@@ -244,9 +244,11 @@ impl Register {
     /// The version a sector certainly has now, if nothing is under way there.
     pub fn certain_version(&self, sector: usize) -> Option<u64> {
         let state = &self.sectors[sector];
-        let last = state.writes.last()?;
+        let (last, others) = state.writes.split_last()?;
         let settled = last.certain && last.excluded == 0 && state.crash == Crash::Settled;
-        (settled && state.writes.iter().all(|w| w.answered != NEVER)).then_some(last.version)
+        // Of two that were under way together either may have been the last to take effect.
+        let is_last = others.iter().all(|other| other.is_before(last));
+        (settled && last.answered != NEVER && is_last).then_some(last.version)
     }
 
     /// Whether a read sent at `sent` and answered now could return this; nothing is noted.
