@@ -36,7 +36,7 @@ build: ## build hemi for tests (debug, with the engine's assertions)
 release: ## build hemi as it is meant to run
 	$(CARGO) build --locked --release -p hemi-cli
 
-test: setup build test-unit torture-known test-blackbox ## everything CI runs: unit, property and black-box tests, 20,000 seeds (under 20 minutes cold)
+test: setup build test-unit torture-known torture-daily test-blackbox ## everything CI runs: unit, property and black-box tests, 20,000 seeds and new ones (under 22 minutes cold)
 
 test-unit:
 	$(CARGO) test --locked --workspace --quiet
@@ -64,9 +64,9 @@ torture-known: ## the seeds that are known to pass, with every rare path taken a
 
 # New seeds every day: 100,000 to a day, from its number since 1970. DAY=20779 repeats that day's.
 DAY ?= $(shell echo $$(( $$(date -u +%s) / 86400 )))
-DAILY_SECONDS ?= 200
+DAILY_SECONDS ?= 90
 
-torture-daily: ## seeds nobody has run before, for 200 s; DAY=n repeats day n's
+torture-daily: ## seeds nobody has run before, for 90 s; DAY=n repeats day n's
 	$(CARGO) build --locked --release -p hemi-sim --bin hemi-torture
 	@echo "day $(DAY): again with make torture-daily DAY=$(DAY)"
 	"$(TARGET_DIR)/release/hemi-torture" --seeds $$(( $(DAY) * 100000 ))..$$(( $(DAY) * 100000 + 100000 )) \

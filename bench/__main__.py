@@ -37,6 +37,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--slow-seconds", type=int, help="length of slow-leg runs (default 60)")
     parser.add_argument("--freeze-seconds", type=int, help="length of freeze runs (default 20)")
     parser.add_argument("--freeze-rounds", type=int, help="rounds of freezes (default 3)")
+    parser.add_argument(
+        "--kinds",
+        type=lambda text: tuple(text.split(",")),
+        help=f"freeze and flush: only these rows, of {', '.join(k.key for k in freeze.KINDS)}",
+    )
     parser.add_argument("--volume-mib", type=int, help="volume size in MiB (default 1024)")
     parser.add_argument(
         "--dir",
@@ -55,10 +60,21 @@ def main() -> None:
     unknown = [name for name in asked.parts if name not in PARTS]
     if unknown:
         raise SystemExit(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    kinds = {kind.key for kind in freeze.KINDS}
+    if unknown := [key for key in asked.kinds or () if key not in kinds]:
+        raise SystemExit(f"no such row: {', '.join(unknown)}; there are {', '.join(kinds)}")
     settings = Settings(asked.dir)
     if asked.quick:
         settings = settings.quick()
-    names = ("seconds", "pairs", "slow_seconds", "freeze_seconds", "freeze_rounds", "volume_mib")
+    names = (
+        "seconds",
+        "pairs",
+        "slow_seconds",
+        "freeze_seconds",
+        "freeze_rounds",
+        "volume_mib",
+        "kinds",
+    )
     given = {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
     settings = replace(settings, **given)
 
@@ -75,6 +91,9 @@ def main() -> None:
         for name in asked.parts or PARTS:
             say(f"== {PARTS[name].TITLE}")
             data = PARTS[name].measure(settings, say)
+            if settings.kinds and name in results:
+                # The other rows stay as they were.
+                data["runs"] = {**results[name]["runs"], **data["runs"]}
             data["machine"] = machine(settings.directory)
             data["date"] = datetime.date.today().isoformat()
             results[name] = data

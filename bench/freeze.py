@@ -199,6 +199,8 @@ def measure_loads(
     """Per kind, load and frozen leg (or none): the figures of each round."""
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for kind in kinds:
+        if settings.kinds and kind.key not in settings.kinds:
+            continue
         with Sandbox(settings.directory) as box:
             case = kind.make(settings, box)
             for number in range(settings.freeze_rounds):

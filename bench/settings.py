@@ -25,6 +25,8 @@ class Settings:
     freeze_seconds: int = 20
     freeze_rounds: int = 3
     volume_mib: int = 1024
+    # Rows of the freeze tables to measure; empty for all.
+    kinds: tuple[str, ...] = ()
 
     @property
     def volume_bytes(self) -> int:
@@ -42,7 +44,7 @@ class Settings:
         )
 
     def record(self) -> dict[str, Any]:
-        return {**asdict(self), "directory": None}
+        return {**asdict(self), "directory": None, "kinds": None}
 
 
 def version(*argv: str, pattern: str = r"\d+\.\d+[\w.\-]*") -> str:

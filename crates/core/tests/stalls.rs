@@ -189,3 +189,24 @@ fn flushes_and_fua_go_on_while_either_leg_is_frozen() {
         world.converge();
     }
 }
+
+/// Both legs take three times the wait limit, whatever they are asked: they are waited for
+/// longer, instead of each being left for the other again and again.
+#[test]
+fn legs_that_are_all_slower_than_their_limits_are_waited_for() {
+    let limit = 20 * MILLISECOND;
+    let settings = Settings { wait_floor: limit, wait_ceiling: limit, ..generous() };
+    let mut world = World::new(8, 2, settings);
+    world.write(0, 8);
+    for leg in [0, 1] {
+        world.steady(leg, 3 * limit);
+    }
+    for round in 0..50 {
+        world.submit(Operation::Write, Extent::new(round * 16, 8), round % 5 == 0);
+        world.submit(Operation::Read, Extent::new(0, 8), false);
+        world.submit(Operation::Flush, Extent::default(), false);
+        world.run_until_answered(5_000 * MILLISECOND);
+    }
+    assert_eq!(world.failed_requests, 0);
+    world.converge();
+}

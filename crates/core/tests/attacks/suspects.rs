@@ -91,3 +91,34 @@ fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
     world.flush();
     survive(&mut world);
 }
+
+/// B decides; its session drops, and its cache with it. What comes meanwhile nobody can
+/// acknowledge, and A, which is silent for a while, comes to owe more of it than is kept piece by
+/// piece. It still is all there is of what B has lost, and does not come to owe the whole region.
+#[test]
+fn what_may_be_all_there_is_is_not_owed_with_the_rest_of_its_region() {
+    let mut world = two_legs(Settings { owed_extents_max: 4, ..calm() });
+    prefer(&mut world, B);
+    world.write(0, 16);
+    world.flush();
+    world.write(0, 16);
+    world.wait(MILLISECOND);
+    assert_eq!(authority(&world, 0), B);
+    world.hold(A, What::Writes);
+    world.write(32, 8);
+    world.event(B, LegEvent::Gone { removed: false });
+    world.abort(B, |_| Some(Landing::Not));
+    world.disks[B].settle_cache(false);
+    for number in 0..6 {
+        world.submit(Operation::Write, Extent::new(48 + number * 8, 4), false);
+    }
+    world.wait(LONG);
+    assert_eq!(world.status().legs[A].owed_region_bytes, 0);
+    world.event(B, LegEvent::Back);
+    world.release(A);
+    world.run_until_answered(1000 * MILLISECOND);
+    world.read(0, 16);
+    world.read_everything();
+    world.flush();
+    survive(&mut world);
+}

@@ -12,6 +12,9 @@ use super::ConfigError;
 use super::bounds::Bounds;
 use super::units::{Size, Time};
 
+/// Most debts held exactly: 105 MB per leg.
+const OWED_EXTENTS_LIMIT: u32 = 1_048_576;
+
 /// `[engine]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
@@ -32,8 +35,10 @@ pub struct EngineConfig {
     pub requests_max: u32,
     /// Regions that may be dirty at once.
     pub dirty_regions_max: u32,
-    /// Owed extents held exactly, per leg; beyond, whole regions are owed.
-    pub owed_extents_max: u32,
+    /// Owed extents held exactly, per leg; beyond, whole regions are owed. Absent: one for each
+    /// 4 KiB of the exposure bound, within what is allowed, and at least the engine's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owed_extents_max: Option<u32>,
     /// Buffer budget that debts' private copies leave to requests under way.
     pub copies_reserve: Size,
     /// Share of reads that may be hedged, per mille.
@@ -132,7 +137,7 @@ impl From<Settings> for EngineConfig {
             clean_after: Time(settings.clean_after),
             requests_max: settings.requests_max,
             dirty_regions_max: settings.dirty_regions_max,
-            owed_extents_max: settings.owed_extents_max,
+            owed_extents_max: Some(settings.owed_extents_max),
             copies_reserve: Size(settings.copies_reserve),
             hedge_permille: settings.hedge_permille,
             read_hysteresis_percent: settings.read_hysteresis_percent,
@@ -155,7 +160,7 @@ impl From<Settings> for EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> EngineConfig {
-        Settings::default().into()
+        EngineConfig { owed_extents_max: None, ..Settings::default().into() }
     }
 }
 
@@ -192,12 +197,22 @@ impl EngineConfig {
             drain_bytes: u32::try_from(self.drain_bytes.0).unwrap_or(u32::MAX),
             requests_max: self.requests_max,
             dirty_regions_max: self.dirty_regions_max,
-            owed_extents_max: self.owed_extents_max,
+            owed_extents_max: self.owed_extents_max(),
             copies_reserve: self.copies_reserve.0,
             clean_after: self.clean_after.0,
             hedge_permille: self.hedge_permille,
             read_hysteresis_percent: self.read_hysteresis_percent,
         }
+    }
+
+    /// A bound in bytes says nothing of small writes if those beyond some number come to be owed
+    /// as whole regions, which no other leg can take over before they are paid.
+    fn owed_extents_max(&self) -> u32 {
+        const SMALL_WRITE: u64 = 4096;
+        self.owed_extents_max.unwrap_or_else(|| {
+            let all_small = u32::try_from(self.exposure.bytes.0 / SMALL_WRITE).unwrap_or(u32::MAX);
+            all_small.clamp(Settings::default().owed_extents_max, OWED_EXTENTS_LIMIT)
+        })
     }
 
     #[rustfmt::skip]
@@ -210,7 +225,7 @@ impl EngineConfig {
         list.time("engine.clean_after", self.clean_after, default.clean_after, Time::millis(100)..=Time::seconds(3600));
         list.count("engine.requests_max", self.requests_max, default.requests_max, 64..=65_536);
         list.count("engine.dirty_regions_max", self.dirty_regions_max, default.dirty_regions_max, 64..=1_048_576);
-        list.count("engine.owed_extents_max", self.owed_extents_max, default.owed_extents_max, 1024..=1_048_576);
+        list.count("engine.owed_extents_max", self.owed_extents_max(), default.owed_extents_max(), 1024..=OWED_EXTENTS_LIMIT);
         list.size("engine.copies_reserve", self.copies_reserve, default.copies_reserve, Size::mib(1)..=Size::gib(64));
         list.count("engine.hedge_permille", self.hedge_permille, default.hedge_permille, 0..=1000);
         list.count("engine.read_hysteresis_percent", self.read_hysteresis_percent, default.read_hysteresis_percent, 0..=100);
@@ -287,5 +302,19 @@ mod tests {
         };
         let back = EngineConfig::from(settings).settings();
         assert_eq!(format!("{back:?}"), format!("{settings:?}"));
+    }
+
+    #[test]
+    fn small_writes_up_to_the_exposure_bound_are_owed_exactly() {
+        let with_bound = |bytes| {
+            let exposure = ExposureConfig { bytes, ..ExposureConfig::default() };
+            EngineConfig { exposure, ..EngineConfig::default() }
+        };
+        assert_eq!(EngineConfig::default().settings().owed_extents_max, 65_536);
+        assert_eq!(with_bound(Size::mib(1)).settings().owed_extents_max, 65_536);
+        assert_eq!(with_bound(Size::gib(2)).settings().owed_extents_max, 524_288);
+        assert_eq!(with_bound(Size::gib(64)).settings().owed_extents_max, 1_048_576);
+        let fewer = EngineConfig { owed_extents_max: Some(2000), ..with_bound(Size::gib(2)) };
+        assert_eq!(fewer.settings().owed_extents_max, 2000);
     }
 }

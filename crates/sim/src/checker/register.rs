@@ -251,6 +251,17 @@ impl Register {
         (settled && last.answered != NEVER && is_last).then_some(last.version)
     }
 
+    /// Whether this may be the newest that was written to a sector for certain, if nothing is
+    /// under way there: of writes that were together each may be.
+    pub fn may_be_newest(&self, sector: usize, version: u64) -> bool {
+        let state = &self.sectors[sector];
+        let settled = state.crash == Crash::Settled
+            && state.writes.iter().all(|written| written.answered != NEVER);
+        let candidates = || state.writes.iter().filter(|w| w.certain && w.excluded == 0);
+        let is_newest = |one: &Written| !candidates().any(|other| one.is_before(other));
+        settled && candidates().any(|one| one.version == version && is_newest(one))
+    }
+
     /// Whether a read sent at `sent` and answered now could return this; nothing is noted.
     pub fn allows(&self, sector: usize, value: u64, sent: u32) -> bool {
         self.sectors[sector].origin(value, sent).is_some()

@@ -132,10 +132,13 @@ impl World {
                 coming.extend((extent.start..).zip(data.iter().copied()));
             }
         }
-        let newest = |sector: u64| self.register.certain_version(sector as usize);
+        let contents = self.disks[frozen].contents();
+        let may_be_newest =
+            |&(sector, version): &(u64, u64)| self.register.may_be_newest(sector as usize, version);
         let mut alone: Vec<(u64, u64)> = (0..self.sectors())
-            .filter_map(|sector| newest(sector).map(|version| (sector, version)))
-            .filter(|&(sector, version)| version != 0 && has(frozen, sector, version))
+            .map(|sector| (sector, contents[sector as usize]))
+            .filter(|&(_, version)| version != 0)
+            .filter(may_be_newest)
             .filter(|&(sector, version)| !others.iter().any(|&leg| has(leg, sector, version)))
             .filter(|piece| !coming.contains(piece))
             .collect();
