@@ -20,6 +20,8 @@ const LATE_LOOP: u64 = 5 * MILLISECOND;
 const LATE_GRACE: u64 = MILLISECOND;
 /// Freezes in a row after which a leg is worth no less as an alternative to another one.
 const STRIKES_MAX: u32 = 10;
+/// A leg is waited for at most this many times as long as the last freeze of another.
+const LATE_TIMES: u64 = 4;
 
 impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
@@ -46,7 +48,7 @@ impl<B: Buffers> Engine<B> {
         let mut next = Instant::NEVER;
         let mut frozen = None;
         let mut flush_ahead = false;
-        let (patience, review) = self.patience(leg);
+        let (patience, longest, review) = self.patience(leg);
         let mut at = self.legs[leg].oldest_io;
         while at != NONE {
             let io = self.ios[at];
@@ -67,7 +69,7 @@ impl<B: Buffers> Engine<B> {
                 Class::Write => limit / 2,
                 Class::Flush => limit,
             };
-            let last = limit.saturating_mul(patience);
+            let last = limit.saturating_mul(patience).min(longest).max(limit);
             if age >= last {
                 frozen = frozen.or(Some((io.submitted, last)));
             } else if age >= first {
@@ -94,18 +96,20 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].next_scan = next;
     }
 
-    /// How many times its wait limit a leg is waited for, and when to look at that again. More
-    /// than once only while every other leg is on probation and keeps coming too late itself:
-    /// legs that all take longer than their limits would else be left for each other for ever,
-    /// and nothing asked of them would ever end.
-    fn patience(&self, leg: usize) -> (u64, Instant) {
+    /// How many times its wait limit a leg is waited for, but how long at most, and when to look
+    /// at that again. More than once only while every other leg is on probation and keeps coming
+    /// too late itself: legs that all take longer than their limits would else be left for each
+    /// other for ever, and nothing asked of them would ever end. Not much longer than one of the
+    /// others takes when it is late: there it would be done by then.
+    fn patience(&self, leg: usize) -> (u64, u64, Instant) {
         let others = || self.in_legs().filter(|o| o.index.index() != leg && o.answers());
         if others().any(|other| other.is_trusted(self.now)) {
-            return (1, Instant::NEVER);
+            return (1, 0, Instant::NEVER);
         }
         let strikes = others().map(|other| other.strikes).min().unwrap_or(0);
         let review = others().map(|other| other.probation_until).min();
-        (1 << strikes.min(STRIKES_MAX), review.unwrap_or(Instant::NEVER))
+        let longest = others().map(|o| o.last_freeze.saturating_mul(LATE_TIMES)).min().unwrap_or(0);
+        (1 << strikes.min(STRIKES_MAX), longest, review.unwrap_or(Instant::NEVER))
     }
 
     fn another_answers(&self, leg: usize) -> bool {

@@ -187,6 +187,8 @@ pub(crate) struct Leg {
     last_thaw: Instant,
     /// Freezes since it last answered in time for long.
     pub(crate) strikes: u32,
+    /// How long the last freeze took, nanoseconds.
+    pub(crate) last_freeze: u64,
     /// I/O it has answered in time since one was late.
     in_time: u32,
     /// Where the drain's sweep stands.
@@ -302,6 +304,7 @@ impl Leg {
             probation_until: Instant(0),
             last_thaw: Instant(0),
             strikes: 0,
+            last_freeze: 0,
             in_time: 0,
             drain_cursor: 0,
             region_taken_up: Instant(0),
@@ -490,6 +493,7 @@ impl Leg {
             self.probation
         };
         self.last_thaw = now;
+        self.last_freeze = duration;
         self.health = Health::Answering;
         self.probation_until = now + self.probation;
         duration
