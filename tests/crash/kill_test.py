@@ -225,6 +225,7 @@ class Series:
         if self._legs.remote:
             self._legs.remote.ensure()
             self._legs.remote.resume()
+            self._legs.remote.forget_client()
         if rng.random() < 0.33:
             delay = rng.random() * rng.choice([0.03, 0.3])
             process = volume.sandbox.start(*volume.serve_argv(), name="hemi")
@@ -235,6 +236,8 @@ class Series:
             process.kill()
             story.tell(f"kill -9 {delay * 1000:.0f} ms after the start")
             self._totals.kills += 1
+            if self._legs.remote:
+                self._legs.remote.forget_client()
         deadline = time.monotonic() + LOCK_LIMIT
         while True:
             try:
