@@ -109,18 +109,18 @@ fn write_for(world: &mut World, time: u64) {
     }
 }
 
-/// Runs until the superblock that takes a leg in is on its way to it and to another.
-fn until_taken_in(world: &mut World, leg: usize) {
-    fn under_way(world: &World, leg: usize) -> bool {
+/// Runs until a superblock is on its way to each of these legs.
+fn until_told(world: &mut World, legs: &[usize]) {
+    let is_told = |world: &World, leg| {
         world.in_flight(leg, What::Metadata).iter().any(|p| p.io.extent.start < SUPERBLOCKS)
-    }
+    };
     for _ in 0..1_000_000 {
-        if under_way(world, leg) && (0..3).any(|other| other != leg && under_way(world, other)) {
+        if legs.iter().all(|&leg| is_told(world, leg)) {
             return;
         }
         world.wait(10 * MICROSECOND);
     }
-    panic!("it is never taken in");
+    panic!("nothing is told to legs {legs:?}");
 }
 
 /// Kills hemi and goes on with the legs given, which have all that was acknowledged.
@@ -162,8 +162,8 @@ fn a_leg_that_dies_while_another_comes_in_is_marked_out() {
     world.run_until_answered(SECOND);
     world.abort_held(C);
     world.let_come(C);
-    // It drains, and the superblock that takes it in is written to all.
-    until_taken_in(&mut world, C);
+    // It drains, and the superblock that takes it in is written to the others.
+    until_told(&mut world, &[A, B]);
     world.hold(A, What::Anything);
     write_for(&mut world, 5 * SECOND);
     assert!(is_out(&world, A, OutReason::Unresponsive));
@@ -182,7 +182,8 @@ fn a_leg_that_dies_on_its_way_in_stays_out() {
     world.run_until_answered(SECOND);
     world.abort_held(B);
     world.let_come(B);
-    until_taken_in(&mut world, B);
+    until_told(&mut world, &[A]);
+    until_told(&mut world, &[B]);
     world.hold(B, What::Anything);
     world.notices.clear();
     write_for(&mut world, 5 * SECOND);

@@ -22,6 +22,8 @@ const LIMIT_GUESSED_MIN: u64 = 40 * MILLISECOND;
 const USUAL_MIN: u64 = 16;
 /// … and of so many background ticks: of half a second.
 const USUAL_TICKS: u32 = 5;
+/// Ticks after which it is no longer current.
+const USUAL_CURRENT_TICKS: u32 = 20;
 /// Latencies after which the recent history is halved.
 const HISTORY_FADE: u64 = 20_000;
 /// I/O up to this many sectors is small; larger I/O has a history of its own.
@@ -122,12 +124,17 @@ impl History {
 
     /// At each background tick.
     fn judge_usual(&mut self) {
-        self.lately_ticks += 1;
+        self.lately_ticks = self.lately_ticks.saturating_add(1);
         if self.lately_ticks >= USUAL_TICKS && self.lately.count() >= USUAL_MIN {
             self.usual = self.lately.quantile(500);
             self.lately = LatencyHistogram::default();
             self.lately_ticks = 0;
         }
+    }
+
+    /// Whether the usual has been judged lately.
+    fn is_current(&self) -> bool {
+        self.usual > 0 && self.lately_ticks <= USUAL_CURRENT_TICKS
     }
 
     pub(crate) fn median(&self) -> u64 {
@@ -443,7 +450,14 @@ impl Leg {
 
     /// The usual latency of a small write, nanoseconds; zero when unknown.
     pub(crate) fn usual_write(&self) -> u64 {
-        self.histories[1][0].median().max(self.histories[1][1].median() / 4)
+        let [small, large] = &self.histories[1];
+        let of_large = large.median() / 4;
+        match (small.is_current(), large.is_current()) {
+            // What it did when it last got any of the others says nothing of now.
+            (true, false) => small.median(),
+            (false, true) => of_large,
+            _ => small.median().max(of_large),
+        }
     }
 
     /// Orders legs by their usual write; one that has never answered yet comes last.

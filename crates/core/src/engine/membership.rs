@@ -490,10 +490,23 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether a leg may be sent the superblock as it is now. One that is out by it comes after
     /// all that are in: without it they open as they were before, and in a generation of their
-    /// own, so that what it alone has heard of another generation would make it a fork.
+    /// own, so that what it alone has heard of another generation would make it a fork. So does
+    /// one that is being taken in: that it is in is nothing it may know alone.
     pub(super) fn may_be_told(&self, leg: LegIndex) -> bool {
-        self.superblock.legs[leg.index()].state == Membership::In
-            || self.superblock_is_durable(self.metadata.newest(self.metadata.superblock()))
+        let newest = self.metadata.newest(self.metadata.superblock());
+        if self.superblock.legs[leg.index()].state != Membership::In {
+            return self.superblock_is_durable(newest);
+        }
+        let object = self.metadata.superblock();
+        let comes_in = |leg| {
+            self.changes.iter().any(|change| change.kind == ChangeKind::In && change.leg == leg)
+        };
+        !comes_in(leg)
+            || self.superblock.legs.iter().zip(&self.legs).all(|(record, other)| {
+                record.state != Membership::In
+                    || comes_in(other.index)
+                    || self.metadata.durable(object, other.index) >= newest
+            })
     }
 
     /// Steps of opening, changing, detaching and closing whose time has come.

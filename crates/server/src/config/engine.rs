@@ -160,7 +160,9 @@ impl From<Settings> for EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> EngineConfig {
-        EngineConfig { owed_extents_max: None, ..Settings::default().into() }
+        let mut config = EngineConfig::from(Settings::default());
+        config.owed_extents_max = None;
+        config
     }
 }
 
