@@ -242,7 +242,9 @@ fn parse_authority(authority: &str) -> Result<Address, UriError> {
         }
         Some(_) => return Err(bad()),
     };
-    if host.is_empty() || (host.contains(':') && !authority.starts_with('[')) {
+    // As a percent escape, too: no host has them, and it could not be shown as it was written.
+    let no_name = |c: char| matches!(c, ':' | '/' | '@' | '[' | ']' | '?' | '#') || c.is_control();
+    if host.is_empty() || (host.contains(no_name) && !authority.starts_with('[')) {
         return Err(bad());
     }
     Ok(Address::Tcp { host, port })
@@ -339,6 +341,8 @@ mod tests {
             ("nbd://[::1/", "is not HOST, HOST:PORT"),
             ("nbd://[::1]x/", "is not HOST, HOST:PORT"),
             ("nbd://[nonsense]/", "is not HOST, HOST:PORT"),
+            ("nbd://%2fd://", "is not HOST, HOST:PORT"),
+            ("nbd://u%40h/", "is not HOST, HOST:PORT"),
             ("nbd://u@h/", "names a user"),
             ("nbd+unix:///x", "names no socket"),
             ("nbd+unix:///x?socket=", "names no socket"),
