@@ -1,5 +1,6 @@
 //! The control API over a real socket, against a volume that records what it is asked.
 
+use std::io;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -117,14 +118,24 @@ fn exchange(
     path: &str,
     body: &str,
 ) -> (u16, String) {
-    write!(
-        stream,
+    let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
-    )
-    .expect("the server reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the server answers");
+    );
+    // The server may answer, and close, before it has read all of a request it refuses.
+    let is_closed = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+    };
+    stream
+        .write_all(request.as_bytes())
+        .or_else(|e| if is_closed(&e) { Ok(()) } else { Err(e) })
+        .expect("the server reads");
+    let mut answer = Vec::new();
+    stream
+        .read_to_end(&mut answer)
+        .or_else(|e| if is_closed(&e) { Ok(0) } else { Err(e) })
+        .expect("the server answers");
+    let answer = String::from_utf8(answer).expect("an answer is text");
     let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer has a head");
     let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line");
     (code, body.to_owned())
