@@ -11,6 +11,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-600}
+# A Rust program ignores it, and so has its writes fail; libFuzzer's main does not.
+trap '' PIPE
 
 targets=() options=() merge=0
 while [ $# -gt 0 ]; do
