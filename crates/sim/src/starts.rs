@@ -283,11 +283,13 @@ impl World {
                 let missing = Problem::Missing { leg: World::index(leg) };
                 // Legs that have not heard the latest miss others, too, that have left since.
                 let others_too = !self.all_know(&others, &opening.superblock);
-                // Damage on a leg that is out by the latest stands in no one's way while the
-                // latest is given; without it, it may hide something, and is named rightly.
+                // If the others only know of a time when it was out (it was promoted since), they
+                // miss the legs that were in then: of this one they cannot know.
                 let was_out = self
                     .newest_among(&others)
                     .is_some_and(|known| known.legs[usize::from(leg)].state != Membership::In);
+                // Damage on a leg that is out by the latest stands in no one's way while the
+                // latest is given; without it, it may hide something, and is named rightly.
                 let is_right = |problem: &Problem| match problem {
                     Problem::Missing { leg } => !others.contains(&leg.0) && others_too,
                     // The region table is told to a leg that is out before the superblock is:
@@ -295,8 +297,6 @@ impl World {
                     Problem::Undecided { .. } => is_in && was_out,
                     damage => !self.rots.is_empty() && self.is_rot(&others, damage),
                 };
-                // If the others only know of a time when it was out (it was promoted since), they
-                // miss the legs that were in then: of this one they cannot know.
                 let names_it = refusal.problems.contains(&missing) || is_in && was_out;
                 if !names_it || !refusal.problems.iter().all(|p| *p == missing || is_right(p)) {
                     self.wrong_refusal(&others, &refusal);

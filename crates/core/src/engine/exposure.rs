@@ -53,6 +53,15 @@ impl Throttle {
     }
 }
 
+/// Puts a value among the two least, in order, if it is one of them.
+fn keep_least<T: Copy + Ord>(least: &mut [T; 2], value: T) {
+    if value < least[0] {
+        *least = [value, least[0]];
+    } else if value < least[1] {
+        least[1] = value;
+    }
+}
+
 impl<B: Buffers> Engine<B> {
     /// Acknowledged bytes a leg lacks, regions owed as a whole left out.
     pub(super) fn lacked_bytes(&self, leg: usize) -> u64 {
@@ -98,11 +107,7 @@ impl<B: Buffers> Engine<B> {
             count += 1;
             let lacked = self.lacked_bytes(leg);
             sum += lacked;
-            if lacked < least[0] {
-                least = [lacked, least[0]];
-            } else if lacked < least[1] {
-                least[1] = lacked;
-            }
+            keep_least(&mut least, lacked);
         }
         if count < 2 {
             // What is under way counts once a second leg is being taken in.
@@ -122,12 +127,7 @@ impl<B: Buffers> Engine<B> {
             oldest = oldest.max(lack);
             let index = LegIndex(leg as u8);
             let owes_whole = self.regions.stale_count(index) > 0 || self.legs[leg].rebuilding > 0;
-            let age = if owes_whole { u64::MAX } else { lack };
-            if age < least[0] {
-                least = [age, least[0]];
-            } else if age < least[1] {
-                least[1] = age;
-            }
+            keep_least(&mut least, if owes_whole { u64::MAX } else { lack });
         }
         least[1].min(oldest)
     }
@@ -164,12 +164,7 @@ impl<B: Buffers> Engine<B> {
     fn pay_rate(&self) -> u64 {
         let mut least = [(u64::MAX, 0); 2];
         for leg in (0..LEGS_MAX).filter(|&leg| self.legs[leg].is_in()) {
-            let lacked = (self.lacked_bytes(leg), leg);
-            if lacked.0 < least[0].0 {
-                least = [lacked, least[0]];
-            } else if lacked.0 < least[1].0 {
-                least[1] = lacked;
-            }
+            keep_least(&mut least, (self.lacked_bytes(leg), leg));
         }
         match least[1] {
             (u64::MAX, _) => 0,

@@ -23,6 +23,23 @@ const STRIKES_MAX: u32 = 10;
 /// A leg is waited for at most this many times as long as the last freeze of another.
 const LATE_TIMES: u64 = 4;
 
+/// How long a leg is waited for while the others are no better.
+struct Patience {
+    /// So many times its wait limit …
+    times: u64,
+    /// … but, beyond the limit itself, no longer than this, nanoseconds.
+    longest: u64,
+    /// When to look at that again.
+    review: Instant,
+}
+
+impl Patience {
+    /// The age at which an I/O with this wait limit is overdue.
+    fn last(&self, limit: u64) -> u64 {
+        limit.saturating_mul(self.times).min(self.longest).max(limit)
+    }
+}
+
 impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
     pub(super) fn scan_legs(&mut self) {
@@ -48,7 +65,7 @@ impl<B: Buffers> Engine<B> {
         let mut next = Instant::NEVER;
         let mut frozen = None;
         let mut flush_ahead = false;
-        let (patience, longest, review) = self.patience(leg);
+        let patience = self.patience(leg);
         let mut at = self.legs[leg].oldest_io;
         while at != NONE {
             let io = self.ios[at];
@@ -69,12 +86,12 @@ impl<B: Buffers> Engine<B> {
                 Class::Write => limit / 2,
                 Class::Flush => limit,
             };
-            let last = limit.saturating_mul(patience).min(longest).max(limit);
+            let last = patience.last(limit);
             if age >= last {
                 frozen = frozen.or(Some((io.submitted, last)));
             } else if age >= first {
                 next = next.min(io.submitted + if age < limit { limit } else { last });
-                next = next.min(review);
+                next = next.min(patience.review);
                 match class {
                     Class::Read => self.consider_hedge(at),
                     _ => flush_ahead = true,
@@ -96,20 +113,23 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].next_scan = next;
     }
 
-    /// How many times its wait limit a leg is waited for, but how long at most, and when to look
-    /// at that again. More than once only while every other leg is on probation and keeps coming
-    /// too late itself: legs that all take longer than their limits would else be left for each
-    /// other for ever, and nothing asked of them would ever end. Not much longer than one of the
-    /// others takes when it is late: there it would be done by then.
-    fn patience(&self, leg: usize) -> (u64, u64, Instant) {
+    /// How long a leg is waited for. Longer than its wait limit only while every other leg is on
+    /// probation and keeps coming too late itself: legs that all take longer than their limits
+    /// would else be left for each other for ever, and nothing asked of them would ever end. Not
+    /// much longer than one of the others takes when it is late: there it would be done by then.
+    fn patience(&self, leg: usize) -> Patience {
         let others = || self.in_legs().filter(|o| o.index.index() != leg && o.answers());
         if others().any(|other| other.is_trusted(self.now)) {
-            return (1, 0, Instant::NEVER);
+            return Patience { times: 1, longest: 0, review: Instant::NEVER };
         }
         let strikes = others().map(|other| other.strikes).min().unwrap_or(0);
         let review = others().map(|other| other.probation_until).min();
-        let longest = others().map(|o| o.last_freeze.saturating_mul(LATE_TIMES)).min().unwrap_or(0);
-        (1 << strikes.min(STRIKES_MAX), longest, review.unwrap_or(Instant::NEVER))
+        let late = others().map(|other| other.last_freeze).min().unwrap_or(0);
+        Patience {
+            times: 1 << strikes.min(STRIKES_MAX),
+            longest: late.saturating_mul(LATE_TIMES),
+            review: review.unwrap_or(Instant::NEVER),
+        }
     }
 
     fn another_answers(&self, leg: usize) -> bool {

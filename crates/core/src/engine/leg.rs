@@ -194,7 +194,7 @@ pub(crate) struct Leg {
     last_thaw: Instant,
     /// Freezes since it last answered in time for long.
     pub(crate) strikes: u32,
-    /// How long the last freeze took, nanoseconds.
+    /// How long the last freeze, or absence of its session, took, nanoseconds.
     pub(crate) last_freeze: u64,
     /// I/O it has answered in time since one was late.
     in_time: u32,

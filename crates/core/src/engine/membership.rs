@@ -451,7 +451,8 @@ impl<B: Buffers> Engine<B> {
             ChangeKind::In => *state = Membership::In,
             ChangeKind::Join | ChangeKind::Remove => {}
         }
-        let also = matches!(change.kind, ChangeKind::In | ChangeKind::Join).then_some(change.leg);
+        // One that comes in is in by it; one that joins is not.
+        let also = (change.kind == ChangeKind::Join).then_some(change.leg);
         let sequence = self.write_superblock(also);
         // It carries those before, too.
         for change in &mut self.changes {
@@ -482,10 +483,21 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether a superblock is durable on every leg that is in by it.
     fn superblock_is_durable(&self, sequence: u64) -> bool {
-        let object = self.metadata.superblock();
-        self.superblock.legs.iter().zip(&self.legs).all(|(record, leg)| {
-            record.state != Membership::In || self.metadata.durable(object, leg.index) >= sequence
-        })
+        self.in_by_superblock().all(|leg| self.has_superblock(leg, sequence))
+    }
+
+    fn in_by_superblock(&self) -> impl Iterator<Item = LegIndex> {
+        let records = self.superblock.legs.iter().zip(&self.legs);
+        records.filter(|(record, _)| record.state == Membership::In).map(|(_, leg)| leg.index)
+    }
+
+    fn has_superblock(&self, leg: LegIndex, sequence: u64) -> bool {
+        self.metadata.durable(self.metadata.superblock(), leg) >= sequence
+    }
+
+    /// Whether a leg is being taken in, be it that it is going out again.
+    fn comes_in(&self, leg: LegIndex) -> bool {
+        self.changes.iter().any(|change| change.kind == ChangeKind::In && change.leg == leg)
     }
 
     /// Whether a leg may be sent the superblock as it is now. One that is out by it comes after
@@ -497,16 +509,8 @@ impl<B: Buffers> Engine<B> {
         if self.superblock.legs[leg.index()].state != Membership::In {
             return self.superblock_is_durable(newest);
         }
-        let object = self.metadata.superblock();
-        let comes_in = |leg| {
-            self.changes.iter().any(|change| change.kind == ChangeKind::In && change.leg == leg)
-        };
-        !comes_in(leg)
-            || self.superblock.legs.iter().zip(&self.legs).all(|(record, other)| {
-                record.state != Membership::In
-                    || comes_in(other.index)
-                    || self.metadata.durable(object, other.index) >= newest
-            })
+        let mut others = self.in_by_superblock().filter(|&other| !self.comes_in(other));
+        !self.comes_in(leg) || others.all(|other| self.has_superblock(other, newest))
     }
 
     /// Steps of opening, changing, detaching and closing whose time has come.
