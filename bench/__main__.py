@@ -20,7 +20,7 @@ from hemi_harness.sandbox import sweep
 
 from . import first_pass, flush, freeze, md, slow_leg, speed
 from .report import page
-from .settings import Settings, machine
+from .settings import LENGTHS, Settings, machine
 
 PARTS: dict[str, Any] = {
     part.NAME: part for part in (speed, first_pass, slow_leg, freeze, flush, md)
@@ -66,15 +66,7 @@ def main() -> None:
     settings = Settings(asked.dir)
     if asked.quick:
         settings = settings.quick()
-    names = (
-        "seconds",
-        "pairs",
-        "slow_seconds",
-        "freeze_seconds",
-        "freeze_rounds",
-        "volume_mib",
-        "kinds",
-    )
+    names = (*LENGTHS, "kinds")
     given = {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
     settings = replace(settings, **given)
 
@@ -89,11 +81,17 @@ def main() -> None:
     if not asked.report_only:
         sweep(asked.dir)
         for name in asked.parts or PARTS:
+            before = results.get(name) if settings.kinds else None
+            if before and any(before["settings"][key] != settings.record()[key] for key in LENGTHS):
+                raise SystemExit(
+                    f"the rows of {name} were measured with other lengths: {before['settings']}; "
+                    "give the same, or measure all rows"
+                )
             say(f"== {PARTS[name].TITLE}")
             data = PARTS[name].measure(settings, say)
-            if settings.kinds and name in results:
+            if before:
                 # The other rows stay as they were.
-                data["runs"] = {**results[name]["runs"], **data["runs"]}
+                data["runs"] = {**before["runs"], **data["runs"]}
             data["machine"] = machine(settings.directory)
             data["date"] = datetime.date.today().isoformat()
             results[name] = data

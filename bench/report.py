@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from .settings import LENGTHS
+
 # What somebody who has looked at the figures says of them, by hand.
 REMARKS = Path(__file__).with_name("remarks.md")
 INTRODUCTION = """\
@@ -33,17 +35,7 @@ def page(results: dict[str, Any], parts: dict[str, Any]) -> str:
 def _provenance(name: str, data: dict[str, Any]) -> list[str]:
     """How these figures came about."""
     settings = data["settings"]
-    lengths = " ".join(
-        f"--{key.replace('_', '-')} {settings[key]}"
-        for key in (
-            "seconds",
-            "pairs",
-            "slow_seconds",
-            "freeze_seconds",
-            "freeze_rounds",
-            "volume_mib",
-        )
-    )
+    lengths = " ".join(f"--{key.replace('_', '-')} {settings[key]}" for key in LENGTHS)
     machine = "; ".join(f"{key}: {value}" for key, value in data["machine"].items())
     return [
         f"Measured {data['date']} with `make bench BENCH_ARGS=\"{name} {lengths}\"`.",

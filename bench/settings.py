@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,13 @@ class Settings:
         )
 
     def record(self) -> dict[str, Any]:
-        return {**asdict(self), "directory": None, "kinds": None}
+        return {name: getattr(self, name) for name in LENGTHS}
+
+
+# What the figures of a run depend on, as asked for.
+LENGTHS = tuple(
+    field.name for field in fields(Settings) if field.name not in ("directory", "kinds")
+)
 
 
 def version(*argv: str, pattern: str = r"\d+\.\d+[\w.\-]*") -> str:

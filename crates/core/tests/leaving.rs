@@ -13,8 +13,6 @@ use world::{SECTORS, World, settings};
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
-/// Both slots of the superblock, in sectors.
-const SUPERBLOCKS: u64 = 256;
 
 fn volume(legs: usize) -> World {
     let settings = Settings {
@@ -111,11 +109,8 @@ fn write_for(world: &mut World, time: u64) {
 
 /// Runs until a superblock is on its way to each of these legs.
 fn until_told(world: &mut World, legs: &[usize]) {
-    let is_told = |world: &World, leg| {
-        world.in_flight(leg, What::Metadata).iter().any(|p| p.io.extent.start < SUPERBLOCKS)
-    };
     for _ in 0..1_000_000 {
-        if legs.iter().all(|&leg| is_told(world, leg)) {
+        if legs.iter().all(|&leg| world.is_told(leg)) {
             return;
         }
         world.wait(10 * MICROSECOND);
@@ -231,15 +226,8 @@ fn a_leg_that_is_out_hears_of_nothing_that_those_that_are_in_may_not_have() {
     assert!(is_out(&world, C, OutReason::WriteErrors));
     world.hold(B, What::Anything);
     world.write(0, 16);
-    let recorded = |world: &World| {
-        let blocks = world.in_flight(A, What::Metadata);
-        blocks.iter().any(|block| block.io.extent.start < SUPERBLOCKS)
-    };
-    let end = world.now + 10 * SECOND;
-    while !recorded(&world) {
-        assert!(world.now < end, "B is marked out");
-        world.wait(50 * MICROSECOND);
-    }
+    // B is marked out.
+    until_told(&mut world, &[A]);
     world.hold(A, What::Metadata);
     world.wait(300 * MILLISECOND);
     world.crash(None, |pending| match pending.io.leg.index() {

@@ -9,6 +9,19 @@ use crate::world::World;
 use crate::world::script::{Cache, Landing, What};
 use crate::{A, B, LONG, REGION, authority, calm, prefer, reopen, two_legs};
 
+/// B decides the first region. Of its beginning so many sectors are flushed on both, and so many
+/// have been written to both since.
+fn unflushed(settings: Settings, flushed: u64, since: u64) -> World {
+    let mut world = two_legs(settings);
+    prefer(&mut world, B);
+    world.write(0, flushed);
+    world.flush();
+    world.write(0, since);
+    world.wait(MILLISECOND);
+    assert_eq!(authority(&world, 0), B);
+    world
+}
+
 /// What a flush covers survives, and the legs become one again.
 fn survive(world: &mut World) {
     let token = world.flush();
@@ -25,13 +38,7 @@ fn survive(world: &mut World) {
 /// answered from it; they do not fail because nobody has said so yet.
 #[test]
 fn what_nobody_has_any_more_is_read_as_found_at_once() {
-    let mut world = two_legs(calm());
-    prefer(&mut world, B);
-    world.write(0, 64);
-    world.flush();
-    world.write(0, 64);
-    world.wait(MILLISECOND);
-    assert_eq!(authority(&world, 0), B);
+    let mut world = unflushed(calm(), 64, 64);
     // What A has is in its cache: B stays the authority until it is flushed.
     world.hold(A, What::Flushes);
     world.hold(A, What::Reads);
@@ -56,13 +63,7 @@ fn what_nobody_has_any_more_is_read_as_found_at_once() {
 /// then it keeps, whatever it loses afterwards, and B goes on getting it from there.
 #[test]
 fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
-    let mut world = two_legs(Settings { drain_bytes: 4096, ..calm() });
-    prefer(&mut world, B);
-    world.write(0, REGION);
-    world.flush();
-    world.write(0, 96);
-    world.wait(MILLISECOND);
-    assert_eq!(authority(&world, 0), B);
+    let mut world = unflushed(Settings { drain_bytes: 4096, ..calm() }, REGION, 96);
     // A lacks something there: it cannot take over.
     world.hold(A, What::Writes);
     world.write(112, 8);
@@ -97,13 +98,7 @@ fn what_was_flushed_after_an_authority_lost_its_cache_is_not_lost() {
 /// piece. It still is all there is of what B has lost, and does not come to owe the whole region.
 #[test]
 fn what_may_be_all_there_is_is_not_owed_with_the_rest_of_its_region() {
-    let mut world = two_legs(Settings { owed_extents_max: 4, ..calm() });
-    prefer(&mut world, B);
-    world.write(0, 16);
-    world.flush();
-    world.write(0, 16);
-    world.wait(MILLISECOND);
-    assert_eq!(authority(&world, 0), B);
+    let mut world = unflushed(Settings { owed_extents_max: 4, ..calm() }, 16, 16);
     world.hold(A, What::Writes);
     world.write(32, 8);
     world.event(B, LegEvent::Gone { removed: false });

@@ -140,6 +140,13 @@ impl World {
         self.in_flight(leg, what).iter().any(|p| p.io.extent.overlaps(on_leg))
     }
 
+    /// Whether a superblock is on its way to a leg.
+    pub fn is_told(&self, leg: usize) -> bool {
+        /// Both its slots, in sectors.
+        const SUPERBLOCKS: u64 = 256;
+        self.in_flight(leg, What::Metadata).iter().any(|p| p.io.extent.start < SUPERBLOCKS)
+    }
+
     pub fn data_start(&self) -> u64 {
         self.disks[0].metadata.len() as u64 / 512
     }
