@@ -4,7 +4,7 @@ mod world;
 
 use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
-use hemi_core::units::{Extent, MICROSECOND, MILLISECOND};
+use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 use world::script::What;
 use world::{World, settings};
 
@@ -60,4 +60,29 @@ fn a_read_sent_in_parts_after_its_hedge_failed_waits_for_all_of_them() {
     assert!(!world.is_answered(read), "half of it is not there yet");
     world.land(second);
     assert!(world.is_answered(read) && !world.has_failed(read));
+}
+
+/// Reads for so long, one a millisecond. How many of them leg B answered.
+fn reads_of_b(world: &mut World, time: u64) -> u64 {
+    let before = world.status().legs[B].reads.count();
+    for _ in 0..time / MILLISECOND {
+        world.read(0, 16);
+        world.wait(MILLISECOND);
+    }
+    world.status().legs[B].reads.count() - before
+}
+
+/// A leg that was slow to read from is asked now and then, and gets the reads once it is fast.
+#[test]
+fn a_leg_that_was_slow_to_read_from_is_tried_again() {
+    let mut world = World::new(1, 2, settings());
+    world.steady(A, 200 * MICROSECOND);
+    world.steady(B, 1500 * MICROSECOND);
+    world.write(0, 16);
+    let slow = reads_of_b(&mut world, 60 * SECOND);
+    assert!((1..40).contains(&slow), "{slow} of 60,000 reads went to the slow leg");
+    world.steady(B, 20 * MICROSECOND);
+    reads_of_b(&mut world, 60 * SECOND);
+    let fast = reads_of_b(&mut world, 10 * SECOND);
+    assert!(fast > 9_900, "{fast} of 10,000 reads go to the leg that became fast");
 }

@@ -46,6 +46,7 @@ impl<B: Buffers> Engine<B> {
                 self.is_lagging(leg);
             }
         }
+        self.fade_unused_reads();
         for leg in 0..LEGS_MAX {
             if !self.legs[leg].answers() {
                 // Another leg may have become fresh for them since.
@@ -64,6 +65,25 @@ impl<B: Buffers> Engine<B> {
         self.place_unplaced();
         self.consider_flushes();
         self.pump_throttle();
+    }
+
+    /// How fast a leg's reads are is only known while it gets some. One that gets none because
+    /// they were slow is tried again in a while.
+    fn fade_unused_reads(&mut self) {
+        let mut in_use = [[false; 2]; LEGS_MAX];
+        for (state, in_use) in self.legs.iter_mut().zip(&mut in_use) {
+            *in_use = state.reads_in_use();
+        }
+        for large in 0..2 {
+            if !in_use.iter().any(|of_leg| of_leg[large]) {
+                continue;
+            }
+            for (state, of_leg) in self.legs.iter_mut().zip(&in_use) {
+                if !of_leg[large] && state.answers() {
+                    state.fade_reads(large);
+                }
+            }
+        }
     }
 
     fn clean_regions(&mut self) {

@@ -42,6 +42,11 @@ const RELAPSES_FROM: u64 = 8 * PROBATION_FIRST;
 const PROBATION_MAX: u64 = 5 * SECOND;
 /// A leg that stayed well for this long starts over with the first probation.
 const PROBATION_FORGET: u64 = 30 * SECOND;
+/// An average of reads that none has renewed loses one part in 2 to the power of this at each
+/// background tick …
+const FADE_SHIFT: u32 = 5;
+/// … and after so many trials that confirmed it one part in 2 to the power of this many more.
+const FADE_TRIALS_MAX: u32 = 3;
 /// A read is hedged no earlier than this after its submission.
 const HEDGE_FLOOR: u64 = 2 * MILLISECOND;
 
@@ -75,8 +80,14 @@ pub(crate) struct History {
     pub(crate) total: LatencyHistogram,
     limit: u64,
     hedge: u64,
-    /// Moving average, nanoseconds, weight 1/16.
+    /// Moving average, nanoseconds, weight 1/16; less while it fades.
     average: u64,
+    /// What the average was before it began to fade; zero when it does not.
+    faded_from: u64,
+    /// How many trials in a row have confirmed it.
+    trials: u32,
+    /// Latencies recorded until the last background tick.
+    seen: u64,
     /// Since the usual was last judged, and how many ticks that is. (The long history would
     /// take as many slow latencies as it has fast ones to say that a leg has become slow.)
     lately: LatencyHistogram,
@@ -92,10 +103,13 @@ impl History {
     fn record(&mut self, latency: u64, relapses: bool, settings: &Settings) {
         self.total.record(latency);
         let limit = self.limit.max(settings.wait_floor);
+        let sample = latency.min(limit + limit / 2);
+        if self.faded_from > 0 {
+            self.end_trial(sample);
+        }
         if latency > limit && !relapses {
             return;
         }
-        let sample = latency.min(limit + limit / 2);
         self.recent.record(sample);
         self.lately.record(sample);
         self.average =
@@ -130,6 +144,30 @@ impl History {
             self.lately = LatencyHistogram::default();
             self.lately_ticks = 0;
         }
+    }
+
+    /// Whether there have been any since the last background tick; asked once at each.
+    fn is_in_use(&mut self) -> bool {
+        let seen = core::mem::replace(&mut self.seen, self.total.count());
+        self.seen > seen
+    }
+
+    /// At each background tick at which others did such I/O and this leg none. It will be tried
+    /// again when the average has fallen below theirs: it may have become faster since.
+    fn fade(&mut self) {
+        if self.faded_from == 0 {
+            self.faded_from = self.average;
+        }
+        self.average -= self.average >> (FADE_SHIFT + self.trials);
+    }
+
+    /// The first latency after a fading says more than all before. If nothing has changed, the
+    /// next trial comes later.
+    fn end_trial(&mut self, sample: u64) {
+        let confirmed = sample >= self.faded_from / 2;
+        self.trials = if confirmed { (self.trials + 1).min(FADE_TRIALS_MAX) } else { 0 };
+        self.faded_from = 0;
+        self.average = sample;
     }
 
     /// Whether the usual has been judged lately.
@@ -428,6 +466,16 @@ impl Leg {
         let write = self.histories[1][0].limit;
         self.flush_history.limit =
             self.flush_history.limit.max(2 * write).min(settings.wait_ceiling);
+    }
+
+    /// Whether it did reads since the last background tick, small ones and large ones.
+    pub(crate) fn reads_in_use(&mut self) -> [bool; 2] {
+        self.histories[0].each_mut().map(History::is_in_use)
+    }
+
+    /// At each background tick, of reads that went to others alone.
+    pub(crate) fn fade_reads(&mut self, large: usize) {
+        self.histories[0][large].fade();
     }
 
     /// How long an I/O of this kind may take before the leg counts as frozen.
