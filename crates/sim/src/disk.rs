@@ -33,7 +33,7 @@
 
 use hemi_core::units::Extent;
 
-use crate::rng::Rng;
+use hemi_random::Rng;
 
 /// What a power cut leaves of a volatile cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,8 +280,8 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::{Cache, Disk};
-    use crate::rng::Rng;
     use hemi_core::units::Extent;
+    use hemi_random::Rng;
 
     fn disk() -> Disk {
         let mut disk = Disk::default();

@@ -3,7 +3,7 @@
 //!
 //! A **seed** names a run. [`plan`] draws everything it asks for up front: the volume, every
 //! request, every fault. [`run`] plays the plan in a [`world`] whose only clock is an agenda
-//! of [`events`] and whose only chance is [`rng`]; so the same seed and the same code give
+//! of [`events`] and whose only chance is [`hemi_random`]; so the same seed and the same code give
 //! the same run to the byte, and [`trace`] has its hash. [`disk`] says what disks may do;
 //! [`faults`], [`operators`] and [`starts`] what goes wrong and who does what; [`checker`]
 //! what has to hold all the same. A failing run is made smaller by [`shrink`]; [`torture`]
@@ -24,7 +24,6 @@ pub mod operators;
 pub mod plan;
 #[cfg(feature = "planted")]
 pub mod planted;
-pub mod rng;
 pub mod run;
 mod scenes;
 pub mod shrink;

@@ -14,9 +14,9 @@ use hemi_core::recovery::{self, LegImage, Opening, Problem, Refusal};
 
 use crate::disk::Disk;
 use crate::faults::Kind;
-use crate::rng::Rng;
 use crate::starts::describe;
 use crate::world::World;
+use hemi_random::Rng;
 
 /// What becomes of the next metadata write of a kind.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use hemi_core::units::{MICROSECOND, MILLISECOND};
 
 use crate::disk::Cache;
 use crate::faults::Kind;
-use crate::rng::Rng;
 use crate::scenes::{add_ambushes, plan_of_scenes};
+use hemi_random::Rng;
 
 /// Client requests of one seed.
 pub const OPERATIONS: u32 = 2200;

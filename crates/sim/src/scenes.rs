@@ -14,7 +14,7 @@ use crate::moments::MOMENTS;
 use crate::plan::{
     Ending, Fault, OPERATIONS, Pace, Plan, PlannedFault, PlannedRequest, Shape, Start, Weather,
 };
-use crate::rng::Rng;
+use hemi_random::Rng;
 
 /// Ambushes of an ordinary seed that has some.
 const AMBUSHES: u64 = 8;

@@ -31,8 +31,8 @@ use crate::faults::{Ambush, KINDS, Kind};
 use crate::lies::{self, Lie};
 use crate::operators::{Change, Rot};
 use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
-use crate::rng::Rng;
 use crate::trace::{Topic, Trace};
+use hemi_random::Rng;
 
 /// The engine's thorough self-check runs once in so many steps.
 const THOROUGH_EVERY: u64 = 1000;

@@ -1,0 +1,24 @@
+//! `make validate`: the models against theory and against measured drives.
+//!
+//! Each part prints a table of what should come out and what does, and whether it is within
+//! its bound. The exit code says whether all are.
+
+mod collection;
+mod disks;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let parts: [(&str, fn() -> bool); 2] =
+        [("collection of garbage", collection::run), ("measured hard disks", disks::run)];
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let mut all = true;
+    for (name, run) in parts {
+        if asked.is_empty() || asked.iter().any(|word| name.contains(word.as_str())) {
+            println!("== {name}");
+            all &= run();
+            println!();
+        }
+    }
+    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

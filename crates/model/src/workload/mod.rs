@@ -1,0 +1,40 @@
+//! What clients ask for, and when.
+//!
+//! A workload is a state machine on the virtual clock, like a drive: it says when it next
+//! wants something ([`Workload::next_event`]), issues what is due ([`Workload::advance`]) and
+//! is told what is done ([`Workload::completed`]), because a closed loop's next request waits
+//! for the one before.
+
+use hemi_core::units::{Extent, Instant};
+use hemi_drives::drive::Operation;
+
+/// One request of a client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// The workload's name for it, given back to [`Workload::completed`]. Free for another
+    /// request from then on.
+    pub tag: u32,
+    /// What to do.
+    pub operation: Operation,
+    /// Where, in sectors of 512 bytes; empty for a flush.
+    pub extent: Extent,
+    /// When it was to be issued. Latency counts from here: a request that had to wait in the
+    /// client (because as many as may be were outstanding) has waited all the same.
+    pub intended: Instant,
+}
+
+/// A source of requests.
+pub trait Workload {
+    /// When the workload next issues something by itself; [`Instant::NEVER`] when only a
+    /// completion can make it, or it is over.
+    fn next_event(&self) -> Instant;
+
+    /// Appends what is issued until `now`.
+    fn advance(&mut self, now: Instant, issues: &mut Vec<Issue>);
+
+    /// A request is done; appends what is issued because of it.
+    fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>);
+
+    /// Whether everything has been issued and is done.
+    fn is_over(&self) -> bool;
+}
