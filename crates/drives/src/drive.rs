@@ -79,6 +79,22 @@ impl Counters {
         (self.pages_written + self.pages_copied) as f64 / self.pages_written as f64
     }
 
+    /// Counts a request of the host's.
+    pub fn count(&mut self, operation: Operation, extent: Extent) {
+        match operation {
+            Operation::Read => {
+                self.reads += 1;
+                self.read_bytes += extent.bytes();
+            }
+            Operation::Write { .. } => {
+                self.writes += 1;
+                self.written_bytes += extent.bytes();
+            }
+            Operation::Flush => self.flushes += 1,
+            Operation::Trim => {}
+        }
+    }
+
     /// What was done since `earlier`, a copy of the same drive's counters. (Most and least
     /// erases are those of the whole life.)
     #[must_use]

@@ -18,4 +18,5 @@ pub mod drive;
 pub mod hdd;
 pub mod network;
 pub mod quantity;
+pub mod server;
 pub mod ssd;

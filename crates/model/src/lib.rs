@@ -1,9 +1,18 @@
 //! What would this pair of drives do under this load? The very engine that serves volumes,
 //! over the models of [`hemi_drives`], in virtual time.
 //!
-//! A [`workload`] is what clients ask for: closed or open loops, phases, bursts, traces.
-//! Everything is a state machine on one virtual clock and all chance comes from one seed, so
-//! a run is the same to the byte wherever it is made.
+//! A [`workload`] is what clients ask for: closed or open loops, phases, bursts, traces. What
+//! they ask is a drive, or several under a policy that makes one of them: hemi's engine as a
+//! [`mirror`], or what it is compared with ([`published`], [`oracle`]). [`run`] lets the one
+//! meet the other and [`figures`] keeps count. Everything is a state machine on one virtual
+//! clock and all chance comes from one seed, so a run is the same to the byte wherever it is
+//! made.
 #![forbid(unsafe_code)]
 
+pub mod figures;
+mod legs;
+pub mod mirror;
+pub mod oracle;
+pub mod published;
+pub mod run;
 pub mod workload;

@@ -1,7 +1,7 @@
 //! Disks as `hemi create` leaves them: every region whole on every leg, closed.
 
 use hemi_core::format::superblock::{Ancestry, Name};
-use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
+use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, create};
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use crate::disk::Disk;
@@ -38,22 +38,7 @@ pub(crate) fn format(disk: &mut Disk, shape: &Shape, leg: usize) {
         legs: records,
     };
     let whole = ((1u16 << shape.legs) - 1) as u8;
-    let mut block = [0u8; 4096];
-    for slot in 0..2u8 {
-        superblock.encode(&mut block, slot);
-        disk.write_metadata(Layout::superblock_address(slot), &block, 0xFF);
-        let header = lost::LostHeader { generation: GENERATION, join_epoch: 1 };
-        let address = Layout::lost_address(slot);
-        lost::encode(&mut block, address, VOLUME_ID, 1, &header, &[], layout.volume_sectors())
-            .expect("an empty list fits");
-        disk.write_metadata(address, &block, 0xFF);
-        for number in 0..layout.page_count() {
-            let address = layout.page_address(number, slot);
-            let header = page::PageHeader { page: number, generation: GENERATION, join_epoch: 1 };
-            let entries = layout.page_regions(number);
-            let entries = entries.map(|_| RegionEntry::new(whole, false, LegIndex(0)));
-            page::encode(&mut block, address, VOLUME_ID, 1, &header, entries);
-            disk.write_metadata(address, &block, 0xFF);
-        }
-    }
+    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
+        disk.write_metadata(address, block, 0xFF);
+    });
 }

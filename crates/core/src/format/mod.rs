@@ -15,6 +15,7 @@
 //! draws every byte. All integers are little-endian.
 
 pub mod block;
+pub mod create;
 pub mod layout;
 pub mod lost;
 pub mod page;

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use hemi_core::engine::{Engine, LegTraits};
 use hemi_core::format::superblock::{Ancestry, Name};
-use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
+use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, create};
 use hemi_core::io::{Action, LegError, LegIo, LegOperation, Notice, Operation, Request};
 use hemi_core::recovery::{self, LegImage, Refusal};
 use hemi_core::settings::Settings;
@@ -568,27 +568,9 @@ fn formatted(layout: Layout, shape: Shape, leg: usize, legs: usize) -> Disk {
         legs: records,
     };
     let mut metadata = vec![0u8; layout.data_offset() as usize];
-    let mut put = |address: u64, block: &[u8; 4096]| {
-        metadata[address as usize..address as usize + 4096].copy_from_slice(block);
-    };
-    let mut block = [0u8; 4096];
     let whole = ((1u16 << legs) - 1) as u8;
-    for slot in 0..2u8 {
-        superblock.encode(&mut block, slot);
-        put(Layout::superblock_address(slot), &block);
-        let header = lost::LostHeader { generation: [9; 16], join_epoch: 1 };
-        let address = Layout::lost_address(slot);
-        lost::encode(&mut block, address, volume_id, 1, &header, &[], layout.volume_sectors())
-            .expect("an empty list fits");
-        put(address, &block);
-        for number in 0..layout.page_count() {
-            let address = layout.page_address(number, slot);
-            let header = page::PageHeader { page: number, generation: [9; 16], join_epoch: 1 };
-            let entries = layout.page_regions(number);
-            let entries = entries.map(|_| RegionEntry::new(whole, false, LegIndex(0)));
-            page::encode(&mut block, address, volume_id, 1, &header, entries);
-            put(address, &block);
-        }
-    }
+    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
+        metadata[address as usize..][..block.len()].copy_from_slice(block);
+    });
     Disk::new(metadata, layout.data_offset() / 512, layout.volume_sectors() as usize)
 }

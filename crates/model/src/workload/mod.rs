@@ -35,6 +35,11 @@ pub trait Workload {
     /// A request is done; appends what is issued because of it.
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>);
 
+    /// Whether what ends at present is to be measured; what warms up is not.
+    fn is_measured(&self) -> bool {
+        true
+    }
+
     /// Whether everything has been issued and is done.
     fn is_over(&self) -> bool;
 }

@@ -1,0 +1,232 @@
+//! What a run keeps count of: latencies from the intended time, by kind and by interval.
+
+use hdrhistogram::Histogram;
+use hemi_core::units::{Instant, SECOND};
+use hemi_drives::drive::Operation;
+
+/// Latencies are kept to three significant digits, up to an hour.
+const LONGEST: u64 = 3600 * SECOND;
+const DIGITS: u8 = 3;
+
+/// Latencies of one kind of request.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    /// All of them, in nanoseconds.
+    pub histogram: Histogram<u64>,
+    /// Bytes asked for.
+    pub bytes: u64,
+    moments: Moments,
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        let histogram = Histogram::new_with_bounds(1, LONGEST, DIGITS);
+        Latencies {
+            histogram: histogram.expect("good bounds"),
+            bytes: 0,
+            moments: Moments::default(),
+        }
+    }
+}
+
+impl Latencies {
+    fn record(&mut self, latency: u64, bytes: u64) {
+        self.histogram.saturating_record(latency);
+        self.bytes += bytes;
+        self.moments.add(latency);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.moments.count
+    }
+
+    /// Their exact moments.
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+}
+
+/// Count, mean, standard deviation and maximum, exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// How many.
+    pub count: u64,
+    /// The largest, nanoseconds.
+    pub max: u64,
+    sum: u128,
+    squares: u128,
+}
+
+impl Moments {
+    fn add(&mut self, latency: u64) {
+        self.count += 1;
+        self.max = self.max.max(latency);
+        self.sum += u128::from(latency);
+        self.squares += u128::from(latency) * u128::from(latency);
+    }
+
+    /// Seconds; zero where there are none.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 / SECOND as f64 }
+    }
+
+    /// Of the population, in seconds; zero where there are none.
+    pub fn standard_deviation(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        // In integers: the difference of two large numbers.
+        let count = u128::from(self.count);
+        let spread = self.squares.saturating_mul(count).saturating_sub(self.sum * self.sum);
+        libm::sqrt(spread as f64) / self.count as f64 / SECOND as f64
+    }
+}
+
+/// What was done in one interval of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// When it began.
+    pub start: Instant,
+    /// Latencies of all that ended in it.
+    pub latencies: Moments,
+    /// Reads among them.
+    pub reads: u64,
+    /// Writes among them.
+    pub writes: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Acknowledged bytes that one leg alone held at its end.
+    pub exposure_bytes: u64,
+    /// The age of the oldest of them, nanoseconds.
+    pub exposure_age: u64,
+}
+
+/// Little's law: the mean number of requests in the system, and the rate times their mean stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Little {
+    /// Measured by watching how many there are.
+    pub in_system: f64,
+    /// Measured by watching how long each stays.
+    pub rate_by_stay: f64,
+}
+
+/// The account of one run.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Reads.
+    pub reads: Latencies,
+    /// Writes.
+    pub writes: Latencies,
+    /// Flushes.
+    pub flushes: Latencies,
+    /// Everything, trims included.
+    pub all: Latencies,
+    /// Intervals that are over, oldest first.
+    pub intervals: Vec<Interval>,
+    interval: Interval,
+    length: u64,
+    measured_from: Option<Instant>,
+    /// Until the last thing that was counted.
+    until: Instant,
+    /// Nanoseconds of measured phases that are over.
+    measured_before: u64,
+}
+
+impl Figures {
+    /// An account of nothing yet, in intervals of `length` nanoseconds (at least 1).
+    pub fn new(length: u64) -> Figures {
+        Figures {
+            reads: Latencies::default(),
+            writes: Latencies::default(),
+            flushes: Latencies::default(),
+            all: Latencies::default(),
+            intervals: Vec::new(),
+            interval: Interval::default(),
+            length: length.max(1),
+            measured_from: None,
+            until: Instant(0),
+            measured_before: 0,
+        }
+    }
+
+    /// Nanoseconds measured.
+    pub fn measured(&self) -> u64 {
+        let current = self.measured_from.map_or(0, |from| self.until.since(from));
+        self.measured_before + current
+    }
+
+    /// Requests a second that ended while it was measured.
+    pub fn rate(&self, of: &Latencies) -> f64 {
+        per_second(of.count(), self.measured())
+    }
+
+    /// Bytes a second.
+    pub fn bandwidth(&self, of: &Latencies) -> f64 {
+        per_second(of.bytes, self.measured())
+    }
+
+    /// Whether what ends now belongs to what is measured.
+    pub(crate) fn set_measured(&mut self, now: Instant, measured: bool) {
+        match (self.measured_from, measured) {
+            (None, true) => self.measured_from = Some(now),
+            (Some(from), false) => {
+                self.measured_before += now.since(from);
+                self.measured_from = None;
+            }
+            _ => {}
+        }
+        self.until = self.until.max(now);
+    }
+
+    /// When the current interval is over.
+    pub(crate) fn interval_end(&self) -> Instant {
+        self.interval.start + self.length
+    }
+
+    /// The current interval is over.
+    pub(crate) fn next_interval(&mut self, exposure_bytes: u64, exposure_age: u64) {
+        let start = self.interval_end();
+        self.intervals.push(Interval { exposure_bytes, exposure_age, ..self.interval });
+        self.interval = Interval { start, ..Interval::default() };
+    }
+
+    /// A request ended at `now`, `latency` after it was intended.
+    pub(crate) fn record(&mut self, now: Instant, operation: Operation, bytes: u64, latency: u64) {
+        let interval = &mut self.interval;
+        interval.latencies.add(latency);
+        interval.reads += u64::from(operation == Operation::Read);
+        interval.writes += u64::from(matches!(operation, Operation::Write { .. }));
+        interval.bytes += bytes;
+        if self.measured_from.is_none() {
+            return;
+        }
+        self.until = now;
+        match operation {
+            Operation::Read => self.reads.record(latency, bytes),
+            Operation::Write { .. } => self.writes.record(latency, bytes),
+            Operation::Flush => self.flushes.record(latency, 0),
+            Operation::Trim => {}
+        }
+        self.all.record(latency, bytes);
+    }
+}
+
+fn per_second(count: u64, nanoseconds: u64) -> f64 {
+    if nanoseconds == 0 { 0.0 } else { count as f64 * SECOND as f64 / nanoseconds as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Moments;
+
+    #[test]
+    fn moments_are_exact() {
+        let mut moments = Moments::default();
+        for latency in [2, 4, 4, 4, 5, 5, 7, 9] {
+            moments.add(latency * 1_000_000_000);
+        }
+        assert_eq!((moments.mean(), moments.standard_deviation()), (5.0, 2.0));
+        assert_eq!(moments.max, 9_000_000_000);
+    }
+}

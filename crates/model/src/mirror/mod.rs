@@ -1,0 +1,300 @@
+//! The engine over modelled drives, itself a drive.
+//!
+//! [`Mirror`] drives [`hemi_core::engine::Engine`] as the server does: every leg I/O goes to a
+//! model, every completion back, metadata writes included, and timers are looked at when they
+//! are due. Drives do not fail here: what faults do to the engine is the torture's subject.
+
+mod handles;
+
+use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::format::superblock::{Ancestry, Name};
+use hemi_core::format::{
+    Layout, LayoutError, LegRecord, Membership, RegionEntry, Superblock, create, layout,
+};
+use hemi_core::io::{self, Action, LegIo, LegOperation, Reply};
+use hemi_core::recovery::{self, LegImage};
+use hemi_core::settings::Settings;
+use hemi_core::status::Status;
+use hemi_core::units::{Instant, IoId, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+
+use self::handles::Handles;
+use crate::legs::Legs;
+
+const BLOCK_BYTES: u32 = 4096;
+const VOLUME_ID: [u8; 16] = [1; 16];
+const GENERATION: [u8; 16] = [2; 16];
+
+/// Why a mirror cannot be made of these drives.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MirrorError {
+    /// Too few or too many.
+    #[error("a mirror has 2 to {LEGS_MAX} legs, not {0}")]
+    Legs(usize),
+    /// The smallest leg has no room for a volume of the size asked for.
+    #[error(
+        "a volume of {volume} bytes needs legs of {needed} bytes, metadata included; the smallest \
+         has {smallest}: make the volume smaller"
+    )]
+    TooSmall {
+        /// Bytes asked for.
+        volume: u64,
+        /// Bytes each leg needs.
+        needed: u64,
+        /// Bytes of the smallest leg.
+        smallest: u64,
+    },
+    /// No layout for that size.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// A volume mirrored over modelled drives by hemi's engine.
+pub struct Mirror<D> {
+    engine: Engine<Handles>,
+    legs: Legs<D>,
+    layout: Layout,
+    now: Instant,
+    /// Completions of legs that the engine has not been told of yet.
+    ended: Vec<IoId>,
+    /// Requests that found the engine full, oldest first.
+    waiting: std::collections::VecDeque<Request>,
+    answered: Vec<Completion>,
+    counters: Counters,
+    under_way: u64,
+    status: Status,
+}
+
+impl<D: Drive> Mirror<D> {
+    /// A new volume, whole on every leg and open from `now` on. `volume_bytes` of zero means as
+    /// much as the smallest leg holds. `buffer_bytes` bounds the memory for requests and debts.
+    ///
+    /// # Errors
+    /// See [`MirrorError`].
+    pub fn new(
+        drives: Vec<D>,
+        volume_bytes: u64,
+        settings: Settings,
+        buffer_bytes: u64,
+        seed: u64,
+    ) -> Result<Mirror<D>, MirrorError> {
+        let count = drives.len();
+        if !(2..=LEGS_MAX).contains(&count) {
+            return Err(MirrorError::Legs(count));
+        }
+        let legs = Legs::new(drives);
+        let smallest = legs.sectors() * SECTOR_BYTES;
+        let layout = fitting(volume_bytes, smallest)?;
+        let images: Vec<Vec<u8>> = (0..count).map(|leg| metadata(layout, leg, count)).collect();
+        let images: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
+        let opening = recovery::assess(&images).expect("a new volume opens");
+        let mut traits = [LegTraits::default(); LEGS_MAX];
+        for leg in traits.iter_mut().take(count) {
+            *leg = LegTraits { present: true, fast_zeroes: true };
+        }
+        let now = Instant(1);
+        let handles = Handles::new(buffer_bytes);
+        let mut mirror = Mirror {
+            engine: Engine::open(opening, settings, traits, handles, now, seed),
+            legs,
+            layout,
+            now,
+            ended: Vec::with_capacity(256),
+            waiting: std::collections::VecDeque::new(),
+            answered: Vec::with_capacity(256),
+            counters: Counters::default(),
+            under_way: 0,
+            status: Status::default(),
+        };
+        mirror.take_actions();
+        Ok(mirror)
+    }
+
+    /// Legs of the volume.
+    pub fn leg_count(&self) -> usize {
+        self.legs.count()
+    }
+
+    /// What one leg has done.
+    pub fn leg_counters(&mut self, leg: usize) -> Counters {
+        self.legs.counters(leg, self.now)
+    }
+
+    /// The engine's own account of the volume.
+    pub fn status(&mut self) -> &Status {
+        self.engine.status(self.now, &mut self.status);
+        &self.status
+    }
+
+    /// Acknowledged bytes that one leg alone holds, and the age of the oldest in nanoseconds.
+    pub fn exposure(&mut self) -> (u64, u64) {
+        let status = self.status();
+        (status.exposure_bytes, status.exposure_age)
+    }
+
+    fn pass(&mut self, now: Instant) {
+        if self.under_way > 0 {
+            self.counters.busy += now.since(self.now);
+        }
+        self.now = now;
+    }
+
+    fn take_actions(&mut self) {
+        while let Some(action) = self.engine.next_action() {
+            match action {
+                Action::Leg(io) => self.start(io),
+                Action::Reply(reply) => self.answer(reply),
+                Action::Notice(_) | Action::CommandDone { .. } | Action::Closed => {}
+            }
+        }
+    }
+
+    fn start(&mut self, io: LegIo) {
+        let operation = match io.operation {
+            LegOperation::Read => Operation::Read,
+            LegOperation::Write { fua } => Operation::Write { fua },
+            // Zeros that need not be allocated: what a drive does with them is to forget.
+            LegOperation::WriteZeroes { may_unmap: true, fua: false } => Operation::Trim,
+            LegOperation::WriteZeroes { fua, .. } => Operation::Write { fua },
+            LegOperation::Flush => Operation::Flush,
+            LegOperation::WriteMetadata => Operation::Write { fua: true },
+        };
+        let request = Request { tag: io.id.0, operation, extent: io.extent };
+        self.legs.submit(io.leg.index(), self.now, request);
+    }
+
+    fn answer(&mut self, reply: Reply) {
+        debug_assert!(reply.result.is_ok(), "modelled drives do not fail");
+        if let Some(buffer) = reply.buffer {
+            io::Buffers::release(self.engine.buffers_mut(), buffer);
+        }
+        self.under_way -= 1;
+        self.answered.push(Completion { tag: reply.token, at: self.now });
+    }
+
+    /// Gives the engine what waited for room in it.
+    fn admit(&mut self) {
+        while self.engine.has_room() {
+            let Some(request) = self.waiting.pop_front() else { return };
+            self.accept(request);
+        }
+    }
+
+    fn accept(&mut self, request: Request) {
+        let (operation, fua, has_payload) = match request.operation {
+            Operation::Read => (io::Operation::Read, false, true),
+            Operation::Write { fua } => (io::Operation::Write, fua, true),
+            Operation::Trim => (io::Operation::Discard, false, false),
+            Operation::Flush => (io::Operation::Flush, false, false),
+        };
+        let sectors = request.extent.sectors() as u32;
+        let buffer = has_payload.then(|| self.engine.buffers_mut().take(sectors));
+        let token = request.tag;
+        let extent = request.extent;
+        let request = io::Request { token, operation, extent, buffer, fua, connection: 0 };
+        self.engine.submit(self.now, request);
+        self.take_actions();
+    }
+
+    /// Does all that is due at `now`, which is not before the last time.
+    fn step(&mut self, now: Instant) {
+        self.pass(now);
+        self.legs.advance(now, |_, completion| self.ended.push(IoId(completion.tag)));
+        let mut ended = std::mem::take(&mut self.ended);
+        for id in ended.drain(..) {
+            self.engine.complete(now, id, Ok(()));
+            self.take_actions();
+        }
+        self.ended = ended;
+        if self.engine.deadline() <= now {
+            self.engine.tick(now);
+            self.take_actions();
+        }
+        self.admit();
+    }
+}
+
+impl<D: Drive> Drive for Mirror<D> {
+    fn sectors(&self) -> u64 {
+        self.layout.volume_sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.pass(now);
+        self.under_way += 1;
+        self.counters.count(request.operation, request.extent);
+        if self.waiting.is_empty() && self.engine.has_room() {
+            self.accept(request);
+        } else {
+            self.waiting.push_back(request);
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        if !self.answered.is_empty() {
+            return self.now;
+        }
+        self.engine.deadline().min(self.legs.next_event()).max(self.now)
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let next = self.engine.deadline().min(self.legs.next_event()).max(self.now);
+            if next > now {
+                break;
+            }
+            self.step(next);
+        }
+        self.pass(now);
+        done.append(&mut self.answered);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+/// The layout of a volume of this size, or the largest that fits a leg.
+fn fitting(volume_bytes: u64, smallest: u64) -> Result<Layout, MirrorError> {
+    let block = u64::from(BLOCK_BYTES);
+    let make = |bytes: u64| Layout::new(bytes, layout::default_region_bytes(bytes));
+    if volume_bytes > 0 {
+        let layout = make(volume_bytes / block * block)?;
+        let needed = layout.leg_bytes();
+        if needed > smallest {
+            return Err(MirrorError::TooSmall { volume: volume_bytes, needed, smallest });
+        }
+        return Ok(layout);
+    }
+    // Metadata grows with the volume: what that of a volume as large as the leg leaves.
+    let metadata = make(smallest / block * block)?.data_offset();
+    Ok(make(smallest.saturating_sub(metadata) / block * block)?)
+}
+
+/// What `hemi create` writes to a leg.
+fn metadata(layout: Layout, leg: usize, legs: usize) -> Vec<u8> {
+    let mut records = [LegRecord::default(); LEGS_MAX];
+    for (slot, record) in records.iter_mut().enumerate().take(legs) {
+        *record = LegRecord { id: [slot as u8 + 1; 16], join_epoch: 1, state: Membership::In };
+    }
+    let superblock = Superblock {
+        volume_id: VOLUME_ID,
+        name: Name::new("modelled").expect("a plain name"),
+        layout,
+        block_bytes: BLOCK_BYTES,
+        created: 0,
+        leg: LegIndex(leg as u8),
+        sequence: 1,
+        generation: GENERATION,
+        ancestry: Ancestry::default(),
+        open: false,
+        join_epoch: 1,
+        legs: records,
+    };
+    let mut bytes = vec![0; layout.data_offset() as usize];
+    let whole = ((1_u16 << legs) - 1) as u8;
+    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
+        bytes[address as usize..][..block.len()].copy_from_slice(block);
+    });
+    bytes
+}

@@ -1,0 +1,144 @@
+//! A lower bound for comparison: always the faster leg, and nothing else costs anything.
+//!
+//! A write, and a flush, is done when the first leg has it. A leg that has as much to do as its window holds
+//! is not given any more, and is never owed it: no metadata, no debts, no promise. A read goes
+//! to the leg with the least time expected, whether it would have the data or not.
+
+use hemi_core::units::Instant;
+use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+
+use crate::legs::{Legs, Pace};
+
+/// Requests a leg has at once before it is left out of writes.
+const WINDOW: u32 = 32;
+
+#[derive(Clone, Copy)]
+struct Asked {
+    tag: u64,
+    operation: Operation,
+    started: Instant,
+    out: u32,
+    answered: bool,
+}
+
+/// Legs under an oracle.
+pub struct Oracle<D> {
+    drives: Legs<D>,
+    out: Vec<u32>,
+    reads: Vec<Pace>,
+    asked: Vec<Asked>,
+    free: Vec<u32>,
+    ended: Vec<(usize, Completion)>,
+    answered: Vec<Completion>,
+    now: Instant,
+    counters: Counters,
+    under_way: u32,
+}
+
+impl<D: Drive> Oracle<D> {
+    /// As large as the smallest of the drives.
+    pub fn new(drives: Vec<D>) -> Oracle<D> {
+        Oracle {
+            out: vec![0; drives.len()],
+            reads: vec![Pace::default(); drives.len()],
+            drives: Legs::new(drives),
+            asked: Vec::new(),
+            free: Vec::new(),
+            ended: Vec::new(),
+            answered: Vec::new(),
+            now: Instant(0),
+            counters: Counters::default(),
+            under_way: 0,
+        }
+    }
+
+    /// What one leg has done.
+    pub fn leg_counters(&mut self, leg: usize) -> Counters {
+        self.drives.counters(leg, self.now)
+    }
+
+    fn end(&mut self, leg: usize, completion: Completion) {
+        self.out[leg] -= 1;
+        let slot = completion.tag as usize;
+        let asked = &mut self.asked[slot];
+        asked.out -= 1;
+        if asked.operation == Operation::Read {
+            self.reads[leg].record(completion.at.since(asked.started));
+        }
+        if !asked.answered {
+            asked.answered = true;
+            self.under_way -= 1;
+            self.answered.push(Completion { tag: asked.tag, at: completion.at });
+        }
+        if self.asked[slot].out == 0 {
+            self.free.push(slot as u32);
+        }
+    }
+}
+
+impl<D: Drive> Drive for Oracle<D> {
+    fn sectors(&self) -> u64 {
+        self.drives.sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.now = now;
+        self.under_way += 1;
+        self.counters.count(request.operation, request.extent);
+        let Request { tag, operation, extent } = request;
+        let asked = Asked { tag, operation, started: now, out: 0, answered: false };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.asked[slot as usize] = asked;
+                slot as usize
+            }
+            None => {
+                self.asked.push(asked);
+                self.asked.len() - 1
+            }
+        };
+        let legs = 0..self.out.len();
+        let best = legs.clone().min_by_key(|&leg| self.reads[leg].expected(self.out[leg]));
+        let least = legs.clone().min_by_key(|&leg| self.out[leg]);
+        for leg in legs {
+            let goes = match operation {
+                Operation::Read => best == Some(leg),
+                Operation::Write { .. } => self.out[leg] < WINDOW || least == Some(leg),
+                Operation::Trim | Operation::Flush => true,
+            };
+            if goes {
+                self.out[leg] += 1;
+                self.asked[slot].out += 1;
+                self.drives.submit(leg, now, Request { tag: slot as u64, operation, extent });
+            }
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        if self.answered.is_empty() { self.drives.next_event() } else { self.now }
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let next = self.drives.next_event();
+            if next > now {
+                break;
+            }
+            self.drives.advance(next, |leg, completion| self.ended.push((leg, completion)));
+            let mut ended = std::mem::take(&mut self.ended);
+            for (leg, completion) in ended.drain(..) {
+                self.end(leg, completion);
+            }
+            self.ended = ended;
+        }
+        if self.under_way > 0 {
+            self.counters.busy += now.since(self.now);
+        }
+        self.now = now;
+        done.append(&mut self.answered);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}

@@ -1,0 +1,372 @@
+//! The rule as it was published, for comparison (Byun, "A Hetero-Mirroring Scheme to Improve
+//! I/O Performance of High-Speed Hybrid Storage", 2010). Not safe, and not what hemi does.
+//!
+//! A write goes to every leg. Once the first has it, the others are waited for until 1.3 times
+//! as long; then the write is answered and a leg that is still at it counts as frozen: until
+//! everything it was given has come back, what is written goes to its delay queue instead,
+//! where a newer write takes the place of an older. Then the queue is paid in order of
+//! addresses. The queue has no bound, nothing is recorded on any drive, and after a crash
+//! nobody would know which leg is right. The paper says nothing of flushes; here they go to
+//! every leg that is not frozen.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use hemi_core::units::{Extent, Instant};
+use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+
+use crate::legs::{Legs, Pace};
+
+/// Paid at a time: what a drive's own queue takes.
+const PAYMENTS_MAX: u32 = 32;
+/// Sectors of one payment, at most: 1 MiB.
+const PAYMENT_SECTORS: u64 = 2048;
+/// Tags from here on are payments.
+const PAYMENT: u64 = 1 << 63;
+
+/// How the rule is applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Per mille of the first leg's time that the others are waited for; 1300 in the paper.
+    pub wait_permille: u64,
+    /// Whether a newer write takes the place of older ones in the delay queue.
+    pub coalesces: bool,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule { wait_permille: 1300, coalesces: true }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    tag: u64,
+    operation: Operation,
+    extent: Extent,
+    started: Instant,
+    /// Legs that have not answered yet, as bits.
+    out: u8,
+    answered: bool,
+    /// A timer names it: the slot is kept until that has passed.
+    timed: bool,
+}
+
+/// What a leg has missed.
+#[derive(Default)]
+struct Delayed {
+    /// First sector to one past the last and since when, where it coalesces; they do not
+    /// overlap.
+    merged: BTreeMap<u64, (u64, Instant)>,
+    /// In the order they came, where not.
+    listed: VecDeque<(Extent, Instant)>,
+    sectors: u64,
+}
+
+impl Delayed {
+    fn add(&mut self, extent: Extent, now: Instant, coalesces: bool) {
+        if coalesces {
+            self.remove(extent);
+            self.merged.insert(extent.start, (extent.end, now));
+        } else {
+            self.listed.push_back((extent, now));
+        }
+        self.sectors += extent.sectors();
+    }
+
+    /// What a direct write has made good.
+    fn remove(&mut self, extent: Extent) {
+        let before = self.merged.range(..extent.start).next_back();
+        if let Some((&start, &(end, since))) = before.filter(|(_, (end, _))| *end > extent.start) {
+            self.merged.insert(start, (extent.start, since));
+            self.sectors -= end.min(extent.end) - extent.start;
+            if end > extent.end {
+                self.merged.insert(extent.end, (end, since));
+                return;
+            }
+        }
+        while let Some((&start, &(end, since))) = self.merged.range(extent.start..extent.end).next()
+        {
+            self.merged.remove(&start);
+            self.sectors -= end.min(extent.end) - start;
+            if end > extent.end {
+                self.merged.insert(extent.end, (end, since));
+            }
+        }
+    }
+
+    fn overlaps(&self, extent: Extent) -> bool {
+        let last = self.merged.range(..extent.end).next_back();
+        last.is_some_and(|(_, (end, _))| *end > extent.start)
+            || self.listed.iter().any(|(listed, _)| listed.overlaps(extent))
+    }
+
+    /// The next payment at or after `cursor`, in order of addresses.
+    fn take(&mut self, cursor: u64) -> Option<Extent> {
+        if let Some((extent, _)) = self.listed.pop_front() {
+            self.sectors -= extent.sectors();
+            return Some(extent);
+        }
+        let next = self.merged.range(cursor..).next().or_else(|| self.merged.iter().next());
+        let (&start, &(end, since)) = next?;
+        self.merged.remove(&start);
+        let mut until = end;
+        while let Some((next_end, _)) = self.merged.remove(&until) {
+            until = next_end;
+            if until - start >= PAYMENT_SECTORS {
+                break;
+            }
+        }
+        let cut = until.min(start + PAYMENT_SECTORS);
+        if until > cut {
+            self.merged.insert(cut, (until, since));
+        }
+        self.sectors -= cut - start;
+        Some(Extent { start, end: cut })
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        let merged = self.merged.values().map(|(_, since)| *since).min();
+        merged.into_iter().chain(self.listed.front().map(|(_, since)| *since)).min()
+    }
+}
+
+#[derive(Default)]
+struct Leg {
+    frozen: bool,
+    /// Client I/O it has not answered.
+    out: u32,
+    payments: u32,
+    cursor: u64,
+    delayed: Delayed,
+    reads: Pace,
+}
+
+/// A volume mirrored as published.
+pub struct Published<D> {
+    rule: Rule,
+    drives: Legs<D>,
+    legs: Vec<Leg>,
+    asked: Vec<Asked>,
+    free: Vec<u32>,
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    ended: Vec<(usize, Completion)>,
+    answered: Vec<Completion>,
+    now: Instant,
+    counters: Counters,
+    under_way: u32,
+}
+
+impl<D: Drive> Published<D> {
+    /// A volume as large as the smallest of the drives, of which there are 1 to 8.
+    pub fn new(drives: Vec<D>, rule: Rule) -> Published<D> {
+        let legs = drives.iter().map(|_| Leg::default()).collect();
+        Published {
+            rule,
+            drives: Legs::new(drives),
+            legs,
+            asked: Vec::new(),
+            free: Vec::new(),
+            timers: BinaryHeap::new(),
+            ended: Vec::new(),
+            answered: Vec::new(),
+            now: Instant(0),
+            counters: Counters::default(),
+            under_way: 0,
+        }
+    }
+
+    /// What one leg has done.
+    pub fn leg_counters(&mut self, leg: usize) -> Counters {
+        self.drives.counters(leg, self.now)
+    }
+
+    /// Bytes in delay queues, and the age of the oldest of them in nanoseconds.
+    pub fn delayed(&self) -> (u64, u64) {
+        let bytes = self.legs.iter().map(|leg| leg.delayed.sectors * 512).sum();
+        let oldest = self.legs.iter().filter_map(|leg| leg.delayed.oldest()).min();
+        (bytes, oldest.map_or(0, |since| self.now.since(since)))
+    }
+
+    fn send(&mut self, leg: usize, slot: u32) {
+        let Asked { operation, extent, .. } = self.asked[slot as usize];
+        self.asked[slot as usize].out |= 1 << leg;
+        self.legs[leg].out += 1;
+        self.drives.submit(leg, self.now, Request { tag: u64::from(slot), operation, extent });
+    }
+
+    /// The leg a read goes to: one that lacks nothing of it, not frozen where there is one, with
+    /// the least time expected.
+    fn reader(&self, extent: Extent) -> usize {
+        let cost = |leg: &Leg| {
+            let expected = leg.reads.expected(leg.out + leg.payments);
+            (leg.delayed.overlaps(extent), leg.frozen, expected)
+        };
+        let legs = self.legs.iter().enumerate();
+        legs.min_by_key(|(index, leg)| (cost(leg), *index)).map_or(0, |(index, _)| index)
+    }
+
+    fn end(&mut self, leg: usize, completion: Completion) {
+        if completion.tag & PAYMENT != 0 {
+            self.legs[leg].payments -= 1;
+            self.pay(leg);
+            return;
+        }
+        let slot = completion.tag as u32;
+        let index = slot as usize;
+        self.legs[leg].out -= 1;
+        let asked = &mut self.asked[index];
+        let is_first = !asked.answered && asked.out.count_ones() > 1;
+        asked.out &= !(1 << leg);
+        let taken = completion.at.since(asked.started);
+        match asked.operation {
+            Operation::Read => self.legs[leg].reads.record(taken),
+            // The others get so much longer.
+            Operation::Write { .. } if is_first && !asked.timed => {
+                asked.timed = true;
+                let limit = asked.started + taken * self.rule.wait_permille / 1000;
+                self.timers.push(Reverse((limit.max(self.now), slot)));
+            }
+            _ => {}
+        }
+        if asked.out == 0 {
+            self.answer(slot);
+            self.let_go(slot);
+        }
+        if self.legs[leg].frozen && self.legs[leg].out == 0 {
+            self.legs[leg].frozen = false;
+        }
+        self.pay(leg);
+    }
+
+    fn answer(&mut self, slot: u32) {
+        let asked = &mut self.asked[slot as usize];
+        if !asked.answered {
+            asked.answered = true;
+            self.under_way -= 1;
+            self.answered.push(Completion { tag: asked.tag, at: self.now });
+        }
+    }
+
+    fn let_go(&mut self, slot: u32) {
+        let asked = &self.asked[slot as usize];
+        if asked.out == 0 && !asked.timed {
+            self.free.push(slot);
+        }
+    }
+
+    /// A write's time is up.
+    fn time_is_up(&mut self, slot: u32) {
+        let asked = &mut self.asked[slot as usize];
+        asked.timed = false;
+        let late = asked.out;
+        for (index, leg) in self.legs.iter_mut().enumerate() {
+            leg.frozen |= late & (1 << index) != 0;
+        }
+        self.answer(slot);
+        self.let_go(slot);
+    }
+
+    fn pay(&mut self, leg: usize) {
+        while !self.legs[leg].frozen && self.legs[leg].payments < PAYMENTS_MAX {
+            let state = &mut self.legs[leg];
+            let Some(extent) = state.delayed.take(state.cursor) else { return };
+            state.cursor = extent.end;
+            state.payments += 1;
+            let operation = Operation::Write { fua: false };
+            self.drives.submit(leg, self.now, Request { tag: PAYMENT, operation, extent });
+        }
+    }
+
+    fn step(&mut self, now: Instant) {
+        self.now = now;
+        self.drives.advance(now, |leg, completion| self.ended.push((leg, completion)));
+        let mut ended = std::mem::take(&mut self.ended);
+        for (leg, completion) in ended.drain(..) {
+            self.end(leg, completion);
+        }
+        self.ended = ended;
+        while let Some(&Reverse((at, slot))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            self.time_is_up(slot);
+        }
+    }
+
+    fn next(&self) -> Instant {
+        let timer = self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
+        timer.min(self.drives.next_event()).max(self.now)
+    }
+}
+
+impl<D: Drive> Drive for Published<D> {
+    fn sectors(&self) -> u64 {
+        self.drives.sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.now = now;
+        self.under_way += 1;
+        let Request { tag, operation, extent } = request;
+        let asked =
+            Asked { tag, operation, extent, started: now, out: 0, answered: false, timed: false };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.asked[slot as usize] = asked;
+                slot
+            }
+            None => {
+                self.asked.push(asked);
+                self.asked.len() as u32 - 1
+            }
+        };
+        self.counters.count(operation, extent);
+        if operation == Operation::Read {
+            self.send(self.reader(extent), slot);
+            return;
+        }
+        // With all frozen somebody has to take it.
+        let all_frozen = self.legs.iter().all(|leg| leg.frozen);
+        for leg in 0..self.legs.len() {
+            let is_write = matches!(operation, Operation::Write { .. });
+            let coalesces = self.rule.coalesces;
+            let state = &mut self.legs[leg];
+            // What is listed is paid before anything newer.
+            let waits = state.frozen && !all_frozen || !state.delayed.listed.is_empty();
+            if !(waits && is_write) {
+                if state.frozen && !all_frozen {
+                    continue;
+                }
+                state.delayed.remove(extent);
+                self.send(leg, slot);
+            } else {
+                state.delayed.add(extent, now, coalesces);
+            }
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        if self.answered.is_empty() { self.next() } else { self.now }
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let next = self.next();
+            if next > now {
+                break;
+            }
+            self.step(next);
+        }
+        if self.under_way > 0 {
+            self.counters.busy += now.since(self.now);
+        }
+        self.now = now;
+        done.append(&mut self.answered);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
