@@ -14,5 +14,8 @@ mod legs;
 pub mod mirror;
 pub mod oracle;
 pub mod published;
+pub mod report;
 pub mod run;
+pub mod sweep;
+pub mod tables;
 pub mod workload;

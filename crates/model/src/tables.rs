@@ -1,0 +1,172 @@
+//! Results as Parquet tables, so that a thousand runs can be asked questions of together.
+//!
+//! Three files: `cases.parquet` (one row a case), `intervals.parquet` (one row an interval) and
+//! `latencies.parquet` (one row a histogram bucket: from these, percentiles of several runs
+//! can be merged exactly). `case` joins them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::record::RecordWriter;
+use parquet_derive::ParquetRecordWriter;
+
+use crate::report::{Report, Summary};
+
+/// Why tables could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The folder or a file in it.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The format's own.
+    #[error("{path}: {source}")]
+    Parquet {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: ParquetError,
+    },
+}
+
+#[derive(ParquetRecordWriter)]
+struct CaseRow<'a> {
+    case: i64,
+    title: &'a str,
+    choices: String,
+    seed: i64,
+    scale: i64,
+    measured_seconds: f64,
+    iops: f64,
+    bytes_per_second: f64,
+    mean_seconds: f64,
+    standard_deviation_seconds: f64,
+    p50_seconds: f64,
+    p99_seconds: f64,
+    p999_seconds: f64,
+    max_seconds: f64,
+    exposure_peak_bytes: i64,
+}
+
+#[derive(ParquetRecordWriter)]
+struct IntervalRow {
+    case: i64,
+    start_seconds: f64,
+    iops: f64,
+    bytes_per_second: f64,
+    mean_seconds: f64,
+    standard_deviation_seconds: f64,
+    max_seconds: f64,
+    exposure_bytes: i64,
+    exposure_age_seconds: f64,
+}
+
+#[derive(ParquetRecordWriter)]
+struct LatencyRow {
+    case: i64,
+    operation: &'static str,
+    nanoseconds: i64,
+    count: i64,
+}
+
+/// Writes the tables into `folder`, which is made where it does not exist.
+///
+/// # Errors
+/// See [`TableError`].
+pub fn write(folder: &Path, reports: &[Report]) -> Result<(), TableError> {
+    let io = |source| TableError::Io { path: folder.display().to_string(), source };
+    fs::create_dir_all(folder).map_err(io)?;
+    let numbered = || (0_i64..).zip(reports);
+    let cases: Vec<CaseRow<'_>> = numbered().map(|(case, report)| case_row(case, report)).collect();
+    table(folder, "cases", cases.as_slice())?;
+    let intervals: Vec<IntervalRow> = numbered().flat_map(interval_rows).collect();
+    table(folder, "intervals", intervals.as_slice())?;
+    let latencies: Vec<LatencyRow> = numbered()
+        .flat_map(|(case, report)| {
+            let kinds =
+                [("read", &report.reads), ("write", &report.writes), ("flush", &report.flushes)];
+            kinds.into_iter().flat_map(move |(kind, summary)| latency_rows(case, kind, summary))
+        })
+        .collect();
+    table(folder, "latencies", latencies.as_slice())
+}
+
+fn case_row(case: i64, report: &Report) -> CaseRow<'_> {
+    let choices = report.choices.iter().map(|(key, value)| format!("{key} = {value}"));
+    let all = &report.all;
+    CaseRow {
+        case,
+        title: &report.title,
+        choices: choices.collect::<Vec<_>>().join(", "),
+        seed: report.seed as i64,
+        scale: report.scale as i64,
+        measured_seconds: report.measured,
+        iops: all.iops,
+        bytes_per_second: all.bandwidth,
+        mean_seconds: all.mean,
+        standard_deviation_seconds: all.standard_deviation,
+        p50_seconds: all.p50,
+        p99_seconds: all.p99,
+        p999_seconds: all.p999,
+        max_seconds: all.max,
+        exposure_peak_bytes: report.exposure_peak as i64,
+    }
+}
+
+fn interval_rows((case, report): (i64, &Report)) -> impl Iterator<Item = IntervalRow> {
+    report.intervals.iter().map(move |interval| IntervalRow {
+        case,
+        start_seconds: interval.start,
+        iops: interval.iops,
+        bytes_per_second: interval.bandwidth,
+        mean_seconds: interval.mean,
+        standard_deviation_seconds: interval.standard_deviation,
+        max_seconds: interval.max,
+        exposure_bytes: interval.exposure_bytes as i64,
+        exposure_age_seconds: interval.exposure_age,
+    })
+}
+
+fn latency_rows(
+    case: i64,
+    operation: &'static str,
+    summary: &Summary,
+) -> impl Iterator<Item = LatencyRow> {
+    summary.histogram.iter().map(move |&(nanoseconds, count)| LatencyRow {
+        case,
+        operation,
+        nanoseconds: nanoseconds as i64,
+        count: count as i64,
+    })
+}
+
+fn table<R>(folder: &Path, name: &str, rows: &[R]) -> Result<(), TableError>
+where
+    for<'a> &'a [R]: RecordWriter<R>,
+{
+    let path = folder.join(format!("{name}.parquet"));
+    let shown = path.display().to_string();
+    let file =
+        File::create(&path).map_err(|source| TableError::Io { path: shown.clone(), source })?;
+    let fill = || -> Result<(), ParquetError> {
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let schema = rows.schema()?;
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
+        let mut group = writer.next_row_group()?;
+        rows.write_to_row_group(&mut group)?;
+        group.close()?;
+        writer.close()?;
+        Ok(())
+    };
+    fill().map_err(|source| TableError::Parquet { path: shown, source })
+}
