@@ -188,12 +188,9 @@ impl Debts {
         if self.entries.len() == 0 {
             return None;
         }
-        if let Some(slot) = self.index.before(sector + 1)
-            && self.entries[slot].extent.end > sector
-        {
-            return Some((slot, self.entries[slot]));
-        }
-        let slot = self.index.at_or_after(sector)?;
+        let (before, after) = self.index.around(sector);
+        let reaching = before.filter(|&slot| self.entries[slot].extent.end > sector);
+        let slot = reaching.or(after)?;
         Some((slot, self.entries[slot]))
     }
 

@@ -124,36 +124,21 @@ impl SortedIndex {
         Some(at)
     }
 
-    /// The slot of the first key at or after `key`.
-    pub(crate) fn at_or_after(&self, key: u64) -> Option<u32> {
-        let mut best = None;
+    /// The slots of the last key at or before `key` and of the first after it, in one walk.
+    pub(crate) fn around(&self, key: u64) -> (Option<u32>, Option<u32>) {
+        let (mut before, mut after) = (None, None);
         let mut at = self.root;
         while at != NONE {
             let node = &self.nodes[at as usize];
-            if node.key >= key {
-                best = Some(at);
-                at = node.left;
-            } else {
-                at = node.right;
-            }
-        }
-        best
-    }
-
-    /// The slot of the last key before `key`.
-    pub(crate) fn before(&self, key: u64) -> Option<u32> {
-        let mut best = None;
-        let mut at = self.root;
-        while at != NONE {
-            let node = &self.nodes[at as usize];
-            if node.key < key {
-                best = Some(at);
+            if node.key <= key {
+                before = Some(at);
                 at = node.right;
             } else {
+                after = Some(at);
                 at = node.left;
             }
         }
-        best
+        (before, after)
     }
 }
 
@@ -179,8 +164,8 @@ mod tests {
                     prop_assert_eq!(removed, model.remove(&key));
                     free.extend(removed);
                 }
-                prop_assert_eq!(index.at_or_after(key), model.range(key..).next().map(|e| *e.1));
-                prop_assert_eq!(index.before(key), model.range(..key).next_back().map(|e| *e.1));
+                let (before, after) = (model.range(..=key).next_back(), model.range(key + 1..).next());
+                prop_assert_eq!(index.around(key), (before.map(|e| *e.1), after.map(|e| *e.1)));
             }
         }
     }

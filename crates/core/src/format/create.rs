@@ -11,6 +11,13 @@ pub fn blocks(superblock: &Superblock, entry: RegionEntry, mut each: impl FnMut(
     let (volume_id, generation, join_epoch) = (*volume_id, *generation, *join_epoch);
     let mut bytes = block::blank();
     for slot in 0..2 {
+        superblock.encode(&mut bytes, slot);
+        each(Layout::superblock_address(slot), &bytes);
+        let address = Layout::lost_address(slot);
+        let header = lost::LostHeader { generation, join_epoch };
+        lost::encode(&mut bytes, address, volume_id, 1, &header, &[], layout.volume_sectors())
+            .expect("an empty list fits");
+        each(address, &bytes);
         for page in 0..layout.page_count() {
             let address = layout.page_address(page, slot);
             let header = page::PageHeader { page, generation, join_epoch };
@@ -18,12 +25,5 @@ pub fn blocks(superblock: &Superblock, entry: RegionEntry, mut each: impl FnMut(
             page::encode(&mut bytes, address, volume_id, 1, &header, entries);
             each(address, &bytes);
         }
-        let address = Layout::lost_address(slot);
-        let header = lost::LostHeader { generation, join_epoch };
-        lost::encode(&mut bytes, address, volume_id, 1, &header, &[], layout.volume_sectors())
-            .expect("an empty list fits");
-        each(address, &bytes);
-        superblock.encode(&mut bytes, slot);
-        each(Layout::superblock_address(slot), &bytes);
     }
 }
