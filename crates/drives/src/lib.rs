@@ -17,5 +17,8 @@ pub mod array;
 pub mod drive;
 pub mod hdd;
 pub mod network;
+pub mod parameter;
 pub mod quantity;
 pub mod ssd;
+#[cfg(test)]
+mod testing;
