@@ -10,13 +10,18 @@
 //! the byte on any machine.
 //!
 //! What a drive is made of is a preset: a TOML file in `presets/` that gives every parameter
-//! with its unit and its source.
+//! with its unit and its source ([`preset`]).
 #![forbid(unsafe_code)]
 
+pub mod any;
 pub mod array;
 pub mod drive;
 pub mod hdd;
 pub mod network;
+pub mod parameter;
+pub mod preset;
 pub mod quantity;
 pub mod server;
 pub mod ssd;
+#[cfg(test)]
+mod testing;

@@ -3,9 +3,12 @@
 //! In a preset every quantity carries its unit, so that nobody has to guess whether a `4` is
 //! milliseconds. Sizes are decimal (`GB`) or binary (`GiB`) as they are written.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use hemi_core::units::{MICROSECOND, MILLISECOND, SECOND};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
 /// A duration in nanoseconds.
@@ -115,18 +118,40 @@ impl Rate {
     }
 }
 
+/// Takes a text and reads it as a `T`; says `expected` of anything else.
+struct Quoted<T> {
+    expected: &'static str,
+    quantity: PhantomData<T>,
+}
+
+impl<T: FromStr<Err = QuantityError>> Visitor<'_> for Quoted<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.expected)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
 macro_rules! deserialize {
-    ($($quantity:ty),*) => {$(
+    ($($quantity:ty: $expected:literal),*) => {$(
         impl<'de> Deserialize<'de> for $quantity {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$quantity, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                deserializer.deserialize_str(Quoted { expected: $expected, quantity: PhantomData })
             }
         }
     )*};
 }
 
-deserialize!(Time, Size, Rate, Power);
+deserialize!(
+    Time: "a duration in quotes, as in \"8.9 ms\"",
+    Size: "a size in quotes, as in \"32 GB\"",
+    Rate: "a rate in quotes, as in \"100 MB/s\"",
+    Power: "a power in quotes, as in \"6.8 W\""
+);
 
 #[cfg(test)]
 mod tests {

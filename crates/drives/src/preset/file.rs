@@ -1,0 +1,252 @@
+//! Reads a preset's text. What is wrong is said with its place: line, column and key.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::card::Figure;
+use super::{Model, PresetError};
+use crate::parameter::ParameterError;
+
+/// What every preset's file has, whatever its model.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File<P> {
+    title: String,
+    #[serde(rename = "model")]
+    _model: String,
+    parameters: P,
+    #[serde(rename = "sources")]
+    _sources: toml::Table,
+    #[serde(default)]
+    card: Vec<Figure>,
+}
+
+/// A preset's text, understood.
+pub(super) struct Contents {
+    pub(super) title: String,
+    pub(super) model: Model,
+    /// Where each parameter's value comes from, by its path: `iops`, `controller.parity`.
+    pub(super) sources: BTreeMap<String, String>,
+    pub(super) card: Vec<Figure>,
+}
+
+/// A text and what it says, to find the place of what is wrong.
+struct Text<'t> {
+    file: &'t str,
+    text: &'t str,
+    table: DeTable<'t>,
+}
+
+/// Reads `text`, which errors call `file`.
+pub(super) fn read(file: &str, text: &str) -> Result<Contents, PresetError> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let text = Text { file, text, table: table.into_inner() };
+    if let Some(error) = errors.first() {
+        return Err(text.wrong(error.span().unwrap_or(0..0), error.message().trim_end()));
+    }
+    let model = text.model()?;
+    let read = MODELS.iter().find(|(name, _)| *name == model.get_ref());
+    let Some((_, read)) = read else {
+        let names: Vec<_> = MODELS.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let problem = format!("`{}` is no model: {}", model.get_ref(), names.join(", "));
+        return Err(text.wrong(model.span(), &problem));
+    };
+    let (title, model, card) = read(&text)?;
+    let sources = text.sources()?;
+    text.check_card(&card)?;
+    Ok(Contents { title, model, sources, card })
+}
+
+type Read = fn(&Text<'_>) -> Result<(String, Model, Vec<Figure>), PresetError>;
+
+/// How each model's parameters are read.
+const MODELS: &[(&str, Read)] =
+    &[("network", |text| text.typed(Model::Network, |parameters| parameters.check()))];
+
+impl Text<'_> {
+    /// The name of the model.
+    fn model(&self) -> Result<Spanned<String>, PresetError> {
+        let names = MODELS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" | ");
+        let Some(value) = self.table.get("model") else {
+            return Err(self.wrong(0..0, &format!("`model` is missing: {names}")));
+        };
+        match value.get_ref().as_str() {
+            Some(name) => Ok(Spanned::new(value.span(), name.to_owned())),
+            None => Err(self.wrong(value.span(), &format!("the name of a model: {names}"))),
+        }
+    }
+
+    /// Reads the file as one of a model with parameters `P`.
+    fn typed<P: DeserializeOwned>(
+        &self,
+        model: impl FnOnce(P) -> Model,
+        check: impl FnOnce(&P) -> Result<(), ParameterError>,
+    ) -> Result<(String, Model, Vec<Figure>), PresetError> {
+        let file: File<P> = toml::from_str(self.text).map_err(|error| {
+            self.wrong(error.span().unwrap_or(0..0), error.message().trim_end())
+        })?;
+        check(&file.parameters).map_err(|error| {
+            let path = format!("parameters.{}", error.parameter);
+            let problem = format!("{}: {}", error.value, error.right);
+            self.wrong_at(&path, self.span_of(&path), &problem)
+        })?;
+        Ok((file.title, model(file.parameters), file.card))
+    }
+
+    /// The sources, one for each parameter and none besides.
+    fn sources(&self) -> Result<BTreeMap<String, String>, PresetError> {
+        let table = |name| self.table.get(name).and_then(|value| value.get_ref().as_table());
+        let mut sources = BTreeMap::new();
+        if let (Some(parameters), Some(given)) = (table("parameters"), table("sources")) {
+            self.match_sources(parameters, given, "", &mut sources)?;
+        }
+        Ok(sources)
+    }
+
+    /// Holds `given` against `parameters`, both found at `path`.
+    fn match_sources(
+        &self,
+        parameters: &DeTable<'_>,
+        given: &DeTable<'_>,
+        path: &str,
+        sources: &mut BTreeMap<String, String>,
+    ) -> Result<(), PresetError> {
+        for (key, _) in parameters {
+            if !given.contains_key(key.get_ref().as_ref()) {
+                let problem = format!(
+                    "has no source: say in `[sources{}{}]` where the value comes from",
+                    if path.is_empty() { "" } else { "." },
+                    path.trim_end_matches('.')
+                );
+                let key_path = format!("parameters.{path}{}", key.get_ref());
+                return Err(self.wrong_at(&key_path, key.span(), &problem));
+            }
+        }
+        for (key, source) in given {
+            let key_path = format!("{path}{}", key.get_ref());
+            let full_path = format!("sources.{key_path}");
+            let Some(parameter) = parameters.get(key.get_ref().as_ref()) else {
+                let problem = "is the source of no parameter: leave it out, or correct its name";
+                return Err(self.wrong_at(&full_path, key.span(), problem));
+            };
+            match (source.get_ref(), parameter.get_ref()) {
+                (DeValue::String(said), _) if !said.trim().is_empty() => {
+                    sources.insert(key_path, said.to_string());
+                }
+                (DeValue::Table(each), DeValue::Table(inner)) => {
+                    self.match_sources(inner, each, &format!("{key_path}."), sources)?;
+                }
+                _ => {
+                    let problem = "a source is a text: a publication, a data sheet, a formula, \
+                                   \"fitted: ...\" or \"estimate: ...\"";
+                    return Err(self.wrong_at(&full_path, source.span(), problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses figures that no drive can be held against.
+    fn check_card(&self, card: &[Figure]) -> Result<(), PresetError> {
+        for (index, figure) in card.iter().enumerate() {
+            let load = &figure.load;
+            let wrong = |key: &str, problem: &str| {
+                let path = format!("card.{index}.{key}");
+                Err(self.wrong_at(&path, self.span_of(&path), problem))
+            };
+            if load.read_percent > 100 {
+                return wrong("load.read_percent", "a share of reads from 0 to 100");
+            }
+            if load.size.0 == 0 || !load.size.0.is_multiple_of(512) {
+                return wrong("load.size", "a multiple of 512 bytes, above zero");
+            }
+            if load.queue_depth == 0 {
+                return wrong("load.queue_depth", "at least 1");
+            }
+            if load.span.is_some_and(|span| span < load.size) {
+                return wrong("load.span", "room for at least one request");
+            }
+            if !(figure.published > 0.0 && figure.published.is_finite()) {
+                return wrong("published", "a number above zero");
+            }
+        }
+        Ok(())
+    }
+
+    /// An error at `span`; its key is the innermost there.
+    fn wrong(&self, span: Range<usize>, problem: &str) -> PresetError {
+        let mut innermost = None;
+        for_each(&self.table, "", &mut |path, key, value| {
+            for within in [key, value] {
+                let length = within.len();
+                let best = innermost.as_ref().is_none_or(|&(_, best)| length <= best);
+                if within.contains(&span.start) && best {
+                    innermost = Some((path.to_owned(), length));
+                }
+            }
+        });
+        let path = innermost.map(|(path, _)| path).unwrap_or_default();
+        self.wrong_at(&path, span, problem)
+    }
+
+    /// An error about `key` at `span`.
+    fn wrong_at(&self, key: &str, span: Range<usize>, problem: &str) -> PresetError {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        PresetError::Wrong {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            key: key.to_owned(),
+            problem: problem.to_owned(),
+        }
+    }
+
+    /// Where the key of `path` is, or the innermost before it that is there.
+    fn span_of(&self, wanted: &str) -> Range<usize> {
+        let mut longest = (0, 0..0);
+        for_each(&self.table, "", &mut |path, key, _| {
+            let rest = wanted.strip_prefix(path);
+            let is_above = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            if is_above && path.len() > longest.0 {
+                longest = (path.len(), key);
+            }
+        });
+        longest.1
+    }
+}
+
+/// Calls `visit` with the path and the spans of the key and the value of everything in `table`.
+fn for_each(
+    table: &DeTable<'_>,
+    path: &str,
+    visit: &mut impl FnMut(&str, Range<usize>, Range<usize>),
+) {
+    for (key, value) in table {
+        let path = format!("{path}{}", key.get_ref());
+        visit_value(&path, key.span(), value, visit);
+    }
+}
+
+fn visit_value(
+    path: &str,
+    key: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+    visit: &mut impl FnMut(&str, Range<usize>, Range<usize>),
+) {
+    visit(path, key, value.span());
+    match value.get_ref() {
+        DeValue::Table(inner) => for_each(inner, &format!("{path}."), visit),
+        DeValue::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                visit_value(&format!("{path}.{index}"), item.span(), item, visit);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,192 @@
+//! The presets compiled in are sound, and what is wrong with one is said where it is.
+
+use std::path::Path;
+
+use hemi_core::units::Extent;
+use hemi_random::Rng;
+use proptest::prelude::*;
+
+use super::{BUILT_IN, Figure, Measure, Model, Pattern, Precondition, Preset, PresetError};
+use crate::any::AnyDrive;
+use crate::drive::{Drive, Operation};
+use crate::testing::closed_loop;
+
+#[test]
+fn all_presets_of_the_folder_are_compiled_in_and_sorted() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("presets");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|file| file.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    files.sort();
+    assert_eq!(files, Preset::names().collect::<Vec<_>>());
+}
+
+#[test]
+fn every_preset_is_understood_and_is_a_drive() {
+    for name in Preset::names() {
+        let preset = Preset::built_in(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(preset.name, name);
+        let mut drive = preset.drive(1).unwrap_or_else(|error| panic!("{error}"));
+        let load = [(Operation::Read, Extent::new(drive.sectors() - 8, 8)); 10];
+        closed_loop(&mut drive, 2, &load);
+        assert_eq!(drive.counters().reads, 10, "{name}");
+    }
+}
+
+/// The card's figure as the model has it: rates and the mean only.
+fn modelled(drive: &mut AnyDrive, figure: &Figure) -> Option<f64> {
+    let load = &figure.load;
+    let sectors = load.size.0 / 512;
+    let places = drive.sectors() / sectors;
+    let mut rng = Rng::new(5, 0);
+    let requests: Vec<_> = (0..40_000)
+        .map(|index| {
+            let place = match load.pattern {
+                Pattern::Random => rng.below(places),
+                Pattern::Sequential => index % places,
+            };
+            let read = rng.below(100) < u64::from(load.read_percent);
+            let operation = if read { Operation::Read } else { Operation::Write { fua: false } };
+            (operation, Extent::new(place * sectors, sectors))
+        })
+        .collect();
+    let lives = closed_loop(drive, load.queue_depth as usize, &requests);
+    // The first half goes at what the buckets held.
+    let half = lives.len() / 2;
+    let span = lives[lives.len() - 1].done.since(lives[half].done);
+    let rate = half as f64 / (span as f64 / 1e9);
+    match figure.measure {
+        Measure::Iops => Some(rate),
+        Measure::Bandwidth => Some(rate * load.size.0 as f64),
+        Measure::Mean => Some(f64::from(load.queue_depth) / rate),
+        _ => None,
+    }
+}
+
+#[test]
+fn network_volumes_keep_what_their_cards_say() {
+    for name in Preset::names() {
+        let preset = Preset::built_in(name).unwrap();
+        if !matches!(preset.model, Model::Network(_)) {
+            continue;
+        }
+        for figure in preset.card.iter().filter(|f| f.load.precondition == Precondition::None) {
+            let modelled = modelled(&mut preset.drive(1).unwrap(), figure).unwrap();
+            let ratio = modelled / figure.published;
+            assert!((0.95..1.05).contains(&ratio), "{name}, {}: {modelled}", figure.figure);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_not_there_is_refused_with_those_that_are() {
+    let error = Preset::built_in("gp4").unwrap_err().to_string();
+    assert!(error.starts_with("no preset is named `gp4`; there are: "), "{error}");
+    assert!(error.contains("gp3, gp3-16k"), "{error}");
+}
+
+fn gp3() -> &'static str {
+    BUILT_IN.iter().find(|(name, _)| *name == "gp3").unwrap().1
+}
+
+/// The error when `from` in the gp3 preset is `to` instead, without its place.
+fn refused(from: &str, to: &str) -> String {
+    assert!(gp3().contains(from), "{from}");
+    let text = gp3().replacen(from, to, 1);
+    match Preset::parse("mine.toml", &text).unwrap_err() {
+        PresetError::Wrong { file, line, column, key, problem } => {
+            assert_eq!(file, "mine.toml");
+            let at = text.lines().nth(line - 1).unwrap();
+            let rest: String = at.chars().skip(column - 1).collect();
+            let word = rest.split([' ', '}']).next().unwrap();
+            format!("{key} at {word}: {problem}")
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_where_it_is() {
+    let unknown = refused("window = ", "widow = \"1 s\"\nwindow = ");
+    assert!(
+        unknown.starts_with("parameters.widow at widow: unknown field `widow`, expected one"),
+        "{unknown}"
+    );
+    let deep = refused("sustained = 3000", "sustained = 3000, peek = 4000");
+    assert!(deep.starts_with("parameters.iops.peek at peek: unknown field"), "{deep}");
+    let unit = refused("window = \"100 ms\"", "window = \"100 m\"");
+    assert!(unit.starts_with("parameters.window at \"100: `100 m` is not a duration"), "{unit}");
+    let bare = refused("window = \"100 ms\"", "window = 100");
+    assert!(bare.starts_with("parameters.window at 100: invalid type: integer `100`"), "{bare}");
+    assert!(bare.ends_with("a duration in quotes, as in \"8.9 ms\""), "{bare}");
+    let range = refused("sustained = 3000", "sustained = 0");
+    assert_eq!(range, "parameters.iops.sustained at sustained: 0: a rate above zero");
+    let missing = refused("window = \"100 ms\"\n", "");
+    assert!(missing.contains("missing field `window`"), "{missing}");
+    let syntax = refused("window = ", "window ");
+    assert!(syntax.ends_with(": key with no value, expected `=`"), "{syntax}");
+}
+
+#[test]
+fn sources_and_parameters_have_to_match() {
+    let none = refused("window = \"estimate", "# \"estimate");
+    assert!(
+        none.starts_with("parameters.window at window: has no source: say in `[sources]`"),
+        "{none}"
+    );
+    let over = refused("[sources]\n", "[sources]\nwidow = \"nobody\"\n");
+    assert!(over.starts_with("sources.widow at widow: is the source of no parameter"), "{over}");
+    let empty = refused("[sources]\ncapacity = \"", "[sources]\ncapacity = \"\" # ");
+    assert!(empty.starts_with("sources.capacity at \"\": a source is a text"), "{empty}");
+    // A table of parameters may have a table of sources, which has to match as well.
+    let from = "\niops = \"";
+    let table = "\niops = { sustained = \"here\", peak = \"there\" } # ";
+    let inner = refused(from, table);
+    assert!(inner.starts_with("sources.iops.peak at peak: is the source of no"), "{inner}");
+    let table = gp3().replacen(from, "\niops = { sustained = \"here\" } # ", 1);
+    let preset = Preset::parse("mine.toml", &table).unwrap();
+    assert_eq!(preset.sources["iops.sustained"], "here");
+}
+
+#[test]
+fn models_and_cards_are_checked() {
+    let model = refused("model = \"network\"", "model = \"nework\"");
+    assert!(model.starts_with("model at \"nework\": `nework` is no model: "), "{model}");
+    assert!(model.contains("`network`"), "{model}");
+    let depth = refused("queue_depth = 64 }", "queue_depth = 0 }");
+    assert_eq!(depth, "card.0.load.queue_depth at queue_depth: at least 1");
+    let measure = refused("measure = \"iops\"", "measure = \"iopses\"");
+    assert!(measure.starts_with("card.0.measure at \"iopses\": unknown variant"), "{measure}");
+    assert!(measure.contains("expected one of `iops`, `bandwidth`"), "{measure}");
+    let published = refused("published = 3000", "published = -1.0");
+    assert_eq!(published, "card.0.published at published: a number above zero");
+}
+
+#[test]
+fn a_file_of_the_users_is_read_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let missing = Preset::load(&path).unwrap_err().to_string();
+    assert!(missing.contains("mine.toml"), "{missing}");
+    std::fs::write(&path, gp3()).unwrap();
+    let mine = Preset::load(&path).unwrap();
+    let Model::Network(parameters) = &mine.model;
+    assert_eq!(parameters.iops.sustained, 3000);
+    assert_eq!(mine.card, Preset::built_in("gp3").unwrap().card);
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_on_damaged_text(at in 0_usize..4000, with in "\\PC{0,3}", cut in 0_usize..40) {
+        let text = gp3();
+        let at = text.floor_char_boundary(at % text.len());
+        let end = text.floor_char_boundary((at + cut).min(text.len()));
+        let damaged = format!("{}{with}{}", &text[..at], &text[end..]);
+        if let Err(PresetError::Wrong { line, column, .. }) = Preset::parse("mine.toml", &damaged) {
+            prop_assert!(line >= 1 && line <= damaged.split('\n').count());
+            prop_assert!(column >= 1);
+        }
+    }
+}
