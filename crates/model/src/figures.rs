@@ -111,6 +111,16 @@ pub struct Little {
     pub rate_by_stay: f64,
 }
 
+/// A request that is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) operation: Operation,
+    pub(crate) bytes: u64,
+    pub(crate) latency: u64,
+    /// Whether it counts.
+    pub(crate) measured: bool,
+}
+
 /// The account of one run.
 #[derive(Clone, Debug)]
 pub struct Figures {
@@ -126,11 +136,8 @@ pub struct Figures {
     pub intervals: Vec<Interval>,
     interval: Interval,
     length: u64,
-    measured_from: Option<Instant>,
-    /// Until the last thing that was counted.
-    until: Instant,
-    /// Nanoseconds of measured phases that are over.
-    measured_before: u64,
+    /// When the first request to be measured was issued, and the last one ended.
+    measured: Option<(Instant, Instant)>,
 }
 
 impl Figures {
@@ -144,16 +151,13 @@ impl Figures {
             intervals: Vec::new(),
             interval: Interval::default(),
             length: length.max(1),
-            measured_from: None,
-            until: Instant(0),
-            measured_before: 0,
+            measured: None,
         }
     }
 
-    /// Nanoseconds measured.
+    /// Nanoseconds from the issue of the first request that is measured to the end of the last.
     pub fn measured(&self) -> u64 {
-        let current = self.measured_from.map_or(0, |from| self.until.since(from));
-        self.measured_before + current
+        self.measured.map_or(0, |(from, until)| until.since(from))
     }
 
     /// Requests a second that ended while it was measured.
@@ -166,17 +170,9 @@ impl Figures {
         per_second(of.bytes, self.measured())
     }
 
-    /// Whether what ends now belongs to what is measured.
-    pub(crate) fn set_measured(&mut self, now: Instant, measured: bool) {
-        match (self.measured_from, measured) {
-            (None, true) => self.measured_from = Some(now),
-            (Some(from), false) => {
-                self.measured_before += now.since(from);
-                self.measured_from = None;
-            }
-            _ => {}
-        }
-        self.until = self.until.max(now);
+    /// A request that is to be measured is issued.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.measured.get_or_insert((now, now));
     }
 
     /// When the current interval is over.
@@ -192,16 +188,15 @@ impl Figures {
     }
 
     /// A request ended at `now`, `latency` after it was intended.
-    pub(crate) fn record(&mut self, now: Instant, operation: Operation, bytes: u64, latency: u64) {
+    pub(crate) fn record(&mut self, now: Instant, ended: Ended) {
+        let Ended { operation, bytes, latency, measured } = ended;
         let interval = &mut self.interval;
         interval.latencies.add(latency);
         interval.reads += u64::from(operation == Operation::Read);
         interval.writes += u64::from(matches!(operation, Operation::Write { .. }));
         interval.bytes += bytes;
-        if self.measured_from.is_none() {
-            return;
-        }
-        self.until = now;
+        let Some((_, until)) = self.measured.as_mut().filter(|_| measured) else { return };
+        *until = now;
         match operation {
             Operation::Read => self.reads.record(latency, bytes),
             Operation::Write { .. } => self.writes.record(latency, bytes),

@@ -17,5 +17,6 @@ pub mod published;
 pub mod report;
 pub mod run;
 pub mod sweep;
+pub mod system;
 pub mod tables;
 pub mod workload;

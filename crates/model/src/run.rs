@@ -4,7 +4,7 @@ use hemi_core::units::Instant;
 use hemi_drives::drive::{Completion, Drive, Operation, Request};
 use hemi_drives::server::Server;
 
-use crate::figures::{Figures, Little};
+use crate::figures::{Ended, Figures, Little};
 use crate::mirror::Mirror;
 use crate::oracle::Oracle;
 use crate::published::Published;
@@ -42,6 +42,7 @@ struct Asked {
     bytes: u64,
     intended: Instant,
     issued: Instant,
+    measured: bool,
 }
 
 /// A run under way.
@@ -102,7 +103,6 @@ impl Run {
             }
             if over || now >= end {
                 self.pass(now);
-                self.figures.set_measured(now, false);
                 return;
             }
             self.advance(now, drive, workload);
@@ -118,18 +118,22 @@ impl Run {
             let asked = self.asked[tag as usize];
             self.under_way -= 1;
             self.stays += u128::from(at.since(asked.issued));
+            let Asked { operation, bytes, measured, .. } = asked;
             let latency = at.since(asked.intended);
-            self.figures.record(at, asked.operation, asked.bytes, latency);
+            self.figures.record(at, Ended { operation, bytes, latency, measured });
             workload.completed(now, tag as u32, &mut self.issues);
         }
         self.done = done;
         workload.advance(now, &mut self.issues);
-        self.figures.set_measured(now, workload.is_measured());
         let mut issues = std::mem::take(&mut self.issues);
         for Issue { tag, operation, extent, intended } in issues.drain(..) {
             let slot = tag as usize;
             let bytes = extent.bytes();
-            let asked = Asked { operation, bytes, intended, issued: now };
+            let measured = workload.measured(tag);
+            if measured {
+                self.figures.begin(now);
+            }
+            let asked = Asked { operation, bytes, intended, issued: now, measured };
             if slot >= self.asked.len() {
                 self.asked.resize(slot + 1, asked);
             }

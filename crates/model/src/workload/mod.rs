@@ -35,11 +35,12 @@ pub trait Workload {
     /// A request is done; appends what is issued because of it.
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>);
 
-    /// Whether what ends at present is to be measured; what warms up is not.
-    fn is_measured(&self) -> bool {
-        true
-    }
-
     /// Whether everything has been issued and is done.
     fn is_over(&self) -> bool;
+
+    /// Whether the request of this name is one to measure rather than warm-up. To be asked
+    /// from when it was issued until just before [`Workload::completed`] is told of it.
+    fn measured(&self, _tag: u32) -> bool {
+        true
+    }
 }

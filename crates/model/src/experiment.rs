@@ -1,0 +1,118 @@
+//! One case, from its drives to its report.
+
+use std::path::Path;
+
+use hemi_core::units::{Instant, SECTOR_BYTES};
+use hemi_drives::any::AnyDrive;
+use hemi_drives::drive::{Counters, Drive};
+use hemi_drives::preset::{Preset, PresetError};
+
+use crate::mirror::MirrorError;
+use crate::report::{self, IntervalReport, Report, Summary, seconds};
+use crate::run::Run;
+use crate::spec::Case;
+use crate::system::System;
+use crate::workload::WorkloadError;
+
+/// Why a case cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// A leg.
+    #[error("system.legs: {0}")]
+    Leg(#[from] PresetError),
+    /// The volume.
+    #[error("system: {0}")]
+    System(#[from] MirrorError),
+    /// The requests.
+    #[error("workload: {0}")]
+    Workload(#[from] WorkloadError),
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Finds a preset by name, or by path where the name has a `/` or ends in `.toml`.
+///
+/// # Errors
+/// See [`PresetError`].
+pub fn preset(name: &str, folder: &Path) -> Result<Preset, PresetError> {
+    if name.contains('/') || name.ends_with(".toml") {
+        return Preset::load(&folder.join(name));
+    }
+    Preset::built_in(name)
+}
+
+/// The legs of a case, fresh or as they are after what its spec says happened to them.
+///
+/// # Errors
+/// A leg that is none.
+pub fn drives(case: &Case, folder: &Path, seed: u64) -> Result<Vec<AnyDrive>, ExperimentError> {
+    let system = &case.spec.system;
+    let mut drives = Vec::with_capacity(system.legs.len());
+    for (leg, name) in (1_u64..).zip(&system.legs) {
+        let drive = preset(name, folder)?.drive(seed.wrapping_add(leg))?;
+        drives.push(drive);
+    }
+    Ok(drives)
+}
+
+/// Runs a case. `progress` is told the virtual time at the end of each interval, and says
+/// whether to go on.
+///
+/// # Errors
+/// See [`ExperimentError`].
+pub fn run(
+    case: &Case,
+    folder: &Path,
+    seed: Option<u64>,
+    progress: impl FnMut(Instant) -> bool,
+) -> Result<Report, ExperimentError> {
+    let spec = &case.spec;
+    let seed = seed.unwrap_or(spec.seed);
+    let legs = drives(case, folder, seed)?;
+    let before: Vec<Counters> = legs.iter().map(Drive::counters).collect();
+    let volume = spec.system.volume.map_or(0, |size| size.0);
+    let system = &spec.system;
+    let mut served =
+        System::new(system.policy, legs, volume, &system.engine, system.published, seed)?;
+    let sectors = match volume {
+        0 => served.sectors(),
+        bytes => served.sectors().min(bytes / SECTOR_BYTES),
+    };
+    let mut workload = spec.workload.build(sectors, seed, folder)?;
+    let mut run = Run::new(spec.run.interval.0);
+    let mut stopped = false;
+    let mut progress = progress;
+    run.until(Instant(spec.run.limit.0), &mut served, &mut workload, |now| {
+        stopped = !progress(now);
+        !stopped
+    });
+    if stopped {
+        return Err(ExperimentError::Stopped);
+    }
+    let count = if matches!(served, System::Single(_)) { 1 } else { before.len() };
+    let counters = served.leg_counters(count);
+    let counters: Vec<Counters> =
+        counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
+    let figures = run.figures();
+    let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
+    let intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
+    let seen = intervals.iter().map(|interval| interval.exposure_bytes).max();
+    Ok(Report {
+        title: spec.title.clone(),
+        choices: case.choices.clone(),
+        seed,
+        scale: system.scale,
+        time: seconds(run.now().0),
+        measured: seconds(figures.measured()),
+        requests: run.requests(),
+        reads: Summary::of(figures, &figures.reads),
+        writes: Summary::of(figures, &figures.writes),
+        flushes: Summary::of(figures, &figures.flushes),
+        all: Summary::of(figures, &figures.all),
+        legs: report::legs(&system.legs[..count], &counters, run.now().0),
+        exposure_peak: served.exposure_peak().max(seen.unwrap_or(0)),
+        little: report::little(run.little()),
+        intervals,
+    })
+}

@@ -1,0 +1,225 @@
+//! What clients are served by: one drive, or several under a policy.
+
+use hemi_core::settings::{FlushCopies, Policy, Settings};
+use hemi_core::units::Instant;
+use hemi_drives::any::AnyDrive;
+use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_drives::quantity::{Size, Time};
+use serde::Deserialize;
+
+use crate::mirror::{Mirror, MirrorError};
+use crate::oracle::Oracle;
+use crate::published::{Published, Rule};
+use crate::run::Watched;
+
+/// How several drives become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// No mirror: the first leg by itself.
+    Single,
+    /// A plain mirror: every leg is waited for.
+    All,
+    /// Linux md's: the slow leg may be behind by a number of writes; flushes wait for all.
+    WriteBehind,
+    /// The paper's wait rule, with every promise of hemi's kept.
+    Paper,
+    /// The rule as it was published: an unbounded queue, no crash safety. Simulation only.
+    PaperUnsafe,
+    /// hemi's default.
+    #[default]
+    First,
+    /// A lower bound: the faster leg, always, and nothing owed. Simulation only.
+    Oracle,
+}
+
+/// `[system.engine]`: settings of the engine that differ from its defaults.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineSpec {
+    /// Exposure bound in bytes.
+    pub exposure_bytes: Option<Size>,
+    /// Exposure bound in age.
+    pub exposure_age: Option<Time>,
+    /// Lowest wait limit.
+    pub wait_floor: Option<Time>,
+    /// Highest wait limit.
+    pub wait_ceiling: Option<Time>,
+    /// `paper`: per mille of the first completion that the others are waited for.
+    pub paper_wait_permille: Option<u32>,
+    /// `write-behind`: the slot of the slow leg, from 0.
+    pub slow_leg: Option<u8>,
+    /// `write-behind`: how many writes that leg may owe.
+    pub write_behind_limit: Option<u32>,
+    /// Data I/O in flight per leg before writes become debt.
+    pub leg_window: Option<u32>,
+    /// Legs that must have made a flush durable; 8 for all.
+    pub flush_copies: Option<u8>,
+    /// Owed extents held exactly, per leg.
+    pub owed_extents_max: Option<u32>,
+    /// Memory for requests and debts.
+    pub buffers: Option<Size>,
+}
+
+/// `[system.published]`: how `paper-unsafe` applies its rule.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleSpec {
+    /// Per mille of the first leg's time that the others are waited for. Default 1300.
+    pub wait_permille: Option<u64>,
+    /// Whether a newer write takes an older one's place in the delay queue. Default true.
+    pub coalesces: Option<bool>,
+}
+
+/// Debts held exactly for each mebibyte of the exposure bound, as the server has it: small
+/// writes that fill the bound are held one by one.
+const OWED_EXTENTS_PER_MIB: u64 = 512;
+/// Memory for requests and debts beside what the exposure bound may keep, bytes.
+const BUFFERS_BESIDE: u64 = 128 << 20;
+
+impl EngineSpec {
+    /// The engine's settings under one of its own policies.
+    pub fn settings(&self, policy: Policy) -> Settings {
+        let base = Settings::default();
+        let exposure_bytes = self.exposure_bytes.map_or(base.exposure_bytes, |size| size.0);
+        let owed = (exposure_bytes >> 20) * OWED_EXTENTS_PER_MIB;
+        let owed = owed.clamp(u64::from(base.owed_extents_max), 1 << 22) as u32;
+        let copies = self.flush_copies.map_or(base.flush_copies, FlushCopies::Count);
+        let time = |given: Option<Time>, usual: u64| given.map_or(usual, |time| time.0);
+        Settings {
+            policy,
+            exposure_bytes,
+            exposure_age: time(self.exposure_age, base.exposure_age),
+            wait_floor: time(self.wait_floor, base.wait_floor),
+            wait_ceiling: time(self.wait_ceiling, base.wait_ceiling),
+            paper_wait_permille: self.paper_wait_permille.unwrap_or(base.paper_wait_permille),
+            slow_leg: self.slow_leg.unwrap_or(base.slow_leg),
+            write_behind_limit: self.write_behind_limit.unwrap_or(base.write_behind_limit),
+            leg_window: self.leg_window.unwrap_or(base.leg_window),
+            flush_copies: copies,
+            owed_extents_max: self.owed_extents_max.unwrap_or(owed),
+            ..base
+        }
+    }
+
+    /// Bytes of memory for requests and debts.
+    pub fn buffers(&self) -> u64 {
+        let exposure = self.exposure_bytes.map_or(Settings::default().exposure_bytes, |s| s.0);
+        self.buffers.map_or(exposure + BUFFERS_BESIDE, |size| size.0)
+    }
+}
+
+/// What serves the requests of a run.
+pub enum System {
+    /// One drive.
+    Single(AnyDrive),
+    /// hemi's engine, under one of its policies.
+    Mirror(Box<Mirror<AnyDrive>>),
+    /// The published rule.
+    Published(Published<AnyDrive>),
+    /// The lower bound.
+    Oracle(Oracle<AnyDrive>),
+}
+
+impl System {
+    /// A system of these drives. `volume_bytes` of zero means as much as they hold.
+    ///
+    /// # Errors
+    /// See [`MirrorError`].
+    pub fn new(
+        policy: PolicyName,
+        mut drives: Vec<AnyDrive>,
+        volume_bytes: u64,
+        engine: &EngineSpec,
+        rule: RuleSpec,
+        seed: u64,
+    ) -> Result<System, MirrorError> {
+        let policy = match policy {
+            PolicyName::Single => {
+                if drives.is_empty() {
+                    return Err(MirrorError::Legs(0));
+                }
+                return Ok(System::Single(drives.remove(0)));
+            }
+            PolicyName::PaperUnsafe => {
+                let usual = Rule::default();
+                let rule = Rule {
+                    wait_permille: rule.wait_permille.unwrap_or(usual.wait_permille),
+                    coalesces: rule.coalesces.unwrap_or(usual.coalesces),
+                };
+                return Ok(System::Published(Published::new(drives, rule)));
+            }
+            PolicyName::Oracle => return Ok(System::Oracle(Oracle::new(drives))),
+            PolicyName::All => Policy::All,
+            PolicyName::WriteBehind => Policy::WriteBehind,
+            PolicyName::Paper => Policy::Paper,
+            PolicyName::First => Policy::First,
+        };
+        let settings = engine.settings(policy);
+        let mirror = Mirror::new(drives, volume_bytes, settings, engine.buffers(), seed)?;
+        Ok(System::Mirror(Box::new(mirror)))
+    }
+
+    /// What each drive has done.
+    pub fn leg_counters(&mut self, legs: usize) -> Vec<Counters> {
+        let leg = |leg| match self {
+            System::Single(drive) => drive.counters(),
+            System::Mirror(mirror) => mirror.leg_counters(leg),
+            System::Published(published) => published.leg_counters(leg),
+            System::Oracle(oracle) => oracle.leg_counters(leg),
+        };
+        (0..legs).map(leg).collect()
+    }
+
+    /// Highest exposure by the engine's own account, bytes; zero for what is not the engine's.
+    pub fn exposure_peak(&mut self) -> u64 {
+        match self {
+            System::Mirror(mirror) => mirror.status().exposure_peak,
+            _ => 0,
+        }
+    }
+}
+
+macro_rules! with {
+    ($system:expr, $drive:ident => $what:expr) => {
+        match $system {
+            System::Single($drive) => $what,
+            System::Mirror($drive) => $what,
+            System::Published($drive) => $what,
+            System::Oracle($drive) => $what,
+        }
+    };
+}
+
+impl Drive for System {
+    fn sectors(&self) -> u64 {
+        with!(self, drive => drive.sectors())
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        with!(self, drive => drive.submit(now, request));
+    }
+
+    fn next_event(&self) -> Instant {
+        with!(self, drive => drive.next_event())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        with!(self, drive => drive.advance(now, done));
+    }
+
+    fn counters(&self) -> Counters {
+        with!(self, drive => drive.counters())
+    }
+}
+
+impl Watched for System {
+    fn exposure(&mut self) -> (u64, u64) {
+        match self {
+            System::Single(_) => (0, 0),
+            System::Mirror(mirror) => mirror.exposure(),
+            System::Published(published) => published.exposure(),
+            System::Oracle(oracle) => oracle.exposure(),
+        }
+    }
+}
