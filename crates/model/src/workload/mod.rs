@@ -4,9 +4,30 @@
 //! wants something ([`Workload::next_event`]), issues what is due ([`Workload::advance`]) and
 //! is told what is done ([`Workload::completed`]), because a closed loop's next request waits
 //! for the one before.
+//!
+//! Specs describe one ([`spec::WorkloadSpec`], a section of a TOML file) and build it
+//! ([`any::AnyWorkload`]). The kinds: [`closed`] and [`open`] loops, checkpoint [`bursts`],
+//! [`replay`] of [`traces`], several at once ([`combine`]) and one after another ([`phases`]).
 
 use hemi_core::units::{Extent, Instant};
 use hemi_drives::drive::Operation;
+
+pub mod access;
+pub mod any;
+pub mod bursts;
+pub mod closed;
+pub mod combine;
+pub mod error;
+pub mod limit;
+pub mod open;
+pub mod phases;
+pub mod replay;
+pub mod seeds;
+pub mod spec;
+mod tags;
+#[cfg(test)]
+mod testing;
+pub mod traces;
 
 /// One request of a client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

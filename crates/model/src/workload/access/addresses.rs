@@ -1,0 +1,185 @@
+//! Where requests go.
+//!
+//! Everything here is in units of the alignment, from the beginning of the span.
+
+use hemi_random::Rng;
+use hemi_random::zipf::Zipf;
+use serde::Deserialize;
+
+use super::super::error::{WorkloadError, check_count, check_percent};
+use super::scatter::Scatter;
+
+/// Most zones: one is looked for among them for every request.
+const MOST_ZONES: u64 = 1024;
+
+/// How addresses are distributed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AddressesSpec {
+    /// Everywhere as often.
+    Uniform,
+    /// One after another, each thread from a place of its own (the first at the beginning,
+    /// the second half-way, then the quarters, and so on), from the end to the beginning.
+    Sequential,
+    /// `{ zipf = { skew = 0.99 } }`: the k-th most popular place with a probability that falls
+    /// as k^(−skew); the popular ones are scattered over the span, the same for every seed.
+    Zipf {
+        /// Above 0, at most 10.
+        skew: f64,
+    },
+    /// `{ hot_cold = { accesses = 80, space = 20 } }`: so many percent of the requests go to
+    /// the first so many percent of the span.
+    HotCold(ZoneSpec),
+    /// `{ zoned = [{ accesses = 50, space = 5 }, …] }`: the same for any number of zones, from
+    /// the beginning of the span; both percentages make 100.
+    Zoned(Vec<ZoneSpec>),
+}
+
+/// A share of the requests to a share of the span.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneSpec {
+    /// Percent of the requests.
+    pub accesses: f64,
+    /// Percent of the span.
+    pub space: f64,
+}
+
+/// A zone in units.
+#[derive(Clone, Copy, Debug)]
+struct Zone {
+    /// A draw of [0, 1) below this and not in an earlier zone is in this one.
+    up_to: f64,
+    start: u64,
+    end: u64,
+}
+
+/// A distribution over a number of units.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    units: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Uniform,
+    Sequential,
+    Zipf(Box<(Zipf, Scatter)>),
+    Zoned(Vec<Zone>),
+}
+
+impl AddressesSpec {
+    /// Over `units`, for requests of at most `largest` units.
+    pub(crate) fn build(&self, units: u64, largest: u64) -> Result<Addresses, WorkloadError> {
+        let kind = match self {
+            AddressesSpec::Uniform => Kind::Uniform,
+            AddressesSpec::Sequential => Kind::Sequential,
+            AddressesSpec::Zipf { skew } => {
+                if *skew <= 0.0 || *skew > 10.0 || skew.is_nan() {
+                    let right = "write a number above 0, at most 10; 0.99 is customary";
+                    return Err(WorkloadError::new("addresses.zipf.skew", skew, right));
+                }
+                Kind::Zipf(Box::new((Zipf::new(units, *skew), Scatter::new(units))))
+            }
+            AddressesSpec::HotCold(hot) => {
+                check_percent("addresses.hot_cold.accesses", hot.accesses)?;
+                check_percent("addresses.hot_cold.space", hot.space)?;
+                let cold = ZoneSpec { accesses: 100.0 - hot.accesses, space: 100.0 - hot.space };
+                Kind::Zoned(zones("addresses.hot_cold", &[*hot, cold], units, largest)?)
+            }
+            AddressesSpec::Zoned(list) => {
+                Kind::Zoned(zones("addresses.zoned", list, units, largest)?)
+            }
+        };
+        Ok(Addresses { units, kind })
+    }
+}
+
+/// The zones of a list.
+fn zones(
+    key: &str,
+    list: &[ZoneSpec],
+    units: u64,
+    largest: u64,
+) -> Result<Vec<Zone>, WorkloadError> {
+    check_count(&format!("number of {key}"), list.len() as u64, MOST_ZONES)?;
+    for (index, zone) in list.iter().enumerate() {
+        check_percent(&format!("{key}[{index}].accesses"), zone.accesses)?;
+        check_percent(&format!("{key}[{index}].space"), zone.space)?;
+    }
+    for (name, sum) in [
+        ("accesses", list.iter().map(|zone| zone.accesses).sum::<f64>()),
+        ("space", list.iter().map(|zone| zone.space).sum::<f64>()),
+    ] {
+        if (sum - 100.0).abs() > 1e-6 {
+            let value = format!("{sum} in all");
+            let key = format!("{key}.{name}");
+            return Err(WorkloadError::new(&key, value, "write percentages that make 100"));
+        }
+    }
+    let mut zones: Vec<Zone> = Vec::with_capacity(list.len());
+    let (mut accesses, mut space, mut start) = (0.0, 0.0, 0);
+    for (index, zone) in list.iter().enumerate() {
+        accesses += zone.accesses / 100.0;
+        space += zone.space / 100.0;
+        let last = index + 1 == list.len();
+        let end = if last { units } else { (libm::round(space * units as f64) as u64).min(units) };
+        // Requests begin in the zone and must end within the span.
+        let begins_end = end.min(units - largest + 1);
+        if zone.accesses > 0.0 {
+            if begins_end <= start {
+                return Err(WorkloadError::new(
+                    &format!("{key}[{index}].space"),
+                    zone.space,
+                    format!(
+                        "no request of {largest} units can begin in its {} units of the \
+                             span's {units}: write a larger percentage",
+                        end - start
+                    ),
+                ));
+            }
+            zones.push(Zone { up_to: accesses, start, end });
+        }
+        start = end;
+    }
+    // Whatever the sum was rounded to, a draw finds a zone.
+    if let Some(last) = zones.last_mut() {
+        last.up_to = 1.0;
+    }
+    Ok(zones)
+}
+
+impl Addresses {
+    /// The unit at which a thread's sequential stream begins.
+    pub(crate) fn first(&self, thread: u64) -> u64 {
+        // The bits of the thread's number, read backwards behind the point: 0, 1/2, 1/4, 3/4.
+        // No thread's place depends on how many there are.
+        ((u128::from(thread.reverse_bits()) * u128::from(self.units)) >> 64) as u64
+    }
+
+    /// Draws the unit at which a request of `length` units begins.
+    pub(crate) fn next(&self, rng: &mut Rng, cursor: &mut u64, length: u64) -> u64 {
+        // Where it may begin; the sizes were seen to fit.
+        let begins = self.units - length + 1;
+        match &self.kind {
+            Kind::Uniform => rng.below(begins),
+            Kind::Sequential => {
+                let unit = if *cursor < begins { *cursor } else { 0 };
+                *cursor = unit + length;
+                unit
+            }
+            Kind::Zipf(zipf) => {
+                let (zipf, scatter) = &**zipf;
+                let unit = scatter.of(zipf.draw(rng));
+                // Too near the end for this size: from the beginning again.
+                if unit < begins { unit } else { unit % begins }
+            }
+            Kind::Zoned(zones) => {
+                let drawn = rng.unit();
+                let zone = zones.iter().find(|zone| drawn < zone.up_to).unwrap_or(&zones[0]);
+                zone.start + rng.below(zone.end.min(begins) - zone.start)
+            }
+        }
+    }
+}
