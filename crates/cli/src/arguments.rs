@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Inspect(commands::inspect::InspectArgs),
     Promote(commands::promote::PromoteArgs),
     Inject(commands::inject::InjectArgs),
+    Sim(commands::sim::SimArgs),
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),

@@ -15,6 +15,7 @@ pub(crate) mod leg;
 pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
+pub(crate) mod sim;
 pub(crate) mod status;
 
 /// Runs one.
@@ -28,6 +29,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
         Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
+        Command::Sim(arguments) => done(sim::run(&arguments)),
         Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),
         Command::Generate(arguments) => done(generate::run(&arguments)),

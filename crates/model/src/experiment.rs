@@ -12,7 +12,7 @@ use crate::report::{self, IntervalReport, Report, Summary, seconds};
 use crate::run::Run;
 use crate::spec::Case;
 use crate::system::System;
-use crate::workload::WorkloadError;
+use crate::workload::error::WorkloadError;
 
 /// Why a case cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,8 @@
 //! made.
 #![forbid(unsafe_code)]
 
+pub mod card;
+pub mod experiment;
 pub mod figures;
 mod legs;
 pub mod mirror;
@@ -16,6 +18,7 @@ pub mod oracle;
 pub mod published;
 pub mod report;
 pub mod run;
+pub mod spec;
 pub mod sweep;
 pub mod system;
 pub mod tables;

@@ -179,8 +179,8 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
     // As it stands first: these errors know their line.
     toml::from_str::<Spec>(text).map_err(wrong)?;
     let table: Table = toml::from_str(text).map_err(wrong)?;
-    let cases = sweep::cases(table)
-        .map_err(|source| SpecError::Sweep { file: file.to_owned(), source })?;
+    let cases =
+        sweep::cases(table).map_err(|source| SpecError::Sweep { file: file.to_owned(), source })?;
     let case = |case: sweep::Case| {
         let choices: Vec<(String, String)> =
             case.choices.iter().map(|(key, value)| (key.clone(), shown(value))).collect();

@@ -5,15 +5,23 @@
 
 mod collection;
 mod disks;
+mod queueing;
 
 use std::process::ExitCode;
 
+/// A part's name, and what prints its table and says whether all of it is within bounds.
+type Part = (&'static str, fn() -> bool);
+
+const PARTS: [Part; 3] = [
+    ("collection of garbage", collection::run),
+    ("measured hard disks", disks::run),
+    ("queueing", queueing::run),
+];
+
 fn main() -> ExitCode {
-    let parts: [(&str, fn() -> bool); 2] =
-        [("collection of garbage", collection::run), ("measured hard disks", disks::run)];
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let mut all = true;
-    for (name, run) in parts {
+    for (name, run) in PARTS {
         if asked.is_empty() || asked.iter().any(|word| name.contains(word.as_str())) {
             println!("== {name}");
             all &= run();

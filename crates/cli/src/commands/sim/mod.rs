@@ -1,0 +1,38 @@
+//! `hemi sim`: volumes over modelled drives, in virtual time.
+
+mod presets;
+mod run;
+mod table;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// Model volumes and drives one does not have at hand.
+///
+/// The very engine that serves volumes runs over models of drives, in virtual time: what
+/// latency, throughput, exposure, wear and energy a pair of drives would give under a load and
+/// a policy. The same seed gives the same result on any machine.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi sim presets
+  hemi sim presets gp3
+  hemi sim run mirror.toml
+  hemi sim run mirror.toml --seed 7 --json | jq '.[0].writes.p99'")]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    command: SimCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SimCommand {
+    Run(run::RunArgs),
+    Presets(presets::PresetsArgs),
+}
+
+pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
+    match &arguments.command {
+        SimCommand::Run(arguments) => run::run(arguments),
+        SimCommand::Presets(arguments) => presets::run(arguments),
+    }
+}

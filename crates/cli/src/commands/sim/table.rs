@@ -1,0 +1,120 @@
+//! Reports as tables for people.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+use hemi_model::report::{LegReport, Report, Summary};
+
+/// All cases: what was chosen, latencies, then what each leg did.
+pub(super) fn cases(reports: &[Report]) -> String {
+    let mut text = String::new();
+    let Some(first) = reports.first() else { return text };
+    let scale =
+        if first.scale > 1 { format!(", capacity ÷ {}", first.scale) } else { String::new() };
+    let _ = writeln!(text, "{} (seed {}{scale}; simulated)\n", first.title, first.seed);
+    let choices: Vec<&str> = first.choices.iter().map(|(key, _)| last(key)).collect();
+    let mut table = new(
+        &choices,
+        &["", "IOPS", "MB/s", "mean", "σ", "p50", "p99", "p99.9", "max", "exposed MB"],
+    );
+    for report in reports {
+        let kinds = [("reads", &report.reads), ("writes", &report.writes)];
+        let kinds = kinds.into_iter().chain([("flushes", &report.flushes)]);
+        for (kind, summary) in kinds.filter(|(_, summary)| summary.count > 0) {
+            let exposed = format!("{:.1}", report.exposure_peak as f64 / 1e6);
+            table.add_row(row(report, kind, latencies(summary), exposed));
+        }
+    }
+    let _ = writeln!(text, "{}\n", right(table, choices.len()));
+    let mut table = new(
+        &choices,
+        &["leg", "reads", "writes", "of reads", "of writes", "busy", "WA", "erases", "J"],
+    );
+    for report in reports {
+        for leg in &report.legs {
+            table.add_row(leg_row(report, leg));
+        }
+    }
+    let _ = writeln!(text, "{}", right(table, choices.len()));
+    text
+}
+
+/// `workload.open.rate` is told by its last part.
+fn last(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+fn new(choices: &[&str], columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(choices.iter().chain(columns));
+    table
+}
+
+fn right(mut table: Table, choices: usize) -> Table {
+    for column in table.column_iter_mut().skip(choices + 1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn row(report: &Report, kind: &str, mut cells: Vec<String>, exposed: String) -> Vec<String> {
+    let mut row: Vec<String> = report.choices.iter().map(|(_, value)| value.clone()).collect();
+    row.push(kind.to_owned());
+    row.append(&mut cells);
+    row.push(exposed);
+    row
+}
+
+fn latencies(summary: &Summary) -> Vec<String> {
+    let Summary { mean, standard_deviation, p50, p99, p999, max, .. } = *summary;
+    let rates = [format!("{:.0}", summary.iops), format!("{:.1}", summary.bandwidth / 1e6)];
+    let times = [mean, standard_deviation, p50, p99, p999, max].map(time);
+    rates.into_iter().chain(times).collect()
+}
+
+fn leg_row(report: &Report, leg: &LegReport) -> Vec<String> {
+    let mut row: Vec<String> = report.choices.iter().map(|(_, value)| value.clone()).collect();
+    row.extend([
+        leg.preset.clone(),
+        leg.reads.to_string(),
+        leg.writes.to_string(),
+        format!("{:.0} %", leg.read_share * 100.0),
+        format!("{:.0} %", leg.write_share * 100.0),
+        format!("{:.0} %", leg.busy * 100.0),
+        format!("{:.2}", leg.write_amplification),
+        leg.erases.to_string(),
+        format!("{:.0}", leg.energy),
+    ]);
+    row
+}
+
+/// Seconds with three digits and a unit.
+pub(super) fn time(seconds: f64) -> String {
+    let (number, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "µs"),
+    };
+    let digits = if number >= 100.0 {
+        0
+    } else if number >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{number:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        assert_eq!(time(0.000_081_24), "81.2 µs");
+        assert_eq!(time(0.001_5), "1.50 ms");
+        assert_eq!(time(123.4), "123 s");
+        assert_eq!(time(0.0), "0.00 µs");
+    }
+}
