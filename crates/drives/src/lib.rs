@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod disksim;
 pub mod drive;
 pub mod hdd;
 pub mod network;
