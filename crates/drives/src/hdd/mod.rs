@@ -78,8 +78,10 @@ pub struct Hdd {
     stream: Option<Stream>,
     /// When the spindle has come up.
     spinning_from: Instant,
-    /// Since when the arm has had no host's request to work for.
+    /// When the arm last worked for a request rather than for the write cache.
     idle_since: Instant,
+    /// When the last request ended.
+    at_rest_since: Instant,
 
     segments: Segments,
     cache: WriteCache,
@@ -121,6 +123,7 @@ impl Hdd {
             stream: None,
             spinning_from: Instant(0),
             idle_since: Instant(0),
+            at_rest_since: Instant(0),
             segments: Segments::new(&parameters.read_cache),
             cache: WriteCache::new(&parameters.write_cache),
             pending: PendingQueue::new(&parameters.queue),
@@ -150,6 +153,13 @@ impl Hdd {
     /// Its mechanism.
     pub fn mechanism(&self) -> &Mechanism {
         &self.mechanism
+    }
+
+    /// Whether all that was written is on the medium.
+    pub fn cache_is_clean(&self) -> bool {
+        self.cache.is_empty()
+            && self.arriving.is_empty()
+            && !matches!(self.work, Work::WriteBack(_))
     }
 
     fn bus(&self, sectors: u64) -> u64 {
@@ -411,7 +421,8 @@ impl Hdd {
             } else {
                 self.segments.overwrite(part);
             }
-            self.cache.hold(part, now, there, &self.mechanism);
+            let first_there = there - self.bus(room.saturating_sub(1));
+            self.cache.hold(part, now, (first_there, there), &self.mechanism);
             let rest = Extent { start: part.end, end: write.rest.end };
             if rest.is_empty() {
                 let (tag, bytes) = (write.tag, write.bytes);
@@ -436,15 +447,16 @@ impl Hdd {
             if let Some((index, _)) = back {
                 let run = self.cache.take(index, &self.mechanism);
                 let free = self.stop_stream(now);
-                self.write_medium(free, run.extent, run.there, run.there);
+                self.write_medium(free, run.extent, (run.first_there, run.last_there));
                 self.work = Work::WriteBack(run);
             } else if let Some(choice) = request {
                 let pending = self.pending.take(choice);
                 if pending.write {
-                    let data = pending.ready + self.bus(pending.extent.sectors());
-                    let free = self.stop_stream(now);
+                    let (first, all) = (self.bus(1), self.bus(pending.extent.sectors()));
+                    let there = (pending.ready + first, pending.ready + all);
+                    let free = self.stop_stream(now).max(pending.ready);
                     let bytes = pending.extent.bytes();
-                    self.write_medium(free, pending.extent, pending.ready, data);
+                    self.write_medium(free, pending.extent, there);
                     self.work = Work::Write;
                     let (at, tag) = (self.work_end, pending.tag);
                     self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
@@ -505,12 +517,16 @@ impl Hdd {
         self.read_stream(pending.tag, extent, pending.ready);
     }
 
-    /// The arm writes: from `start` on, the data being there at `data`.
-    fn write_medium(&mut self, free: Instant, extent: Extent, start: Instant, data: Instant) {
-        let at = free.max(start).max(self.spinning_from);
-        // The last sector's data must be there when it passes.
-        let passing = self.mechanism.spindle.revolution() / 64;
-        let mut data = data - passing.min(self.bus(extent.sectors()));
+    /// The arm writes; the data is there from the first of the two times until the other.
+    fn write_medium(&mut self, free: Instant, extent: Extent, there: (Instant, Instant)) {
+        let at = free.max(self.spinning_from);
+        // Each sector's data must be there when it passes: the first's and, where the bus is
+        // behind the medium, the last's.
+        let geometry = &self.mechanism.geometry;
+        let zone = geometry.place(extent.start).zone;
+        let slots = extent.sectors().min(u64::from(geometry.sectors_per_track(zone)));
+        let passing = self.mechanism.spindle.time(geometry.width(zone, slots as u32));
+        let mut data = there.0.max(there.1 - passing);
         let mut next = extent.start;
         let mut arm = self.arm;
         let mut end = at;
@@ -530,8 +546,7 @@ impl Hdd {
     fn end_work(&mut self) {
         let at = self.work_end;
         match core::mem::replace(&mut self.work, Work::None) {
-            Work::Read => self.idle_since = at,
-            Work::Write => self.idle_since = at,
+            Work::Read | Work::Write => self.idle_since = at,
             Work::WriteBack(run) => {
                 self.cache.written_back(&run);
                 self.take_writes(at);
@@ -554,7 +569,7 @@ impl Hdd {
         if self.outstanding > 0 {
             return Instant::NEVER;
         }
-        self.power.stops_at(self.idle_since)
+        self.power.stops_at(self.at_rest_since).max(self.now)
     }
 
     fn on_timer(&mut self, at: Instant) {
@@ -586,7 +601,7 @@ impl Hdd {
         done.push(Completion { tag: ending.tag, at });
         self.outstanding -= 1;
         if self.outstanding == 0 {
-            self.idle_since = self.idle_since.max(at);
+            self.at_rest_since = at;
             if let Some(since) = self.busy_since.take() {
                 self.counters.busy += at.since(since);
             }
@@ -645,3 +660,6 @@ impl Drive for Hdd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,8 +18,10 @@ pub(super) struct Run {
     pub(super) extent: Extent,
     /// Where its first sector is.
     pub(super) place: Place,
-    /// When its data is in the cache.
-    pub(super) there: Instant,
+    /// When its data is in the cache: its first sectors' …
+    pub(super) first_there: Instant,
+    /// … and its last's.
+    pub(super) last_there: Instant,
     /// When its oldest sector came.
     since: Instant,
     /// Which flush it comes before.
@@ -92,17 +94,24 @@ impl WriteCache {
         free.min(extent.sectors())
     }
 
-    /// Holds `extent`; its data is there at `there`.
+    /// Holds `extent`; its data is there from the first of the two times until the other.
     pub(super) fn hold(
         &mut self,
         extent: Extent,
         now: Instant,
-        there: Instant,
+        there: (Instant, Instant),
         mechanism: &Mechanism,
     ) {
         self.oldest = self.oldest.min(now);
         let generation = self.first_generation + self.generations.len() as u64 - 1;
-        let mut run = Run { extent, place: Place::default(), there, since: now, generation };
+        let mut run = Run {
+            extent,
+            place: Place::default(),
+            first_there: there.0,
+            last_there: there.1,
+            since: now,
+            generation,
+        };
         let (from, to) = self.neighbours(extent);
         self.held += extent.sectors();
         for old in &self.runs[from..to] {
@@ -115,7 +124,10 @@ impl WriteCache {
         }
         self.generations[(run.generation - self.first_generation) as usize] += 1;
         run.place = match self.runs[from..to].first() {
-            Some(old) if old.extent.start == run.extent.start => old.place,
+            Some(old) if old.extent.start == run.extent.start => {
+                run.first_there = run.first_there.min(old.first_there);
+                old.place
+            }
             _ => mechanism.geometry.place(run.extent.start),
         };
         if from == to {
@@ -204,7 +216,7 @@ impl WriteCache {
                 return false;
             }
             if run.generation <= generation {
-                let at = now.max(run.there);
+                let at = now.max(run.first_there);
                 let cost = at.since(now) + mechanism.positioning(at, arm, &run.place, true);
                 if cost < least {
                     least = cost;
@@ -240,7 +252,9 @@ impl WriteCache {
         rest.extent.start = middle;
         rest.place = mechanism.geometry.place(middle);
         self.generations[(run.generation - self.first_generation) as usize] += 1;
-        Run { extent: Extent { start: run.extent.start, end: middle }, ..run }
+        // What comes behind it has come later.
+        let last_there = run.first_there;
+        Run { extent: Extent { start: run.extent.start, end: middle }, last_there, ..run }
     }
 
     /// A taken run is on the medium.
