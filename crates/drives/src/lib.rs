@@ -15,6 +15,7 @@
 
 pub mod any;
 pub mod array;
+pub mod disksim;
 pub mod drive;
 pub mod hdd;
 pub mod network;

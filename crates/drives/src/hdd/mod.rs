@@ -1,1 +1,665 @@
 //! Hard disks.
+//!
+//! A request is worked out by the controller ([`parameters::Overheads`]), answered by the
+//! cache where that has it ([`read_cache`], [`write_cache`]), or waits ([`queue`]) until the
+//! arm has moved and its sectors have passed under the head ([`mechanism`]); its data goes over
+//! the host's bus while the medium is read. Reading goes on after a request until its segment
+//! is full or the arm is wanted elsewhere. What was written is on the medium later, in the
+//! order in which the arm comes by.
+//!
+//! Sources: Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer,
+//! 1994); what DiskSim's parameters mean (Bucy and others, "The DiskSim simulation environment
+//! version 4.0 reference manual", CMU-PDL-08-101).
+
+mod events;
+pub mod geometry;
+pub mod mechanism;
+pub mod parameters;
+mod power;
+mod queue;
+mod read_cache;
+pub mod rotation;
+pub mod seek;
+mod write_cache;
+
+use std::collections::VecDeque;
+
+use hemi_core::units::{Extent, Instant};
+
+use self::events::{Ending, Endings, Kind};
+use self::mechanism::{Arm, Mechanism, Piece};
+use self::parameters::{Overhead, ParameterError, Parameters};
+use self::power::Power;
+use self::queue::{Pending, PendingQueue};
+use self::read_cache::{Hit, Segments};
+use self::rotation::Angle;
+use self::write_cache::{Run, WriteCache};
+use crate::drive::{Completion, Counters, Drive, Operation, Request};
+
+/// What the arm does for somebody. Reading ahead is not work: it gives way.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    None,
+    Read,
+    Write,
+    WriteBack(Run),
+}
+
+/// The medium being read into a segment.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    segment: usize,
+    /// The part of a track that passes, or will next.
+    piece: Piece,
+    /// Where reading ends.
+    limit: u64,
+}
+
+/// A write on its way into the cache.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    tag: u64,
+    /// What is not in yet.
+    rest: Extent,
+    bytes: u64,
+    came: Instant,
+}
+
+/// A hard disk.
+pub struct Hdd {
+    parameters: Parameters,
+    mechanism: Mechanism,
+    /// Nanoseconds × 2¹⁶ for a sector over the bus.
+    bus_sector: u64,
+
+    arm: Arm,
+    work: Work,
+    work_end: Instant,
+    stream: Option<Stream>,
+    /// When the spindle has come up.
+    spinning_from: Instant,
+    /// When the arm last worked for a request rather than for the write cache.
+    idle_since: Instant,
+    /// When the last request ended.
+    at_rest_since: Instant,
+
+    segments: Segments,
+    cache: WriteCache,
+    pending: PendingQueue,
+    /// Beyond the drive's queue.
+    waiting: VecDeque<Request>,
+    arriving: VecDeque<Arriving>,
+    flushes: VecDeque<(u64, u64)>,
+    endings: Endings,
+    outstanding: u32,
+    arrivals: u64,
+    controller_free: Instant,
+    bus_free: Instant,
+    after_read: bool,
+
+    now: Instant,
+    power: Power,
+    counters: Counters,
+    busy_since: Option<Instant>,
+}
+
+impl Hdd {
+    /// A disk at rest over its outermost cylinder, its cache empty.
+    pub fn new(parameters: Parameters) -> Result<Hdd, ParameterError> {
+        Hdd::turned(parameters, 0)
+    }
+
+    /// The same, its platters turned by `angle` at time 0.
+    pub fn turned(parameters: Parameters, angle: Angle) -> Result<Hdd, ParameterError> {
+        parameters.check()?;
+        let mut mechanism = Mechanism::new(&parameters);
+        mechanism.spindle = mechanism.spindle.turned(angle);
+        let rate = f64::from(512_u32 << 16) * 1e9 / parameters.host_rate.0 as f64;
+        Ok(Hdd {
+            bus_sector: libm::round(rate) as u64,
+            arm: Arm::default(),
+            work: Work::None,
+            work_end: Instant::NEVER,
+            stream: None,
+            spinning_from: Instant(0),
+            idle_since: Instant(0),
+            at_rest_since: Instant(0),
+            segments: Segments::new(&parameters.read_cache),
+            cache: WriteCache::new(&parameters.write_cache),
+            pending: PendingQueue::new(&parameters.queue),
+            waiting: VecDeque::new(),
+            arriving: VecDeque::new(),
+            flushes: VecDeque::new(),
+            endings: Endings::default(),
+            outstanding: 0,
+            arrivals: 0,
+            controller_free: Instant(0),
+            bus_free: Instant(0),
+            after_read: true,
+            now: Instant(0),
+            power: Power::new(&parameters.power),
+            counters: Counters::default(),
+            busy_since: None,
+            mechanism,
+            parameters,
+        })
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Its mechanism.
+    pub fn mechanism(&self) -> &Mechanism {
+        &self.mechanism
+    }
+
+    /// Whether all that was written is on the medium.
+    pub fn cache_is_clean(&self) -> bool {
+        self.cache.is_empty()
+            && self.arriving.is_empty()
+            && !matches!(self.work, Work::WriteBack(_))
+    }
+
+    fn bus(&self, sectors: u64) -> u64 {
+        (sectors * self.bus_sector) >> 16
+    }
+
+    /// The controller works a command out; when it is done.
+    fn command(&mut self, now: Instant, overhead: Overhead) -> Instant {
+        let time = if self.after_read { overhead.after_read } else { overhead.after_write };
+        self.controller_free = self.controller_free.max(now) + time.0;
+        self.controller_free
+    }
+
+    /// Takes the bus for so many sectors from `from` on; when they are over.
+    fn transfer(&mut self, from: Instant, sectors: u64) -> Instant {
+        self.bus_free = self.bus_free.max(from) + self.bus(sectors);
+        self.bus_free
+    }
+
+    fn admit(&mut self, now: Instant, request: Request) {
+        self.outstanding += 1;
+        self.busy_since.get_or_insert(now);
+        self.spinning_from = self.spinning_from.max(self.power.want(now));
+        let extent = request.extent;
+        match request.operation {
+            Operation::Flush => self.admit_flush(now, request.tag),
+            _ if extent.is_empty() => self.end_at_once(now, request.tag, Kind::Trim),
+            Operation::Trim => self.end_at_once(now, request.tag, Kind::Trim),
+            Operation::Read => self.admit_read(now, request.tag, extent),
+            Operation::Write { fua } if fua || !self.parameters.write_cache.enabled => {
+                self.admit_write(now, request.tag, extent);
+            }
+            Operation::Write { .. } => {
+                let bytes = extent.bytes();
+                let arriving = Arriving { tag: request.tag, rest: extent, bytes, came: now };
+                self.arriving.push_back(arriving);
+                self.take_writes(now);
+            }
+        }
+        self.dispatch(now);
+    }
+
+    fn end_at_once(&mut self, now: Instant, tag: u64, kind: Kind) {
+        let at = self.command(now, self.parameters.overheads.write_hit);
+        self.endings.push(Ending { at, tag, kind, bytes: 0 });
+    }
+
+    fn admit_flush(&mut self, now: Instant, tag: u64) {
+        let time = self.parameters.overheads.flush;
+        self.command(now, Overhead { after_read: time, after_write: time });
+        // Writes still on their way into the cache came before, too: they are not done yet,
+        // so that no promise covers them.
+        let generation = self.cache.begin_flush();
+        self.flushes.push_back((tag, generation));
+        self.end_flushes();
+    }
+
+    fn end_flushes(&mut self) {
+        while let Some(&(tag, generation)) = self.flushes.front() {
+            if !self.cache.is_flushed(generation) {
+                break;
+            }
+            self.flushes.pop_front();
+            let at = self.controller_free.max(self.now);
+            self.endings.push(Ending { at, tag, kind: Kind::Flush, bytes: 0 });
+        }
+    }
+
+    /// Whether the cache has to wait for the arm.
+    fn is_held_up(&self) -> bool {
+        !self.parameters.read_cache.hits_while_busy && !matches!(self.work, Work::None)
+    }
+
+    /// What the segments have of a read.
+    fn look_up(&self, extent: Extent) -> Hit {
+        let active = match (&self.stream, &self.work) {
+            (Some(stream), Work::None) if self.parameters.read_cache.continues_at_end => {
+                Some(stream.segment)
+            }
+            _ => None,
+        };
+        self.segments.look_up(extent, active, self.parameters.write_cache.answers_reads)
+    }
+
+    fn admit_read(&mut self, now: Instant, tag: u64, extent: Extent) {
+        self.follow_stream(now);
+        let overheads = self.parameters.overheads;
+        let mut hit = self.look_up(extent);
+        let held = self.parameters.write_cache.answers_reads && self.cache.holds(extent);
+        if held || matches!(hit, Hit::Whole(_)) {
+            let from = if self.is_held_up() {
+                self.command(now, overheads.read_miss).max(self.work_end)
+            } else {
+                self.command(now, overheads.read_hit)
+            };
+            let at = self.transfer(from, extent.sectors());
+            self.endings.push(Ending { at, tag, kind: Kind::Read, bytes: extent.bytes() });
+            if let Hit::Whole(segment) = hit {
+                self.read_on(now, segment, extent.end);
+            }
+            return;
+        }
+        if let Hit::Beginning(segment) = hit {
+            let active = self.stream.is_some_and(|stream| stream.segment == segment);
+            if active && matches!(self.work, Work::None) {
+                let ready = self.command(now, overheads.read_hit);
+                self.segments.touch(segment);
+                let limit = self.limit(segment, extent.end);
+                if let Some(stream) = &mut self.stream {
+                    stream.limit = stream.limit.max(limit);
+                }
+                self.read_stream(tag, extent, ready);
+                return;
+            }
+            hit = Hit::None;
+        }
+        debug_assert_eq!(hit, Hit::None);
+        let ready = self.command(now, overheads.read_miss);
+        self.wait_for_arm(now, tag, extent, ready, false);
+    }
+
+    fn wait_for_arm(
+        &mut self,
+        now: Instant,
+        tag: u64,
+        extent: Extent,
+        ready: Instant,
+        write: bool,
+    ) {
+        self.arrivals += 1;
+        self.pending.push(Pending {
+            tag,
+            extent,
+            place: self.mechanism.geometry.place(extent.start),
+            write,
+            came: now,
+            ready,
+            number: self.arrivals,
+        });
+    }
+
+    fn limit(&self, segment: usize, end: u64) -> u64 {
+        self.segments.limit(segment, end, &self.mechanism.geometry).max(end)
+    }
+
+    /// A hit may let the medium be read further on.
+    fn read_on(&mut self, now: Instant, segment: usize, end: u64) {
+        self.segments.touch(segment);
+        let limit = self.limit(segment, end);
+        match &mut self.stream {
+            Some(stream) if stream.segment == segment => stream.limit = stream.limit.max(limit),
+            Some(_) => {}
+            None => {
+                let next = self.segments.run(segment).end;
+                let idle = matches!(self.work, Work::None) && self.pending.is_empty();
+                if idle && self.parameters.read_cache.restarts_on_hit && next < limit {
+                    let at = now.max(self.spinning_from);
+                    let piece = self.mechanism.piece(at, self.arm, next, limit, None);
+                    self.stream = Some(Stream { segment, piece, limit });
+                }
+            }
+        }
+    }
+
+    /// Brings the segment being read into up to date.
+    fn follow_stream(&mut self, now: Instant) {
+        while let Some(stream) = &mut self.stream {
+            let piece = stream.piece;
+            let reached = (piece.sector + piece.done(now)).min(stream.limit);
+            self.segments.extend(stream.segment, reached);
+            if reached == stream.limit {
+                self.arm = piece.arm;
+                self.stream = None;
+            } else if reached == piece.end_sector {
+                let limit = stream.limit;
+                stream.piece = self.mechanism.piece(piece.end, piece.arm, reached, limit, None);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// The medium is no longer read; from when on the arm, at its place, is free.
+    fn stop_stream(&mut self, now: Instant) -> Instant {
+        self.follow_stream(now);
+        let Some(stream) = self.stream.take() else { return now };
+        let piece = stream.piece;
+        self.arm = piece.arm;
+        if now <= piece.arrived {
+            // A movement is not broken off.
+            return piece.arrived;
+        }
+        if now <= piece.begin {
+            return now;
+        }
+        // Nor is a sector.
+        let done = piece.done(now);
+        if done > 0 && piece.passed(done - 1) == now { now } else { piece.passed(done) }
+    }
+
+    /// The stream is read for a request: when that is done, and until when the arm works.
+    fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant) {
+        let Some(stream) = self.stream else { return };
+        let end = extent.end;
+        let mut done = self.transfer(ready, extent.sectors());
+        let mut piece = stream.piece;
+        loop {
+            let first = extent.start.max(piece.sector);
+            let last = end.min(piece.end_sector) - 1;
+            // The bus is behind the medium, or the medium behind the bus.
+            for sector in [first, last] {
+                let there = piece.passed(sector - piece.sector);
+                done = done.max(there + self.bus(end - sector));
+            }
+            if piece.end_sector >= end {
+                self.work_end = piece.passed(last - piece.sector);
+                break;
+            }
+            piece =
+                self.mechanism.piece(piece.end, piece.arm, piece.end_sector, stream.limit, None);
+        }
+        self.work = Work::Read;
+        self.endings.push(Ending { at: done, tag, kind: Kind::Read, bytes: extent.bytes() });
+    }
+
+    /// Past the cache.
+    fn admit_write(&mut self, now: Instant, tag: u64, extent: Extent) {
+        let ready = self.command(now, self.parameters.overheads.write_miss);
+        self.cache.drop_range(extent, &self.mechanism);
+        self.segments.overwrite(extent);
+        // The arm moves while the data comes; the first sector must be there.
+        self.transfer(ready, extent.sectors());
+        self.wait_for_arm(now, tag, extent, ready, true);
+    }
+
+    /// Writes come into the cache as there is room.
+    fn take_writes(&mut self, now: Instant) {
+        while let Some(&write) = self.arriving.front() {
+            let room = self.cache.room(write.rest);
+            // In pieces only where it would never find room at once.
+            let whole = write.rest.sectors() * 512 <= self.parameters.write_cache.size.0 / 2;
+            if room == 0 || (whole && room < write.rest.sectors()) {
+                break;
+            }
+            self.arriving.pop_front();
+            let first = write.rest.bytes() == write.bytes;
+            let mut from = now;
+            if first {
+                from = self.command(now.max(write.came), self.parameters.overheads.write_hit);
+                if self.is_held_up() {
+                    from = from.max(self.work_end);
+                }
+            }
+            let part = Extent::new(write.rest.start, room);
+            let there = self.transfer(from, room);
+            if self.parameters.write_cache.shares_segments {
+                let active = self.stream.map(|stream| stream.segment);
+                self.segments.take_for_write(part, active);
+            } else {
+                self.segments.overwrite(part);
+            }
+            let first_there = there - self.bus(room.saturating_sub(1));
+            self.cache.hold(part, now, (first_there, there), &self.mechanism);
+            let rest = Extent { start: part.end, end: write.rest.end };
+            if rest.is_empty() {
+                let (tag, bytes) = (write.tag, write.bytes);
+                self.endings.push(Ending { at: there, tag, kind: Kind::Write, bytes });
+            } else {
+                self.arriving.push_front(Arriving { rest, ..write });
+                break;
+            }
+        }
+    }
+
+    /// Gives a free arm something to do.
+    fn dispatch(&mut self, now: Instant) {
+        while matches!(self.work, Work::None) {
+            let arm = self.stream.map_or(self.arm, |stream| stream.piece.arm);
+            let request = self.pending.choose(now, arm, &self.mechanism);
+            let cost = request.map_or(u64::MAX, |choice| choice.cost);
+            let back = self.choose_run(now, arm, request.is_some()).filter(|back| back.1 <= cost);
+            if back.is_none() && request.is_none() {
+                break;
+            }
+            if let Some((index, _)) = back {
+                let run = self.cache.take(index, &self.mechanism);
+                let free = self.stop_stream(now);
+                self.write_medium(free, run.extent, (run.first_there, run.last_there));
+                self.work = Work::WriteBack(run);
+            } else if let Some(choice) = request {
+                let pending = self.pending.take(choice);
+                if pending.write {
+                    let (first, all) = (self.bus(1), self.bus(pending.extent.sectors()));
+                    let there = (pending.ready + first, pending.ready + all);
+                    let free = self.stop_stream(now).max(pending.ready);
+                    let bytes = pending.extent.bytes();
+                    self.write_medium(free, pending.extent, there);
+                    self.work = Work::Write;
+                    let (at, tag) = (self.work_end, pending.tag);
+                    self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
+                } else {
+                    self.read_medium(now, pending);
+                }
+            }
+        }
+        let at_rest = matches!(self.work, Work::None) && self.stream.is_none();
+        self.power.set_working(now, !at_rest);
+    }
+
+    /// The run to write back next, if one may be now.
+    fn choose_run(&mut self, now: Instant, arm: Arm, contended: bool) -> Option<(usize, u64)> {
+        if self.cache.is_empty() {
+            return None;
+        }
+        let flush = self.flushes.front().map(|&(_, generation)| generation);
+        let urgent = flush.is_some() || !self.arriving.is_empty() || self.cache.is_urgent(now);
+        let rested = now >= self.idle_since + self.parameters.write_cache.delay.0;
+        if urgent || (!contended && rested) {
+            return self.cache.choose(now, arm, &self.mechanism, flush);
+        }
+        None
+    }
+
+    fn read_medium(&mut self, now: Instant, pending: Pending) {
+        self.follow_stream(now);
+        let extent = pending.extent;
+        let (segment, from) = match self.look_up(extent) {
+            Hit::Whole(segment) => {
+                // Read meanwhile, for somebody else.
+                self.segments.touch(segment);
+                let at = self.transfer(pending.ready.max(now), extent.sectors());
+                let (tag, bytes) = (pending.tag, extent.bytes());
+                self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
+                return;
+            }
+            Hit::Beginning(segment) => {
+                self.segments.touch(segment);
+                (segment, self.segments.run(segment).end)
+            }
+            Hit::None => {
+                let active = self.stream.map(|stream| stream.segment);
+                (self.segments.take(extent.start, active), extent.start)
+            }
+        };
+        let free = self.stop_stream(now);
+        let from = from.max(self.segments.run(segment).end);
+        let limit = self.limit(segment, extent.end);
+        let start = free.max(pending.ready).max(self.spinning_from);
+        let piece = self.mechanism.piece(start, self.arm, from, limit, None);
+        self.counters.seeks += u64::from(piece.arm.cylinder != self.arm.cylinder);
+        if self.parameters.read_cache.keeps_passing_sectors && from == extent.start {
+            self.segments.extend_back(segment, self.mechanism.passing(&piece));
+        }
+        self.stream = Some(Stream { segment, piece, limit });
+        self.read_stream(pending.tag, extent, pending.ready);
+    }
+
+    /// The arm writes; the data is there from the first of the two times until the other.
+    fn write_medium(&mut self, free: Instant, extent: Extent, there: (Instant, Instant)) {
+        let at = free.max(self.spinning_from);
+        // Each sector's data must be there when it passes: the first's and, where the bus is
+        // behind the medium, the last's.
+        let geometry = &self.mechanism.geometry;
+        let zone = geometry.place(extent.start).zone;
+        let slots = extent.sectors().min(u64::from(geometry.sectors_per_track(zone)));
+        let passing = self.mechanism.spindle.time(geometry.width(zone, slots as u32));
+        let mut data = there.0.max(there.1 - passing);
+        let mut next = extent.start;
+        let mut arm = self.arm;
+        let mut end = at;
+        while next < extent.end {
+            let piece = self.mechanism.piece(end, arm, next, extent.end, Some(data));
+            if next == extent.start {
+                self.counters.seeks += u64::from(piece.arm.cylinder != arm.cylinder);
+            }
+            (next, arm, end) = (piece.end_sector, piece.arm, piece.end);
+            data = Instant(0);
+        }
+        self.arm = arm;
+        self.work_end = end;
+    }
+
+    /// The arm has done what it did for somebody.
+    fn end_work(&mut self) {
+        let at = self.work_end;
+        match core::mem::replace(&mut self.work, Work::None) {
+            Work::Read | Work::Write => self.idle_since = at,
+            Work::WriteBack(run) => {
+                self.cache.written_back(&run);
+                self.take_writes(at);
+                self.end_flushes();
+            }
+            Work::None => {}
+        }
+        self.work_end = Instant::NEVER;
+        self.dispatch(at);
+    }
+
+    /// When time alone changes something: a delayed write-back begins, the spindle stops.
+    fn timer(&self) -> Instant {
+        if !matches!(self.work, Work::None) {
+            return Instant::NEVER;
+        }
+        if !self.cache.is_empty() && self.pending.is_empty() {
+            return (self.idle_since + self.parameters.write_cache.delay.0).max(self.now);
+        }
+        if self.outstanding > 0 {
+            return Instant::NEVER;
+        }
+        self.power.stops_at(self.at_rest_since).max(self.now)
+    }
+
+    fn on_timer(&mut self, at: Instant) {
+        if self.cache.is_empty() {
+            self.stop_stream(at);
+            self.power.set_working(at, false);
+            self.power.stop(at);
+        } else {
+            self.dispatch(at);
+        }
+    }
+
+    fn end_request(&mut self, ending: Ending, done: &mut Vec<Completion>) {
+        let at = ending.at;
+        match ending.kind {
+            Kind::Read => {
+                self.counters.reads += 1;
+                self.counters.read_bytes += ending.bytes;
+                self.after_read = true;
+            }
+            Kind::Write => {
+                self.counters.writes += 1;
+                self.counters.written_bytes += ending.bytes;
+                self.after_read = false;
+            }
+            Kind::Flush => self.counters.flushes += 1,
+            Kind::Trim => {}
+        }
+        done.push(Completion { tag: ending.tag, at });
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.at_rest_since = at;
+            if let Some(since) = self.busy_since.take() {
+                self.counters.busy += at.since(since);
+            }
+        }
+        if let Some(request) = self.waiting.pop_front() {
+            self.admit(at, request);
+        }
+    }
+}
+
+impl Drive for Hdd {
+    fn sectors(&self) -> u64 {
+        self.mechanism.geometry.sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.now = self.now.max(now);
+        if self.outstanding >= self.parameters.queue.depth {
+            self.waiting.push_back(request);
+        } else {
+            self.admit(now, request);
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        self.endings.next().min(self.work_end).min(self.timer())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let (ending, timer) = (self.endings.next(), self.timer());
+            let at = ending.min(self.work_end).min(timer);
+            if at > now {
+                break;
+            }
+            self.now = self.now.max(at);
+            if ending == at {
+                if let Some(ending) = self.endings.pop() {
+                    self.end_request(ending, done);
+                }
+            } else if self.work_end == at {
+                self.end_work();
+            } else {
+                self.on_timer(at);
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn counters(&self) -> Counters {
+        let running = self.busy_since.map_or(0, |since| self.now.since(since));
+        Counters {
+            busy: self.counters.busy + running,
+            energy: self.power.joules(self.now),
+            ..self.counters
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! Requests that will end, in the order in which they will.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hemi_core::units::Instant;
+
+/// What ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    Flush,
+    Trim,
+}
+
+/// A request that will end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) at: Instant,
+    pub(super) tag: u64,
+    pub(super) kind: Kind,
+    pub(super) bytes: u64,
+}
+
+/// When, which in the order of becoming known, tag, kind, bytes.
+type Entry = (Instant, u64, u64, Kind, u64);
+
+/// All of them; those that end at the same time in the order in which that became known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Endings {
+    heap: BinaryHeap<Reverse<Entry>>,
+    count: u64,
+}
+
+impl Endings {
+    pub(super) fn push(&mut self, ending: Ending) {
+        self.count += 1;
+        let Ending { at, tag, kind, bytes } = ending;
+        self.heap.push(Reverse((at, self.count, tag, kind, bytes)));
+    }
+
+    /// When the first ends.
+    pub(super) fn next(&self) -> Instant {
+        self.heap.peek().map_or(Instant::NEVER, |Reverse(first)| first.0)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Ending> {
+        let Reverse((at, _, tag, kind, bytes)) = self.heap.pop()?;
+        Some(Ending { at, tag, kind, bytes })
+    }
+}

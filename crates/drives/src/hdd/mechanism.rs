@@ -1,0 +1,156 @@
+//! Arm and platters: how long an access takes, track by track.
+
+use hemi_core::units::Instant;
+
+use super::geometry::{Geometry, Place, Switching};
+use super::parameters::Parameters;
+use super::rotation::Spindle;
+use super::seek::SeekTable;
+
+/// Where the arm is, and which head is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arm {
+    /// The cylinder.
+    pub cylinder: u32,
+    /// The head.
+    pub head: u16,
+}
+
+/// A part of an access that stays on one track.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Its first sector.
+    pub sector: u64,
+    /// One past its last.
+    pub end_sector: u64,
+    /// When the arm is there and settled.
+    pub arrived: Instant,
+    /// When its first sector begins to pass.
+    pub begin: Instant,
+    /// When its last has passed.
+    pub end: Instant,
+    /// Where.
+    pub arm: Arm,
+}
+
+impl Piece {
+    /// When one of its sectors (relative to its first) has passed.
+    pub fn passed(&self, nth: u64) -> Instant {
+        let sectors = self.end_sector - self.sector;
+        if nth + 1 >= sectors {
+            return self.end;
+        }
+        self.begin + self.end.since(self.begin) * (nth + 1) / sectors
+    }
+
+    /// How many of its sectors have passed at `at`.
+    pub fn done(&self, at: Instant) -> u64 {
+        let sectors = self.end_sector - self.sector;
+        if at >= self.end {
+            return sectors;
+        }
+        at.since(self.begin) * sectors / self.end.since(self.begin).max(1)
+    }
+}
+
+/// What does not change: platters, curve and switching times.
+#[derive(Clone, Debug)]
+pub struct Mechanism {
+    /// Where sectors are.
+    pub geometry: Geometry,
+    /// How the platters turn.
+    pub spindle: Spindle,
+    seeks: SeekTable,
+    head_switch: u32,
+    write_settle: u32,
+    access_on_arrival: bool,
+}
+
+impl Mechanism {
+    /// The mechanism of a checked disk.
+    pub fn new(parameters: &Parameters) -> Mechanism {
+        let settle = parameters.write_settle.0;
+        let revolution = parameters.revolution();
+        // A skew must do for writes too.
+        let switching = |one_cylinder: u64| Switching {
+            head: crate::quantity::Time(parameters.head_switch.0 + settle),
+            cylinder: crate::quantity::Time(one_cylinder.max(parameters.head_switch.0) + settle),
+        };
+        // How many cylinders there are does not depend on skews; the curve may on them.
+        let geometry = Geometry::new(&parameters.layout, revolution, switching(0));
+        let one = parameters.seek.time(1, geometry.cylinders());
+        let geometry = Geometry::new(&parameters.layout, revolution, switching(one));
+        Mechanism {
+            seeks: SeekTable::new(&parameters.seek, geometry.cylinders()),
+            geometry,
+            spindle: Spindle::new(parameters.revolutions_per_minute),
+            head_switch: parameters.head_switch.0 as u32,
+            write_settle: settle as u32,
+            access_on_arrival: parameters.access_on_arrival,
+        }
+    }
+
+    /// From one track to another, settled.
+    #[inline]
+    pub fn travel(&self, from: Arm, to: Arm, write: bool) -> u64 {
+        if from == to {
+            return 0;
+        }
+        let switch = if from.head == to.head { 0 } else { self.head_switch };
+        let seek = self.seeks.time(from.cylinder.abs_diff(to.cylinder)).max(switch);
+        u64::from(seek) + if write { u64::from(self.write_settle) } else { 0 }
+    }
+
+    /// No travel over so many cylinders or more is shorter.
+    #[inline]
+    pub fn travel_at_least(&self, cylinders: u32) -> u64 {
+        u64::from(self.seeks.at_least(cylinders))
+    }
+
+    /// Travel and rotation until a place can be accessed, from `at` on.
+    #[inline]
+    pub fn positioning(&self, at: Instant, from: Arm, place: &Place, write: bool) -> u64 {
+        let travel = self.travel(from, Arm { cylinder: place.cylinder, head: place.head }, write);
+        travel + self.spindle.wait(at.0 + travel, place.angle)
+    }
+
+    /// The first piece of an access that begins at `at`, at most up to `end_sector`. Its data
+    /// is not there before `data` (of a write).
+    pub fn piece(
+        &self,
+        at: Instant,
+        from: Arm,
+        sector: u64,
+        end_sector: u64,
+        write: Option<Instant>,
+    ) -> Piece {
+        let stretch = self.geometry.stretch(sector, end_sector - sector);
+        let place = stretch.place;
+        let arm = Arm { cylinder: place.cylinder, head: place.head };
+        let settled = at + self.travel(from, arm, write.is_some());
+        let arrived = settled.max(write.unwrap_or_default());
+        let begin = arrived + self.spindle.wait(arrived.0, place.angle);
+        let width = self.geometry.width(place.zone, stretch.slots);
+        let mut end = begin + self.spindle.time(width);
+        if self.access_on_arrival {
+            let into = self.spindle.angle(arrived.0).wrapping_sub(place.angle);
+            if u64::from(into) < width {
+                // From where the head is to the end, and what came before with the next turn.
+                let one = self.spindle.time(self.geometry.width(place.zone, 1));
+                end = end.min(arrived + self.spindle.revolution() + one);
+            }
+        }
+        let end_sector = sector + stretch.sectors;
+        Piece { sector, end_sector, arrived, begin, end, arm }
+    }
+
+    /// How many sectors before `piece` passed under the head between its arrival and its
+    /// beginning.
+    pub fn passing(&self, piece: &Piece) -> u64 {
+        let waited = piece.begin.since(piece.arrived);
+        let start = self.geometry.track_start(piece.sector);
+        let zone = self.geometry.place(piece.sector).zone;
+        let one = self.spindle.time(self.geometry.width(zone, 1)).max(1);
+        (waited / one).min(piece.sector - start)
+    }
+}

@@ -1,0 +1,100 @@
+//! The spindle: where on the track the head is at what time.
+
+/// A place on a track, as share of a revolution: 2³² is all of it. Wraps as it should.
+pub type Angle = u32;
+
+/// Nanoseconds by which a sector may be missed and is still taken: times are whole
+/// nanoseconds, and the sector after the last one read must not cost a revolution because of
+/// that. A thousandth of the shortest sector there is.
+const SLACK: u64 = 8;
+
+/// A spindle at constant speed; the index mark of every surface passes the heads at time 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Spindle {
+    /// A revolution, nanoseconds × 2¹⁶.
+    period: u64,
+    /// Revolutions in a nanosecond × 2⁶⁴. Its rounding turns the disk by a millionth of a
+    /// revolution in about a day, against no measurement.
+    speed: u64,
+    /// [`SLACK`] as an angle.
+    slack: Angle,
+    /// Where the index mark is at time 0.
+    start: Angle,
+}
+
+impl Spindle {
+    /// A spindle of so many revolutions a minute.
+    pub fn new(revolutions_per_minute: u32) -> Spindle {
+        let rpm = u128::from(revolutions_per_minute);
+        let speed = ((rpm << 64) / 60_000_000_000) as u64;
+        Spindle {
+            period: ((60_000_000_000_u128 << 16) / rpm) as u64,
+            speed,
+            slack: ((speed >> 16).wrapping_mul(SLACK) >> 16) as Angle,
+            start: 0,
+        }
+    }
+
+    /// The same, turned by an angle.
+    #[must_use]
+    pub fn turned(self, by: Angle) -> Spindle {
+        Spindle { start: self.start.wrapping_add(by), ..self }
+    }
+
+    /// What is under the heads at `at`.
+    #[inline]
+    pub fn angle(&self, at: u64) -> Angle {
+        self.start.wrapping_add((at.wrapping_mul(self.speed) >> 32) as Angle)
+    }
+
+    /// How long to turn by an angle, up to a whole revolution (2³²), nanoseconds.
+    #[inline]
+    pub fn time(&self, angle: u64) -> u64 {
+        (angle * (self.period >> 12)) >> 36
+    }
+
+    /// How long until `angle` is under the heads, from `at` on, nanoseconds.
+    #[inline]
+    pub fn wait(&self, at: u64, angle: Angle) -> u64 {
+        let ahead = angle.wrapping_sub(self.angle(at)).wrapping_add(self.slack);
+        self.time(u64::from(ahead.saturating_sub(self.slack)))
+    }
+
+    /// A revolution.
+    pub fn revolution(&self) -> u64 {
+        self.period >> 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spindle;
+
+    #[test]
+    fn a_revolution_takes_what_it_takes_even_after_a_year() {
+        for rpm in [5_400_u32, 7_200, 10_045, 15_000] {
+            let spindle = Spindle::new(rpm);
+            let period = 60e9 / f64::from(rpm);
+            let year = 365 * 86_400 * 1_000_000_000_u64;
+            for at in [0, 1, 123_456_789_012, year] {
+                let turn = (u64::from(u32::MAX / 4) as f64, spindle.angle(at));
+                // A quarter later it has turned by a quarter.
+                let later = spindle.angle(at + libm::round(period / 4.0) as u64);
+                let turned = f64::from(later.wrapping_sub(turn.1));
+                assert!((turned - turn.0).abs() < 3_000.0, "{rpm} {at} {turned}");
+                // What was under the head an instant ago comes again after a revolution.
+                let wait = spindle.wait(at + 1_000, turn.1);
+                assert!((wait as f64 - (period - 1_000.0)).abs() < 3.0, "{wait}");
+            }
+            assert!((spindle.time(1 << 31) as f64 - period / 2.0).abs() < 2.0);
+        }
+    }
+
+    #[test]
+    fn what_is_missed_by_nanoseconds_only_is_not_missed() {
+        let spindle = Spindle::new(7_200);
+        let here = spindle.angle(5_000_000);
+        assert_eq!(spindle.wait(5_000_004, here), 0);
+        assert!(spindle.wait(5_000_100, here) > 8_000_000);
+    }
+}

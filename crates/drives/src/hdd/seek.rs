@@ -1,0 +1,234 @@
+//! How long the arm takes.
+
+use serde::Deserialize;
+
+use super::parameters::{ParameterError, unless};
+use crate::quantity::Time;
+
+/// Time by distance.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum SeekCurve {
+    /// Measured: distances in cylinders, ascending, each with its time; straight lines
+    /// between them, and the last line goes on.
+    Points(Vec<(u32, Time)>),
+    /// a + b·√d for short distances, c + e·d from `knee` cylinders on: acceleration limits the
+    /// ones, the arm's greatest speed the others (Ruemmler and Wilkes 1994).
+    SquareRootThenLinear {
+        /// a.
+        a: Time,
+        /// b: for each root of a cylinder.
+        b: Time,
+        /// From which distance on the second formula holds, cylinders.
+        knee: u32,
+        /// c.
+        c: Time,
+        /// e, nanoseconds for each cylinder.
+        e: f64,
+    },
+    /// What data sheets say: one cylinder, and the mean over uniformly distributed pairs of
+    /// cylinders. From both follows the whole stroke of a curve t₁ + (t_F − t₁)·√(d/D), whose
+    /// mean is t₁ + 8/15·(t_F − t₁).
+    DataSheet {
+        /// One cylinder.
+        track_to_track: Time,
+        /// Mean over random seeks.
+        average: Time,
+    },
+}
+
+impl SeekCurve {
+    /// Refuses what is no curve.
+    pub fn check(&self) -> Result<(), ParameterError> {
+        match self {
+            SeekCurve::Points(points) => {
+                let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                let right = points.len() >= 2 && ascending && points[0].0 > 0;
+                unless(
+                    right,
+                    "seek.points",
+                    format!("a list of {} points", points.len()),
+                    "at least two, their distances above 0 and ascending",
+                )
+            }
+            SeekCurve::SquareRootThenLinear { e, .. } => unless(
+                *e >= 0.0 && e.is_finite(),
+                "seek.square-root-then-linear.e",
+                e,
+                "zero or more nanoseconds",
+            ),
+            SeekCurve::DataSheet { track_to_track, average } => unless(
+                track_to_track < average,
+                "seek.data-sheet.average",
+                format!("{} ns", average.0),
+                "more than track_to_track",
+            ),
+        }
+    }
+
+    /// The time for a distance of at least one cylinder, on a disk of so many, nanoseconds.
+    pub fn time(&self, distance: u32, cylinders: u32) -> u64 {
+        let d = f64::from(distance);
+        let time = match self {
+            SeekCurve::Points(points) => {
+                let upper = points.partition_point(|point| point.0 < distance);
+                let upper = upper.clamp(1, points.len() - 1);
+                let ((d0, t0), (d1, t1)) = (points[upper - 1], points[upper]);
+                let (t0, t1) = (t0.0 as f64, t1.0 as f64);
+                t0 + (t1 - t0) * (d - f64::from(d0)) / f64::from(d1 - d0)
+            }
+            SeekCurve::SquareRootThenLinear { a, b, knee, c, e } => {
+                if distance < *knee {
+                    a.0 as f64 + b.0 as f64 * libm::sqrt(d)
+                } else {
+                    c.0 as f64 + e * d
+                }
+            }
+            SeekCurve::DataSheet { track_to_track, average } => {
+                let (one, mean) = (track_to_track.0 as f64, average.0 as f64);
+                one + (mean - one) * 15.0 / 8.0 * libm::sqrt(d / f64::from(cylinders.max(1)))
+            }
+        };
+        libm::round(time.max(0.0)) as u64
+    }
+}
+
+/// Distances up to here are looked up exactly.
+const EXACT: u32 = 1 << 14;
+
+/// The curve as a table: exact for short distances, and beyond those with straight lines over
+/// so few cylinders that a curve is met within nanoseconds.
+#[derive(Clone, Debug)]
+pub struct SeekTable {
+    exact: Vec<u32>,
+    coarse: Vec<u32>,
+    shift: u32,
+    /// No seek over at least this many cylinders is shorter than `floor[i]`; see
+    /// [`SeekTable::at_least`].
+    floor: Vec<u32>,
+}
+
+impl SeekTable {
+    /// The table for a disk of so many cylinders.
+    pub fn new(curve: &SeekCurve, cylinders: u32) -> SeekTable {
+        let time = |distance: u32| {
+            if distance == 0 {
+                return 0;
+            }
+            curve.time(distance, cylinders).min(u64::from(u32::MAX)) as u32
+        };
+        let exact: Vec<u32> = (0..=cylinders.min(EXACT)).map(time).collect();
+        let mut shift = 0;
+        while cylinders >> shift > EXACT {
+            shift += 1;
+        }
+        let coarse: Vec<u32> = if cylinders > EXACT {
+            (0..=(cylinders >> shift) + 1).map(|step| time(step << shift)).collect()
+        } else {
+            Vec::new()
+        };
+        let mut table = SeekTable { exact, coarse, shift, floor: Vec::new() };
+        // Measured curves are not quite monotonic: what is pruned by must be.
+        let buckets = (cylinders >> table.bucket_shift()) as usize + 1;
+        let mut least = u32::MAX;
+        table.floor = vec![0; buckets];
+        for bucket in (0..buckets).rev() {
+            let from = (bucket as u32) << table.bucket_shift();
+            let to = (from + (1 << table.bucket_shift())).min(cylinders + 1);
+            for distance in from..to {
+                least = least.min(table.time(distance));
+            }
+            table.floor[bucket] = least;
+        }
+        table
+    }
+
+    fn bucket_shift(&self) -> u32 {
+        self.shift + 3
+    }
+
+    /// The time for a distance, nanoseconds; zero for none.
+    #[inline]
+    pub fn time(&self, distance: u32) -> u32 {
+        if let Some(&time) = self.exact.get(distance as usize) {
+            return time;
+        }
+        let step = (distance >> self.shift) as usize;
+        match (self.coarse.get(step), self.coarse.get(step + 1)) {
+            (Some(&low), Some(&high)) => {
+                let part = i64::from(distance & ((1 << self.shift) - 1));
+                let rise = (i64::from(high) - i64::from(low)) * part;
+                (i64::from(low) + (rise >> self.shift)) as u32
+            }
+            _ => self.coarse.last().or(self.exact.last()).copied().unwrap_or(0),
+        }
+    }
+
+    /// No seek over this distance or more is shorter than this, nanoseconds.
+    #[inline]
+    pub fn at_least(&self, distance: u32) -> u32 {
+        let bucket = (distance >> self.bucket_shift()) as usize;
+        self.floor.get(bucket).or(self.floor.last()).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SeekCurve, SeekTable};
+    use crate::quantity::Time;
+
+    fn milliseconds(ms: f64) -> Time {
+        Time(libm::round(ms * 1e6) as u64)
+    }
+
+    #[test]
+    fn points_are_met_and_joined_by_lines() {
+        let curve = SeekCurve::Points(vec![
+            (1, milliseconds(1.0)),
+            (3, milliseconds(2.0)),
+            (100, milliseconds(4.0)),
+        ]);
+        let table = SeekTable::new(&curve, 200);
+        assert_eq!((table.time(0), table.time(1), table.time(3)), (0, 1_000_000, 2_000_000));
+        assert_eq!(table.time(2), 1_500_000);
+        assert_eq!(table.time(197), 6_000_000);
+    }
+
+    #[test]
+    fn the_mean_over_random_pairs_is_the_data_sheets() {
+        let curve =
+            SeekCurve::DataSheet { track_to_track: milliseconds(0.8), average: milliseconds(8.5) };
+        for cylinders in [5_000_u32, 300_000] {
+            let table = SeekTable::new(&curve, cylinders);
+            let mut rng = hemi_random::Rng::new(5, 0);
+            let n = 200_000;
+            let mut sum = 0.0;
+            for _ in 0..n {
+                let a = rng.below(u64::from(cylinders)) as u32;
+                let b = rng.below(u64::from(cylinders)) as u32;
+                sum += f64::from(table.time(a.abs_diff(b)));
+            }
+            assert!((sum / f64::from(n) / 8.5e6 - 1.0).abs() < 0.01, "{}", sum / f64::from(n));
+        }
+    }
+
+    #[test]
+    fn the_table_follows_the_curve_and_its_floor_never_exceeds_it() {
+        let curve = SeekCurve::SquareRootThenLinear {
+            a: milliseconds(0.5),
+            b: milliseconds(0.02),
+            knee: 40_000,
+            c: milliseconds(3.0),
+            e: 37.5,
+        };
+        let cylinders = 250_000;
+        let table = SeekTable::new(&curve, cylinders);
+        let mut least = u32::MAX;
+        for distance in (1..cylinders).rev() {
+            let (exact, from_table) = (curve.time(distance, cylinders), table.time(distance));
+            assert!(exact.abs_diff(u64::from(from_table)) < 2_000, "{distance}");
+            least = least.min(from_table);
+            assert!(table.at_least(distance) <= least, "{distance}");
+        }
+    }
+}

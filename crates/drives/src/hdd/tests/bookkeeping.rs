@@ -1,0 +1,92 @@
+//! Every request ends once, and the same run is the same run.
+
+use hemi_core::units::{Extent, Instant};
+use hemi_random::Rng;
+use proptest::prelude::*;
+
+use super::{READ, WRITE, closed_loop, disk, random};
+use crate::drive::{Drive, Operation};
+use crate::hdd::parameters::Order;
+
+fn mixed(disk: &crate::hdd::Hdd, rng: &mut Rng) -> (Operation, Extent) {
+    let sectors = match rng.below(10) {
+        0 => 1 + rng.below(40_000),
+        1..3 => 1 + rng.below(512),
+        _ => 8,
+    };
+    let extent = if rng.one_in(3) {
+        // Close to others, so that runs meet and overlap.
+        Extent::new(5_000_000 + rng.below(100_000), sectors)
+    } else {
+        random(disk, rng, sectors)
+    };
+    match rng.below(20) {
+        0 => (Operation::Flush, Extent::default()),
+        1 => (Operation::Trim, extent),
+        2 => (Operation::Write { fua: true }, extent),
+        3..=10 => (WRITE, extent),
+        11 => (READ, Extent::new(extent.start, 0)),
+        _ => (READ, extent),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_ends_once_and_is_counted(
+        seed in any::<u64>(),
+        depth in 1_usize..80,
+        cached in any::<bool>(),
+        shortest in any::<bool>(),
+        name in prop::sample::select(vec!["sata-250gb-2008", "cheetah-15k5-300gb", "smr-hdd"]),
+    ) {
+        let mut disk = disk(name, |p| {
+            p.write_cache.enabled = cached;
+            p.write_cache.runs = 16;
+            if !shortest {
+                p.queue.order = Order::FirstComeFirstServed;
+            }
+        });
+        let mut rng = Rng::new(seed, 0);
+        let requests: Vec<_> = (0..400).map(|_| mixed(&disk, &mut rng)).collect();
+        let (done, _) = closed_loop(&mut disk, depth, requests.len(), |i| requests[i]);
+        let mut tags: Vec<u64> = done.iter().map(|one| one.tag).collect();
+        tags.sort_unstable();
+        prop_assert_eq!(tags, (0..400).collect::<Vec<u64>>());
+        prop_assert!(done.windows(2).all(|pair| pair[0].at <= pair[1].at));
+        let counters = disk.counters();
+        let count = |wanted: fn(&Operation) -> bool| {
+            requests.iter().filter(|one| wanted(&one.0) && !one.1.is_empty()).count() as u64
+        };
+        prop_assert_eq!(counters.reads, count(|one| matches!(one, Operation::Read)));
+        prop_assert_eq!(counters.writes, count(|one| matches!(one, Operation::Write { .. })));
+        let bytes = |wanted: fn(&Operation) -> bool| {
+            requests.iter().filter(|one| wanted(&one.0)).map(|one| one.1.bytes()).sum::<u64>()
+        };
+        prop_assert_eq!(counters.read_bytes, bytes(|one| matches!(one, Operation::Read)));
+        // Left alone, it writes everything back and comes to rest.
+        let mut rest = Vec::new();
+        let mut steps = 0;
+        while disk.next_event() != Instant::NEVER {
+            let next = disk.next_event();
+            disk.advance(next, &mut rest);
+            steps += 1;
+            prop_assert!(steps < 1_000_000, "it never rests");
+        }
+        prop_assert!(rest.is_empty() && disk.cache_is_clean());
+        prop_assert!(counters.busy <= done.last().map_or(0, |one| one.at.0));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut disk = disk("hdd-20tb", |_| ());
+        let mut rng = Rng::new(9, 0);
+        let requests: Vec<_> = (0..3_000).map(|_| mixed(&disk, &mut rng)).collect();
+        let (done, _) = closed_loop(&mut disk, 32, requests.len(), |i| requests[i]);
+        (done, disk.counters())
+    };
+    assert_eq!(run(), run());
+}

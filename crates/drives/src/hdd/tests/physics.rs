@@ -1,0 +1,165 @@
+//! Times are what the mechanics say.
+
+use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_random::Rng;
+
+use super::{READ, WRITE, closed_loop, disk, mean, random, rate};
+use crate::drive::{Drive, Operation, Request};
+use crate::hdd::parameters::Order;
+use crate::quantity::Time;
+
+#[test]
+fn a_random_read_takes_a_seek_half_a_turn_and_the_transfer() {
+    for (name, seek) in [("wd-1tb-2009", 8.9e6), ("cheetah-15k5-300gb", 3.5e6)] {
+        let mut disk = disk(name, |_| ());
+        let mut rng = Rng::new(1, 0);
+        let extents: Vec<Extent> = (0..40_000).map(|_| random(&disk, &mut rng, 8)).collect();
+        let (_, times) = closed_loop(&mut disk, 1, extents.len(), |i| (READ, extents[i]));
+        let turn = disk.mechanism().spindle.revolution() as f64;
+        let overhead = disk.parameters().overheads.read_miss.after_read.0 as f64;
+        // The outer zones hold more, so that seeks are a little shorter than between cylinders
+        // drawn evenly; 4 KiB take some ten microseconds.
+        let expected = overhead + seek + turn / 2.0 + turn / 150.0;
+        let off = mean(&times) / expected - 1.0;
+        assert!((-0.03..0.01).contains(&off), "{name}: {} {expected}", mean(&times));
+    }
+}
+
+/// What the outermost tracks give, bytes a second, skews counted.
+fn media_rate(disk: &crate::hdd::Hdd) -> f64 {
+    let mechanism = disk.mechanism();
+    let end = mechanism.geometry.track_end(0);
+    let first = mechanism.geometry.place(0).angle;
+    let second = mechanism.geometry.place(end).angle;
+    // A track takes a turn and its skew.
+    let turn = mechanism.spindle.revolution();
+    let skew = mechanism.spindle.time(u64::from(second.wrapping_sub(first)));
+    end as f64 * 512.0 * 1e9 / (turn + skew) as f64
+}
+
+#[test]
+fn sequential_reads_and_cached_writes_stream_at_the_mediums_rate() {
+    for name in ["sata-250gb-2008", "wd-1tb-2009", "cheetah-15k5-300gb", "hdd-20tb"] {
+        for operation in [READ, WRITE] {
+            for kib in [64_u64, 1024] {
+                let mut disk = disk(name, |_| ());
+                let expected = media_rate(&disk);
+                let (size, count) = (kib * 2, (256 * 1024 / kib) as usize);
+                let (done, _) = closed_loop(&mut disk, 1, count, |i| {
+                    (operation, Extent::new(i as u64 * size, size))
+                });
+                let got = rate(&done, count as u64 * size * 512);
+                // What the write cache holds at the end is not on the medium.
+                let cached = disk.parameters().write_cache.size.0 as f64 * 2.0;
+                let ahead = if operation == READ { 0.0 } else { cached / (256 * 1_048_576) as f64 };
+                let share = got / expected;
+                assert!(
+                    (0.96..1.01 + ahead * 1.5).contains(&share),
+                    "{name} {operation:?} {kib}: {share}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn without_the_write_cache_a_sequential_write_misses_its_turn() {
+    let mut disk = disk("wd-1tb-2009", |p| p.write_cache.enabled = false);
+    let turn = disk.mechanism().spindle.revolution() as f64;
+    let (_, times) = closed_loop(&mut disk, 1, 2_000, |i| (WRITE, Extent::new(i as u64 * 8, 8)));
+    assert!((mean(&times) / turn - 1.0).abs() < 0.01, "{}", mean(&times));
+}
+
+#[test]
+fn a_whole_track_takes_one_turn_wherever_the_head_lands() {
+    let mut disk = disk("wd-1tb-2009", |p| {
+        p.read_cache.read_ahead = crate::hdd::parameters::ReadAhead::None;
+    });
+    let track = disk.mechanism().geometry.track_end(0);
+    let turn = disk.mechanism().spindle.revolution();
+    let mut done = Vec::new();
+    for i in 0..20 {
+        let now = Instant(SECOND * (i + 1) + i * 777_777);
+        disk.advance(now, &mut done);
+        let extent = Extent::new(0, track);
+        // Written first, so that the read cache has nothing of it.
+        disk.submit(now, Request { tag: i, operation: Operation::Write { fua: true }, extent });
+        while done.is_empty() {
+            let next = disk.next_event();
+            disk.advance(next, &mut done);
+        }
+        let took = done.remove(0).at.since(now);
+        assert!(took < turn + MILLISECOND * 4, "{took}");
+        assert!(took >= turn, "{took}");
+    }
+}
+
+#[test]
+fn a_flush_waits_for_the_medium_and_fua_does() {
+    let mut disk = disk("wd-1tb-2009", |_| ());
+    let mut rng = Rng::new(3, 0);
+    let mut now = Instant(0);
+    let mut done = Vec::new();
+    for tag in 0..20 {
+        let extent = random(&disk, &mut rng, 8);
+        disk.submit(now, Request { tag, operation: WRITE, extent });
+        while done.is_empty() {
+            let next = disk.next_event();
+            disk.advance(next, &mut done);
+        }
+        now = done.remove(0).at;
+    }
+    assert!(now.0 < 20 * MILLISECOND, "cached writes take no positioning: {now:?}");
+    let extent = Extent::default();
+    disk.submit(now, Request { tag: 99, operation: Operation::Flush, extent });
+    while done.is_empty() {
+        let next = disk.next_event();
+        disk.advance(next, &mut done);
+    }
+    let took = done.remove(0).at.since(now);
+    // Twenty scattered writes in the best order.
+    assert!((60 * MILLISECOND..200 * MILLISECOND).contains(&took), "{took}");
+    let now = now + took;
+    disk.submit(now, Request { tag: 100, operation: Operation::Flush, extent });
+    let next = disk.next_event();
+    disk.advance(next, &mut done);
+    assert!(done.remove(0).at.since(now) <= MILLISECOND, "nothing is left to flush");
+    let (_, times) = closed_loop(&mut disk, 1, 500, |_| {
+        (Operation::Write { fua: true }, Extent::new(rng.below(1_000_000_000), 8))
+    });
+    assert!(mean(&times) > 10e6, "{}", mean(&times));
+}
+
+#[test]
+fn shortest_positioning_first_more_than_doubles_random_reads_and_starves_none() {
+    let run = |order| {
+        let mut disk = disk("hdd-20tb", |p| p.queue.order = order);
+        let mut rng = Rng::new(4, 0);
+        let extents: Vec<Extent> = (0..20_000).map(|_| random(&disk, &mut rng, 8)).collect();
+        let (done, times) = closed_loop(&mut disk, 32, extents.len(), |i| (READ, extents[i]));
+        let worst = times.iter().copied().max().unwrap_or_default();
+        (rate(&done, extents.len() as u64), worst)
+    };
+    let (in_order, _) = run(Order::FirstComeFirstServed);
+    let (shortest, worst) = run(Order::ShortestPositioningFirst);
+    assert!((70.0..95.0).contains(&in_order), "{in_order}");
+    assert!((2.0..3.0).contains(&(shortest / in_order)), "{shortest} {in_order}");
+    // After half a second a request is next; others may be as old, none much older.
+    assert!((400 * MILLISECOND..SECOND).contains(&worst), "{worst}");
+}
+
+#[test]
+fn a_spindle_at_rest_saves_power_and_has_to_come_up() {
+    let mut disk = disk("wd-1tb-2009", |p| p.power.spin_down_after = Some(Time(10 * SECOND)));
+    let mut done = Vec::new();
+    disk.advance(Instant(110 * SECOND), &mut done);
+    let joules = disk.counters().energy;
+    assert!((joules - (10.0 * 6.1 + 100.0 * 0.7)).abs() < 0.1, "{joules}");
+    let request = Request { tag: 0, operation: READ, extent: Extent::new(1_000_000, 8) };
+    disk.submit(Instant(110 * SECOND), request);
+    while done.is_empty() {
+        let next = disk.next_event();
+        disk.advance(next, &mut done);
+    }
+    assert!(done[0].at.since(Instant(122 * SECOND)) > 0 && done[0].at < Instant(123 * SECOND));
+}

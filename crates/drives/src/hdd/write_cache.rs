@@ -1,0 +1,276 @@
+//! The write cache: runs of sectors that are not on the medium yet.
+
+use std::collections::VecDeque;
+
+use hemi_core::units::{Extent, Instant};
+
+use super::geometry::Place;
+use super::mechanism::{Arm, Mechanism};
+use super::parameters;
+
+/// Most sectors written back at a time, so that other requests need not wait for a long run.
+const AT_A_TIME: u64 = 4096;
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Where.
+    pub(super) extent: Extent,
+    /// Where its first sector is.
+    pub(super) place: Place,
+    /// When its data is in the cache: its first sectors' …
+    pub(super) first_there: Instant,
+    /// … and its last's.
+    pub(super) last_there: Instant,
+    /// When its oldest sector came.
+    since: Instant,
+    /// Which flush it comes before.
+    generation: u64,
+}
+
+/// All runs, by sector.
+#[derive(Clone, Debug)]
+pub(super) struct WriteCache {
+    runs: Vec<Run>,
+    size: u64,
+    most: usize,
+    age_limit: u64,
+    urgent_at: f64,
+    /// Sectors held, those being written back included.
+    held: u64,
+    /// Of each generation from `first_generation` on: runs held or being written back.
+    generations: VecDeque<u64>,
+    first_generation: u64,
+    /// Not later than any run's `since`.
+    oldest: Instant,
+}
+
+impl WriteCache {
+    /// An empty cache.
+    pub(super) fn new(cache: &parameters::WriteCache) -> WriteCache {
+        WriteCache {
+            runs: Vec::with_capacity(cache.runs as usize + 1),
+            size: cache.size.0 / 512,
+            most: cache.runs as usize,
+            age_limit: cache.age_limit.0,
+            urgent_at: cache.urgent_at,
+            held: 0,
+            generations: VecDeque::from([0]),
+            first_generation: 0,
+            oldest: Instant::NEVER,
+        }
+    }
+
+    /// Whether no run waits to be written back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether all of `extent` is held.
+    pub(super) fn holds(&self, extent: Extent) -> bool {
+        let after = self.runs.partition_point(|run| run.extent.start <= extent.start);
+        after > 0 && self.runs[after - 1].extent.contains(extent)
+    }
+
+    /// The runs that overlap or touch `extent`.
+    fn neighbours(&self, extent: Extent) -> (usize, usize) {
+        let from = self.runs.partition_point(|run| run.extent.end < extent.start);
+        let mut to = from;
+        while self.runs.get(to).is_some_and(|run| run.extent.start <= extent.end) {
+            to += 1;
+        }
+        (from, to)
+    }
+
+    /// How much of a write, from its beginning, finds room.
+    pub(super) fn room(&self, extent: Extent) -> u64 {
+        let free = self.size.saturating_sub(self.held);
+        if self.runs.len() >= self.most {
+            let (from, to) = self.neighbours(extent);
+            if from == to {
+                return 0;
+            }
+        }
+        free.min(extent.sectors())
+    }
+
+    /// Holds `extent`; its data is there from the first of the two times until the other.
+    pub(super) fn hold(
+        &mut self,
+        extent: Extent,
+        now: Instant,
+        there: (Instant, Instant),
+        mechanism: &Mechanism,
+    ) {
+        self.oldest = self.oldest.min(now);
+        let generation = self.first_generation + self.generations.len() as u64 - 1;
+        let mut run = Run {
+            extent,
+            place: Place::default(),
+            first_there: there.0,
+            last_there: there.1,
+            since: now,
+            generation,
+        };
+        let (from, to) = self.neighbours(extent);
+        self.held += extent.sectors();
+        for old in &self.runs[from..to] {
+            self.held -= old.extent.intersection(extent).sectors_or_none();
+            run.extent.start = run.extent.start.min(old.extent.start);
+            run.extent.end = run.extent.end.max(old.extent.end);
+            run.since = run.since.min(old.since);
+            run.generation = run.generation.min(old.generation);
+            self.generations[(old.generation - self.first_generation) as usize] -= 1;
+        }
+        self.generations[(run.generation - self.first_generation) as usize] += 1;
+        run.place = match self.runs[from..to].first() {
+            Some(old) if old.extent.start == run.extent.start => {
+                run.first_there = run.first_there.min(old.first_there);
+                old.place
+            }
+            _ => mechanism.geometry.place(run.extent.start),
+        };
+        if from == to {
+            self.runs.insert(from, run);
+        } else {
+            self.runs[from] = run;
+            self.runs.drain(from + 1..to);
+        }
+    }
+
+    /// Forgets what of `extent` is held: it is written past the cache.
+    pub(super) fn drop_range(&mut self, extent: Extent, mechanism: &Mechanism) {
+        let mut at = self.runs.partition_point(|run| run.extent.end <= extent.start);
+        while let Some(&run) = self.runs.get(at) {
+            if run.extent.start >= extent.end {
+                break;
+            }
+            let before = Extent { start: run.extent.start, end: extent.start };
+            let after = Extent { start: extent.end, end: run.extent.end };
+            self.held -= run.extent.intersection(extent).sectors();
+            self.runs.remove(at);
+            self.generations[(run.generation - self.first_generation) as usize] -= 1;
+            for rest in [before, after] {
+                if !rest.is_empty() {
+                    let place = mechanism.geometry.place(rest.start);
+                    self.runs.insert(at, Run { extent: rest, place, ..run });
+                    self.generations[(run.generation - self.first_generation) as usize] += 1;
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Everything held now belongs before a flush; its generation.
+    pub(super) fn begin_flush(&mut self) -> u64 {
+        self.generations.push_back(0);
+        self.first_generation + self.generations.len() as u64 - 2
+    }
+
+    /// Whether everything of a flush's generation and before is on the medium.
+    pub(super) fn is_flushed(&mut self, generation: u64) -> bool {
+        while self.generations.len() > 1 && self.generations[0] == 0 {
+            self.generations.pop_front();
+            self.first_generation += 1;
+        }
+        self.first_generation > generation
+    }
+
+    /// Whether writing back may no longer wait for anything.
+    pub(super) fn is_urgent(&mut self, now: Instant) -> bool {
+        self.held as f64 >= self.urgent_at * self.size as f64
+            || self.runs.len() as f64 >= self.urgent_at * self.most as f64
+            || self.too_old(now).is_some()
+    }
+
+    /// The oldest run where it is older than may be.
+    fn too_old(&mut self, now: Instant) -> Option<usize> {
+        if now.since(self.oldest) <= self.age_limit {
+            return None;
+        }
+        let oldest = self.runs.iter().enumerate().map(|(i, run)| (run.since, i)).min();
+        self.oldest = oldest.map_or(Instant::NEVER, |(since, _)| since);
+        oldest.filter(|(since, _)| now.since(*since) > self.age_limit).map(|(_, i)| i)
+    }
+
+    /// The run that an arm free at `now` reaches first, of those up to a generation, and its
+    /// positioning time; the oldest, at no cost, where it has waited too long.
+    pub(super) fn choose(
+        &mut self,
+        now: Instant,
+        arm: Arm,
+        mechanism: &Mechanism,
+        generation: Option<u64>,
+    ) -> Option<(usize, u64)> {
+        if let Some(index) = self.too_old(now) {
+            return Some((index, 0));
+        }
+        let generation = generation.unwrap_or(u64::MAX);
+        let middle = self.runs.partition_point(|run| run.place.cylinder < arm.cylinder);
+        let mut best: Option<(usize, u64)> = None;
+        let mut least = u64::MAX;
+        let mut weigh = |index: usize, run: &Run| {
+            // Nothing further out on this side can be reached sooner.
+            let distance = run.place.cylinder.abs_diff(arm.cylinder);
+            if mechanism.travel_at_least(distance) >= least {
+                return false;
+            }
+            if run.generation <= generation {
+                let at = now.max(run.first_there);
+                let cost = at.since(now) + mechanism.positioning(at, arm, &run.place, true);
+                if cost < least {
+                    least = cost;
+                    best = Some((index, cost));
+                }
+            }
+            true
+        };
+        let mut up = middle;
+        let mut down = middle;
+        let (mut go_up, mut go_down) = (true, true);
+        while go_up || go_down {
+            if go_up {
+                go_up = self.runs.get(up).is_some_and(|run| weigh(up, run));
+                up += 1;
+            }
+            if go_down {
+                go_down = down > 0 && weigh(down - 1, &self.runs[down - 1]);
+                down = down.saturating_sub(1);
+            }
+        }
+        best
+    }
+
+    /// Takes a run, or its beginning where it is long, to be written back.
+    pub(super) fn take(&mut self, index: usize, mechanism: &Mechanism) -> Run {
+        let run = self.runs[index];
+        if run.extent.sectors() <= AT_A_TIME {
+            return self.runs.remove(index);
+        }
+        let middle = run.extent.start + AT_A_TIME;
+        let rest = &mut self.runs[index];
+        rest.extent.start = middle;
+        rest.place = mechanism.geometry.place(middle);
+        self.generations[(run.generation - self.first_generation) as usize] += 1;
+        // What comes behind it has come later.
+        let last_there = run.first_there;
+        Run { extent: Extent { start: run.extent.start, end: middle }, last_there, ..run }
+    }
+
+    /// A taken run is on the medium.
+    pub(super) fn written_back(&mut self, run: &Run) {
+        self.held -= run.extent.sectors();
+        self.generations[(run.generation - self.first_generation) as usize] -= 1;
+    }
+}
+
+/// An intersection may be none.
+trait SectorsOrNone {
+    fn sectors_or_none(self) -> u64;
+}
+
+impl SectorsOrNone for Extent {
+    fn sectors_or_none(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
