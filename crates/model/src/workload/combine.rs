@@ -116,4 +116,9 @@ impl Workload for Combine {
         let (index, inner) = self.part_of(tag);
         self.parts[index].measured(inner)
     }
+
+    fn phase(&self, tag: u32) -> usize {
+        let (index, inner) = self.part_of(tag);
+        self.parts[index].phase(inner)
+    }
 }

@@ -99,9 +99,8 @@ fn popular_blocks_are_popular_and_scattered() {
     by_count[..100].iter().for_each(|&block| halves[block / 5000] += 1);
     assert!(halves.iter().all(|n| (30..=70).contains(n)), "{halves:?}");
     // The first rank has 1 / (sum of k^-0.99) = 9.8 % of all, the 100 first 51 %.
-    let share = |n: usize| {
-        by_count[..n].iter().map(|&block| counts[block]).sum::<u64>() as f64 / 200_000.0
-    };
+    let share =
+        |n: usize| by_count[..n].iter().map(|&block| counts[block]).sum::<u64>() as f64 / 200_000.0;
     let weight = |n: u32| (1..=n).map(|k| libm::pow(k.into(), -0.99)).sum::<f64>();
     for n in [1, 10, 100] {
         let expected = weight(n) / weight(10_000);
@@ -177,7 +176,10 @@ fn flushes_come_after_so_many_writes() {
 #[test]
 fn what_cannot_be_is_named() {
     for (text, expected) in [
-        ("addresses = \"uniform\"\nsizes = \"10 kB\"", "sizes = 10000 B: write a multiple of 512 B"),
+        (
+            "addresses = \"uniform\"\nsizes = \"10 kB\"",
+            "sizes = 10000 B: write a multiple of 512 B",
+        ),
         ("addresses = \"uniform\"\nsizes = \"1 MiB\"", "sizes = up to 1048576 B"),
         ("addresses = \"uniform\"\nsizes = []", "number of sizes = 0"),
         (
