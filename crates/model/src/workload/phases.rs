@@ -189,12 +189,9 @@ impl Workload for Phases {
 
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>) {
         // Whoever is told of this at the end of a phase is in the next already.
-        let mut turned = false;
-        while self.turn(now) {
-            turned = true;
-        }
+        while self.turn(now) {}
         self.with(issues, |workload, issues| workload.completed(now, tag, issues));
-        if self.turn(now) || turned {
+        if self.turn(now) {
             self.advance(now, issues);
         }
     }
