@@ -75,4 +75,8 @@ impl Workload for AnyWorkload {
     fn measured(&self, tag: u32) -> bool {
         each!(self, workload => workload.measured(tag))
     }
+
+    fn phase(&self, tag: u32) -> usize {
+        each!(self, workload => workload.phase(tag))
+    }
 }

@@ -228,6 +228,21 @@ mod tests {
     }
 
     #[test]
+    fn the_flush_waits_for_every_page() {
+        let log = run(
+            &mut bursts("duration = \"2500 ms\"\nflush = true"),
+            &mut Server::random(1, 1_000_000),
+        );
+        let flushes: Vec<usize> =
+            (0..log.len()).filter(|&i| log[i].issue.operation == Operation::Flush).collect();
+        assert_eq!(flushes, [1000, 2001]);
+        for flush in flushes {
+            let pages = &log[flush - 1000..flush];
+            assert_eq!(pages.iter().map(|done| done.at).max(), Some(log[flush].issue.intended));
+        }
+    }
+
+    #[test]
     fn a_burst_too_slow_for_its_time_is_caught_up_with() {
         // 100 a second, where 1000 are due: three bursts take 30 s from the first.
         let mut server = Server::fixed(10_000_000);

@@ -116,4 +116,41 @@ impl Workload for Combine {
         let (index, inner) = self.part_of(tag);
         self.parts[index].measured(inner)
     }
+
+    fn phase(&self, tag: u32) -> usize {
+        let (index, inner) = self.part_of(tag);
+        self.parts[index].phase(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hemi_core::units::Instant;
+
+    use crate::workload::Workload;
+    use crate::workload::testing::workload;
+
+    #[test]
+    fn the_last_request_of_one_part_is_the_last_of_all() {
+        let access = "access = { addresses = \"uniform\", sizes = \"4 KiB\", \
+                      mix = { read_percent = 50 } }";
+        let text = format!(
+            "[combine]\nrequests = 3\n[[combine.parts]]\n[combine.parts.closed]\nthreads = 1\n\
+             queue_depth = 1\n{access}\n[[combine.parts]]\n[combine.parts.closed]\nthreads = 1\n\
+             queue_depth = 1\nthink_time = {{ fixed = \"1 s\" }}\n{access}"
+        );
+        let mut combine = workload(&text, 1 << 20).unwrap();
+        let mut issues = Vec::new();
+        combine.advance(Instant(0), &mut issues);
+        let tags: Vec<u32> = issues.drain(..).map(|issue| issue.tag).collect();
+        assert_eq!(tags, [0, 1]);
+        combine.completed(Instant(5), 1, &mut issues);
+        assert_eq!((issues.len(), combine.next_event()), (0, Instant(1_000_000_005)));
+        combine.completed(Instant(6), 0, &mut issues);
+        // The third: the other part has nothing to wake up for any more.
+        assert_eq!((issues.len(), combine.next_event()), (1, Instant::NEVER));
+        assert!(!combine.is_over());
+        combine.completed(Instant(7), 0, &mut issues);
+        assert!(combine.is_over() && issues.len() == 1);
+    }
 }

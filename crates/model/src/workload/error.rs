@@ -37,7 +37,8 @@ impl WorkloadError {
     pub fn within(self, outer: impl Display) -> WorkloadError {
         match self {
             WorkloadError::Impossible { key, value, right } => {
-                WorkloadError::Impossible { key: format!("{outer}.{key}"), value, right }
+                let dot = if key.starts_with('[') { "" } else { "." };
+                WorkloadError::Impossible { key: format!("{outer}{dot}{key}"), value, right }
             }
             trace => trace,
         }

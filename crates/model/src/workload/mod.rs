@@ -64,4 +64,10 @@ pub trait Workload {
     fn measured(&self, _tag: u32) -> bool {
         true
     }
+
+    /// In which phase the request of this name was issued, from 0, for a workload that has
+    /// phases; to be asked when [`Workload::measured`] may be.
+    fn phase(&self, _tag: u32) -> usize {
+        0
+    }
 }

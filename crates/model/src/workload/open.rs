@@ -24,10 +24,12 @@ pub struct OpenSpec {
     /// When they come.
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// How many may be outstanding; those that come beyond wait in the client, first come,
-    /// first served, and their latency counts all the same from when they came.
+    /// How many may be outstanding.
     #[serde(default)]
     pub outstanding: Option<u32>,
+    /// What becomes of those that come beyond.
+    #[serde(default)]
+    pub when_full: WhenFull,
     /// For how long requests come. Those that wait in the client at the end are still issued.
     #[serde(default)]
     pub duration: Option<Time>,
@@ -49,6 +51,20 @@ pub enum Arrivals {
     Fixed,
 }
 
+/// What becomes of requests that come while as many as may be are outstanding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// They wait in the client, first come, first served, and their latency counts all the
+    /// same from when they came.
+    #[default]
+    Wait,
+    /// The client stands still: the next comes when one is done, its latency counts from
+    /// then, and so do the times to those after it. The loop is closed while it is full, as
+    /// with benchmarks that issue at a rate, and what it offers is less than the rate.
+    Stall,
+}
+
 /// An open loop under way.
 ///
 /// Requests that wait in the client are not kept: the time of the next one to issue is, and
@@ -59,6 +75,7 @@ pub struct Open {
     requests: Stream,
     clock: Clock,
     outstanding: u32,
+    when_full: WhenFull,
     limits: Limits,
     tags: Tags,
 }
@@ -97,6 +114,7 @@ impl OpenSpec {
             access,
             clock: Clock::new(self.arrivals, seeds.stream(Purpose::Times, 0), 1e9 / self.rate),
             outstanding,
+            when_full: self.when_full,
             limits: Limits::new(self.duration, self.requests),
             tags: Tags::default(),
         })
@@ -159,7 +177,12 @@ impl Workload for Open {
     }
 
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>) {
+        let stalled =
+            self.tags.outstanding() == self.outstanding && self.when_full == WhenFull::Stall;
         self.tags.give(tag);
+        if stalled {
+            self.clock.begin = self.clock.begin + now.since(self.clock.at());
+        }
         self.advance(now, issues);
     }
 
@@ -244,6 +267,22 @@ mod tests {
         assert!(last.at.0 > 2_490_000_000 && last.at.since(last.issued) == 10_000_000);
         // First come, first served.
         assert!(log.windows(2).all(|pair| pair[0].issue.intended <= pair[1].issue.intended));
+    }
+
+    #[test]
+    fn a_client_that_stalls_offers_less_and_nothing_waits() {
+        let text = "rate = 1000\narrivals = \"fixed\"\noutstanding = 4\nwhen_full = \"stall\"\n\
+                    duration = \"1 s\"";
+        let mut server = Server::fixed(10_000_000);
+        let log = run(&mut open(text), &mut server);
+        assert_eq!(server.most_outstanding, 4);
+        assert!(log.iter().all(|done| done.at.since(done.issue.intended) == 10_000_000));
+        // The first four come at 1 to 4 ms, each next one 10 ms after; 1 s is never reached.
+        assert_eq!(log[5].issue.intended.0, 12_000_000);
+        assert_eq!(log.len(), 400);
+        // Where it is never full, it makes no difference.
+        let text = text.replace("= 4", "= 40");
+        assert_eq!(run(&mut open(&text), &mut server).len(), 999);
     }
 
     #[test]

@@ -36,6 +36,9 @@ fn yes() -> bool {
     true
 }
 
+/// Most phases.
+pub(crate) const MOST_PHASES: u64 = u16::MAX as u64;
+
 /// A phase, built.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
@@ -58,8 +61,8 @@ pub struct Phases {
     quota: Quota,
     /// … and what all phases together may.
     granted: Quota,
-    /// By name, whether a request is measured.
-    measured: Vec<bool>,
+    /// By name, the phase in which a request was issued.
+    issued_in: Vec<u16>,
 }
 
 impl Phases {
@@ -71,7 +74,7 @@ impl Phases {
             running: 0,
             quota: Quota::ENDLESS,
             granted: Quota::ENDLESS,
-            measured: Vec::new(),
+            issued_in: Vec::new(),
         };
         phases.begin(Instant(0));
         phases
@@ -86,11 +89,6 @@ impl Phases {
     pub(super) fn grant(&mut self, quota: Quota) {
         self.granted = quota;
         self.pass_on();
-    }
-
-    /// Which phase is under way; the last one also when all is over.
-    pub fn present(&self) -> usize {
-        self.present
     }
 
     fn workload(&self) -> &AnyWorkload {
@@ -150,13 +148,12 @@ impl Phases {
     ) {
         let before = issues.len();
         act(self.workload_mut(), issues);
-        let measured = self.phases[self.present].measured;
         for issue in &issues[before..] {
             let tag = issue.tag as usize;
-            if self.measured.len() <= tag {
-                self.measured.resize(tag + 1, false);
+            if self.issued_in.len() <= tag {
+                self.issued_in.resize(tag + 1, 0);
             }
-            self.measured[tag] = measured;
+            self.issued_in[tag] = self.present as u16;
         }
         let issued = (issues.len() - before) as u64;
         for quota in [&mut self.quota, &mut self.granted] {
@@ -192,12 +189,9 @@ impl Workload for Phases {
 
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>) {
         // Whoever is told of this at the end of a phase is in the next already.
-        let mut turned = false;
-        while self.turn(now) {
-            turned = true;
-        }
+        while self.turn(now) {}
         self.with(issues, |workload, issues| workload.completed(now, tag, issues));
-        if self.turn(now) || turned {
+        if self.turn(now) {
             self.advance(now, issues);
         }
     }
@@ -211,7 +205,11 @@ impl Workload for Phases {
     }
 
     fn measured(&self, tag: u32) -> bool {
-        self.measured.get(tag as usize).copied().unwrap_or(false)
+        self.phases[self.phase(tag)].measured
+    }
+
+    fn phase(&self, tag: u32) -> usize {
+        self.issued_in.get(tag as usize).copied().unwrap_or(0).into()
     }
 }
 
@@ -242,6 +240,7 @@ mod tests {
         assert!(log.iter().zip(&plain).all(|(a, b)| a.issue.intended == b.issue.intended));
         for done in &log {
             assert_eq!(done.measured, done.issue.intended.0 >= 2_000_000_000);
+            assert_eq!(done.phase, usize::from(done.measured));
         }
     }
 

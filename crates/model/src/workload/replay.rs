@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::error::{WorkloadError, check_count};
 use super::limit::{self, Limits, Quota};
 use super::tags::{MOST_OUTSTANDING, Tags};
+use super::traces::format::{Event, FormatSpec, TimeUnit};
 use super::traces::load::{Beyond, Trace};
-use super::traces::{Event, FormatSpec, TimeUnit};
 use super::{Issue, Workload};
 
 /// A `replay` workload.

@@ -22,7 +22,7 @@ use super::combine::{Combine, CombineSpec, MOST_PARTS};
 use super::error::{WorkloadError, check_count};
 use super::limit::{self, Limits};
 use super::open::OpenSpec;
-use super::phases::{Phase, PhaseSpec, Phases};
+use super::phases::{MOST_PHASES, Phase, PhaseSpec, Phases};
 use super::replay::ReplaySpec;
 use super::seeds::Seeds;
 
@@ -161,7 +161,7 @@ impl WorkloadSpec {
                     let right = "write the phases beside the others of the outer `phases`";
                     return Err(WorkloadError::new("workload", "phases in a phase", right));
                 }
-                check_count("number of phases", phases.len() as u64, 1 << 16)?;
+                check_count("number of phases", phases.len() as u64, MOST_PHASES)?;
                 for (index, phase) in phases.iter().enumerate() {
                     check_phase(phases, index, phase)
                         .and_then(|()| match &phase.workload {
@@ -240,5 +240,7 @@ fn check_phase(phases: &[PhaseSpec], index: usize, phase: &PhaseSpec) -> Result<
     Ok(())
 }
 
+#[cfg(test)]
+mod compositions;
 #[cfg(test)]
 mod tests;

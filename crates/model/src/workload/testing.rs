@@ -18,6 +18,8 @@ pub(crate) struct Server {
     issued: Vec<Option<(u64, Done)>>,
     count: u64,
     pub(crate) most_outstanding: usize,
+    /// Of what happens at the same time, whether the completions come first.
+    pub(crate) completions_first: bool,
 }
 
 /// A request that is done.
@@ -25,6 +27,7 @@ pub(crate) struct Server {
 pub(crate) struct Done {
     pub(crate) issue: Issue,
     pub(crate) measured: bool,
+    pub(crate) phase: usize,
     /// When it came to the server.
     pub(crate) issued: Instant,
     pub(crate) at: Instant,
@@ -50,6 +53,7 @@ impl Server {
             issued: Vec::new(),
             count: 0,
             most_outstanding: 0,
+            completions_first: false,
         }
     }
 
@@ -63,7 +67,8 @@ impl Server {
             }
             assert!(self.issued[index].is_none(), "{} is outstanding already", issue.tag);
             let measured = workload.measured(issue.tag);
-            let done = Done { issue, measured, issued: now, at: Instant::NEVER };
+            let phase = workload.phase(issue.tag);
+            let done = Done { issue, measured, phase, issued: now, at: Instant::NEVER };
             self.issued[index] = Some((self.count, done));
             self.count += 1;
             let time = match self.random {
@@ -85,7 +90,7 @@ pub(crate) fn run(workload: &mut impl Workload, server: &mut Server) -> Vec<Done
         assert!(done.min(own) != Instant::NEVER, "not over, but nothing will happen");
         assert!(done.min(own) >= now, "time goes back");
         now = done.min(own);
-        if own <= done {
+        if own < done || own == done && !server.completions_first {
             workload.advance(now, &mut issues);
             assert!(workload.next_event() > now, "the workload is not done with its time");
         } else {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use super::{Replay, ReplaySpec};
 use crate::workload::testing::{Server, run, workload};
+use crate::workload::traces::format::{Format, TimeUnit};
 use crate::workload::traces::load::Trace;
-use crate::workload::traces::{Format, TimeUnit};
 
 /// A request of 4 KiB every millisecond, 1,000 of them.
 fn replay(more: &str) -> Replay {

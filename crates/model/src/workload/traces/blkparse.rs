@@ -10,7 +10,8 @@ use hemi_core::units::{Extent, SECOND};
 use hemi_drives::drive::Operation;
 
 use super::fields::{Field, Fields, Wrong};
-use super::{Event, Record, Said, Volumes, extent_of_sectors};
+use super::format::Event;
+use super::{Record, Said, Volumes, extent_of_sectors};
 
 pub(super) fn parse(line: &str, event: Event, volumes: &mut Volumes) -> Result<Said, Wrong> {
     // "CPU0 (sda):" or "Total (sda):".

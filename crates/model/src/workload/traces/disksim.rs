@@ -7,7 +7,8 @@ use hemi_core::units::{MICROSECOND, MILLISECOND};
 use hemi_drives::drive::Operation;
 
 use super::fields::{Fields, Wrong};
-use super::{Record, Said, TimeUnit, Volumes, extent_of_sectors};
+use super::format::TimeUnit;
+use super::{Record, Said, Volumes, extent_of_sectors};
 
 pub(super) fn parse(line: &str, unit: TimeUnit, volumes: &mut Volumes) -> Result<Said, Wrong> {
     let mut fields = Fields::by_space(line);

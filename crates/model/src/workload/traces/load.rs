@@ -8,7 +8,8 @@ use hemi_core::units::SECTOR_BYTES;
 use hemi_drives::drive::Operation;
 use serde::Deserialize;
 
-use super::{Format, Reader, TraceError};
+use super::format::Format;
+use super::{Reader, TraceError};
 
 /// What becomes of requests beyond the end of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

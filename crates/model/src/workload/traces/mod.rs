@@ -8,16 +8,18 @@ use std::io::{self, BufRead};
 
 use hemi_core::units::{Extent, SECTOR_BYTES};
 use hemi_drives::drive::Operation;
-use serde::Deserialize;
 
+pub use self::error::TraceError;
 use self::fields::Wrong;
-use super::error::WorkloadError;
+use self::format::Format;
 
 mod alibaba;
 mod blkparse;
 mod disksim;
+mod error;
 mod fields;
 mod fio_iolog;
+pub mod format;
 pub mod load;
 mod msr;
 mod spc;
@@ -27,191 +29,6 @@ mod tests;
 
 /// Longest line a trace may have, bytes: beyond that it is no trace.
 const LONGEST_LINE: u64 = 1 << 16;
-
-/// What is wrong with a trace.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The file cannot be read.
-    #[error("{file}: {error}")]
-    Read {
-        /// The file.
-        file: String,
-        /// Why not.
-        error: io::Error,
-    },
-    /// A line that does not parse.
-    #[error("{file}, line {line}: {field} is `{value}`: {right}")]
-    Line {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: u64,
-        /// The field.
-        field: &'static str,
-        /// What it holds.
-        value: String,
-        /// What would be right.
-        right: &'static str,
-    },
-    /// Several volumes, and none named.
-    #[error(
-        "{file} has the volumes {volumes}: write which to replay, as in `volume = \"{first}\"`, or \
-         `volume = \"*\"` for all of them laid over one another"
-    )]
-    Volumes {
-        /// The file.
-        file: String,
-        /// Some of them.
-        volumes: String,
-        /// The first.
-        first: String,
-    },
-    /// Nothing to replay.
-    #[error("{file} has no request{of}: {right}")]
-    Nothing {
-        /// The file.
-        file: String,
-        /// Of which volume.
-        of: String,
-        /// What would be right.
-        right: String,
-    },
-    /// It does not fit the volume.
-    #[error(
-        "{file} has requests up to {end} B, and the volume has {volume} B: give it a larger \
-         volume, or write `beyond = \"wrap\"` to have them at their address modulo its size"
-    )]
-    Beyond {
-        /// The file.
-        file: String,
-        /// Where the furthest request ends, bytes.
-        end: u64,
-        /// The volume's size, bytes.
-        volume: u64,
-    },
-    /// One request alone does not fit the volume.
-    #[error(
-        "{file} has a request of {length} B, and the volume has {volume} B: give it a larger volume"
-    )]
-    Longer {
-        /// The file.
-        file: String,
-        /// The request's length, bytes.
-        length: u64,
-        /// The volume's size, bytes.
-        volume: u64,
-    },
-}
-
-/// A format, as specs name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FormatSpec {
-    /// MSR Cambridge: `timestamp,host,disk,Read|Write,offset,size,response`, in bytes and
-    /// units of 100 ns.
-    Msr,
-    /// SPC, as of UMass: `ASU,LBA,size,R|W,time`, in blocks of 512 bytes, bytes and seconds.
-    Spc,
-    /// Alibaba 2020: `device,R|W,offset,length,timestamp`, in bytes and microseconds.
-    Alibaba,
-    /// Tencent CBS: `timestamp,offset,size,0|1,volume`, in seconds and sectors; 1 writes.
-    Tencent,
-    /// DiskSim's and MQSim's ASCII: `time device block count flags`, in sectors; bit 0 of the
-    /// flags reads. What the time counts has to be said.
-    #[serde(alias = "mqsim")]
-    Disksim,
-    /// The text blkparse writes by default.
-    Blkparse,
-    /// What fio writes with `write_iolog`, version 2 or 3.
-    FioIolog,
-}
-
-/// What times count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TimeUnit {
-    /// Milliseconds.
-    Ms,
-    /// Microseconds.
-    Us,
-    /// Nanoseconds.
-    Ns,
-}
-
-/// Which of a request's events stands for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum Event {
-    /// When it was queued: what the applications asked for.
-    #[default]
-    #[serde(rename = "Q")]
-    Queue,
-    /// When it was given to the driver: what the device was asked for.
-    #[serde(rename = "D")]
-    Dispatch,
-}
-
-/// A format with all that has to be known to read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// [`FormatSpec::Msr`].
-    Msr,
-    /// [`FormatSpec::Spc`].
-    Spc,
-    /// [`FormatSpec::Alibaba`].
-    Alibaba,
-    /// [`FormatSpec::Tencent`].
-    Tencent,
-    /// [`FormatSpec::Disksim`].
-    Disksim(TimeUnit),
-    /// [`FormatSpec::Blkparse`].
-    Blkparse(Event),
-    /// [`FormatSpec::FioIolog`].
-    FioIolog,
-}
-
-impl FormatSpec {
-    /// Refuses what does not belong to the format.
-    pub(crate) fn check(
-        self,
-        time_unit: Option<TimeUnit>,
-        event: Option<Event>,
-    ) -> Result<(), WorkloadError> {
-        self.with(time_unit, event).map(drop)
-    }
-
-    /// The format with what was said of it.
-    ///
-    /// # Errors
-    /// Where something is missing or does not belong to it.
-    pub fn with(
-        self,
-        time_unit: Option<TimeUnit>,
-        event: Option<Event>,
-    ) -> Result<Format, WorkloadError> {
-        if let (Some(unit), true) = (time_unit, self != FormatSpec::Disksim) {
-            let value = format!("{unit:?}").to_lowercase();
-            let right = "leave it out: only disksim traces leave their unit open";
-            return Err(WorkloadError::new("time_unit", value, right));
-        }
-        if let (Some(event), true) = (event, self != FormatSpec::Blkparse) {
-            let right = "leave it out: only blkparse has several events for a request";
-            return Err(WorkloadError::new("event", format!("{event:?}"), right));
-        }
-        Ok(match self {
-            FormatSpec::Msr => Format::Msr,
-            FormatSpec::Spc => Format::Spc,
-            FormatSpec::Alibaba => Format::Alibaba,
-            FormatSpec::Tencent => Format::Tencent,
-            FormatSpec::Disksim => Format::Disksim(time_unit.ok_or_else(|| {
-                let right =
-                    "write what the trace's times count: ms (DiskSim's), us or ns (MQSim's)";
-                WorkloadError::new("time_unit", "none", right)
-            })?),
-            FormatSpec::Blkparse => Format::Blkparse(event.unwrap_or_default()),
-            FormatSpec::FioIolog => Format::FioIolog,
-        })
-    }
-}
 
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

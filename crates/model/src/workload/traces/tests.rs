@@ -5,8 +5,9 @@ use hemi_core::units::Extent;
 use hemi_drives::drive::Operation;
 use proptest::prelude::*;
 
+use super::format::{Event, Format, TimeUnit};
 use super::load::{Beyond, Entry, Trace};
-use super::{Event, Format, Reader, Record, TimeUnit, TraceError};
+use super::{Reader, Record, TraceError};
 
 const READ: Operation = Operation::Read;
 const WRITE: Operation = Operation::Write { fua: false };
@@ -282,10 +283,8 @@ proptest! {
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for format in FORMATS {
-            for record in Reader::new(Cursor::new(&bytes), "a.trace", format) {
-                if let Ok(record) = record {
-                    prop_assert!(record.extent.start <= record.extent.end);
-                }
+            for record in Reader::new(Cursor::new(&bytes), "a.trace", format).flatten() {
+                prop_assert!(record.extent.start <= record.extent.end);
             }
         }
     }
@@ -298,10 +297,10 @@ proptest! {
         let text = format!("{version}{}", lines.join("\n"));
         for format in FORMATS {
             // Nor does the loader, whatever comes out.
-            if let Ok(mut trace) = Trace::from_lines(Cursor::new(&text), "a", format, Some("*")) {
-                if trace.fit(1 << 20, Beyond::Wrap).is_ok() {
-                    prop_assert!(trace.end() <= 512 << 20);
-                }
+            if let Ok(mut trace) = Trace::from_lines(Cursor::new(&text), "a", format, Some("*"))
+                && trace.fit(1 << 20, Beyond::Wrap).is_ok()
+            {
+                prop_assert!(trace.end() <= 512 << 20);
             }
         }
     }
