@@ -2,6 +2,7 @@
 
 use hemi_core::units::Instant;
 
+use crate::array::Array;
 use crate::drive::{Completion, Counters, Drive, Request};
 use crate::network::Network;
 
@@ -9,7 +10,9 @@ use crate::network::Network;
 #[derive(Clone, Debug)]
 pub enum AnyDrive {
     /// A network volume.
-    Network(Network),
+    Network(Box<Network>),
+    /// An array of such drives.
+    Array(Box<Array<AnyDrive>>),
 }
 
 /// Does the same with whichever drive it is.
@@ -17,6 +20,7 @@ macro_rules! with {
     ($any:expr, $drive:ident => $what:expr) => {
         match $any {
             AnyDrive::Network($drive) => $what,
+            AnyDrive::Array($drive) => $what,
         }
     };
 }

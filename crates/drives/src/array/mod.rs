@@ -1,1 +1,311 @@
-//! Arrays of drives.
+//! Arrays of drives: striped, mirrored, with parity, behind a controller or in the host.
+//!
+//! A request of the host goes through the controller's processor (so much a command) and, if
+//! it writes, over the link. It is then cut into what the members have to do. Each request to
+//! a member costs the processor again and passes the members' side of the controller; a write
+//! to part of a row with parity reads first, then goes through the parity engine, and writes
+//! last, one such write to a row at a time. With a cache a write is done once it is in there,
+//! and the cache destages row by row, in order. Members are any drives, arrays too.
+
+mod cache;
+#[cfg(test)]
+mod fixed;
+mod flow;
+mod job;
+mod layout;
+mod members;
+mod parameters;
+mod read_ahead;
+mod row;
+mod rows;
+mod slab;
+mod station;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use hemi_core::units::{Extent, Instant, SECTOR_BYTES};
+
+use self::cache::WriteCache;
+use self::job::{Job, MemberIo, Queues, RowWrite};
+use self::layout::{Layout, Piece, Run};
+use self::members::Members;
+use self::parameters::BLOCK_BYTES;
+pub use self::parameters::{Cache, Controller, Level, Parameters, PartialWrites};
+use self::read_ahead::ReadAhead;
+use self::rows::RowMap;
+use self::slab::Slab;
+use self::station::Station;
+use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::parameter::{ParameterError, require};
+use crate::quantity::Rate;
+
+/// What the controller's processor does next.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    /// A request of the host's.
+    Host(u32),
+    /// A request to a member.
+    Member(u32),
+}
+
+/// What passes the link to the host.
+#[derive(Clone, Copy, Debug)]
+enum Transfer {
+    /// A write's data.
+    In(u32),
+    /// A read's data.
+    Out(u32),
+}
+
+/// The controller's stations and what they charge.
+#[derive(Clone, Debug)]
+struct Front {
+    processor: Station<Task>,
+    link: Station<Transfer>,
+    /// The members' side: requests to members, by their place.
+    side: Station<u32>,
+    /// Writes to rows, by their place.
+    parity: Station<u32>,
+    command: u64,
+    member_command: u64,
+    link_rate: Option<Rate>,
+    side_rate: Option<Rate>,
+    parity_rate: Option<Rate>,
+    partial_writes: PartialWrites,
+    watts: f64,
+}
+
+impl Front {
+    fn new(controller: Option<&Controller>) -> Front {
+        Front {
+            processor: Station::new(),
+            link: Station::new(),
+            side: Station::new(),
+            parity: Station::new(),
+            command: controller.map_or(0, |c| c.command.0),
+            member_command: controller.map_or(0, |c| c.member_command.0),
+            link_rate: controller.map(|c| c.bandwidth),
+            side_rate: controller.map(|c| c.member_bandwidth),
+            parity_rate: controller.map(|c| c.parity),
+            partial_writes: controller.map_or_else(PartialWrites::default, |c| c.partial_writes),
+            watts: controller.and_then(|c| c.power).map_or(0.0, |power| power.0),
+        }
+    }
+
+    fn next(&self) -> Instant {
+        let sides = self.side.next().min(self.parity.next());
+        self.processor.next().min(self.link.next()).min(sides)
+    }
+}
+
+/// The cache and what it is told.
+#[derive(Clone, Debug)]
+struct Caching {
+    blocks: WriteCache,
+    protected: bool,
+    /// Rows under way to the members, and how many may be.
+    flying: u32,
+    depth: u32,
+    linger: u64,
+    /// From when on everything is destaged.
+    quiet_at: Instant,
+    queues: Queues,
+}
+
+/// Buffers used again and again.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    completions: Vec<Completion>,
+    reads: Vec<Piece>,
+    runs: Vec<Run>,
+    destaged: Vec<Run>,
+    woken: Vec<u32>,
+    fetch: Vec<(u32, Extent)>,
+    /// By first member of each group of copies: what is being gathered for it.
+    gathered: Vec<Extent>,
+}
+
+/// An array of drives.
+#[derive(Clone, Debug)]
+pub struct Array<D> {
+    members: Members<D>,
+    layout: Layout,
+    front: Front,
+    caching: Option<Caching>,
+    read_ahead: Option<ReadAhead>,
+    passes_trim: bool,
+    jobs: Slab<Job>,
+    ios: Slab<MemberIo>,
+    row_writes: Slab<RowWrite>,
+    /// Rows being written, each with the last of those that write it or wait to.
+    locked: RowMap<u32>,
+    /// What is done and not yet told.
+    done: Vec<Completion>,
+    scratch: Scratch,
+    counters: Counters,
+    busy_since: Instant,
+    now: Instant,
+}
+
+impl<D: Drive> Array<D> {
+    /// An array of these drives, of which there have to be [`Parameters::count`].
+    pub fn new(parameters: &Parameters, members: Vec<D>) -> Result<Array<D>, ParameterError> {
+        parameters.check()?;
+        let count = members.len() == parameters.count as usize;
+        require(count, "count", parameters.count, "as many as there are members")?;
+        let members = Members::new(members);
+        let chunk = parameters.chunk.0 / SECTOR_BYTES;
+        let layout = Layout::new(parameters.level, members.len(), chunk, members.sectors());
+        let bytes = format!("{} B", parameters.chunk.0);
+        require(layout.rows > 0, "chunk", bytes, "at most what a member holds")?;
+        let controller = parameters.controller.as_ref();
+        let caching = controller.and_then(|c| c.cache).map(|cache| Caching {
+            blocks: WriteCache::new(&cache, &layout),
+            protected: cache.protected,
+            flying: 0,
+            depth: cache.destage_depth,
+            linger: cache.linger.0,
+            quiet_at: Instant(0),
+            queues: Queues::default(),
+        });
+        let read_ahead = controller.and_then(|c| c.read_ahead).map(|window| {
+            ReadAhead::new(window.0.div_ceil(BLOCK_BYTES) * 8, chunk, layout.sectors())
+        });
+        let gathered = vec![Extent::default(); members.len()];
+        Ok(Array {
+            front: Front::new(controller),
+            caching,
+            read_ahead,
+            passes_trim: controller.is_none() && layout.parity() == 0,
+            jobs: Slab::new(),
+            ios: Slab::new(),
+            row_writes: Slab::new(),
+            locked: RowMap::default(),
+            done: Vec::new(),
+            scratch: Scratch { gathered, ..Scratch::default() },
+            counters: Counters::default(),
+            busy_since: Instant::NEVER,
+            now: Instant(0),
+            members,
+            layout,
+        })
+    }
+
+    /// When the cache begins to destage what lies in it; never while it does, or is empty.
+    fn quiet_at(&self) -> Instant {
+        match &self.caching {
+            Some(caching) if caching.flying == 0 && caching.blocks.has_ready() => caching.quiet_at,
+            _ => Instant::NEVER,
+        }
+    }
+
+    fn step(&mut self, now: Instant) {
+        self.members.advance(now, &mut self.scratch.completions);
+        // Handling one may make a member complete another at the same time.
+        let mut next = 0;
+        while let Some(&completion) = self.scratch.completions.get(next) {
+            next += 1;
+            self.member_done(now, completion.tag as u32);
+        }
+        self.scratch.completions.clear();
+        while let Some(task) = self.front.processor.pop(now) {
+            match task {
+                Task::Host(job) => self.begin(now, job),
+                Task::Member(io) => self.send(now, io),
+            }
+        }
+        while let Some(transfer) = self.front.link.pop(now) {
+            match transfer {
+                Transfer::In(job) => self.write(now, job),
+                Transfer::Out(job) => self.complete(now, job),
+            }
+        }
+        while let Some(io) = self.front.side.pop(now) {
+            self.passed_side(now, io);
+        }
+        while let Some(write) = self.front.parity.pop(now) {
+            self.write_row(now, write);
+        }
+        if self.quiet_at() <= now {
+            self.destage(now);
+        }
+    }
+}
+
+impl<D: Drive> Drive for Array<D> {
+    fn sectors(&self) -> u64 {
+        self.layout.sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        if self.jobs.used() == 0 {
+            self.busy_since = now;
+        }
+        let Request { tag, operation, extent } = request;
+        let job = Job { tag, operation, extent, left: 0, reached: extent.start };
+        let place = self.jobs.take(|| job);
+        self.jobs[place] = job;
+        self.front.processor.book(now, self.front.command, Task::Host(place));
+    }
+
+    fn next_event(&self) -> Instant {
+        let own = self.front.next().min(self.quiet_at()).max(self.now);
+        let own = if self.scratch.completions.is_empty() { own } else { self.now };
+        own.min(self.members.next_event())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let at = self.next_event();
+            if at > now || at == Instant::NEVER {
+                break;
+            }
+            self.now = at;
+            self.step(at);
+            if self.jobs.used() == 0 && self.busy_since != Instant::NEVER {
+                self.counters.busy += at.since(self.busy_since);
+                self.busy_since = Instant::NEVER;
+            }
+        }
+        done.append(&mut self.done);
+        self.now = now;
+        self.members.settle(now, &mut self.scratch.completions);
+        if self.jobs.used() > 0 {
+            self.counters.busy += now.since(self.busy_since);
+            self.busy_since = now;
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        let own = self.counters;
+        let members = self.members.counters();
+        let energy = members.energy + self.front.watts * self.now.0 as f64 / 1e9;
+        Counters {
+            reads: own.reads,
+            writes: own.writes,
+            flushes: own.flushes,
+            read_bytes: own.read_bytes,
+            written_bytes: own.written_bytes,
+            busy: own.busy,
+            energy,
+            ..members
+        }
+    }
+}
+
+/// Counts a request that is done.
+fn count(counters: &mut Counters, job: &Job) {
+    match job.operation {
+        Operation::Read => {
+            counters.reads += 1;
+            counters.read_bytes += job.extent.bytes();
+        }
+        Operation::Write { .. } => {
+            counters.writes += 1;
+            counters.written_bytes += job.extent.bytes();
+        }
+        Operation::Flush => counters.flushes += 1,
+        Operation::Trim => {}
+    }
+}

@@ -65,8 +65,10 @@ pub(super) fn read(file: &str, text: &str) -> Result<Contents, PresetError> {
 type Read = fn(&Text<'_>) -> Result<(String, Model, Vec<Figure>), PresetError>;
 
 /// How each model's parameters are read.
-const MODELS: &[(&str, Read)] =
-    &[("network", |text| text.typed(Model::Network, |parameters| parameters.check()))];
+const MODELS: &[(&str, Read)] = &[
+    ("network", |text| text.typed(Model::Network, |parameters| parameters.check())),
+    ("array", |text| text.typed(Model::Array, |parameters| parameters.check())),
+];
 
 impl Text<'_> {
     /// The name of the model.

@@ -13,13 +13,16 @@ mod file;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use hemi_random::split_mix;
 
 use self::built_in::BUILT_IN;
 pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
 use crate::any::AnyDrive;
-use crate::network;
+use crate::array::{self, Array};
+use crate::network::{self, Network};
 use crate::parameter::ParameterError;
 
 /// A kind of drive and what it is made of.
@@ -27,6 +30,8 @@ use crate::parameter::ParameterError;
 pub enum Model {
     /// A network volume.
     Network(network::Parameters),
+    /// An array of drives, which another preset describes.
+    Array(array::Parameters),
 }
 
 /// A preset.
@@ -42,7 +47,12 @@ pub struct Preset {
     pub sources: BTreeMap<String, String>,
     /// Published figures.
     pub card: Vec<Figure>,
+    /// Where a user's own file is, for the members it names by a path beside it.
+    folder: Option<PathBuf>,
 }
+
+/// How deep arrays nest at most: a mirror of stripes of arrays, and one to spare.
+const DEEPEST: usize = 4;
 
 impl Preset {
     /// The names of the presets compiled in, sorted.
@@ -65,25 +75,62 @@ impl Preset {
     /// Reads a preset's text; errors call it `file`.
     pub fn parse(file: &str, text: &str) -> Result<Preset, PresetError> {
         let file::Contents { title, model, sources, card } = file::read(file, text)?;
-        Ok(Preset { name: file.to_owned(), title, model, sources, card })
+        Ok(Preset { name: file.to_owned(), title, model, sources, card, folder: None })
     }
 
-    /// Reads a user's own preset.
+    /// Reads a user's own preset. The members of an array may be given by the path of another,
+    /// from where this one is.
     pub fn load(path: &Path) -> Result<Preset, PresetError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Preset::parse(&file, &text),
-            Err(error) => Err(PresetError::Unreadable { file, reason: error.to_string() }),
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let reason = error.to_string();
+            PresetError::Unreadable { file: file.clone(), reason }
+        })?;
+        let mut preset = Preset::parse(&file, &text)?;
+        preset.folder = path.parent().map(Path::to_owned);
+        Ok(preset)
+    }
+
+    /// The preset of an array's members; none of any other drive.
+    pub fn member(&self) -> Result<Option<Preset>, PresetError> {
+        let Model::Array(parameters) = &self.model else { return Ok(None) };
+        let member = &parameters.member;
+        match &self.folder {
+            Some(folder) if member.ends_with(".toml") => Preset::load(&folder.join(member)),
+            _ => Preset::built_in(member),
         }
+        .map(Some)
     }
 
     /// One such drive, fresh; its chance comes from `seed` alone.
     pub fn drive(&self, seed: u64) -> Result<AnyDrive, PresetError> {
+        self.drive_within(seed, 0)
+    }
+
+    /// The drive, where it is a member `depth` arrays deep.
+    fn drive_within(&self, seed: u64, depth: usize) -> Result<AnyDrive, PresetError> {
         let refused = |error: ParameterError| self.refused(&error);
         match &self.model {
-            Model::Network(parameters) => network::Network::new(parameters.clone(), seed)
-                .map(AnyDrive::Network)
-                .map_err(refused),
+            Model::Network(parameters) => {
+                let volume = Network::new(parameters.clone(), seed).map_err(refused)?;
+                Ok(AnyDrive::Network(Box::new(volume)))
+            }
+            Model::Array(parameters) => {
+                if depth == DEEPEST {
+                    return Err(PresetError::Nested { name: self.name.clone(), deepest: DEEPEST });
+                }
+                // Each member has its own chance.
+                let mut seeds = seed;
+                let mut members = Vec::new();
+                if let Some(member) = self.member()? {
+                    for _ in 0..parameters.count {
+                        let seed = split_mix(&mut seeds);
+                        members.push(member.drive_within(seed, depth + 1)?);
+                    }
+                }
+                let array = Array::new(parameters, members).map_err(refused)?;
+                Ok(AnyDrive::Array(Box::new(array)))
+            }
         }
     }
 

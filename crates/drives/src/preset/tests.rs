@@ -172,9 +172,81 @@ fn a_file_of_the_users_is_read_or_named() {
     assert!(missing.contains("mine.toml"), "{missing}");
     std::fs::write(&path, gp3()).unwrap();
     let mine = Preset::load(&path).unwrap();
-    let Model::Network(parameters) = &mine.model;
+    let Model::Network(parameters) = &mine.model else { panic!("{mine:?}") };
     assert_eq!(parameters.iops.sustained, 3000);
     assert_eq!(mine.card, Preset::built_in("gp3").unwrap().card);
+}
+
+const STRIPE: &str = r#"
+title = "A stripe"
+model = "array"
+[parameters]
+member = "volume.toml"
+count = 4
+level = "raid0"
+chunk = "64 KiB"
+[sources]
+member = "a test"
+count = "a test"
+level = "a test"
+chunk = "a test"
+"#;
+
+#[test]
+fn an_array_of_the_users_has_members_beside_it_or_built_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("volume.toml"), gp3()).unwrap();
+    std::fs::write(path("stripe.toml"), STRIPE).unwrap();
+    let mirror = STRIPE.replace("volume.toml", "stripe.toml").replace("raid0", "raid10");
+    std::fs::write(path("mirror.toml"), mirror).unwrap();
+    let volume = Preset::built_in("gp3").unwrap().drive(1).unwrap().sectors();
+    let mut drive = Preset::load(&path("mirror.toml")).unwrap().drive(1).unwrap();
+    assert_eq!(drive.sectors(), 2 * 4 * volume);
+    // Sixteen volumes of 3,000 requests a second, after what their buckets hold at first.
+    let mut rng = Rng::new(5, 0);
+    let load: Vec<_> =
+        (0..200_000).map(|_| (Operation::Read, Extent::new(rng.below(volume) & !7, 8))).collect();
+    let lives = closed_loop(&mut drive, 256, &load);
+    let rate = 100_000.0 / (lives[199_999].done.since(lives[99_999].done) as f64 / 1e9);
+    assert!((40_000.0..49_000.0).contains(&rate), "{rate}");
+    let unknown = STRIPE.replace("volume.toml", "nothing");
+    let error = Preset::parse("mine.toml", &unknown).unwrap().drive(1).unwrap_err().to_string();
+    assert!(error.starts_with("no preset is named `nothing`"), "{error}");
+}
+
+#[test]
+fn an_array_of_itself_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("self.toml");
+    std::fs::write(&path, STRIPE.replace("volume.toml", "self.toml")).unwrap();
+    let error = Preset::load(&path).unwrap().drive(1).unwrap_err();
+    assert!(matches!(error, PresetError::Nested { deepest: 4, .. }), "{error}");
+}
+
+#[test]
+fn a_controllers_sources_may_be_given_one_by_one() {
+    let controller = r#"
+[parameters.controller]
+command = "5 us"
+member_command = "5 us"
+bandwidth = "1 GB/s"
+member_bandwidth = "1 GB/s"
+parity = "1 GB/s"
+partial_writes = "reconstruct"
+cache = { size = "256 MiB", protected = true, destage_from = 0.5, destage_depth = 8, linger = "1 s" }
+[sources]"#;
+    let text = STRIPE.replace("[sources]", controller);
+    let error = Preset::parse("mine.toml", &text).unwrap_err().to_string();
+    assert!(
+        error.starts_with("mine.toml:10:13: `parameters.controller`: has no source"),
+        "{error}"
+    );
+    let whole = format!("{text}controller = \"a test\"\n");
+    assert!(Preset::parse("mine.toml", &whole).is_ok());
+    let one = format!("{text}[sources.controller]\ncommand = \"a test\"\n");
+    let error = Preset::parse("mine.toml", &one).unwrap_err().to_string();
+    assert!(error.contains("has no source: say in `[sources.controller]`"), "{error}");
 }
 
 proptest! {

@@ -1,0 +1,86 @@
+//! What is under way in an array: the host's requests, and what they are made of.
+
+use std::collections::VecDeque;
+
+use hemi_core::units::Extent;
+
+use super::layout::{Piece, Run};
+use super::slab::NONE;
+use crate::drive::Operation;
+
+/// A request of the host's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) tag: u64,
+    pub(super) operation: Operation,
+    pub(super) extent: Extent,
+    /// What it still waits for.
+    pub(super) left: u32,
+    /// Up to which sector a write is in the cache.
+    pub(super) reached: u64,
+}
+
+/// On whose behalf something is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    /// A request's.
+    Job(u32),
+    /// A write to a row.
+    Row(u32),
+    /// A segment read ahead.
+    Segment(u32),
+    /// The cache's.
+    Cache,
+}
+
+/// A request to a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberIo {
+    pub(super) member: usize,
+    pub(super) operation: Operation,
+    pub(super) extent: Extent,
+    pub(super) owner: Owner,
+}
+
+/// A write to a row: reads what it needs, makes the parity, writes.
+#[derive(Clone, Debug)]
+pub(super) struct RowWrite {
+    pub(super) row: u64,
+    /// Whose it is: a request's or the cache's.
+    pub(super) owner: Owner,
+    /// What of the row is written.
+    pub(super) runs: Vec<Run>,
+    /// What goes to the members in the end.
+    pub(super) writes: Vec<Piece>,
+    /// Bytes for the parity engine.
+    pub(super) parity_bytes: u64,
+    /// Requests to members it still waits for.
+    pub(super) left: u32,
+    pub(super) writing: bool,
+    /// The next write to the same row, which waits for this one.
+    pub(super) next: u32,
+}
+
+impl RowWrite {
+    pub(super) fn blank() -> RowWrite {
+        RowWrite {
+            row: 0,
+            owner: Owner::Cache,
+            runs: Vec::new(),
+            writes: Vec::new(),
+            parity_bytes: 0,
+            left: 0,
+            writing: false,
+            next: NONE,
+        }
+    }
+}
+
+/// Requests that wait for the cache.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queues {
+    /// Writes that wait for room, in the order they came.
+    pub(super) writes: VecDeque<u32>,
+    /// Flushes, each with the epoch it waits for.
+    pub(super) flushes: VecDeque<(u64, u32)>,
+}

@@ -1,0 +1,206 @@
+//! Where an array keeps what: the map from its sectors to its members'.
+//!
+//! Chunks are dealt out row by row. In a row of RAID-5 the parity's place moves back by one
+//! member each row and the data begins behind it ("left-symmetric"), so that neighbouring
+//! chunks lie on different members across rows too; RAID-6 keeps the second parity behind the
+//! first.
+
+use hemi_core::units::Extent;
+
+use super::parameters::Level;
+
+/// A range of sectors on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) member: usize,
+    pub(super) extent: Extent,
+}
+
+/// Part of one chunk of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Which chunk of data in the row.
+    pub(super) index: usize,
+    /// First sector within the chunk.
+    pub(super) start: u64,
+    /// One past the last.
+    pub(super) end: u64,
+}
+
+/// The map.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    level: Level,
+    members: usize,
+    /// Sectors of a chunk.
+    pub(super) chunk: u64,
+    /// Chunks of data in a row.
+    pub(super) data: usize,
+    /// Rows of the array.
+    pub(super) rows: u64,
+}
+
+impl Layout {
+    /// For members of so many sectors; what does not fill a chunk on each is left unused.
+    pub(super) fn new(level: Level, members: usize, chunk: u64, member_sectors: u64) -> Layout {
+        let data = match level {
+            Level::Raid0 => members,
+            Level::Raid1 => 1,
+            Level::Raid10 => members / 2,
+            Level::Raid5 | Level::Raid6 => members - level.parity(),
+        };
+        Layout { level, members, chunk, data, rows: member_sectors / chunk }
+    }
+
+    /// Sectors of data.
+    pub(super) fn sectors(&self) -> u64 {
+        self.rows * self.row_sectors()
+    }
+
+    /// Sectors of data in a row.
+    pub(super) fn row_sectors(&self) -> u64 {
+        self.chunk * self.data as u64
+    }
+
+    /// How many members hold each chunk of data.
+    pub(super) fn copies(&self) -> usize {
+        match self.level {
+            Level::Raid1 => self.members,
+            Level::Raid10 => 2,
+            Level::Raid0 | Level::Raid5 | Level::Raid6 => 1,
+        }
+    }
+
+    /// How many chunks of parity a row has.
+    pub(super) fn parity(&self) -> usize {
+        self.level.parity()
+    }
+
+    /// The member that holds parity number `which` of the row.
+    pub(super) fn parity_member(&self, row: u64, which: usize) -> usize {
+        let last = self.members - 1;
+        (last - (row % self.members as u64) as usize + which) % self.members
+    }
+
+    /// The first member that holds chunk `index` of the row; the [`Layout::copies`] are it and
+    /// those behind it.
+    pub(super) fn data_member(&self, row: u64, index: usize) -> usize {
+        match self.level {
+            Level::Raid0 => index,
+            Level::Raid1 => 0,
+            Level::Raid10 => 2 * index,
+            Level::Raid5 | Level::Raid6 => {
+                (self.parity_member(row, 0) + self.parity() + index) % self.members
+            }
+        }
+    }
+
+    /// The part of a member between two sectors of its chunk in the row.
+    pub(super) fn on_member(&self, row: u64, start: u64, end: u64) -> Extent {
+        Extent { start: row * self.chunk + start, end: row * self.chunk + end }
+    }
+
+    /// The rows that `extent` touches, and what of each: calls `each` with the row and the
+    /// extent's sectors within the row's data.
+    pub(super) fn rows_of(&self, extent: Extent, mut each: impl FnMut(u64, u64, u64)) {
+        let width = self.row_sectors();
+        let mut at = extent.start;
+        while at < extent.end {
+            let row = at / width;
+            let end = extent.end.min((row + 1) * width);
+            each(row, at - row * width, end - row * width);
+            at = end;
+        }
+    }
+
+    /// The chunks that sectors `start` to `end` of a row's data touch, and what of each.
+    pub(super) fn runs_of(&self, start: u64, end: u64, mut each: impl FnMut(Run)) {
+        let mut at = start;
+        while at < end {
+            let index = at / self.chunk;
+            let until = end.min((index + 1) * self.chunk);
+            let before = index * self.chunk;
+            each(Run { index: index as usize, start: at - before, end: until - before });
+            at = until;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::{Layout, Level};
+
+    fn layouts() -> impl Strategy<Value = Layout> {
+        (0_usize..5, 4_usize..9, 1_u64..5, 0_u64..70).prop_map(|(level, members, chunk, rest)| {
+            let levels = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
+            let level = levels[level];
+            let members = if level == Level::Raid10 { members & !1 } else { members };
+            Layout::new(level, members, chunk * 8, chunk * 8 * 30 + rest)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_sector_has_its_own_place_on_each_of_its_copies(layout in layouts()) {
+            let mut places = BTreeMap::new();
+            let whole = hemi_core::units::Extent::new(0, layout.sectors());
+            layout.rows_of(whole, |row, start, end| layout.runs_of(start, end, |run| {
+                for copy in 0..layout.copies() {
+                    let member = layout.data_member(row, run.index) + copy;
+                    assert!(member < layout.members);
+                    let on = layout.on_member(row, run.start, run.end);
+                    for sector in on.start..on.end {
+                        assert_eq!(places.insert((member, sector), false), None);
+                    }
+                }
+            }));
+            for row in 0..layout.rows {
+                for which in 0..layout.parity() {
+                    let on = layout.on_member(row, 0, layout.chunk);
+                    for sector in on.start..on.end {
+                        let member = layout.parity_member(row, which);
+                        assert_eq!(places.insert((member, sector), true), None);
+                    }
+                }
+            }
+            // Nothing is left over between them: data and parity fill the members.
+            let used = layout.members as u64 * layout.rows * layout.chunk;
+            prop_assert_eq!(places.len() as u64, used);
+            let kept = layout.sectors() * layout.copies() as u64;
+            let parity = layout.parity() as u64 * layout.rows * layout.chunk;
+            prop_assert_eq!(kept + parity, used);
+        }
+
+        #[test]
+        fn parity_rotates_over_all_members(
+            raid6: bool,
+            members in 4_usize..12,
+            from in 0_u64..1_000_000,
+        ) {
+            let level = if raid6 { Level::Raid6 } else { Level::Raid5 };
+            let layout = Layout::new(level, members, 128, u64::MAX / 2);
+            for which in 0..layout.parity() {
+                let mut met = vec![0; members];
+                for row in from..from + 3 * members as u64 {
+                    met[layout.parity_member(row, which)] += 1;
+                }
+                prop_assert_eq!(met, vec![3; members]);
+            }
+        }
+
+        #[test]
+        fn any_consecutive_chunks_keep_all_members_busy(members in 3_usize..12, from in 0_u64..10_000) {
+            let layout = Layout::new(Level::Raid5, members, 8, u64::MAX / 2);
+            let mut met = vec![false; members];
+            for chunk in from..from + members as u64 {
+                let (row, index) = (chunk / layout.data as u64, chunk % layout.data as u64);
+                met[layout.data_member(row, index as usize)] = true;
+            }
+            prop_assert!(met.iter().all(|&met| met));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The members of an array, and which of several is read.
+
+use hemi_core::units::{Extent, Instant};
+
+use crate::drive::{Completion, Counters, Drive, Operation, Request};
+
+/// The drives, with what the array knows of each.
+#[derive(Clone, Debug)]
+pub(super) struct Members<D> {
+    drives: Vec<D>,
+    states: Vec<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    next_event: Instant,
+    /// Requests under way.
+    busy: u32,
+    /// Where the last request ended.
+    last: u64,
+}
+
+impl<D: Drive> Members<D> {
+    pub(super) fn new(drives: Vec<D>) -> Members<D> {
+        let state = |drive: &D| State { next_event: drive.next_event(), busy: 0, last: 0 };
+        let states = drives.iter().map(state).collect();
+        Members { drives, states }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.drives.len()
+    }
+
+    /// Sectors of the smallest.
+    pub(super) fn sectors(&self) -> u64 {
+        self.drives.iter().map(Drive::sectors).min().unwrap_or(0)
+    }
+
+    pub(super) fn next_event(&self) -> Instant {
+        self.states.iter().map(|state| state.next_event).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Advances those on which something happens until `now`.
+    pub(super) fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        for (drive, state) in self.drives.iter_mut().zip(&mut self.states) {
+            if state.next_event <= now {
+                let before = done.len();
+                drive.advance(now, done);
+                state.busy -= (done.len() - before) as u32;
+                state.next_event = drive.next_event();
+            }
+        }
+    }
+
+    /// Submits a request; what the member happens to complete at `now` goes into `done`.
+    pub(super) fn submit(
+        &mut self,
+        now: Instant,
+        member: usize,
+        request: Request,
+        done: &mut Vec<Completion>,
+    ) {
+        let (drive, state) = (&mut self.drives[member], &mut self.states[member]);
+        let before = done.len();
+        drive.advance(now, done);
+        drive.submit(now, request);
+        state.next_event = drive.next_event();
+        state.busy -= (done.len() - before) as u32;
+    }
+
+    /// Counts a request to the member that is on its way there.
+    pub(super) fn expect(&mut self, member: usize, operation: Operation, extent: Extent) {
+        let state = &mut self.states[member];
+        state.busy += 1;
+        if operation != Operation::Flush {
+            state.last = extent.end;
+        }
+    }
+
+    /// Of `copies` members from `first` on, the one to read at `sector`: the least busy; of
+    /// those equally busy the one whose last request was nearest.
+    pub(super) fn to_read(&self, first: usize, copies: usize, sector: u64) -> usize {
+        let copies = first..first + copies;
+        let cost = |&member: &usize| {
+            let state = &self.states[member];
+            (state.busy, state.last.abs_diff(sector))
+        };
+        copies.min_by_key(cost).unwrap_or(first)
+    }
+
+    /// What all members did to themselves: movements, wear and energy.
+    pub(super) fn counters(&self) -> Counters {
+        let mut all = Counters { erases_least: u64::MAX, ..Counters::default() };
+        for drive in &self.drives {
+            let one = drive.counters();
+            all.seeks += one.seeks;
+            all.pages_written += one.pages_written;
+            all.pages_copied += one.pages_copied;
+            all.erases += one.erases;
+            all.erases_least = all.erases_least.min(one.erases_least);
+            all.erases_most = all.erases_most.max(one.erases_most);
+            all.energy += one.energy;
+        }
+        all
+    }
+
+    /// Lets all members' clocks come to `now`, where nothing is left to happen before.
+    pub(super) fn settle(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        for (drive, state) in self.drives.iter_mut().zip(&mut self.states) {
+            let before = done.len();
+            drive.advance(now, done);
+            state.busy -= (done.len() - before) as u32;
+            state.next_event = drive.next_event();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn drives(&self) -> &[D] {
+        &self.drives
+    }
+}

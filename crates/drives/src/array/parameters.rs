@@ -1,0 +1,160 @@
+//! What an array is made of.
+
+use serde::Deserialize;
+
+use crate::parameter::{ParameterError, require};
+use crate::quantity::{Power, Rate, Size, Time};
+
+/// An array's parameters. Its members come from another preset.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The members' preset: the name of one compiled in or, in a user's own file, the path of
+    /// another, ending in `.toml`. It may be an array itself.
+    pub member: String,
+    /// How many members; at least [`Level::least`], even for RAID-10, at most 256.
+    pub count: u32,
+    /// How they are put together.
+    pub level: Level,
+    /// How much of one member comes before the next one's turn; a multiple of 4 KiB.
+    pub chunk: Size,
+    /// The controller in front of the members. Without one the host does it all, and neither
+    /// its processor nor its memory is a limit.
+    pub controller: Option<Controller>,
+}
+
+/// How the members are put together (the levels of Patterson, Gibson and Katz, SIGMOD 1988,
+/// and what became of them).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Striped, no redundancy. One member is taken as well: a drive behind a controller.
+    Raid0,
+    /// Mirrored: all members hold the same.
+    Raid1,
+    /// Striped with one chunk of parity a row, in rotation.
+    Raid5,
+    /// Striped with two chunks of parity a row, in rotation.
+    Raid6,
+    /// Striped over mirrored pairs.
+    Raid10,
+}
+
+/// A RAID controller.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Controller {
+    /// Time of the controller's processor that a request of the host costs.
+    pub command: Time,
+    /// Time of the controller's processor that a request to a member costs.
+    pub member_command: Time,
+    /// Bytes a second between host and controller, both directions together.
+    pub bandwidth: Rate,
+    /// Bytes a second between the controller and all members together, parity included.
+    pub member_bandwidth: Rate,
+    /// Bytes a second that the parity engine takes in.
+    pub parity: Rate,
+    /// How parity is made when not the whole row is written.
+    pub partial_writes: PartialWrites,
+    /// Cache for writes; without one they go through to the members.
+    pub cache: Option<Cache>,
+    /// How far a sequential stream is read ahead; not at all if left out.
+    pub read_ahead: Option<Size>,
+    /// Power of the controller itself.
+    pub power: Option<Power>,
+}
+
+/// How parity is made when not the whole row is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartialWrites {
+    /// Whichever of the two below needs fewer reads.
+    #[default]
+    FewestReads,
+    /// From the old parity and the old data that is overwritten.
+    ReadModifyWrite,
+    /// From all the data of the row, the untouched part of it read from the members.
+    Reconstruct,
+}
+
+/// A write-back cache: a write is done once it is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// How much unwritten data it holds; at least 64 KiB.
+    pub size: Size,
+    /// Whether it survives a power cut (a battery, flash): then a flush does not drain it.
+    pub protected: bool,
+    /// Share of it that may be unwritten before rows that are not full are destaged, 0 to 1.
+    pub destage_from: f64,
+    /// How many rows are destaged at once; at least 1.
+    pub destage_depth: u32,
+    /// How long after the last write everything is destaged, full rows or not.
+    pub linger: Time,
+}
+
+impl Level {
+    /// The fewest members it is possible with.
+    pub fn least(self) -> u32 {
+        match self {
+            Level::Raid0 => 1,
+            Level::Raid1 | Level::Raid10 => 2,
+            Level::Raid5 => 3,
+            Level::Raid6 => 4,
+        }
+    }
+
+    /// Chunks of parity in a row.
+    pub fn parity(self) -> usize {
+        match self {
+            Level::Raid5 => 1,
+            Level::Raid6 => 2,
+            Level::Raid0 | Level::Raid1 | Level::Raid10 => 0,
+        }
+    }
+}
+
+/// Bytes that the cache keeps track of at once; chunks are whole multiples.
+pub(super) const BLOCK_BYTES: u64 = 4096;
+
+impl Parameters {
+    /// Refuses what no array can be, naming the parameter.
+    pub fn check(&self) -> Result<(), ParameterError> {
+        let least = match self.level {
+            Level::Raid0 => "at least 1 member for RAID-0, and at most 256",
+            Level::Raid1 => "at least 2 members for RAID-1, and at most 256",
+            Level::Raid5 => "at least 3 members for RAID-5, and at most 256",
+            Level::Raid6 => "at least 4 members for RAID-6, and at most 256",
+            Level::Raid10 => "an even number of at least 2 members for RAID-10, at most 256",
+        };
+        let even = self.level != Level::Raid10 || self.count.is_multiple_of(2);
+        let count = (self.level.least()..=256).contains(&self.count) && even;
+        require(count, "count", self.count, least)?;
+        let chunk = self.chunk.0 > 0 && self.chunk.0.is_multiple_of(BLOCK_BYTES);
+        let bytes = format!("{} B", self.chunk.0);
+        require(chunk, "chunk", bytes, "a multiple of 4 KiB, above zero")?;
+        require(!self.member.is_empty(), "member", "empty", "the name of a preset")?;
+        self.controller.as_ref().map_or(Ok(()), Controller::check)
+    }
+}
+
+impl Controller {
+    fn check(&self) -> Result<(), ParameterError> {
+        let rates = [
+            ("controller.bandwidth", self.bandwidth),
+            ("controller.member_bandwidth", self.member_bandwidth),
+            ("controller.parity", self.parity),
+        ];
+        for (name, rate) in rates {
+            require(rate.0 > 0, name, "0", "a rate above zero")?;
+        }
+        let Some(cache) = self.cache else { return Ok(()) };
+        let bytes = format!("{} B", cache.size.0);
+        require(cache.size.0 >= 64 << 10, "controller.cache.size", bytes, "at least 64 KiB")?;
+        let share = (0.0..=1.0).contains(&cache.destage_from);
+        let name = "controller.cache.destage_from";
+        require(share, name, cache.destage_from, "a share from 0 to 1")?;
+        let depth = cache.destage_depth > 0;
+        require(depth, "controller.cache.destage_depth", 0, "at least 1")
+    }
+}
