@@ -77,6 +77,8 @@ fn asked(letters: Field<'_>) -> Result<Asked, Wrong> {
         Some('W') => Some(Operation::Write { fua: modifiers.contains('F') }),
         Some('D') => Some(Operation::Trim),
         Some('N' | 'S') => None,
+        // The flush of its own that the block layer makes of a write's.
+        Some('F') if flush_before => None,
         None if flush_before => None,
         _ => return Err(letters.wrong(right)),
     };

@@ -102,6 +102,19 @@ fn blkparse_is_read_by_either_event() {
 }
 
 #[test]
+fn flushes_are_flushes_however_they_are_lettered() {
+    for (letters, flushes) in [("F", 1), ("FS", 1), ("FF", 1), ("FFS", 1), ("FN", 1), ("N", 0)] {
+        let text = format!("8,0 0 1 0.1 1 D {letters} [kworker/0:1H]");
+        let read = records(text.as_bytes(), Format::Blkparse(Event::Dispatch)).unwrap();
+        assert_eq!(read.len(), flushes, "{letters}");
+        assert!(read.iter().all(|record| record.operation == Operation::Flush));
+    }
+    let text = "8,0 0 1 0.1 1 D RA 8 + 8 [a]\n8,0 0 2 0.1 1 D DS 8 + 8 [a]\n";
+    let read = records(text.as_bytes(), Format::Blkparse(Event::Dispatch)).unwrap();
+    assert_eq!((read[0].operation, read[1].operation), (READ, Operation::Trim));
+}
+
+#[test]
 fn fio_logs_are_read() {
     let two = Trace::read(&sample("samples/fio-v2.log"), Format::FioIolog, None).unwrap();
     let expected = [
