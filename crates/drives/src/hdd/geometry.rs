@@ -252,6 +252,8 @@ impl ZoneMap {
 #[derive(Clone, Debug)]
 pub struct Geometry {
     zones: Vec<ZoneMap>,
+    /// The first sector of each, for the search.
+    starts: Vec<u64>,
     heads: u32,
     head_order: HeadOrder,
     sectors: u64,
@@ -305,7 +307,8 @@ impl Geometry {
             })
             .collect();
         let sectors = limit.unwrap_or(first_sector).min(first_sector);
-        Geometry { zones: maps, heads, head_order, sectors, cylinders: next_cylinder }
+        let starts = maps.iter().map(|zone| zone.first_sector).collect();
+        Geometry { zones: maps, starts, heads, head_order, sectors, cylinders: next_cylinder }
     }
 
     /// The host's sectors.
@@ -326,7 +329,7 @@ impl Geometry {
 
     #[inline]
     fn zone_of(&self, sector: u64) -> usize {
-        self.zones.partition_point(|zone| zone.first_sector <= sector) - 1
+        self.starts.partition_point(|&first| first <= sector) - 1
     }
 
     #[inline]
@@ -402,6 +405,9 @@ impl Geometry {
         let first = sector - zone.first_sector;
         let (slot, _) = zone.slot(first);
         let start = slot - slot % u64::from(zone.sectors_per_track);
+        if zone.holes.is_empty() {
+            return zone.first_sector + start;
+        }
         // The first index whose place is not before the track's start.
         let back = (slot - start).min(first);
         let (mut low, mut high) = (first - back, first);

@@ -31,6 +31,8 @@ pub struct Piece {
     pub end: Instant,
     /// Where.
     pub arm: Arm,
+    /// Which zone that is in.
+    pub zone: u16,
 }
 
 impl Piece {
@@ -141,7 +143,7 @@ impl Mechanism {
             }
         }
         let end_sector = sector + stretch.sectors;
-        Piece { sector, end_sector, arrived, begin, end, arm }
+        Piece { sector, end_sector, arrived, begin, end, arm, zone: place.zone }
     }
 
     /// How many sectors before `piece` passed under the head between its arrival and its
@@ -149,8 +151,7 @@ impl Mechanism {
     pub fn passing(&self, piece: &Piece) -> u64 {
         let waited = piece.begin.since(piece.arrived);
         let start = self.geometry.track_start(piece.sector);
-        let zone = self.geometry.place(piece.sector).zone;
-        let one = self.spindle.time(self.geometry.width(zone, 1)).max(1);
+        let one = self.spindle.time(self.geometry.width(piece.zone, 1)).max(1);
         (waited / one).min(piece.sector - start)
     }
 }

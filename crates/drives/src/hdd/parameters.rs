@@ -157,8 +157,9 @@ pub struct WriteCache {
     /// Share of size or of runs from which on writing back no longer yields to other requests.
     #[serde(default = "most")]
     pub urgent_at: f64,
-    /// Age from which on it no longer yields either.
-    #[serde(default = "age_limit")]
+    /// Age from which on it no longer yields either, and a run is next whatever it costs;
+    /// 30 s where absent: far above what a full cache takes in the best order.
+    #[serde(default = "cache_age_limit")]
     pub age_limit: Time,
 }
 
@@ -181,8 +182,8 @@ pub struct Queue {
     pub depth: u32,
     /// Which is next.
     pub order: Order,
-    /// A request that has waited longer comes first whatever it costs.
-    #[serde(default = "age_limit")]
+    /// A request that has waited longer comes first whatever it costs; 500 ms where absent.
+    #[serde(default = "queue_age_limit")]
     pub age_limit: Time,
 }
 
@@ -230,8 +231,12 @@ fn most() -> f64 {
     0.75
 }
 
-fn age_limit() -> Time {
+fn queue_age_limit() -> Time {
     Time(500_000_000)
+}
+
+fn cache_age_limit() -> Time {
+    Time(30_000_000_000)
 }
 
 /// A parameter that no disk can have.

@@ -5,6 +5,7 @@ use hemi_core::units::{Extent, Instant};
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};
 use super::parameters::{Order, Queue};
+use super::rotation::Angle;
 
 /// A request that waits for the medium.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +26,27 @@ pub(super) struct Pending {
     pub(super) number: u64,
 }
 
+/// What of a waiting request decides when it is reached, packed: all are looked at whenever
+/// the arm is free.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    cylinder: u32,
+    angle: Angle,
+    ready: Instant,
+    head: u16,
+    write: bool,
+}
+
 /// All that wait.
 #[derive(Clone, Debug)]
 pub(super) struct PendingQueue {
     waiting: Vec<Pending>,
+    /// Of each of them.
+    spots: Vec<Spot>,
     order: Order,
     age_limit: u64,
+    /// Not later than any came.
+    oldest: Instant,
 }
 
 /// What is next, and how long until its first sector passes.
@@ -46,8 +62,10 @@ impl PendingQueue {
     pub(super) fn new(queue: &Queue) -> PendingQueue {
         PendingQueue {
             waiting: Vec::with_capacity(queue.depth as usize),
+            spots: Vec::with_capacity(queue.depth as usize),
             order: queue.order,
             age_limit: queue.age_limit.0,
+            oldest: Instant::NEVER,
         }
     }
 
@@ -58,44 +76,62 @@ impl PendingQueue {
 
     /// One more waits.
     pub(super) fn push(&mut self, pending: Pending) {
+        let Place { cylinder, head, angle, .. } = pending.place;
+        let (ready, write) = (pending.ready, pending.write);
+        self.oldest = self.oldest.min(pending.came);
+        self.spots.push(Spot { cylinder, angle, ready, head, write });
         self.waiting.push(pending);
     }
 
     /// Takes the chosen one.
     pub(super) fn take(&mut self, choice: Choice) -> Pending {
+        self.spots.swap_remove(choice.index);
         self.waiting.swap_remove(choice.index)
     }
 
+    /// The one that came first.
+    fn first(&self) -> Option<(usize, &Pending)> {
+        self.waiting.iter().enumerate().min_by_key(|(_, one)| one.number)
+    }
+
+    /// The one that came first, if it has waited too long.
+    fn too_old(&mut self, now: Instant) -> Option<usize> {
+        if now.since(self.oldest) <= self.age_limit {
+            return None;
+        }
+        let (index, came) = self.first().map(|(index, first)| (index, first.came))?;
+        self.oldest = came;
+        (now.since(came) > self.age_limit).then_some(index)
+    }
+
     /// Which is next for an arm that is free at `now`.
-    pub(super) fn choose(&self, now: Instant, arm: Arm, mechanism: &Mechanism) -> Option<Choice> {
-        if self.waiting.len() <= 1 {
-            return self.waiting.first().map(|only| {
-                let at = now.max(only.ready);
-                let cost = mechanism.positioning(at, arm, &only.place, only.write);
-                Choice { index: 0, cost: at.since(now) + cost }
-            });
+    pub(super) fn choose(
+        &mut self,
+        now: Instant,
+        arm: Arm,
+        mechanism: &Mechanism,
+    ) -> Option<Choice> {
+        if self.waiting.is_empty() {
+            return None;
         }
         if self.order == Order::FirstComeFirstServed {
-            let numbers = self.waiting.iter().enumerate().map(|(i, one)| (one.number, i));
-            return numbers.min().map(|(_, index)| Choice { index, cost: 0 });
+            return self.first().map(|(index, _)| Choice { index, cost: 0 });
         }
-        let too_old = now - self.age_limit;
+        if let Some(index) = self.too_old(now) {
+            return Some(Choice { index, cost: 0 });
+        }
         let mut best = Choice { index: 0, cost: u64::MAX };
-        let mut oldest = (u64::MAX, 0);
-        for (index, one) in self.waiting.iter().enumerate() {
-            if one.came < too_old && one.number < oldest.0 {
-                oldest = (one.number, index);
-            }
-            let to = Arm { cylinder: one.place.cylinder, head: one.place.head };
-            let at = now.max(one.ready);
-            let travel = at.since(now) + mechanism.travel(arm, to, one.write);
+        for (index, spot) in self.spots.iter().enumerate() {
+            let to = Arm { cylinder: spot.cylinder, head: spot.head };
+            let travel = spot.ready.since(now) + mechanism.travel(arm, to, spot.write);
+            // What takes longer to get to needs no look at where the platter will be.
             if travel < best.cost {
-                let cost = travel + mechanism.spindle.wait(now.0 + travel, one.place.angle);
+                let cost = travel + mechanism.spindle.wait(now.0 + travel, spot.angle);
                 if cost < best.cost {
                     best = Choice { index, cost };
                 }
             }
         }
-        if oldest.0 < u64::MAX { Some(Choice { index: oldest.1, cost: 0 }) } else { Some(best) }
+        Some(best)
     }
 }

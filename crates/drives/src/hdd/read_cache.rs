@@ -5,15 +5,6 @@ use hemi_core::units::Extent;
 use super::geometry::Geometry;
 use super::parameters::{ReadAhead, ReadCache};
 
-/// One run.
-#[derive(Clone, Copy, Debug, Default)]
-struct Segment {
-    start: u64,
-    end: u64,
-    used: u64,
-    written: bool,
-}
-
 /// What the cache has of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
@@ -28,7 +19,12 @@ pub(super) enum Hit {
 /// All segments.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
-    segments: Vec<Segment>,
+    /// What each holds.
+    runs: Vec<Extent>,
+    /// When each was last used; zero where it is empty.
+    used: Vec<u64>,
+    /// Whether what it holds was written rather than read.
+    written: Vec<bool>,
     /// Most sectors in each.
     size: u64,
     clock: u64,
@@ -40,8 +36,11 @@ impl Segments {
     /// Empty segments.
     pub(super) fn new(cache: &ReadCache) -> Segments {
         let size = cache.segment_size.0 / 512;
+        let count = cache.segments as usize;
         Segments {
-            segments: vec![Segment::default(); cache.segments as usize],
+            runs: vec![Extent::default(); count],
+            used: vec![0; count],
+            written: vec![false; count],
             size,
             clock: 0,
             read_ahead: cache.read_ahead,
@@ -53,49 +52,56 @@ impl Segments {
     /// there; what was written does only with `written`.
     pub(super) fn look_up(&self, extent: Extent, active: Option<usize>, written: bool) -> Hit {
         let mut best = Hit::None;
-        for (i, segment) in self.segments.iter().enumerate() {
-            let open = u64::from(active == Some(i));
-            let inside = segment.start <= extent.start && extent.start < segment.end + open;
-            if !inside || (segment.written && !written) {
-                continue;
+        for (i, run) in self.runs.iter().enumerate() {
+            // One comparison for both ends: the difference wraps where the run begins later.
+            if extent.start.wrapping_sub(run.start) < run.end - run.start
+                && (written || !self.written[i])
+            {
+                if extent.end <= run.end {
+                    return Hit::Whole(i);
+                }
+                best = Hit::Beginning(i);
             }
-            if extent.end <= segment.end {
-                return Hit::Whole(i);
-            }
-            best = Hit::Beginning(i);
         }
-        best
+        match active {
+            Some(i) if best == Hit::None && self.runs[i].end == extent.start => Hit::Beginning(i),
+            _ => best,
+        }
     }
 
     /// Marks a segment as used.
     pub(super) fn touch(&mut self, index: usize) {
         self.clock += 1;
-        self.segments[index].used = self.clock;
+        self.used[index] = self.clock;
     }
 
     /// Takes a segment for a new run from `start` on: an empty one, else the least recently
     /// used, `active` last of all.
     pub(super) fn take(&mut self, start: u64, active: Option<usize>) -> usize {
-        let rank = |(i, segment): (usize, &Segment)| {
-            let empty = segment.start == segment.end;
-            (active == Some(i), !empty, segment.used)
-        };
-        let index = (0..self.segments.len())
-            .min_by_key(|&i| rank((i, &self.segments[i])))
-            .unwrap_or_default();
-        self.segments[index] = Segment { start, end: start, used: 0, written: false };
+        let mut index = 0;
+        let mut least = u64::MAX;
+        for (i, &used) in self.used.iter().enumerate() {
+            if used < least && active != Some(i) {
+                (index, least) = (i, used);
+            }
+        }
+        self.runs[index] = Extent { start, end: start };
+        self.written[index] = false;
         self.touch(index);
         index
     }
 
     /// Forgets what a write makes stale.
     pub(super) fn overwrite(&mut self, extent: Extent) {
-        for segment in &mut self.segments {
-            if segment.start < extent.end && extent.start < segment.end {
-                if extent.start > segment.start {
-                    segment.end = extent.start;
+        for (run, used) in self.runs.iter_mut().zip(&mut self.used) {
+            if run.start < extent.end && extent.start < run.end {
+                if extent.start > run.start {
+                    run.end = extent.start;
                 } else {
-                    segment.start = extent.end.min(segment.end);
+                    run.start = extent.end.min(run.end);
+                }
+                if run.is_empty() {
+                    *used = 0;
                 }
             }
         }
@@ -103,35 +109,35 @@ impl Segments {
 
     /// A written run takes a segment: one that it overlaps, else as [`Segments::take`] says.
     pub(super) fn take_for_write(&mut self, extent: Extent, active: Option<usize>) {
-        let overlapped = self.segments.iter().enumerate().position(|(i, segment)| {
-            active != Some(i) && segment.start < extent.end && extent.start < segment.end
-        });
+        let mut runs = self.runs.iter().enumerate();
+        let overlapped = runs.position(|(i, run)| active != Some(i) && run.overlaps(extent));
         self.overwrite(extent);
         let index = match overlapped {
             Some(index) => index,
             None => self.take(extent.start, active),
         };
         let start = extent.start.max(extent.end.saturating_sub(self.size));
-        self.segments[index] = Segment { start, end: extent.end, used: 0, written: true };
+        self.runs[index] = Extent { start, end: extent.end };
+        self.written[index] = true;
         self.touch(index);
     }
 
     /// What a segment holds.
     pub(super) fn run(&self, index: usize) -> Extent {
-        Extent { start: self.segments[index].start, end: self.segments[index].end }
+        self.runs[index]
     }
 
     /// A segment holds its run up to `end` now; the oldest sectors give way.
     pub(super) fn extend(&mut self, index: usize, end: u64) {
-        let segment = &mut self.segments[index];
-        segment.end = segment.end.max(end);
-        segment.start = segment.start.max(segment.end.saturating_sub(self.size));
+        let run = &mut self.runs[index];
+        run.end = run.end.max(end);
+        run.start = run.start.max(run.end.saturating_sub(self.size));
     }
 
     /// A segment's run begins earlier: sectors before it passed under the head.
     pub(super) fn extend_back(&mut self, index: usize, sectors: u64) {
-        let segment = &mut self.segments[index];
-        segment.start -= sectors.min(self.size).min(segment.start);
+        let run = &mut self.runs[index];
+        run.start -= sectors.min(self.size).min(run.start);
     }
 
     /// Up to where the medium is read for a request that ends at `end`.
@@ -147,7 +153,7 @@ impl Segments {
             ReadAhead::Segment => end + self.maximum,
             ReadAhead::GrowingTrack => {
                 let track_end = geometry.track_end(end);
-                if self.segments[index].start < geometry.track_start(end) && track_end < last {
+                if self.runs[index].start < geometry.track_start(end) && track_end < last {
                     geometry.track_end(track_end)
                 } else {
                     track_end
