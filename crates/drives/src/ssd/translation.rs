@@ -59,6 +59,8 @@ pub struct Work {
 #[derive(Clone, Copy, Debug)]
 struct Job {
     victim: u32,
+    /// Whether it was a block of the SLC cache.
+    cached: bool,
     /// The next of its slots to look at, from its first.
     cursor: u32,
 }
@@ -204,12 +206,38 @@ impl Translation {
         (erases().min().unwrap_or(0), erases().max().unwrap_or(0))
     }
 
-    /// Whether the host may write a unit into the lane: into the open block, or because
-    /// there are free blocks beyond the reserve.
+    /// Whether the host may write a page into the lane: into the open block, as long as what
+    /// is left of the victim still finds room, or into a new one beyond the reserve.
     pub fn has_room(&self, lane: u32, stream: Stream) -> bool {
         let it = &self.lanes[lane as usize];
-        it.frontiers[self.frontier_of(stream)].is_open()
-            || it.free.len() as u32 > self.shape.reserve
+        let frontier = self.frontier_of(stream);
+        let free = it.free.len() as u32;
+        if !it.frontiers[frontier].is_open() {
+            return free > self.shape.reserve;
+        }
+        if it.job.is_none() || frontier != self.frontier_of(Stream::Collected) {
+            return true;
+        }
+        let rest = it.frontiers[frontier].limit - it.frontiers[frontier].next;
+        let left = self.left_in_victim(lane) + self.shape.page_slots;
+        u64::from(rest) + u64::from(free) * u64::from(self.shape.slots) >= u64::from(left)
+    }
+
+    /// Whether the stream has a block open in the lane.
+    pub fn has_open(&self, lane: u32, stream: Stream) -> bool {
+        self.lanes[lane as usize].frontiers[self.frontier_of(stream)].is_open()
+    }
+
+    /// Units that fill up the page at the frontier.
+    pub fn rest_of_page(&self, lane: u32, stream: Stream) -> u32 {
+        let next = self.lanes[lane as usize].frontiers[self.frontier_of(stream)].next;
+        self.shape.page_slots - next % self.shape.page_slots
+    }
+
+    /// The page at the frontier, within its block.
+    pub fn frontier_page(&self, lane: u32, stream: Stream) -> u32 {
+        let next = self.lanes[lane as usize].frontiers[self.frontier_of(stream)].next;
+        next / self.shape.page_slots
     }
 
     fn frontier_of(&self, stream: Stream) -> usize {
@@ -310,7 +338,8 @@ impl Translation {
         let slots = self.shape.slots;
         let cold = self.unworn(lane);
         let it = &mut self.lanes[lane as usize];
-        let victim = if let Some(block) = it.cached.pop_front() {
+        let oldest = it.cached.pop_front();
+        let victim = if let Some(block) = oldest {
             self.cached -= 1;
             block
         } else {
@@ -333,7 +362,7 @@ impl Translation {
             block
         };
         self.blocks[victim as usize].state = State::Victim;
-        it.job = Some(Job { victim, cursor: 0 });
+        it.job = Some(Job { victim, cached: oldest.is_some(), cursor: 0 });
         true
     }
 
@@ -362,6 +391,11 @@ impl Translation {
     /// Whether a block of the lane is being collected.
     pub fn is_collecting(&self, lane: u32) -> bool {
         self.lanes[lane as usize].job.is_some()
+    }
+
+    /// Whether that block was of the SLC cache.
+    pub fn collects_cached(&self, lane: u32) -> bool {
+        self.lanes[lane as usize].job.is_some_and(|job| job.cached)
     }
 
     /// Valid units of the lane's victim that are still to be moved.
