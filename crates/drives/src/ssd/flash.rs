@@ -114,7 +114,7 @@ impl Ssd {
                 return self.copy(lane);
             }
             let it = &mut self.lanes[lane as usize];
-            if !has_room && !it.blocked {
+            if !it.blocked {
                 it.blocked = true;
                 self.blocked.push_back(lane);
             }
@@ -132,6 +132,9 @@ impl Ssd {
     /// Lanes that were not allowed to copy look again.
     fn work_blocked(&mut self) {
         for _ in 0..self.blocked.len() {
+            if !self.collector.may_copy(self.has_data(false), true) {
+                break;
+            }
             if let Some(lane) = self.blocked.pop_front() {
                 self.lanes[lane as usize].blocked = false;
                 self.work_if_idle(lane);
@@ -197,9 +200,7 @@ impl Ssd {
             self.program(lane, overdue);
             any = true;
         }
-        if !self.blocked.is_empty() && self.collector.may_copy(self.has_data(false), true) {
-            self.work_blocked();
-        }
+        self.work_blocked();
         any
     }
 
@@ -253,10 +254,16 @@ impl Ssd {
         if slot == NONE {
             return 0;
         }
+        let mut log = 0;
+        if self.parameters.log_blocks {
+            let written = self.parameters.mapping_unit.0 - missing;
+            self.copied_bytes += written;
+            log = written.div_ceil(self.timing.lane_page) * self.timing.program(0, false);
+        }
         let pages = missing.div_ceil(self.timing.lane_page);
         let sense = self.timing.sense(0, self.translation.is_cached(slot));
         let moving = self.timing.transfer(missing.min(self.timing.lane_page));
-        sense + moving + (pages - 1) * sense.max(moving)
+        log + sense + moving + (pages - 1) * sense.max(moving)
     }
 
     /// The time it takes to have the part of the table in memory that the unit is in.

@@ -43,6 +43,12 @@ pub struct Parameters {
     /// block of a lane), where a smaller write costs copying the rest.
     pub mapping_unit: Size,
 
+    /// Whether a write smaller than the unit goes to a log block first and is merged from
+    /// there into the unit (hybrid mapping, as early controllers had it): it is programmed
+    /// twice.
+    #[serde(default)]
+    pub log_blocks: bool,
+
     /// Sensing a page; by type of page where there are several (page p of a block has type
     /// p modulo their number).
     pub page_read: Vec<Time>,
@@ -205,8 +211,11 @@ impl Parameters {
     fn blocks(&self) -> (f64, f64) {
         let block = (self.lane_page() * u64::from(self.pages_per_block)) as f64;
         let raw = self.capacity.0 as f64 * self.alpha * (1.0 - self.raw_loss);
-        let pool = self.reserve.max(self.collection_start) + 1 + u32::from(self.hot_cold);
-        (raw / block, f64::from(pool * self.lanes()))
+        // Free blocks hover in the upper half between reserve and start; those open and those
+        // being collected are half used.
+        let free = f64::from(self.reserve + 3 * self.collection_start) / 4.0;
+        let pool = free + 1.0 + 0.5 * f64::from(u32::from(self.hot_cold));
+        (raw / block, pool * f64::from(self.lanes()))
     }
 
     /// Sizes of the translation layer. Only of parameters that were checked.
@@ -224,6 +233,7 @@ impl Parameters {
             page_slots,
             cached_slots: cached / page_slots * page_slots,
             reserve: self.reserve,
+            kept_free: self.collection_start - 1,
             policy: self.victim,
             hot_cold: self.hot_cold,
             wear_threshold: self.wear_threshold,
@@ -376,7 +386,7 @@ impl Parameters {
         let shape = self.shape();
         let needed = u64::from(shape.units.div_ceil(shape.slots));
         let (_, pool) = self.blocks();
-        let pool = pool as u64;
+        let pool = libm::ceil(pool) as u64;
         if u64::from(shape.blocks) <= needed + pool {
             let right = format!(
                 "with raw_loss {} the drive has {} blocks of {block} B; its data needs {needed} \

@@ -33,6 +33,9 @@ pub struct Shape {
     pub cached_slots: u32,
     /// Free blocks of a lane that only collection may open. At least 1, 2 with separation.
     pub reserve: u32,
+    /// Free blocks of a lane down to which untimed writes go before they collect; at least
+    /// the reserve.
+    pub kept_free: u32,
     /// How victims are chosen.
     pub policy: Policy,
     /// Whether collected units have a frontier of their own, apart from the host's.
@@ -461,7 +464,10 @@ impl Translation {
             let lane = self.turn;
             self.turn = if lane + 1 == self.shape.lanes { 0 } else { lane + 1 };
             let mut gained = true;
-            while !self.has_room(lane, Stream::Host) && gained {
+            while !self.has_open(lane, Stream::Host)
+                && self.free_in(lane) <= self.shape.kept_free
+                && gained
+            {
                 gained = self.collect(lane);
             }
             if self.has_room(lane, Stream::Host) {

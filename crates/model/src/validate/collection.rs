@@ -85,6 +85,7 @@ fn measure(cell: &Cell) -> f64 {
         page_slots: 1,
         cached_slots: 0,
         reserve: 2,
+        kept_free: 2,
         policy: cell.policy,
         hot_cold: false,
         wear_threshold: None,
