@@ -1,1 +1,306 @@
 //! Flash drives.
+//!
+//! The *translation* layer ([`translation`]) says where each unit lies and what has to be
+//! copied and erased to make room; it knows no time. Around it, on the virtual clock, are the
+//! dies that read, program and erase, the channels to them, the write buffer, the
+//! controller's processor and the link to the host, each busy with one thing at a time. A
+//! drive that stalls does so because these are busy: with collection, with erases, or because
+//! the buffer is full.
+//!
+//! What works by itself is a *lane*: a die (all its planes at once), or a gang of dies in
+//! lockstep.
+
+mod buffer;
+mod collection;
+mod commands;
+mod flash;
+pub mod frontier;
+mod host;
+mod lanes;
+mod map_cache;
+pub mod mapping;
+pub mod parameters;
+mod power;
+pub mod precondition;
+mod slc;
+#[cfg(test)]
+mod tests;
+mod timing;
+pub mod translation;
+pub mod victim;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use hemi_core::units::{Instant, SECTOR_BYTES};
+
+use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use buffer::Buffer;
+use collection::Collector;
+use commands::Commands;
+use lanes::{Lane, PageReads};
+use map_cache::MapCache;
+use parameters::{ParameterError, Parameters};
+use power::Meter;
+use slc::SlcCache;
+use timing::{Serial, Timing};
+use translation::Translation;
+
+/// A flash drive. See the module.
+#[derive(Clone, Debug)]
+pub struct Ssd {
+    parameters: Parameters,
+    timing: Timing,
+    translation: Translation,
+    collector: Collector,
+    slc: Option<SlcCache>,
+    map_cache: Option<MapCache>,
+    meter: Meter,
+
+    lanes: Vec<Lane>,
+    /// Ends of what lanes do; one that no longer holds (a suspended program) is passed over.
+    events: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Lanes with nothing to do and room for the host, in the order they became so.
+    idle: VecDeque<u32>,
+    page_reads: PageReads,
+    channels: Vec<Serial>,
+    /// Lanes that may not copy for now and have no room either.
+    blocked: VecDeque<u32>,
+
+    commands: Commands,
+    processor: Serial,
+    /// To the drive, and to the host; one where the link is half-duplex.
+    link: [Serial; 2],
+    /// Commands that reach the controller, reads and others apart, in order of time.
+    arriving_reads: VecDeque<(u64, u32)>,
+    arriving_writes: VecDeque<(u64, u32)>,
+
+    buffer: Buffer,
+    /// Writes that wait for space in the buffer, in order.
+    stalled: VecDeque<u32>,
+    /// Flushes (and writes past the cache) that wait for an epoch to be on flash, in order.
+    flushing: VecDeque<(u64, u32)>,
+    /// Set when a lane was idle and data was held too long, but no lane had room.
+    hold_blocked: bool,
+
+    now: u64,
+    /// Since when it has had something to do; `None` if it has not.
+    busy_since: Option<u64>,
+    /// When it becomes idle enough for background collection.
+    idle_at: u64,
+    /// Lanes that are doing something.
+    working: u32,
+    /// Bytes programmed for the host, and besides.
+    host_bytes: u64,
+    copied_bytes: u64,
+    counters: Counters,
+}
+
+impl Ssd {
+    /// An erased drive; chance (where the policy draws) from the seed.
+    pub fn new(parameters: &Parameters, seed: u64) -> Result<Ssd, ParameterError> {
+        parameters.check()?;
+        let shape = parameters.shape();
+        let groups = parameters.channels.div_ceil(parameters.gang).max(1);
+        let unit_sectors = (parameters.mapping_unit.0 / SECTOR_BYTES) as u32;
+        Ok(Ssd {
+            timing: Timing::new(parameters),
+            collector: Collector::new(parameters, shape.lanes),
+            slc: SlcCache::new(parameters, &shape),
+            map_cache: parameters
+                .map_cache
+                .map(|size| MapCache::new(size.0 / u64::from(parameters.scale), shape.units)),
+            meter: Meter::new(parameters),
+            lanes: (0..shape.lanes).map(|lane| Lane::new(lane % groups)).collect(),
+            events: BinaryHeap::new(),
+            idle: VecDeque::with_capacity(shape.lanes as usize),
+            page_reads: PageReads::new(),
+            channels: vec![Serial::default(); groups as usize],
+            blocked: VecDeque::new(),
+            commands: Commands::new(parameters.queue_depth),
+            processor: Serial::default(),
+            link: [Serial::default(); 2],
+            arriving_reads: VecDeque::new(),
+            arriving_writes: VecDeque::new(),
+            buffer: Buffer::new(parameters.buffer.0, unit_sectors),
+            stalled: VecDeque::new(),
+            flushing: VecDeque::new(),
+            hold_blocked: false,
+            now: 0,
+            busy_since: None,
+            idle_at: u64::MAX,
+            working: 0,
+            host_bytes: 0,
+            copied_bytes: 0,
+            counters: Counters::default(),
+            translation: Translation::new(shape, seed),
+            parameters: parameters.clone(),
+        }
+        .with_idle_lanes())
+    }
+
+    fn with_idle_lanes(mut self) -> Ssd {
+        for lane in 0..self.lanes.len() as u32 {
+            self.list_if_idle(lane);
+        }
+        self
+    }
+
+    /// What it is made of.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Its translation layer, to look at.
+    pub fn translation(&self) -> &Translation {
+        &self.translation
+    }
+
+    /// How often all host writes were stopped until a burst of blocks was free.
+    pub fn freezes(&self) -> u64 {
+        self.collector.freezes()
+    }
+
+    /// When data in the buffer has been held long enough although its page is not full.
+    fn hold_end(&self) -> u64 {
+        if self.hold_blocked || self.idle.is_empty() || self.collector.is_frozen() {
+            return u64::MAX;
+        }
+        match self.buffer.oldest() {
+            Some(since) => (since + self.timing.hold).max(self.now),
+            None => u64::MAX,
+        }
+    }
+
+    fn next_lane_end(&self) -> u64 {
+        self.events.peek().map_or(u64::MAX, |&Reverse((at, _))| at)
+    }
+
+    fn next_arrival(&self) -> u64 {
+        let front = |queue: &VecDeque<(u64, u32)>| queue.front().map_or(u64::MAX, |&(at, _)| at);
+        front(&self.arriving_reads).min(front(&self.arriving_writes))
+    }
+
+    /// Handles the earliest thing that is due at `at`.
+    fn handle(&mut self, at: u64, done: &mut Vec<Completion>) {
+        self.now = at;
+        if self.commands.next_end() == at {
+            self.end_command(done);
+        } else if self.next_lane_end() == at {
+            if let Some(Reverse((_, lane))) = self.events.pop() {
+                self.end_of_activity(lane);
+            }
+        } else if self.arriving_reads.front().is_some_and(|&(due, _)| due == at) {
+            if let Some((_, command)) = self.arriving_reads.pop_front() {
+                self.command_arrived(command);
+            }
+        } else if self.arriving_writes.front().is_some_and(|&(due, _)| due == at) {
+            if let Some((_, command)) = self.arriving_writes.pop_front() {
+                self.command_arrived(command);
+            }
+        } else if self.idle_at == at {
+            self.idle_at = u64::MAX;
+            self.collector.set_idle(true, &self.translation);
+        } else {
+            self.hold_blocked = !self.dispatch(true);
+        }
+        self.settle();
+    }
+
+    /// Starts what can be started by now.
+    fn settle(&mut self) {
+        while self.collector.can_begin() {
+            let Some(lane) = self.collector.begin(&mut self.translation) else { break };
+            self.work_if_idle(lane);
+        }
+        self.dispatch(false);
+        let rests = self.commands.is_empty() && self.working == 0;
+        match (rests, self.busy_since) {
+            (true, Some(since)) => {
+                self.counters.busy += self.now - since;
+                self.busy_since = None;
+            }
+            (false, None) => self.busy_since = Some(self.now),
+            _ => {}
+        }
+    }
+
+    fn end_command(&mut self, done: &mut Vec<Completion>) {
+        let Some((completion, command, next)) = self.commands.ended() else { return };
+        match command.operation {
+            Operation::Read => {
+                self.counters.reads += 1;
+                self.counters.read_bytes += command.bytes;
+            }
+            Operation::Write { .. } => {
+                self.counters.writes += 1;
+                self.counters.written_bytes += command.bytes;
+            }
+            Operation::Flush => self.counters.flushes += 1,
+            Operation::Trim => {}
+        }
+        done.push(completion);
+        if let Some(next) = next {
+            self.command_started(next);
+        }
+        if self.commands.is_empty()
+            && let Some(after) = self.parameters.background_after
+        {
+            self.idle_at = self.now + after.0;
+        }
+    }
+}
+
+impl Drive for Ssd {
+    fn sectors(&self) -> u64 {
+        let unit = self.parameters.mapping_unit.0 / SECTOR_BYTES;
+        u64::from(self.translation.shape().units) * unit
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.now = self.now.max(now.0);
+        if self.idle_at != u64::MAX || self.commands.is_empty() {
+            self.idle_at = u64::MAX;
+            self.collector.set_idle(false, &self.translation);
+        }
+        if self.busy_since.is_none() {
+            self.busy_since = Some(self.now);
+        }
+        if let Some(command) = self.commands.take(request) {
+            self.command_started(command);
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        let lanes = self.next_lane_end().min(self.next_arrival());
+        let rest = self.commands.next_end().min(self.idle_at).min(self.hold_end());
+        Instant(lanes.min(rest))
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let Instant(at) = self.next_event();
+            if at > now.0 || at == u64::MAX {
+                break;
+            }
+            self.handle(at.max(self.now), done);
+        }
+        self.now = self.now.max(now.0);
+    }
+
+    fn counters(&self) -> Counters {
+        let page = self.parameters.page.0;
+        let (erases_least, erases_most) = self.translation.erases_range();
+        let busy = self.busy_since.map_or(0, |since| self.now - since);
+        Counters {
+            busy: self.counters.busy + busy,
+            pages_written: self.host_bytes / page,
+            pages_copied: self.copied_bytes / page,
+            erases: self.translation.work().erases,
+            erases_least,
+            erases_most,
+            energy: self.meter.energy(self.now),
+            ..self.counters
+        }
+    }
+}

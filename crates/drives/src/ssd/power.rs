@@ -1,0 +1,43 @@
+//! Energy: what the drive draws at rest, and each lane while it works.
+
+use super::parameters::Parameters;
+
+/// The energy used so far.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    idle: f64,
+    /// Of one lane, beyond rest.
+    read: f64,
+    write: f64,
+    /// Lane-nanoseconds of each.
+    reading: u64,
+    writing: u64,
+}
+
+impl Meter {
+    pub(super) fn new(of: &Parameters) -> Meter {
+        let lanes = f64::from(of.lanes());
+        let idle = of.power_idle.0;
+        let lane = |watts: f64| (watts - idle).max(0.0) / lanes;
+        let (read, write) = (lane(of.power_read.0), lane(of.power_write.0));
+        Meter { idle, read, write, reading: 0, writing: 0 }
+    }
+
+    /// A lane reads for so long.
+    #[inline]
+    pub(super) fn reads(&mut self, nanoseconds: u64) {
+        self.reading += nanoseconds;
+    }
+
+    /// A lane programs or erases for so long.
+    #[inline]
+    pub(super) fn writes(&mut self, nanoseconds: u64) {
+        self.writing += nanoseconds;
+    }
+
+    /// Joules used in the first `now` nanoseconds.
+    pub(super) fn energy(&self, now: u64) -> f64 {
+        let work = self.read * self.reading as f64 + self.write * self.writing as f64;
+        (self.idle * now as f64 + work) * 1e-9
+    }
+}

@@ -1,0 +1,79 @@
+//! Bringing a drive into the state it has after long use, without waiting for it.
+
+use hemi_random::Rng;
+
+use super::Ssd;
+use super::translation::Translation;
+
+/// What a drive has been through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Erased.
+    Fresh,
+    /// Written once, in order.
+    Sequential,
+    /// Written once in order, then overwritten at random, unit by unit, until its write
+    /// amplification has settled.
+    Steady,
+}
+
+/// Write amplification has settled when two windows on end differ by less than this share.
+const SETTLED: f64 = 0.01;
+
+/// The most windows, each of half the drive's units.
+const WINDOWS: u32 = 24;
+
+impl Ssd {
+    /// Brings an idle drive into the state, untimed, through the same translation layer.
+    /// Returns the write amplification of the last window of overwrites (1 where there were
+    /// none).
+    pub fn precondition(&mut self, state: Precondition, seed: u64) -> f64 {
+        let amplification = match state {
+            Precondition::Fresh => return 1.0,
+            Precondition::Sequential => {
+                fill(&mut self.translation);
+                1.0
+            }
+            Precondition::Steady => {
+                fill(&mut self.translation);
+                overwrite(&mut self.translation, seed)
+            }
+        };
+        // In use, collection keeps more blocks free than there have to be.
+        for lane in 0..self.translation.shape().lanes {
+            while self.translation.free_in(lane) < self.parameters.collection_start
+                && self.translation.collect(lane)
+            {}
+            self.collector.enqueue(&self.translation, lane);
+        }
+        amplification
+    }
+}
+
+fn fill(translation: &mut Translation) {
+    for unit in 0..translation.shape().units {
+        translation.write(unit);
+    }
+}
+
+fn overwrite(translation: &mut Translation, seed: u64) -> f64 {
+    let mut rng = Rng::new(seed, 0x09e);
+    let units = u64::from(translation.shape().units);
+    let mut last = 0.0;
+    for window in 0..WINDOWS {
+        let before = translation.work().copied;
+        let count = units.div_ceil(2);
+        for _ in 0..count {
+            translation.write(rng.below(units) as u32);
+        }
+        let copied = translation.work().copied - before;
+        let amplification = 1.0 + copied as f64 / count as f64;
+        // A drive just filled in order has no copies to make at first: go twice round it.
+        let change = libm::fabs(amplification - last) / amplification;
+        if window >= 4 && change < SETTLED {
+            return amplification;
+        }
+        last = amplification;
+    }
+    last
+}

@@ -1,0 +1,479 @@
+//! The flash translation layer, without time: where host writes and copies go, what is
+//! collected, how often each block was erased.
+//!
+//! A *lane* is what works by itself: a die, or several in lockstep. It has its own blocks,
+//! free ones among them, and its own frontiers; a block's valid units are copied within its
+//! lane. [`Translation::write`] is all there is for who asks for no time (theory, and
+//! preconditioning); the timed model takes the same steps one by one and says how long each
+//! keeps a lane.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use hemi_random::Rng;
+
+use super::frontier::{Frontier, Stream};
+use super::mapping::{Mapping, NONE};
+use super::victim::{Block, Candidates, Policy, State};
+
+/// Sizes and habits of a translation layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Units of the drive as its user sees it.
+    pub units: u32,
+    /// Lanes, which share the blocks evenly.
+    pub lanes: u32,
+    /// Blocks of all lanes.
+    pub blocks: u32,
+    /// Slots of a block.
+    pub slots: u32,
+    /// Slots of a flash page: what is programmed at once. Divides `slots`.
+    pub page_slots: u32,
+    /// Slots of a block used as SLC cache; 0 where there is no such cache.
+    pub cached_slots: u32,
+    /// Free blocks of a lane that only collection may open. At least 1, 2 with separation.
+    pub reserve: u32,
+    /// Free blocks of a lane down to which untimed writes go before they collect; at least
+    /// the reserve.
+    pub kept_free: u32,
+    /// How victims are chosen.
+    pub policy: Policy,
+    /// Whether collected units have a frontier of their own, apart from the host's.
+    pub hot_cold: bool,
+    /// The difference in erases from which on the block erased least is moved (static wear
+    /// levelling); `None` for never.
+    pub wear_threshold: Option<u32>,
+}
+
+/// What the layer has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Units written for the host.
+    pub written: u64,
+    /// Units copied.
+    pub copied: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Blocks moved for the sake of wear alone.
+    pub levelled: u64,
+}
+
+/// A block being collected.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    victim: u32,
+    /// Whether it was a block of the SLC cache.
+    cached: bool,
+    /// The next of its slots to look at, from its first.
+    cursor: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    /// Its first block and how many it has.
+    first: u32,
+    count: u32,
+    /// Free blocks, least erased first (dynamic wear levelling).
+    free: BinaryHeap<Reverse<(u32, u32)>>,
+    frontiers: [Frontier; 3],
+    candidates: Candidates,
+    /// Full blocks of the SLC cache, oldest first.
+    cached: VecDeque<u32>,
+    job: Option<Job>,
+    /// Erases since wear was last looked at.
+    unchecked: u32,
+}
+
+/// What a step of collection moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Units copied.
+    pub units: u32,
+    /// Flash pages they were read from.
+    pub pages_read: u32,
+    /// Flash pages that were filled by it and have to be programmed.
+    pub pages_filled: u32,
+    /// Whether the victim holds nothing any more and can be erased.
+    pub emptied: bool,
+}
+
+/// The layer's state.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    shape: Shape,
+    mapping: Mapping,
+    blocks: Vec<Block>,
+    lanes: Vec<Lane>,
+    rng: Rng,
+    /// Units written so far, wrapping: the age of blocks.
+    clock: u32,
+    /// Free blocks and SLC-cached blocks of all lanes.
+    free: u32,
+    cached: u32,
+    /// The lane of the next untimed write.
+    turn: u32,
+    work: Work,
+}
+
+impl Translation {
+    /// An erased drive. The shape must leave each lane spare blocks beyond its reserve; see
+    /// [`super::parameters::Parameters::check`].
+    pub fn new(shape: Shape, seed: u64) -> Translation {
+        let mut blocks = Vec::with_capacity(shape.blocks as usize);
+        let mut lanes = Vec::with_capacity(shape.lanes as usize);
+        for index in 0..shape.lanes {
+            let first = blocks.len() as u32;
+            let count = shape.blocks / shape.lanes + u32::from(index < shape.blocks % shape.lanes);
+            blocks.extend((0..count).map(|_| Block::new(index)));
+            lanes.push(Lane {
+                first,
+                count,
+                free: (first..first + count).map(|block| Reverse((0, block))).collect(),
+                frontiers: [Frontier::CLOSED; 3],
+                candidates: Candidates::new(shape.policy, shape.slots),
+                cached: VecDeque::new(),
+                job: None,
+                unchecked: 0,
+            });
+        }
+        Translation {
+            mapping: Mapping::new(shape.units, shape.blocks * shape.slots),
+            blocks,
+            lanes,
+            rng: Rng::new(seed, 0x55d),
+            clock: 0,
+            free: shape.blocks,
+            cached: 0,
+            turn: 0,
+            work: Work::default(),
+            shape,
+        }
+    }
+
+    /// Its sizes and habits.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// What it has done so far.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// Free blocks of all lanes.
+    pub fn free_blocks(&self) -> u32 {
+        self.free
+    }
+
+    /// Free blocks of a lane.
+    pub fn free_in(&self, lane: u32) -> u32 {
+        self.lanes[lane as usize].free.len() as u32
+    }
+
+    /// Blocks in the SLC cache that are full.
+    pub fn cached_blocks(&self) -> u32 {
+        self.cached
+    }
+
+    /// Full blocks of the SLC cache in a lane.
+    pub fn cached_in(&self, lane: u32) -> u32 {
+        self.lanes[lane as usize].cached.len() as u32
+    }
+
+    /// Where the unit lies; [`NONE`] if nowhere.
+    pub fn slot_of(&self, unit: u32) -> u32 {
+        self.mapping.slot_of(unit)
+    }
+
+    /// The lane a slot belongs to.
+    pub fn lane_of(&self, slot: u32) -> u32 {
+        self.blocks[(slot / self.shape.slots) as usize].lane
+    }
+
+    /// The slot's page within its block.
+    pub fn page_of(&self, slot: u32) -> u32 {
+        slot % self.shape.slots / self.shape.page_slots
+    }
+
+    /// Whether the slot's block is (being) written as SLC cache.
+    pub fn is_cached(&self, slot: u32) -> bool {
+        let block = slot / self.shape.slots;
+        let it = &self.blocks[block as usize];
+        it.state == State::Cached
+            || self.lanes[it.lane as usize].frontiers[Stream::Cached as usize].block == block
+    }
+
+    /// Erases of the block erased least and of that erased most.
+    pub fn erases_range(&self) -> (u64, u64) {
+        let erases = || self.blocks.iter().map(|block| u64::from(block.erases));
+        (erases().min().unwrap_or(0), erases().max().unwrap_or(0))
+    }
+
+    /// Whether the host may write a page into the lane: into the open block, as long as what
+    /// is left of the victim still finds room, or into a new one beyond the reserve.
+    pub fn has_room(&self, lane: u32, stream: Stream) -> bool {
+        let it = &self.lanes[lane as usize];
+        let frontier = self.frontier_of(stream);
+        let free = it.free.len() as u32;
+        if !it.frontiers[frontier].is_open() {
+            return free > self.shape.reserve;
+        }
+        if it.job.is_none() || frontier != self.frontier_of(Stream::Collected) {
+            return true;
+        }
+        let rest = it.frontiers[frontier].limit - it.frontiers[frontier].next;
+        let left = self.left_in_victim(lane) + self.shape.page_slots;
+        u64::from(rest) + u64::from(free) * u64::from(self.shape.slots) >= u64::from(left)
+    }
+
+    /// Whether the stream has a block open in the lane.
+    pub fn has_open(&self, lane: u32, stream: Stream) -> bool {
+        self.lanes[lane as usize].frontiers[self.frontier_of(stream)].is_open()
+    }
+
+    /// Units that fill up the page at the frontier.
+    pub fn rest_of_page(&self, lane: u32, stream: Stream) -> u32 {
+        let next = self.lanes[lane as usize].frontiers[self.frontier_of(stream)].next;
+        self.shape.page_slots - next % self.shape.page_slots
+    }
+
+    /// The page at the frontier, within its block.
+    pub fn frontier_page(&self, lane: u32, stream: Stream) -> u32 {
+        let next = self.lanes[lane as usize].frontiers[self.frontier_of(stream)].next;
+        next / self.shape.page_slots
+    }
+
+    fn frontier_of(&self, stream: Stream) -> usize {
+        match stream {
+            Stream::Collected if !self.shape.hot_cold => Stream::Host as usize,
+            stream => stream as usize,
+        }
+    }
+
+    /// Writes a unit for the host into the lane, which has room. Returns whether that filled
+    /// a flash page.
+    pub fn place(&mut self, unit: u32, lane: u32, stream: Stream) -> bool {
+        self.work.written += 1;
+        self.clock = self.clock.wrapping_add(1);
+        let slot = self.next_slot(lane, stream);
+        let old = self.mapping.assign(unit, slot);
+        if old != NONE {
+            self.outdate(old);
+        }
+        self.advance_frontier(lane, stream)
+    }
+
+    /// Leaves the rest of the page at the frontier empty, so that it can be programmed now.
+    /// Returns whether there was something in it.
+    pub fn pad(&mut self, lane: u32, stream: Stream) -> bool {
+        let frontier = self.frontier_of(stream);
+        let it = &self.lanes[lane as usize].frontiers[frontier];
+        if !it.is_open() || it.next.is_multiple_of(self.shape.page_slots) {
+            return false;
+        }
+        while !self.advance_frontier(lane, stream) {}
+        true
+    }
+
+    /// The unit's content is no longer needed.
+    pub fn trim(&mut self, unit: u32) {
+        let old = self.mapping.clear(unit);
+        if old != NONE {
+            self.outdate(old);
+        }
+    }
+
+    /// The slot at the frontier, which counts as valid from now on.
+    fn next_slot(&mut self, lane: u32, stream: Stream) -> u32 {
+        let frontier = self.frontier_of(stream);
+        let it = &mut self.lanes[lane as usize];
+        if !it.frontiers[frontier].is_open() {
+            let Reverse((_, block)) = it.free.pop().expect("the caller looked for room");
+            self.free -= 1;
+            let limit =
+                if stream == Stream::Cached { self.shape.cached_slots } else { self.shape.slots };
+            it.frontiers[frontier] = Frontier { block, next: 0, limit };
+            self.blocks[block as usize].state = State::Open;
+        }
+        let Frontier { block, next, .. } = it.frontiers[frontier];
+        self.blocks[block as usize].valid += 1;
+        block * self.shape.slots + next
+    }
+
+    /// Goes one slot on; a block that is full by it becomes a candidate. Returns whether a
+    /// page was filled.
+    fn advance_frontier(&mut self, lane: u32, stream: Stream) -> bool {
+        let frontier = self.frontier_of(stream);
+        let lane = &mut self.lanes[lane as usize];
+        let it = &mut lane.frontiers[frontier];
+        it.next += 1;
+        let next = it.next;
+        if next == it.limit {
+            let block = it.block;
+            *it = Frontier::CLOSED;
+            self.blocks[block as usize].filled = self.clock;
+            if stream == Stream::Cached {
+                self.blocks[block as usize].state = State::Cached;
+                lane.cached.push_back(block);
+                self.cached += 1;
+            } else {
+                self.blocks[block as usize].state = State::Full;
+                lane.candidates.add(&mut self.blocks, block);
+            }
+        }
+        next.is_multiple_of(self.shape.page_slots)
+    }
+
+    #[inline]
+    fn outdate(&mut self, slot: u32) {
+        let block = slot / self.shape.slots;
+        let it = &mut self.blocks[block as usize];
+        it.valid -= 1;
+        if it.state == State::Full {
+            let lane = it.lane as usize;
+            self.lanes[lane].candidates.lessened(&mut self.blocks, block);
+        }
+    }
+
+    /// Chooses a victim in the lane, and returns whether there is one worth it: the oldest
+    /// block of the SLC cache, or a full one by the policy.
+    pub fn begin(&mut self, lane: u32) -> bool {
+        let slots = self.shape.slots;
+        let cold = self.unworn(lane);
+        let it = &mut self.lanes[lane as usize];
+        let oldest = it.cached.pop_front();
+        let victim = if let Some(block) = oldest {
+            self.cached -= 1;
+            block
+        } else {
+            let block = match cold {
+                NONE => it.candidates.choose(&self.blocks, slots, self.clock, &mut self.rng),
+                cold => {
+                    self.work.levelled += 1;
+                    cold
+                }
+            };
+            if block == NONE {
+                return false;
+            }
+            let valid = self.blocks[block as usize].valid;
+            // Only greedy knows that no other is better: nothing would be gained.
+            if self.shape.policy == Policy::Greedy && valid == slots && cold == NONE {
+                return false;
+            }
+            it.candidates.remove(&mut self.blocks, block, valid);
+            block
+        };
+        self.blocks[victim as usize].state = State::Victim;
+        it.job = Some(Job { victim, cached: oldest.is_some(), cursor: 0 });
+        true
+    }
+
+    /// The block to move for the sake of wear, if it is time to look and there is one.
+    /// Looking takes a walk over the lane, so it happens once in as many erases as it has
+    /// blocks.
+    fn unworn(&mut self, lane: u32) -> u32 {
+        let it = &mut self.lanes[lane as usize];
+        let Some(threshold) = self.shape.wear_threshold else { return NONE };
+        if it.unchecked < it.count {
+            return NONE;
+        }
+        let blocks = it.first..it.first + it.count;
+        let erases = |block: u32| self.blocks[block as usize].erases;
+        let most = blocks.clone().map(erases).max().unwrap_or(0);
+        let full = blocks.filter(|&block| self.blocks[block as usize].state == State::Full);
+        match full.min_by_key(|&block| erases(block)) {
+            Some(block) if most - erases(block) > threshold => block,
+            _ => {
+                it.unchecked = 0;
+                NONE
+            }
+        }
+    }
+
+    /// Whether a block of the lane is being collected.
+    pub fn is_collecting(&self, lane: u32) -> bool {
+        self.lanes[lane as usize].job.is_some()
+    }
+
+    /// Whether that block was of the SLC cache.
+    pub fn collects_cached(&self, lane: u32) -> bool {
+        self.lanes[lane as usize].job.is_some_and(|job| job.cached)
+    }
+
+    /// Valid units of the lane's victim that are still to be moved.
+    pub fn left_in_victim(&self, lane: u32) -> u32 {
+        self.lanes[lane as usize].job.map_or(0, |job| self.blocks[job.victim as usize].valid)
+    }
+
+    /// Moves up to `most` of the victim's valid units to the frontier.
+    pub fn step(&mut self, lane: u32, most: u32) -> Moved {
+        let mut moved = Moved::default();
+        let Some(mut job) = self.lanes[lane as usize].job else { return moved };
+        let mut page = NONE;
+        while self.blocks[job.victim as usize].valid > 0 && moved.units < most {
+            let slot = job.victim * self.shape.slots + job.cursor;
+            job.cursor += 1;
+            let unit = self.mapping.unit_in(slot);
+            if unit == NONE {
+                continue;
+            }
+            let from = (job.cursor - 1) / self.shape.page_slots;
+            moved.pages_read += u32::from(from != page);
+            page = from;
+            let to = self.next_slot(lane, Stream::Collected);
+            self.mapping.assign(unit, to);
+            self.blocks[job.victim as usize].valid -= 1;
+            moved.units += 1;
+            moved.pages_filled += u32::from(self.advance_frontier(lane, Stream::Collected));
+        }
+        self.work.copied += u64::from(moved.units);
+        self.lanes[lane as usize].job = Some(job);
+        moved.emptied = self.blocks[job.victim as usize].valid == 0;
+        moved
+    }
+
+    /// Erases the lane's victim, from which everything was moved.
+    pub fn erase(&mut self, lane: u32) {
+        let it = &mut self.lanes[lane as usize];
+        let Some(job) = it.job.take() else { return };
+        let block = &mut self.blocks[job.victim as usize];
+        debug_assert_eq!(block.valid, 0, "a victim is erased once it is empty");
+        block.erases += 1;
+        block.state = State::Free;
+        it.unchecked += 1;
+        it.free.push(Reverse((block.erases, job.victim)));
+        self.free += 1;
+        self.work.erases += 1;
+    }
+
+    /// Collects a whole block of the lane, untimed. Returns whether there was one.
+    pub fn collect(&mut self, lane: u32) -> bool {
+        if !self.is_collecting(lane) && !self.begin(lane) {
+            return false;
+        }
+        while !self.step(lane, u32::MAX).emptied {}
+        self.erase(lane);
+        true
+    }
+
+    /// Writes a unit for the host, untimed: into the lane whose turn it is, collecting there
+    /// first where it has no room.
+    pub fn write(&mut self, unit: u32) {
+        let lane = loop {
+            let lane = self.turn;
+            self.turn = if lane + 1 == self.shape.lanes { 0 } else { lane + 1 };
+            let mut gained = true;
+            while !self.has_open(lane, Stream::Host)
+                && self.free_in(lane) <= self.shape.kept_free
+                && gained
+            {
+                gained = self.collect(lane);
+            }
+            if self.has_room(lane, Stream::Host) {
+                break lane;
+            }
+        };
+        self.place(unit, lane, Stream::Host);
+    }
+}
