@@ -9,13 +9,14 @@ pub struct ParameterError {
     /// What it is.
     pub value: String,
     /// What would be right.
-    pub right: &'static str,
+    pub right: String,
 }
 
 impl ParameterError {
     /// Refuses `value` of `parameter`; `right` says what would be taken.
-    pub fn new(parameter: &str, value: impl ToString, right: &'static str) -> ParameterError {
-        ParameterError { parameter: parameter.to_owned(), value: value.to_string(), right }
+    pub fn new(parameter: &str, value: impl ToString, right: impl ToString) -> ParameterError {
+        let (value, right) = (value.to_string(), right.to_string());
+        ParameterError { parameter: parameter.to_owned(), value, right }
     }
 }
 
@@ -24,7 +25,7 @@ pub(crate) fn require(
     holds: bool,
     parameter: &str,
     value: impl ToString,
-    right: &'static str,
+    right: impl ToString,
 ) -> Result<(), ParameterError> {
     if holds { Ok(()) } else { Err(ParameterError::new(parameter, value, right)) }
 }

@@ -27,6 +27,10 @@ impl<D: Drive> Members<D> {
         Members { drives, states }
     }
 
+    pub(super) fn drives_mut(&mut self) -> &mut [D] {
+        &mut self.drives
+    }
+
     pub(super) fn len(&self) -> usize {
         self.drives.len()
     }

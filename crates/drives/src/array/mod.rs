@@ -149,6 +149,11 @@ pub struct Array<D> {
 }
 
 impl<D: Drive> Array<D> {
+    /// The drives it is made of, to be changed while nothing is under way.
+    pub fn members_mut(&mut self) -> &mut [D] {
+        self.members.drives_mut()
+    }
+
     /// An array of these drives, of which there have to be [`Parameters::count`].
     pub fn new(parameters: &Parameters, members: Vec<D>) -> Result<Array<D>, ParameterError> {
         parameters.check()?;

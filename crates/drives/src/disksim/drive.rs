@@ -275,7 +275,7 @@ fn layout(model: &Block, layout: &Block) -> Result<Layout, DescriptionError> {
             sectors: None,
         };
         if let Err(wrong) = so_far.check() {
-            return Err(block.refuse("slips", wrong.expected));
+            return Err(block.refuse("slips", &wrong.right));
         }
         if let Layout::Zones { zones: one, .. } = so_far {
             zones.extend(one);

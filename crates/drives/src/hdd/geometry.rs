@@ -7,8 +7,9 @@
 
 use serde::Deserialize;
 
-use super::parameters::{ParameterError, unless};
+use super::parameters::unless;
 use super::rotation::Angle;
+use crate::parameter::ParameterError;
 use crate::quantity::{Rate, Size, Time};
 
 /// Zones, heads and skews.

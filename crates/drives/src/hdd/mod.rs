@@ -28,13 +28,14 @@ use hemi_core::units::{Extent, Instant};
 
 use self::events::{Ending, Endings, Kind};
 use self::mechanism::{Arm, Mechanism, Piece};
-use self::parameters::{Overhead, ParameterError, Parameters};
+use self::parameters::{Overhead, Parameters};
 use self::power::Power;
 use self::queue::{Pending, PendingQueue};
 use self::read_cache::{Hit, Segments};
 use self::rotation::Angle;
 use self::write_cache::{Run, WriteCache};
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::parameter::ParameterError;
 
 /// What the arm does for somebody. Reading ahead is not work: it gives way.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::geometry::Layout;
 use super::seek::SeekCurve;
+use crate::parameter::{ParameterError, require};
 use crate::quantity::{Power, Rate, Size, Time};
 
 /// A hard disk.
@@ -239,18 +240,6 @@ fn cache_age_limit() -> Time {
     Time(30_000_000_000)
 }
 
-/// A parameter that no disk can have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("parameter `{parameter}`: {value} is impossible: {expected}")]
-pub struct ParameterError {
-    /// Which, as in a preset.
-    pub parameter: &'static str,
-    /// What it is.
-    pub value: String,
-    /// What would be right.
-    pub expected: &'static str,
-}
-
 /// Refuses unless `right`.
 pub(super) fn unless(
     right: bool,
@@ -258,10 +247,7 @@ pub(super) fn unless(
     value: impl ToString,
     expected: &'static str,
 ) -> Result<(), ParameterError> {
-    if right {
-        return Ok(());
-    }
-    Err(ParameterError { parameter, value: value.to_string(), expected })
+    require(right, parameter, value, expected)
 }
 
 impl Parameters {

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::parameters::{ParameterError, unless};
+use super::parameters::unless;
+use crate::parameter::ParameterError;
 use crate::quantity::Time;
 
 /// Time by distance.

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::card::Figure;
 use super::{Model, PresetError};
 use crate::parameter::ParameterError;
+use crate::{hdd, ssd};
 
 /// What every preset's file has, whatever its model.
 #[derive(Deserialize)]
@@ -66,6 +67,8 @@ type Read = fn(&Text<'_>) -> Result<(String, Model, Vec<Figure>), PresetError>;
 
 /// How each model's parameters are read.
 const MODELS: &[(&str, Read)] = &[
+    ("hdd", |text| text.typed(|of| Model::Hdd(Box::new(of)), |of: &hdd::Parameters| of.check())),
+    ("ssd", |text| text.typed(|of| Model::Ssd(Box::new(of)), |of: &ssd::Parameters| of.check())),
     ("network", |text| text.typed(Model::Network, |parameters| parameters.check())),
     ("array", |text| text.typed(Model::Array, |parameters| parameters.check())),
 ];

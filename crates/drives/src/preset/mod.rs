@@ -22,12 +22,18 @@ pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
 use crate::any::AnyDrive;
 use crate::array::{self, Array};
+use crate::hdd::{self, Hdd};
 use crate::network::{self, Network};
 use crate::parameter::ParameterError;
+use crate::ssd::{self, Ssd};
 
 /// A kind of drive and what it is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
+    /// A hard disk.
+    Hdd(Box<hdd::Parameters>),
+    /// A flash drive.
+    Ssd(Box<ssd::Parameters>),
     /// A network volume.
     Network(network::Parameters),
     /// An array of drives, which another preset describes.
@@ -49,6 +55,8 @@ pub struct Preset {
     pub card: Vec<Figure>,
     /// Where a user's own file is, for the members it names by a path beside it.
     folder: Option<PathBuf>,
+    /// By how much the flash of an array's members is scaled.
+    member_scale: u64,
 }
 
 /// How deep arrays nest at most: a mirror of stripes of arrays, and one to spare.
@@ -75,7 +83,15 @@ impl Preset {
     /// Reads a preset's text; errors call it `file`.
     pub fn parse(file: &str, text: &str) -> Result<Preset, PresetError> {
         let file::Contents { title, model, sources, card } = file::read(file, text)?;
-        Ok(Preset { name: file.to_owned(), title, model, sources, card, folder: None })
+        Ok(Preset {
+            name: file.to_owned(),
+            title,
+            model,
+            sources,
+            card,
+            folder: None,
+            member_scale: 1,
+        })
     }
 
     /// Reads a user's own preset. The members of an array may be given by the path of another,
@@ -102,6 +118,19 @@ impl Preset {
         .map(Some)
     }
 
+    /// The same with the capacity of its flash divided by `scale`; no rate changes. A disk
+    /// keeps its size, for how far its arm has to go is its speed, and so does a network
+    /// volume.
+    #[must_use]
+    pub fn scaled(mut self, scale: u64) -> Preset {
+        match &mut self.model {
+            Model::Ssd(of) => of.scale = of.scale.saturating_mul(scale.min(1 << 20) as u32),
+            Model::Array(_) => self.member_scale = self.member_scale.saturating_mul(scale),
+            Model::Hdd(_) | Model::Network(_) => {}
+        }
+        self
+    }
+
     /// One such drive, fresh; its chance comes from `seed` alone.
     pub fn drive(&self, seed: u64) -> Result<AnyDrive, PresetError> {
         self.drive_within(seed, 0)
@@ -111,6 +140,14 @@ impl Preset {
     fn drive_within(&self, seed: u64, depth: usize) -> Result<AnyDrive, PresetError> {
         let refused = |error: ParameterError| self.refused(&error);
         match &self.model {
+            Model::Hdd(parameters) => {
+                let disk = Hdd::new((**parameters).clone()).map_err(refused)?;
+                Ok(AnyDrive::Hdd(Box::new(disk)))
+            }
+            Model::Ssd(parameters) => {
+                let drive = Ssd::new(parameters, seed).map_err(refused)?;
+                Ok(AnyDrive::Ssd(Box::new(drive)))
+            }
             Model::Network(parameters) => {
                 let volume = Network::new(parameters.clone(), seed).map_err(refused)?;
                 Ok(AnyDrive::Network(Box::new(volume)))
@@ -123,6 +160,7 @@ impl Preset {
                 let mut seeds = seed;
                 let mut members = Vec::new();
                 if let Some(member) = self.member()? {
+                    let member = member.scaled(self.member_scale);
                     for _ in 0..parameters.count {
                         let seed = split_mix(&mut seeds);
                         members.push(member.drive_within(seed, depth + 1)?);

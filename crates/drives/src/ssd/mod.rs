@@ -35,12 +35,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use hemi_core::units::{Instant, SECTOR_BYTES};
 
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::parameter::ParameterError;
 use buffer::Buffer;
 use collection::Collector;
 use commands::Commands;
 use lanes::{Lane, PageReads};
 use map_cache::MapCache;
-use parameters::{ParameterError, Parameters};
+use parameters::Parameters;
 use power::Meter;
 use slc::SlcCache;
 use timing::{Serial, Timing};

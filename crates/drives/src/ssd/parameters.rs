@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::mapping::NONE;
 use super::translation::Shape;
 use super::victim::Policy;
+use crate::parameter::ParameterError;
 use crate::quantity::{Power, Rate, Size, Time};
 
 /// The parameters of a flash drive, as a preset gives them.
@@ -165,20 +166,8 @@ fn yes() -> bool {
     true
 }
 
-/// A parameter that cannot be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("`{name}` is {value}: {right}")]
-pub struct ParameterError {
-    /// Its name in the preset.
-    pub name: &'static str,
-    /// What it is.
-    pub value: String,
-    /// What it has to be.
-    pub right: String,
-}
-
 fn wrong(name: &'static str, value: impl ToString, right: impl ToString) -> ParameterError {
-    ParameterError { name, value: value.to_string(), right: right.to_string() }
+    ParameterError::new(name, value, right)
 }
 
 impl Parameters {

@@ -4,18 +4,7 @@ use hemi_random::Rng;
 
 use super::Ssd;
 use super::translation::Translation;
-
-/// What a drive has been through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precondition {
-    /// Erased.
-    Fresh,
-    /// Written once, in order.
-    Sequential,
-    /// Written once in order, then overwritten at random, unit by unit, until its write
-    /// amplification has settled.
-    Steady,
-}
+use crate::preset::Precondition;
 
 /// Write amplification has settled when two windows on end differ by less than this share.
 const SETTLED: f64 = 0.01;
@@ -29,7 +18,7 @@ impl Ssd {
     /// none).
     pub fn precondition(&mut self, state: Precondition, seed: u64) -> f64 {
         let amplification = match state {
-            Precondition::Fresh => return 1.0,
+            Precondition::None => return 1.0,
             Precondition::Sequential => {
                 fill(&mut self.translation);
                 1.0

@@ -93,9 +93,8 @@ fn replay(mut disk: Hdd, requests: &[trace::Measured]) -> Vec<(f64, f64)> {
 
 fn check(reference: &Reference) -> anyhow::Result<bool> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drives/data/disksim");
-    let read = |name: &str| {
-        std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
-    };
+    let read =
+        |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
     let name = reference.name;
     let parameters = drive::load(&format!("{name}.diskspecs"), &read)?;
     let disk = |angle| Hdd::turned(parameters.clone(), angle);
@@ -112,7 +111,13 @@ fn check(reference: &Reference) -> anyhow::Result<bool> {
         let mut out = String::new();
         for (r, (a, b)) in requests.iter().zip(&runs[0]) {
             let k = if r.write { "W" } else { "R" };
-            writeln!(out, "{k} {} {} {a:.3} {b:.3} {:.1}", r.sector, r.sectors, r.pause as f64 / 1e6)?;
+            writeln!(
+                out,
+                "{k} {} {} {a:.3} {b:.3} {:.1}",
+                r.sector,
+                r.sectors,
+                r.pause as f64 / 1e6
+            )?;
         }
         std::fs::write(format!("{path}/{name}.txt"), out)?;
     }
@@ -127,7 +132,9 @@ fn check(reference: &Reference) -> anyhow::Result<bool> {
         all.iter().map(pick).sum::<f64>() / all.len() as f64
     };
     println!("{}", reference.title);
-    println!("             requests  measured     model    diff.  rms distance  (least..most)  bound");
+    println!(
+        "             requests  measured     model    diff.  rms distance  (least..most)  bound"
+    );
     let mut right = true;
     let kinds: [(&str, &dyn Fn(&trace::Measured) -> bool); 3] =
         [("all", &|_| true), ("reads", &|one| !one.write), ("writes", &|one| one.write)];
