@@ -15,6 +15,8 @@ mod job;
 mod layout;
 mod members;
 mod parameters;
+#[cfg(test)]
+mod published;
 mod read_ahead;
 mod row;
 mod rows;

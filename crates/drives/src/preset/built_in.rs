@@ -12,10 +12,13 @@ macro_rules! built_in {
 
 /// Names and texts, sorted by name.
 pub(super) const BUILT_IN: &[(&str, &str)] = &built_in![
+    "cheetah-10-raid10-b",
     "cheetah-15k5-300gb",
+    "cheetah-8-raid0-b",
     "gp2-100gb",
     "gp3",
     "gp3-16k",
+    "gp3-4-raid0-host",
     "hdd-20tb",
     "hyperdisk-balanced",
     "iodrive-80gb",
@@ -32,7 +35,17 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &built_in![
     "smr-hdd",
     "ssd-sata-32gb-2009",
     "warpdrive-slp300",
+    "wd-16-raid0-b",
     "wd-1tb-2009",
+    "x25e-1-b",
     "x25e-32gb",
+    "x25e-4-raid5-a",
+    "x25e-4-raid5-b",
+    "x25e-4-raid5-host",
+    "x25e-8-raid10-a",
+    "x25e-8-raid10-b",
+    "x25e-8-raid5-a",
+    "x25e-8-raid5-b",
+    "x25e-8-raid5-host",
     "z-drive-r4",
 ];
