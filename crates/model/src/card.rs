@@ -36,7 +36,8 @@ pub enum CardError {
 /// # Errors
 /// See [`CardError`].
 pub fn model(preset: &Preset, figure: &Figure, seed: u64) -> Result<f64, CardError> {
-    let drive = preset.drive(seed)?;
+    let mut drive = preset.drive(seed)?;
+    drive.precondition(figure.load.precondition, seed);
     let Load { read_percent, size, pattern, queue_depth, span, .. } = figure.load;
     let span = span.map_or(drive.sectors() * 512, |span| span.0).min(drive.sectors() * 512);
     let addresses = match pattern {

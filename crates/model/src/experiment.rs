@@ -50,7 +50,9 @@ pub fn drives(case: &Case, folder: &Path, seed: u64) -> Result<Vec<AnyDrive>, Ex
     let system = &case.spec.system;
     let mut drives = Vec::with_capacity(system.legs.len());
     for (leg, name) in (1_u64..).zip(&system.legs) {
-        let drive = preset(name, folder)?.drive(seed.wrapping_add(leg))?;
+        let seed = seed.wrapping_add(leg);
+        let mut drive = preset(name, folder)?.scaled(system.scale).drive(seed)?;
+        drive.precondition(system.precondition, seed);
         drives.push(drive);
     }
     Ok(drives)

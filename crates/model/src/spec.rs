@@ -62,7 +62,7 @@ pub struct SystemSpec {
     pub legs: Vec<String>,
     /// Size of the volume; as much as the legs hold if left out.
     pub volume: Option<Size>,
-    /// Divides the capacity of every leg; rates stay as they are.
+    /// Divides the capacity of flash legs; rates stay as they are.
     #[serde(default = "one")]
     pub scale: u64,
     /// What happened to the legs before.

@@ -13,7 +13,7 @@ use crate::parameter::ParameterError;
 use crate::quantity::{Rate, Size, Time};
 
 /// Zones, heads and skews.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Layout {
     /// Known zone by zone.
@@ -58,7 +58,7 @@ pub enum HeadOrder {
 }
 
 /// A run of cylinders whose tracks have the same number of sectors.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
     /// Its first cylinder; the one after the zone before where absent.

@@ -28,7 +28,8 @@ use hemi_core::units::{Extent, Instant};
 
 use self::events::{Ending, Endings, Kind};
 use self::mechanism::{Arm, Mechanism, Piece};
-use self::parameters::{Overhead, Parameters};
+use self::parameters::Overhead;
+pub use self::parameters::Parameters;
 use self::power::Power;
 use self::queue::{Pending, PendingQueue};
 use self::read_cache::{Hit, Segments};
@@ -67,6 +68,7 @@ struct Arriving {
 }
 
 /// A hard disk.
+#[derive(Clone, Debug)]
 pub struct Hdd {
     parameters: Parameters,
     mechanism: Mechanism,

@@ -8,7 +8,7 @@ use crate::parameter::{ParameterError, require};
 use crate::quantity::{Power, Rate, Size, Time};
 
 /// A hard disk.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
     /// Revolutions a minute; 1,000 to 60,000.
@@ -46,7 +46,7 @@ pub struct Parameters {
 }
 
 /// What commands cost, by what they are and by what was done before.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overheads {
     /// A read that the cache answers, at least in part.
@@ -63,7 +63,7 @@ pub struct Overheads {
 
 /// A command's cost after a read and after a write; in a preset one time for both, or
 /// `{ after_read = …, after_write = … }`.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "OverheadText")]
 pub struct Overhead {
     /// Where the command done before was a read.
@@ -108,7 +108,7 @@ pub enum ReadAhead {
 }
 
 /// The read cache: segments, each holding one run of sectors.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadCache {
     /// How many; 1 to 4096.
@@ -137,7 +137,7 @@ pub struct ReadCache {
 }
 
 /// The write cache: runs of sectors that are not on the medium yet.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteCache {
     /// Whether writes are reported before they are on the medium.
@@ -175,7 +175,7 @@ pub enum Order {
 }
 
 /// The command queue (NCQ, tagged queueing).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
     /// Most commands the drive takes at a time; 1 without queueing, 32 with SATA's, at most
@@ -189,7 +189,7 @@ pub struct Queue {
 }
 
 /// Watts by state.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerStates {
     /// While the arm works.
@@ -208,7 +208,7 @@ pub struct PowerStates {
 /// Shingled recording managed by the drive: writes out of order go to a zone of their own
 /// first (the persistent cache) and from there into their band, which is read and rewritten
 /// whole.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shingles {
     /// A band: tracks that can only be rewritten together.

@@ -7,7 +7,7 @@ use crate::parameter::ParameterError;
 use crate::quantity::Time;
 
 /// Time by distance.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SeekCurve {
     /// Measured: distances in cylinders, ascending, each with its time; straight lines

@@ -41,7 +41,7 @@ use collection::Collector;
 use commands::Commands;
 use lanes::{Lane, PageReads};
 use map_cache::MapCache;
-use parameters::Parameters;
+pub use parameters::Parameters;
 use power::Meter;
 use slc::SlcCache;
 use timing::{Serial, Timing};
