@@ -241,13 +241,19 @@ impl WriteCache {
         best
     }
 
-    /// Takes a run, or its beginning where it is long, to be written back.
-    pub(super) fn take(&mut self, index: usize, mechanism: &Mechanism) -> Run {
+    /// A run's sectors.
+    pub(super) fn extent(&self, index: usize) -> Extent {
+        self.runs[index].extent
+    }
+
+    /// Takes a run, or its beginning of at most `most` sectors, to be written back.
+    pub(super) fn take(&mut self, index: usize, most: u64, mechanism: &Mechanism) -> Run {
         let run = self.runs[index];
-        if run.extent.sectors() <= AT_A_TIME {
+        let most = most.min(AT_A_TIME);
+        if run.extent.sectors() <= most {
             return self.runs.remove(index);
         }
-        let middle = run.extent.start + AT_A_TIME;
+        let middle = run.extent.start + most;
         let rest = &mut self.runs[index];
         rest.extent.start = middle;
         rest.place = mechanism.geometry.place(middle);
