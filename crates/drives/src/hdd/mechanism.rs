@@ -111,10 +111,10 @@ impl Mechanism {
         u64::from(seek) + if write { u64::from(self.write_settle) } else { 0 }
     }
 
-    /// No travel over so many cylinders or more is shorter.
+    /// A distance in cylinders from which on every travel takes at least `time`, nanoseconds.
     #[inline]
-    pub fn travel_at_least(&self, cylinders: u32) -> u64 {
-        u64::from(self.seeks.at_least(cylinders))
+    pub fn reach(&self, time: u64) -> u32 {
+        self.seeks.reach(time)
     }
 
     /// Travel and rotation until a place can be accessed, from `at` on.

@@ -208,11 +208,10 @@ impl WriteCache {
         let generation = generation.unwrap_or(u64::MAX);
         let middle = self.runs.partition_point(|run| run.place.cylinder < arm.cylinder);
         let mut best: Option<(usize, u64)> = None;
-        let mut least = u64::MAX;
+        let (mut least, mut reach) = (u64::MAX, u32::MAX);
         let mut weigh = |index: usize, run: &Run| {
             // Nothing further out on this side can be reached sooner.
-            let distance = run.place.cylinder.abs_diff(arm.cylinder);
-            if mechanism.travel_at_least(distance) >= least {
+            if run.place.cylinder.abs_diff(arm.cylinder) >= reach {
                 return false;
             }
             if run.generation <= generation {
@@ -220,6 +219,7 @@ impl WriteCache {
                 let cost = at.since(now) + mechanism.positioning(at, arm, &run.place, true);
                 if cost < least {
                     least = cost;
+                    reach = mechanism.reach(cost);
                     best = Some((index, cost));
                 }
             }
