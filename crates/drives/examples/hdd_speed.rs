@@ -18,7 +18,9 @@ fn parameters(name: &str) -> Result<Parameters, Box<dyn std::error::Error>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for name in ["wd-1tb-2009", "cheetah-15k5-300gb", "hdd-20tb", "smr-hdd"] {
+    let names = ["wd-1tb-2009", "cheetah-15k5-300gb", "hdd-20tb", "smr-hdd"];
+    let asked = std::env::args().nth(1);
+    for name in names.into_iter().filter(|name| asked.as_deref().is_none_or(|word| word == *name)) {
         for reads in [100_u64, 70, 0] {
             let mut disk = Hdd::new(parameters(name)?)?;
             let mut rng = Rng::new(1, 0);

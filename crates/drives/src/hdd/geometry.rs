@@ -87,7 +87,9 @@ impl Layout {
         match self {
             Layout::Zones { heads, zones, .. } => {
                 unless((1..=256).contains(heads), "layout.zones.heads", heads, "1 to 256")?;
-                unless(!zones.is_empty(), "layout.zones.zones", "none", "at least one zone")?;
+                let count = zones.len();
+                let right = (1..=10_000).contains(&count);
+                unless(right, "layout.zones.zones", count, "1 to 10,000 zones")?;
                 let mut next = 0;
                 for (i, zone) in zones.iter().enumerate() {
                     let first = zone.first_cylinder.unwrap_or(next);
@@ -320,6 +322,11 @@ impl Geometry {
     /// All cylinders, the last included.
     pub fn cylinders(&self) -> u32 {
         self.cylinders
+    }
+
+    /// How many zones.
+    pub fn zones(&self) -> u16 {
+        self.zones.len() as u16
     }
 
     /// Sectors on a track of the zone.

@@ -31,18 +31,19 @@ pub struct Piece {
     pub end: Instant,
     /// Where.
     pub arm: Arm,
-    /// Which zone that is in.
-    pub zone: u16,
+    /// How long a sector takes to pass, nanoseconds × 2¹⁶. Defective sectors that the piece
+    /// slips past come on top: its end counts them.
+    pub sector_time: u64,
 }
 
 impl Piece {
     /// When one of its sectors (relative to its first) has passed.
+    #[inline]
     pub fn passed(&self, nth: u64) -> Instant {
-        let sectors = self.end_sector - self.sector;
-        if nth + 1 >= sectors {
+        if self.sector + nth + 1 >= self.end_sector {
             return self.end;
         }
-        self.begin + self.end.since(self.begin) * (nth + 1) / sectors
+        self.end.min(self.begin + (((nth + 1) * self.sector_time) >> 16))
     }
 
     /// How many of its sectors have passed at `at`.
@@ -51,7 +52,7 @@ impl Piece {
         if at >= self.end {
             return sectors;
         }
-        at.since(self.begin) * sectors / self.end.since(self.begin).max(1)
+        ((at.since(self.begin) << 16) / self.sector_time).min(sectors - 1)
     }
 }
 
@@ -63,6 +64,8 @@ pub struct Mechanism {
     /// How the platters turn.
     pub spindle: Spindle,
     seeks: SeekTable,
+    /// By zone; see [`Piece::sector_time`].
+    sector_times: Vec<u64>,
     head_switch: u32,
     write_settle: u32,
     access_on_arrival: bool,
@@ -82,7 +85,12 @@ impl Mechanism {
         let geometry = Geometry::new(&parameters.layout, revolution, switching(0));
         let one = parameters.seek.time(1, geometry.cylinders());
         let geometry = Geometry::new(&parameters.layout, revolution, switching(one));
+        let sector_times = (0..geometry.zones())
+            .map(|zone| revolution * 65536.0 / f64::from(geometry.sectors_per_track(zone)))
+            .map(|time| libm::round(time).max(1.0) as u64)
+            .collect();
         Mechanism {
+            sector_times,
             seeks: SeekTable::new(&parameters.seek, geometry.cylinders()),
             geometry,
             spindle: Spindle::new(parameters.revolutions_per_minute),
@@ -103,10 +111,10 @@ impl Mechanism {
         u64::from(seek) + if write { u64::from(self.write_settle) } else { 0 }
     }
 
-    /// No travel over so many cylinders or more is shorter.
+    /// A distance in cylinders from which on every travel takes at least `time`, nanoseconds.
     #[inline]
-    pub fn travel_at_least(&self, cylinders: u32) -> u64 {
-        u64::from(self.seeks.at_least(cylinders))
+    pub fn reach(&self, time: u64) -> u32 {
+        self.seeks.reach(time)
     }
 
     /// Travel and rotation until a place can be accessed, from `at` on.
@@ -143,7 +151,8 @@ impl Mechanism {
             }
         }
         let end_sector = sector + stretch.sectors;
-        Piece { sector, end_sector, arrived, begin, end, arm, zone: place.zone }
+        let sector_time = self.sector_times[usize::from(place.zone)];
+        Piece { sector, end_sector, arrived, begin, end, arm, sector_time }
     }
 
     /// How many sectors before `piece` passed under the head between its arrival and its
@@ -151,7 +160,6 @@ impl Mechanism {
     pub fn passing(&self, piece: &Piece) -> u64 {
         let waited = piece.begin.since(piece.arrived);
         let start = self.geometry.track_start(piece.sector);
-        let one = self.spindle.time(self.geometry.width(piece.zone, 1)).max(1);
-        (waited / one).min(piece.sector - start)
+        ((waited << 16) / piece.sector_time).min(piece.sector - start)
     }
 }

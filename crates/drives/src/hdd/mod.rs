@@ -11,6 +11,8 @@
 //! 1994); what DiskSim's parameters mean (Bucy and others, "The DiskSim simulation environment
 //! version 4.0 reference manual", CMU-PDL-08-101).
 
+mod arm;
+mod cleaning;
 mod events;
 pub mod geometry;
 pub mod mechanism;
@@ -20,6 +22,7 @@ mod queue;
 mod read_cache;
 pub mod rotation;
 pub mod seek;
+mod shingles;
 mod write_cache;
 
 use std::collections::VecDeque;
@@ -34,6 +37,7 @@ use self::power::Power;
 use self::queue::{Pending, PendingQueue};
 use self::read_cache::{Hit, Segments};
 use self::rotation::Angle;
+use self::shingles::{ShingleMap, Target};
 use self::write_cache::{Run, WriteCache};
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
 use crate::parameter::ParameterError;
@@ -44,7 +48,9 @@ enum Work {
     None,
     Read,
     Write,
-    WriteBack(Run),
+    WriteBack(Run, Target),
+    /// Rewrites the band of this number.
+    Clean(u64),
 }
 
 /// The medium being read into a segment.
@@ -89,6 +95,11 @@ pub struct Hdd {
     segments: Segments,
     cache: WriteCache,
     pending: PendingQueue,
+    /// Of a shingled disk; all sectors here are then the medium's, the log before them.
+    shingles: Option<ShingleMap>,
+    cleaning_has_turn: bool,
+    /// Kept for its memory.
+    parts: Vec<Extent>,
     /// Beyond the drive's queue.
     waiting: VecDeque<Request>,
     arriving: VecDeque<Arriving>,
@@ -118,6 +129,15 @@ impl Hdd {
         let mut mechanism = Mechanism::new(&parameters);
         mechanism.spindle = mechanism.spindle.turned(angle);
         let rate = f64::from(512_u32 << 16) * 1e9 / parameters.host_rate.0 as f64;
+        if let Some(shingles) = &parameters.shingles {
+            let most = mechanism.geometry.sectors() / 2;
+            parameters::unless(
+                shingles.persistent_cache.0 / 512 <= most,
+                "shingles.persistent_cache",
+                shingles.persistent_cache.0,
+                "at most half of the disk",
+            )?;
+        }
         Ok(Hdd {
             bus_sector: libm::round(rate) as u64,
             arm: Arm::default(),
@@ -130,6 +150,9 @@ impl Hdd {
             segments: Segments::new(&parameters.read_cache),
             cache: WriteCache::new(&parameters.write_cache),
             pending: PendingQueue::new(&parameters.queue),
+            shingles: parameters.shingles.as_ref().map(ShingleMap::new),
+            cleaning_has_turn: true,
+            parts: Vec::new(),
             waiting: VecDeque::new(),
             arriving: VecDeque::new(),
             flushes: VecDeque::new(),
@@ -162,7 +185,7 @@ impl Hdd {
     pub fn cache_is_clean(&self) -> bool {
         self.cache.is_empty()
             && self.arriving.is_empty()
-            && !matches!(self.work, Work::WriteBack(_))
+            && !matches!(self.work, Work::WriteBack(..))
     }
 
     fn bus(&self, sectors: u64) -> u64 {
@@ -186,7 +209,7 @@ impl Hdd {
         self.outstanding += 1;
         self.busy_since.get_or_insert(now);
         self.spinning_from = self.spinning_from.max(self.power.want(now));
-        let extent = request.extent;
+        let extent = self.on_medium(request.extent);
         match request.operation {
             Operation::Flush => self.admit_flush(now, request.tag),
             _ if extent.is_empty() => self.end_at_once(now, request.tag, Kind::Trim),
@@ -203,6 +226,12 @@ impl Hdd {
             }
         }
         self.dispatch(now);
+    }
+
+    /// The host's sectors as the medium's.
+    fn on_medium(&self, extent: Extent) -> Extent {
+        let offset = self.shingles.as_ref().map_or(0, ShingleMap::offset);
+        Extent { start: extent.start + offset, end: extent.end + offset }
     }
 
     fn end_at_once(&mut self, now: Instant, tag: u64, kind: Kind) {
@@ -284,6 +313,11 @@ impl Hdd {
         self.wait_for_arm(now, tag, extent, ready, false);
     }
 
+    /// Where on the medium a sector is now.
+    fn whereabouts(&self, sector: u64) -> u64 {
+        self.shingles.as_ref().map_or(sector, |map| map.place(sector))
+    }
+
     fn wait_for_arm(
         &mut self,
         now: Instant,
@@ -296,96 +330,12 @@ impl Hdd {
         self.pending.push(Pending {
             tag,
             extent,
-            place: self.mechanism.geometry.place(extent.start),
+            place: self.mechanism.geometry.place(self.whereabouts(extent.start)),
             write,
             came: now,
             ready,
             number: self.arrivals,
         });
-    }
-
-    fn limit(&self, segment: usize, end: u64) -> u64 {
-        self.segments.limit(segment, end, &self.mechanism.geometry).max(end)
-    }
-
-    /// A hit may let the medium be read further on.
-    fn read_on(&mut self, now: Instant, segment: usize, end: u64) {
-        self.segments.touch(segment);
-        let limit = self.limit(segment, end);
-        match &mut self.stream {
-            Some(stream) if stream.segment == segment => stream.limit = stream.limit.max(limit),
-            Some(_) => {}
-            None => {
-                let next = self.segments.run(segment).end;
-                let idle = matches!(self.work, Work::None) && self.pending.is_empty();
-                if idle && self.parameters.read_cache.restarts_on_hit && next < limit {
-                    let at = now.max(self.spinning_from);
-                    let piece = self.mechanism.piece(at, self.arm, next, limit, None);
-                    self.stream = Some(Stream { segment, piece, limit });
-                }
-            }
-        }
-    }
-
-    /// Brings the segment being read into up to date.
-    fn follow_stream(&mut self, now: Instant) {
-        while let Some(stream) = &mut self.stream {
-            let piece = stream.piece;
-            let reached = (piece.sector + piece.done(now)).min(stream.limit);
-            self.segments.extend(stream.segment, reached);
-            if reached == stream.limit {
-                self.arm = piece.arm;
-                self.stream = None;
-            } else if reached == piece.end_sector {
-                let limit = stream.limit;
-                stream.piece = self.mechanism.piece(piece.end, piece.arm, reached, limit, None);
-            } else {
-                break;
-            }
-        }
-    }
-
-    /// The medium is no longer read; from when on the arm, at its place, is free.
-    fn stop_stream(&mut self, now: Instant) -> Instant {
-        self.follow_stream(now);
-        let Some(stream) = self.stream.take() else { return now };
-        let piece = stream.piece;
-        self.arm = piece.arm;
-        if now <= piece.arrived {
-            // A movement is not broken off.
-            return piece.arrived;
-        }
-        if now <= piece.begin {
-            return now;
-        }
-        // Nor is a sector.
-        let done = piece.done(now);
-        if done > 0 && piece.passed(done - 1) == now { now } else { piece.passed(done) }
-    }
-
-    /// The stream is read for a request: when that is done, and until when the arm works.
-    fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant) {
-        let Some(stream) = self.stream else { return };
-        let end = extent.end;
-        let mut done = self.transfer(ready, extent.sectors());
-        let mut piece = stream.piece;
-        loop {
-            let first = extent.start.max(piece.sector);
-            let last = end.min(piece.end_sector) - 1;
-            // The bus is behind the medium, or the medium behind the bus.
-            for sector in [first, last] {
-                let there = piece.passed(sector - piece.sector);
-                done = done.max(there + self.bus(end - sector));
-            }
-            if piece.end_sector >= end {
-                self.work_end = piece.passed(last - piece.sector);
-                break;
-            }
-            piece =
-                self.mechanism.piece(piece.end, piece.arm, piece.end_sector, stream.limit, None);
-        }
-        self.work = Work::Read;
-        self.endings.push(Ending { at: done, tag, kind: Kind::Read, bytes: extent.bytes() });
     }
 
     /// Past the cache.
@@ -437,130 +387,6 @@ impl Hdd {
         }
     }
 
-    /// Gives a free arm something to do.
-    fn dispatch(&mut self, now: Instant) {
-        while matches!(self.work, Work::None) {
-            let arm = self.stream.map_or(self.arm, |stream| stream.piece.arm);
-            let request = self.pending.choose(now, arm, &self.mechanism);
-            let cost = request.map_or(u64::MAX, |choice| choice.cost);
-            let back = self.choose_run(now, arm, request.is_some()).filter(|back| back.1 <= cost);
-            if back.is_none() && request.is_none() {
-                break;
-            }
-            if let Some((index, _)) = back {
-                let run = self.cache.take(index, &self.mechanism);
-                let free = self.stop_stream(now);
-                self.write_medium(free, run.extent, (run.first_there, run.last_there));
-                self.work = Work::WriteBack(run);
-            } else if let Some(choice) = request {
-                let pending = self.pending.take(choice);
-                if pending.write {
-                    let (first, all) = (self.bus(1), self.bus(pending.extent.sectors()));
-                    let there = (pending.ready + first, pending.ready + all);
-                    let free = self.stop_stream(now).max(pending.ready);
-                    let bytes = pending.extent.bytes();
-                    self.write_medium(free, pending.extent, there);
-                    self.work = Work::Write;
-                    let (at, tag) = (self.work_end, pending.tag);
-                    self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
-                } else {
-                    self.read_medium(now, pending);
-                }
-            }
-        }
-        let at_rest = matches!(self.work, Work::None) && self.stream.is_none();
-        self.power.set_working(now, !at_rest);
-    }
-
-    /// The run to write back next, if one may be now.
-    fn choose_run(&mut self, now: Instant, arm: Arm, contended: bool) -> Option<(usize, u64)> {
-        if self.cache.is_empty() {
-            return None;
-        }
-        let flush = self.flushes.front().map(|&(_, generation)| generation);
-        let urgent = flush.is_some() || !self.arriving.is_empty() || self.cache.is_urgent(now);
-        let rested = now >= self.idle_since + self.parameters.write_cache.delay.0;
-        if urgent || (!contended && rested) {
-            return self.cache.choose(now, arm, &self.mechanism, flush);
-        }
-        None
-    }
-
-    fn read_medium(&mut self, now: Instant, pending: Pending) {
-        self.follow_stream(now);
-        let extent = pending.extent;
-        let (segment, from) = match self.look_up(extent) {
-            Hit::Whole(segment) => {
-                // Read meanwhile, for somebody else.
-                self.segments.touch(segment);
-                let at = self.transfer(pending.ready.max(now), extent.sectors());
-                let (tag, bytes) = (pending.tag, extent.bytes());
-                self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
-                return;
-            }
-            Hit::Beginning(segment) => {
-                self.segments.touch(segment);
-                (segment, self.segments.run(segment).end)
-            }
-            Hit::None => {
-                let active = self.stream.map(|stream| stream.segment);
-                (self.segments.take(extent.start, active), extent.start)
-            }
-        };
-        let free = self.stop_stream(now);
-        let from = from.max(self.segments.run(segment).end);
-        let limit = self.limit(segment, extent.end);
-        let start = free.max(pending.ready).max(self.spinning_from);
-        let piece = self.mechanism.piece(start, self.arm, from, limit, None);
-        self.counters.seeks += u64::from(piece.arm.cylinder != self.arm.cylinder);
-        if self.parameters.read_cache.keeps_passing_sectors && from == extent.start {
-            self.segments.extend_back(segment, self.mechanism.passing(&piece));
-        }
-        self.stream = Some(Stream { segment, piece, limit });
-        self.read_stream(pending.tag, extent, pending.ready);
-    }
-
-    /// The arm writes; the data is there from the first of the two times until the other.
-    fn write_medium(&mut self, free: Instant, extent: Extent, there: (Instant, Instant)) {
-        let at = free.max(self.spinning_from);
-        // Each sector's data must be there when it passes: the first's and, where the bus is
-        // behind the medium, the last's.
-        let geometry = &self.mechanism.geometry;
-        let zone = geometry.place(extent.start).zone;
-        let slots = extent.sectors().min(u64::from(geometry.sectors_per_track(zone)));
-        let passing = self.mechanism.spindle.time(geometry.width(zone, slots as u32));
-        let mut data = there.0.max(there.1 - passing);
-        let mut next = extent.start;
-        let mut arm = self.arm;
-        let mut end = at;
-        while next < extent.end {
-            let piece = self.mechanism.piece(end, arm, next, extent.end, Some(data));
-            if next == extent.start {
-                self.counters.seeks += u64::from(piece.arm.cylinder != arm.cylinder);
-            }
-            (next, arm, end) = (piece.end_sector, piece.arm, piece.end);
-            data = Instant(0);
-        }
-        self.arm = arm;
-        self.work_end = end;
-    }
-
-    /// The arm has done what it did for somebody.
-    fn end_work(&mut self) {
-        let at = self.work_end;
-        match core::mem::replace(&mut self.work, Work::None) {
-            Work::Read | Work::Write => self.idle_since = at,
-            Work::WriteBack(run) => {
-                self.cache.written_back(&run);
-                self.take_writes(at);
-                self.end_flushes();
-            }
-            Work::None => {}
-        }
-        self.work_end = Instant::NEVER;
-        self.dispatch(at);
-    }
-
     /// When time alone changes something: a delayed write-back begins, the spindle stops.
     fn timer(&self) -> Instant {
         if !matches!(self.work, Work::None) {
@@ -572,11 +398,11 @@ impl Hdd {
         if self.outstanding > 0 {
             return Instant::NEVER;
         }
-        self.power.stops_at(self.at_rest_since).max(self.now)
+        self.power.stops_at(self.at_rest_since).min(self.cleaning_time()).max(self.now)
     }
 
     fn on_timer(&mut self, at: Instant) {
-        if self.cache.is_empty() {
+        if self.cache.is_empty() && at < self.cleaning_time() {
             self.stop_stream(at);
             self.power.set_working(at, false);
             self.power.stop(at);
@@ -617,7 +443,8 @@ impl Hdd {
 
 impl Drive for Hdd {
     fn sectors(&self) -> u64 {
-        self.mechanism.geometry.sectors()
+        let all = self.mechanism.geometry.sectors();
+        self.shingles.as_ref().map_or(all, |map| all - map.offset())
     }
 
     fn submit(&mut self, now: Instant, request: Request) {

@@ -121,15 +121,18 @@ impl PendingQueue {
             return Some(Choice { index, cost: 0 });
         }
         let mut best = Choice { index: 0, cost: u64::MAX };
+        let mut reach = u32::MAX;
         for (index, spot) in self.spots.iter().enumerate() {
+            // What takes longer to get to needs no look at where the platter will be.
+            if spot.cylinder.abs_diff(arm.cylinder) >= reach {
+                continue;
+            }
             let to = Arm { cylinder: spot.cylinder, head: spot.head };
             let travel = spot.ready.since(now) + mechanism.travel(arm, to, spot.write);
-            // What takes longer to get to needs no look at where the platter will be.
-            if travel < best.cost {
-                let cost = travel + mechanism.spindle.wait(now.0 + travel, spot.angle);
-                if cost < best.cost {
-                    best = Choice { index, cost };
-                }
+            let cost = travel + mechanism.spindle.wait(now.0 + travel, spot.angle);
+            if cost < best.cost {
+                best = Choice { index, cost };
+                reach = mechanism.reach(cost);
             }
         }
         Some(best)

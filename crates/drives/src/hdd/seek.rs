@@ -104,10 +104,13 @@ pub struct SeekTable {
     exact: Vec<u32>,
     coarse: Vec<u32>,
     shift: u32,
-    /// No seek over at least this many cylinders is shorter than `floor[i]`; see
-    /// [`SeekTable::at_least`].
-    floor: Vec<u32>,
+    /// From which distance on every seek takes at least so many steps of time; see
+    /// [`SeekTable::reach`].
+    reach: Vec<u32>,
 }
+
+/// Nanoseconds in a step of [`SeekTable::reach`], as a power of two: 66 µs.
+const STEP: u32 = 16;
 
 impl SeekTable {
     /// The table for a disk of so many cylinders.
@@ -128,24 +131,20 @@ impl SeekTable {
         } else {
             Vec::new()
         };
-        let mut table = SeekTable { exact, coarse, shift, floor: Vec::new() };
-        // Measured curves are not quite monotonic: what is pruned by must be.
-        let buckets = (cylinders >> table.bucket_shift()) as usize + 1;
-        let mut least = u32::MAX;
-        table.floor = vec![0; buckets];
-        for bucket in (0..buckets).rev() {
-            let from = (bucket as u32) << table.bucket_shift();
-            let to = (from + (1 << table.bucket_shift())).min(cylinders + 1);
-            for distance in from..to {
-                least = least.min(table.time(distance));
+        let mut table = SeekTable { exact, coarse, shift, reach: Vec::new() };
+        // The longest distance within each step; measured curves are not quite monotonic, so
+        // that a shorter time may reach further.
+        for distance in 0..=cylinders {
+            let step = (table.time(distance) >> STEP) as usize;
+            if table.reach.len() <= step {
+                table.reach.resize(step + 1, 0);
             }
-            table.floor[bucket] = least;
+            table.reach[step] = table.reach[step].max(distance + 1);
+        }
+        for step in 1..table.reach.len() {
+            table.reach[step] = table.reach[step].max(table.reach[step - 1]);
         }
         table
-    }
-
-    fn bucket_shift(&self) -> u32 {
-        self.shift + 3
     }
 
     /// The time for a distance, nanoseconds; zero for none.
@@ -165,11 +164,11 @@ impl SeekTable {
         }
     }
 
-    /// No seek over this distance or more is shorter than this, nanoseconds.
+    /// A distance from which on every seek takes at least `time`, nanoseconds.
     #[inline]
-    pub fn at_least(&self, distance: u32) -> u32 {
-        let bucket = (distance >> self.bucket_shift()) as usize;
-        self.floor.get(bucket).or(self.floor.last()).copied().unwrap_or(0)
+    pub fn reach(&self, time: u64) -> u32 {
+        let step = usize::try_from(time >> STEP).unwrap_or(usize::MAX);
+        self.reach.get(step).copied().unwrap_or(u32::MAX)
     }
 }
 
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_follows_the_curve_and_its_floor_never_exceeds_it() {
+    fn the_table_follows_the_curve() {
         let curve = SeekCurve::SquareRootThenLinear {
             a: milliseconds(0.5),
             b: milliseconds(0.02),
@@ -224,12 +223,27 @@ mod tests {
         };
         let cylinders = 250_000;
         let table = SeekTable::new(&curve, cylinders);
-        let mut least = u32::MAX;
         for distance in (1..cylinders).rev() {
             let (exact, from_table) = (curve.time(distance, cylinders), table.time(distance));
             assert!(exact.abs_diff(u64::from(from_table)) < 2_000, "{distance}");
-            least = least.min(from_table);
-            assert!(table.at_least(distance) <= least, "{distance}");
         }
+    }
+
+    #[test]
+    fn what_is_out_of_reach_takes_longer() {
+        let points: Vec<(u32, Time)> = (1..200)
+            .map(|i| (i * 50, milliseconds(0.5 + f64::from(i) / 20.0 + f64::from(i % 7) / 30.0)))
+            .collect();
+        let curve = SeekCurve::Points(points);
+        let table = SeekTable::new(&curve, 10_000);
+        for step in 0..1_500 {
+            let time = step * 10_000;
+            let reach = table.reach(time);
+            for distance in (reach..=10_000).step_by(7) {
+                assert!(u64::from(table.time(distance)) >= time, "{time} {reach} {distance}");
+            }
+        }
+        // And not much that takes longer is within.
+        assert!(table.reach(3_000_000) < 3_000, "{}", table.reach(3_000_000));
     }
 }

@@ -208,11 +208,10 @@ impl WriteCache {
         let generation = generation.unwrap_or(u64::MAX);
         let middle = self.runs.partition_point(|run| run.place.cylinder < arm.cylinder);
         let mut best: Option<(usize, u64)> = None;
-        let mut least = u64::MAX;
+        let (mut least, mut reach) = (u64::MAX, u32::MAX);
         let mut weigh = |index: usize, run: &Run| {
             // Nothing further out on this side can be reached sooner.
-            let distance = run.place.cylinder.abs_diff(arm.cylinder);
-            if mechanism.travel_at_least(distance) >= least {
+            if run.place.cylinder.abs_diff(arm.cylinder) >= reach {
                 return false;
             }
             if run.generation <= generation {
@@ -220,6 +219,7 @@ impl WriteCache {
                 let cost = at.since(now) + mechanism.positioning(at, arm, &run.place, true);
                 if cost < least {
                     least = cost;
+                    reach = mechanism.reach(cost);
                     best = Some((index, cost));
                 }
             }
@@ -241,13 +241,19 @@ impl WriteCache {
         best
     }
 
-    /// Takes a run, or its beginning where it is long, to be written back.
-    pub(super) fn take(&mut self, index: usize, mechanism: &Mechanism) -> Run {
+    /// A run's sectors.
+    pub(super) fn extent(&self, index: usize) -> Extent {
+        self.runs[index].extent
+    }
+
+    /// Takes a run, or its beginning of at most `most` sectors, to be written back.
+    pub(super) fn take(&mut self, index: usize, most: u64, mechanism: &Mechanism) -> Run {
         let run = self.runs[index];
-        if run.extent.sectors() <= AT_A_TIME {
+        let most = most.min(AT_A_TIME);
+        if run.extent.sectors() <= most {
             return self.runs.remove(index);
         }
-        let middle = run.extent.start + AT_A_TIME;
+        let middle = run.extent.start + most;
         let rest = &mut self.runs[index];
         rest.extent.start = middle;
         rest.place = mechanism.geometry.place(middle);

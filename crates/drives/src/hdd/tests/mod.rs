@@ -3,6 +3,7 @@
 mod bookkeeping;
 mod physics;
 mod presets;
+mod shingled;
 
 use hemi_core::units::{Extent, Instant};
 use hemi_random::Rng;

@@ -1,0 +1,272 @@
+//! What the arm does: which access is next, reading and reading ahead, writing.
+
+use hemi_core::units::{Extent, Instant};
+
+use super::events::{Ending, Kind};
+use super::mechanism::Arm;
+use super::queue::Pending;
+use super::read_cache::Hit;
+use super::shingles::Target;
+use super::{Hdd, Stream, Work};
+
+impl Hdd {
+    /// Up to where the medium is read for a request that ends at `end`.
+    pub(super) fn limit(&self, segment: usize, end: u64) -> u64 {
+        let limit = self.segments.limit(segment, end, &self.mechanism.geometry).max(end);
+        self.shingles.as_ref().map_or(limit, |map| limit.min(map.next_stray(end)))
+    }
+
+    /// A hit may let the medium be read further on.
+    pub(super) fn read_on(&mut self, now: Instant, segment: usize, end: u64) {
+        self.segments.touch(segment);
+        let limit = self.limit(segment, end);
+        match &mut self.stream {
+            Some(stream) if stream.segment == segment => stream.limit = stream.limit.max(limit),
+            Some(_) => {}
+            None => {
+                let next = self.segments.run(segment).end;
+                let idle = matches!(self.work, Work::None) && self.pending.is_empty();
+                if idle && self.parameters.read_cache.restarts_on_hit && next < limit {
+                    let at = now.max(self.spinning_from);
+                    let piece = self.mechanism.piece(at, self.arm, next, limit, None);
+                    self.stream = Some(Stream { segment, piece, limit });
+                }
+            }
+        }
+    }
+
+    /// Brings the segment being read into up to date.
+    pub(super) fn follow_stream(&mut self, now: Instant) {
+        while let Some(stream) = &mut self.stream {
+            let piece = stream.piece;
+            let reached = (piece.sector + piece.done(now)).min(stream.limit);
+            self.segments.extend(stream.segment, reached);
+            if reached == stream.limit {
+                self.arm = piece.arm;
+                self.stream = None;
+            } else if reached == piece.end_sector {
+                let limit = stream.limit;
+                stream.piece = self.mechanism.piece(piece.end, piece.arm, reached, limit, None);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// The medium is no longer read; from when on the arm, at its place, is free.
+    pub(super) fn stop_stream(&mut self, now: Instant) -> Instant {
+        self.follow_stream(now);
+        let Some(stream) = self.stream.take() else { return now };
+        let piece = stream.piece;
+        self.arm = piece.arm;
+        if now <= piece.arrived {
+            // A movement is not broken off.
+            return piece.arrived;
+        }
+        if now <= piece.begin {
+            return now;
+        }
+        // Nor is a sector.
+        let done = piece.done(now);
+        if done > 0 && piece.passed(done - 1) == now { now } else { piece.passed(done) }
+    }
+
+    /// The stream is read for a request: when that is done, and until when the arm works.
+    pub(super) fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant) {
+        let Some(stream) = self.stream else { return };
+        let end = extent.end;
+        let mut done = self.transfer(ready, extent.sectors());
+        let mut piece = stream.piece;
+        loop {
+            let first = extent.start.max(piece.sector);
+            let last = end.min(piece.end_sector) - 1;
+            // The bus is behind the medium, or the medium behind the bus.
+            for sector in [first, last] {
+                let there = piece.passed(sector - piece.sector);
+                done = done.max(there + self.bus(end - sector));
+            }
+            if piece.end_sector >= end {
+                self.work_end = piece.passed(last - piece.sector);
+                break;
+            }
+            piece =
+                self.mechanism.piece(piece.end, piece.arm, piece.end_sector, stream.limit, None);
+        }
+        self.work = Work::Read;
+        self.endings.push(Ending { at: done, tag, kind: Kind::Read, bytes: extent.bytes() });
+    }
+
+    /// Gives a free arm something to do.
+    pub(super) fn dispatch(&mut self, now: Instant) {
+        while matches!(self.work, Work::None) {
+            let arm = self.stream.map_or(self.arm, |stream| stream.piece.arm);
+            let request = self.pending.choose(now, arm, &self.mechanism);
+            let cost = request.map_or(u64::MAX, |choice| choice.cost);
+            let back = self.choose_run(now, arm, request.is_some()).filter(|back| back.1 <= cost);
+            if self.begin_cleaning(now, request.is_none() && back.is_none()) {
+                break;
+            }
+            if let Some((index, _)) = back {
+                if !self.write_back(now, index) && !self.clean_one(now) {
+                    break;
+                }
+            } else if let Some(choice) = request {
+                let pending = self.pending.take(choice);
+                if pending.write {
+                    self.write_past_cache(now, &pending);
+                } else {
+                    self.read_medium(now, pending);
+                }
+            } else {
+                break;
+            }
+            self.cleaning_has_turn = true;
+        }
+        let at_rest = matches!(self.work, Work::None) && self.stream.is_none();
+        self.power.set_working(now, !at_rest);
+    }
+
+    /// Writes a run back; not where the log of a shingled disk has no room for it.
+    fn write_back(&mut self, now: Instant, index: usize) -> bool {
+        let whole = self.cache.extent(index);
+        let (target, part) = match &self.shingles {
+            Some(map) => map.target(whole),
+            None => (Target::Home, whole),
+        };
+        let place = match target {
+            Target::Home => None,
+            Target::Log(place) => Some(place),
+            Target::Full => return false,
+        };
+        let run = self.cache.take(index, part.sectors(), &self.mechanism);
+        let free = self.stop_stream(now);
+        let sectors = run.extent.sectors();
+        let on_medium = place.map_or(run.extent, |place| Extent::new(place, sectors));
+        self.write_medium(free, on_medium, (run.first_there, run.last_there));
+        self.work = Work::WriteBack(run, target);
+        true
+    }
+
+    fn write_past_cache(&mut self, now: Instant, pending: &Pending) {
+        let extent = pending.extent;
+        let (first, all) = (self.bus(1), self.bus(extent.sectors()));
+        let there = (pending.ready + first, pending.ready + all);
+        let mut free = self.stop_stream(now).max(pending.ready);
+        if let Some(mut map) = self.shingles.take() {
+            let mut rest = extent;
+            while !rest.is_empty() {
+                let (target, part) = map.target(rest);
+                // Without room in the log its band has to be rewritten at once.
+                let on_medium = match target {
+                    Target::Log(place) => Extent::new(place, part.sectors()),
+                    Target::Home | Target::Full => part,
+                };
+                self.write_medium(free, on_medium, there);
+                map.written(part, target);
+                free = self.work_end;
+                rest.start = part.end;
+            }
+            self.shingles = Some(map);
+        } else {
+            self.write_medium(free, extent, there);
+        }
+        self.work = Work::Write;
+        let (at, tag, bytes) = (self.work_end, pending.tag, extent.bytes());
+        self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
+    }
+
+    /// The run to write back next, if one may be now.
+    pub(super) fn choose_run(
+        &mut self,
+        now: Instant,
+        arm: Arm,
+        contended: bool,
+    ) -> Option<(usize, u64)> {
+        if self.cache.is_empty() {
+            return None;
+        }
+        let flush = self.flushes.front().map(|&(_, generation)| generation);
+        let urgent = flush.is_some() || !self.arriving.is_empty() || self.cache.is_urgent(now);
+        let rested = now >= self.idle_since + self.parameters.write_cache.delay.0;
+        if urgent || (!contended && rested) {
+            return self.cache.choose(now, arm, &self.mechanism, flush);
+        }
+        None
+    }
+
+    pub(super) fn read_medium(&mut self, now: Instant, pending: Pending) {
+        self.follow_stream(now);
+        let extent = pending.extent;
+        if self.shingles.as_ref().is_some_and(|map| !map.is_home(extent)) {
+            self.read_parts(now, &pending);
+            return;
+        }
+        let (segment, from) = match self.look_up(extent) {
+            Hit::Whole(segment) => {
+                // Read meanwhile, for somebody else.
+                self.segments.touch(segment);
+                let at = self.transfer(pending.ready.max(now), extent.sectors());
+                let (tag, bytes) = (pending.tag, extent.bytes());
+                self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
+                return;
+            }
+            Hit::Beginning(segment) => {
+                self.segments.touch(segment);
+                (segment, self.segments.run(segment).end)
+            }
+            Hit::None => {
+                let active = self.stream.map(|stream| stream.segment);
+                (self.segments.take(extent.start, active), extent.start)
+            }
+        };
+        let free = self.stop_stream(now);
+        let from = from.max(self.segments.run(segment).end);
+        let limit = self.limit(segment, extent.end);
+        let start = free.max(pending.ready).max(self.spinning_from);
+        let piece = self.mechanism.piece(start, self.arm, from, limit, None);
+        self.counters.seeks += u64::from(piece.arm.cylinder != self.arm.cylinder);
+        if self.parameters.read_cache.keeps_passing_sectors && from == extent.start {
+            self.segments.extend_back(segment, self.mechanism.passing(&piece));
+        }
+        self.stream = Some(Stream { segment, piece, limit });
+        self.read_stream(pending.tag, extent, pending.ready);
+    }
+
+    /// The arm writes; the data is there from the first of the two times until the other.
+    pub(super) fn write_medium(
+        &mut self,
+        free: Instant,
+        extent: Extent,
+        there: (Instant, Instant),
+    ) {
+        let at = free.max(self.spinning_from);
+        // Each sector's data must be there when it passes: the first's and, where the bus is
+        // behind the medium, the last's.
+        let geometry = &self.mechanism.geometry;
+        let zone = geometry.place(extent.start).zone;
+        let slots = extent.sectors().min(u64::from(geometry.sectors_per_track(zone)));
+        let passing = self.mechanism.spindle.time(geometry.width(zone, slots as u32));
+        let data = there.0.max(there.1 - passing);
+        self.work_end = self.pass(at, extent, Some(data));
+    }
+
+    /// The arm has done what it did for somebody.
+    pub(super) fn end_work(&mut self) {
+        let at = self.work_end;
+        match core::mem::replace(&mut self.work, Work::None) {
+            Work::Read | Work::Write => self.idle_since = at,
+            Work::WriteBack(run, target) => {
+                if let Some(map) = &mut self.shingles {
+                    map.written(run.extent, target);
+                }
+                self.cache.written_back(&run);
+                self.take_writes(at);
+                self.end_flushes();
+            }
+            Work::Clean(band) => self.end_cleaning(band),
+            Work::None => {}
+        }
+        self.work_end = Instant::NEVER;
+        self.dispatch(at);
+    }
+}

@@ -1,0 +1,104 @@
+//! Shingled recording: bands are rewritten, and reads gather what the log has.
+
+use hemi_core::units::{Extent, Instant};
+
+use super::events::{Ending, Kind};
+use super::queue::Pending;
+use super::{Hdd, Work};
+
+impl Hdd {
+    /// Begins to clean a band if that is due: the log is filling up, and something else has
+    /// had its turn or there is nothing else (`idle`); or nothing has been asked for long
+    /// enough.
+    pub(super) fn begin_cleaning(&mut self, now: Instant, idle: bool) -> bool {
+        let Some(map) = &self.shingles else { return false };
+        let due = if map.is_behind() {
+            idle || self.cleaning_has_turn
+        } else {
+            idle && self.outstanding == 0 && now >= self.cleaning_time()
+        };
+        due && self.clean_one(now)
+    }
+
+    /// When an idle disk begins to clean; never if there is nothing to clean.
+    pub(super) fn cleaning_time(&self) -> Instant {
+        match (&self.shingles, &self.parameters.shingles) {
+            (Some(map), Some(shingles)) if map.candidate().is_some() => {
+                self.at_rest_since + shingles.clean_when_idle_for.0
+            }
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// Cleans a band: gathers what the log has of it, reads it whole, writes it whole. Nothing
+    /// else is done meanwhile: a band that is half written is lost.
+    pub(super) fn clean_one(&mut self, now: Instant) -> bool {
+        let Some(map) = &self.shingles else { return false };
+        let Some(number) = map.candidate() else { return false };
+        let band = map.band(number, self.mechanism.geometry.sectors());
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        map.strays(band, &mut parts);
+        parts.push(band);
+        let mut free = self.stop_stream(now).max(self.spinning_from);
+        for part in &parts {
+            free = self.pass(free, *part, None);
+        }
+        self.parts = parts;
+        self.work_end = self.pass(free, band, Some(free));
+        self.work = Work::Clean(number);
+        self.cleaning_has_turn = false;
+        true
+    }
+
+    /// A band has been rewritten.
+    pub(super) fn end_cleaning(&mut self, number: u64) {
+        let sectors = self.mechanism.geometry.sectors();
+        if let Some(map) = &mut self.shingles {
+            let band = map.band(number, sectors);
+            map.cleaned(number, band);
+        }
+    }
+
+    /// The arm passes over an extent, from `free` on; when it has.
+    pub(super) fn pass(
+        &mut self,
+        free: Instant,
+        extent: Extent,
+        write: Option<Instant>,
+    ) -> Instant {
+        let (mut next, mut end, mut write) = (extent.start, free, write);
+        while next < extent.end {
+            let piece = self.mechanism.piece(end, self.arm, next, extent.end, write);
+            if next == extent.start {
+                self.counters.seeks += u64::from(piece.arm.cylinder != self.arm.cylinder);
+            }
+            (next, self.arm, end) = (piece.end_sector, piece.arm, piece.end);
+            write = write.map(|_| Instant(0));
+        }
+        end
+    }
+
+    /// A read of which the log has something: part by part.
+    pub(super) fn read_parts(&mut self, now: Instant, pending: &Pending) {
+        let extent = pending.extent;
+        let Some(map) = &self.shingles else { return };
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        map.parts(extent, &mut parts);
+        let active = self.stream.map(|stream| stream.segment);
+        let mut free = self.stop_stream(now).max(pending.ready).max(self.spinning_from);
+        for part in &parts {
+            free = self.pass(free, *part, None);
+        }
+        self.parts = parts;
+        let segment = self.segments.take(extent.start, active);
+        self.segments.extend(segment, extent.end);
+        self.work = Work::Read;
+        self.work_end = free;
+        let last = self.bus(1);
+        let at = self.transfer(pending.ready, extent.sectors()).max(free + last);
+        let (tag, bytes) = (pending.tag, extent.bytes());
+        self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
+    }
+}
