@@ -119,13 +119,15 @@ fn main() {
     let (seconds, requests) = (number("--seconds", 20.0), number("--requests", 2e6));
     for path in arguments {
         let text = std::fs::read_to_string(&path).expect(&path);
-        let mut preset: Preset = toml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut preset: Preset =
+            toml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
         if scale > 0.0 {
             preset.parameters.scale = scale as u32;
         }
         let table: toml::Table = toml::from_str(&text).expect(&path);
         for key in table["parameters"].as_table().expect("parameters").keys() {
-            if false {} ; debug_assert!(preset.sources.contains_key(key), "{path}: no source for {key}");
+            if false {};
+            debug_assert!(preset.sources.contains_key(key), "{path}: no source for {key}");
         }
         let of = &preset.parameters;
         println!("== {} (alpha {}, scale {})", preset.title, of.alpha, of.scale);
@@ -167,12 +169,24 @@ fn main() {
             };
             let off = 100.0 * (ours / card.published - 1.0);
             let fitted = if card.fitted { "fitted" } else { "" };
-            println!("{:<62} {:>8} {:>12.6} {ours:>12.6} {off:>+6.1} % {fitted}", card.figure, card.measure, card.published);
+            println!(
+                "{:<62} {:>8} {:>12.6} {ours:>12.6} {off:>+6.1} % {fitted}",
+                card.figure, card.measure, card.published
+            );
             println!(
                 "      {:.0} IOPS {:.1} MB/s mean {:.3} ms sd {:.3} p50 {:.3} p99 {:.3} p99.9 {:.3} max {:.3} WA {:.3} {:.2} W freezes {} | {:.0} req/s",
-                result.iops, result.bandwidth / 1e6, result.mean * 1e3, result.deviation * 1e3,
-                at(0.5) * 1e3, at(0.99) * 1e3, at(0.999) * 1e3, at(1.0) * 1e3, result.amplification,
-                result.watts, drive.freezes(), 1.0 / result.wall
+                result.iops,
+                result.bandwidth / 1e6,
+                result.mean * 1e3,
+                result.deviation * 1e3,
+                at(0.5) * 1e3,
+                at(0.99) * 1e3,
+                at(0.999) * 1e3,
+                at(1.0) * 1e3,
+                result.amplification,
+                result.watts,
+                drive.freezes(),
+                1.0 / result.wall
             );
         }
     }

@@ -218,6 +218,7 @@ impl Ssd {
             let Some(taken) = self.buffer.take(partial) else { break };
             units += 1;
             self.lanes[lane as usize].programming.push((taken.bytes, taken.epoch));
+            self.host_bytes += self.parameters.mapping_unit.0;
             besides += self.fill_in(taken.unit, taken.missing);
             besides += self.change_table(taken.unit);
             filled |= self.translation.place(taken.unit, lane, stream);
@@ -225,7 +226,6 @@ impl Ssd {
         if !filled {
             self.translation.pad(lane, stream);
         }
-        self.host_bytes += u64::from(units) * self.parameters.mapping_unit.0;
         self.collector.host_wrote(&self.translation, lane, units);
         let pages = u64::from(self.parameters.pages_per_unit());
         let time = self.timing.program(page * pages as u32, cached);

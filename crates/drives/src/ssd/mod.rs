@@ -20,9 +20,11 @@ mod lanes;
 mod map_cache;
 pub mod mapping;
 pub mod parameters;
+mod persistence;
 mod power;
 pub mod precondition;
 mod slc;
+pub mod snapshot;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -51,7 +53,7 @@ use translation::Translation;
 pub struct Ssd {
     parameters: Parameters,
     timing: Timing,
-    translation: Translation,
+    pub(in crate::ssd) translation: Translation,
     collector: Collector,
     slc: Option<SlcCache>,
     map_cache: Option<MapCache>,

@@ -211,10 +211,9 @@ impl Parameters {
     fn blocks(&self) -> (f64, f64) {
         let block = (self.lane_page() * u64::from(self.pages_per_block)) as f64;
         let raw = self.capacity.0 as f64 * self.alpha * (1.0 - self.raw_loss);
-        // Free blocks hover in the upper half between reserve and start; those open and those
+        // Free blocks hover a little below the start of collection; those open and those
         // being collected are half used.
-        let free = f64::from(self.reserve + 3 * self.collection_start) / 4.0;
-        let pool = free + 1.0 + 0.5 * f64::from(u32::from(self.hot_cold));
+        let pool = f64::from(self.collection_start) + 0.5 * f64::from(u32::from(self.hot_cold));
         (raw / block, pool * f64::from(self.lanes()))
     }
 

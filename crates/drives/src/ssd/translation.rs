@@ -60,28 +60,29 @@ pub struct Work {
 
 /// A block being collected.
 #[derive(Clone, Copy, Debug)]
-struct Job {
-    victim: u32,
+pub(super) struct Job {
+    pub(super) victim: u32,
     /// Whether it was a block of the SLC cache.
-    cached: bool,
+    pub(super) cached: bool,
     /// The next of its slots to look at, from its first.
-    cursor: u32,
+    pub(super) cursor: u32,
 }
 
+/// A lane's blocks.
 #[derive(Clone, Debug)]
-struct Lane {
+pub(super) struct Lane {
     /// Its first block and how many it has.
-    first: u32,
-    count: u32,
+    pub(super) first: u32,
+    pub(super) count: u32,
     /// Free blocks, least erased first (dynamic wear levelling).
-    free: BinaryHeap<Reverse<(u32, u32)>>,
-    frontiers: [Frontier; 3],
-    candidates: Candidates,
+    pub(super) free: BinaryHeap<Reverse<(u32, u32)>>,
+    pub(super) frontiers: [Frontier; 3],
+    pub(super) candidates: Candidates,
     /// Full blocks of the SLC cache, oldest first.
-    cached: VecDeque<u32>,
-    job: Option<Job>,
+    pub(super) cached: VecDeque<u32>,
+    pub(super) job: Option<Job>,
     /// Erases since wear was last looked at.
-    unchecked: u32,
+    pub(super) unchecked: u32,
 }
 
 /// What a step of collection moved.
@@ -100,19 +101,19 @@ pub struct Moved {
 /// The layer's state.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    shape: Shape,
-    mapping: Mapping,
-    blocks: Vec<Block>,
-    lanes: Vec<Lane>,
-    rng: Rng,
+    pub(super) shape: Shape,
+    pub(super) mapping: Mapping,
+    pub(super) blocks: Vec<Block>,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) rng: Rng,
     /// Units written so far, wrapping: the age of blocks.
-    clock: u32,
+    pub(super) clock: u32,
     /// Free blocks and SLC-cached blocks of all lanes.
-    free: u32,
-    cached: u32,
+    pub(super) free: u32,
+    pub(super) cached: u32,
     /// The lane of the next untimed write.
-    turn: u32,
-    work: Work,
+    pub(super) turn: u32,
+    pub(super) work: Work,
 }
 
 impl Translation {
@@ -462,7 +463,6 @@ impl Translation {
     pub fn write(&mut self, unit: u32) {
         let lane = loop {
             let lane = self.turn;
-            self.turn = if lane + 1 == self.shape.lanes { 0 } else { lane + 1 };
             let mut gained = true;
             while !self.has_open(lane, Stream::Host)
                 && self.free_in(lane) <= self.shape.kept_free
@@ -473,7 +473,15 @@ impl Translation {
             if self.has_room(lane, Stream::Host) {
                 break lane;
             }
+            self.next_turn();
         };
-        self.place(unit, lane, Stream::Host);
+        if self.place(unit, lane, Stream::Host) {
+            self.next_turn();
+        }
+    }
+
+    /// Each lane takes a page, then it is the next one's turn.
+    fn next_turn(&mut self) {
+        self.turn = if self.turn + 1 == self.shape.lanes { 0 } else { self.turn + 1 };
     }
 }
