@@ -11,6 +11,7 @@
 //! lockstep.
 
 mod buffer;
+mod check;
 mod collection;
 mod commands;
 mod flash;
@@ -23,6 +24,7 @@ pub mod parameters;
 mod persistence;
 mod power;
 pub mod precondition;
+pub mod reclaim;
 mod slc;
 pub mod snapshot;
 #[cfg(test)]
