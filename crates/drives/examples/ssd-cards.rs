@@ -126,8 +126,7 @@ fn main() {
         }
         let table: toml::Table = toml::from_str(&text).expect(&path);
         for key in table["parameters"].as_table().expect("parameters").keys() {
-            if false {};
-            debug_assert!(preset.sources.contains_key(key), "{path}: no source for {key}");
+            assert!(preset.sources.contains_key(key), "{path}: no source for {key}");
         }
         let of = &preset.parameters;
         println!("== {} (alpha {}, scale {})", preset.title, of.alpha, of.scale);
