@@ -2,7 +2,7 @@
 
 use hemi_core::settings::{Policy, Settings};
 use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
-use hemi_drives::drive::{Drive, Operation};
+use hemi_drives::drive::Operation;
 use hemi_drives::server::{Server, Service};
 use hemi_model::mirror::{Mirror, MirrorError};
 use hemi_model::oracle::Oracle;

@@ -110,7 +110,7 @@ impl Ssd {
             if self.translation.left_in_victim(lane) == 0 {
                 return self.occupy(lane, Activity::Erase, self.now + self.timing.erase);
             }
-            if self.collector.may_copy(host_waits, has_room) {
+            if self.collector.may_copy(self.host_writes(), has_room) {
                 return self.copy(lane);
             }
             let it = &mut self.lanes[lane as usize];
@@ -132,7 +132,7 @@ impl Ssd {
     /// Lanes that were not allowed to copy look again.
     fn work_blocked(&mut self) {
         for _ in 0..self.blocked.len() {
-            if !self.collector.may_copy(self.has_data(false), true) {
+            if !self.collector.may_copy(self.host_writes(), true) {
                 break;
             }
             if let Some(lane) = self.blocked.pop_front() {
@@ -162,6 +162,12 @@ impl Ssd {
 
     fn has_room(&self, lane: u32) -> bool {
         self.translation.has_room(lane, self.stream(lane))
+    }
+
+    /// Whether the host is writing: collection then keeps its pace, even if there happens to
+    /// be no data for a die.
+    fn host_writes(&self) -> bool {
+        !self.arriving_writes.is_empty() || !self.stalled.is_empty() || self.has_data(false)
     }
 
     /// Whether a page's worth of data is to be programmed; less than that when it has been
@@ -218,6 +224,7 @@ impl Ssd {
             let Some(taken) = self.buffer.take(partial) else { break };
             units += 1;
             self.lanes[lane as usize].programming.push((taken.bytes, taken.epoch));
+            self.host_bytes += self.parameters.mapping_unit.0;
             besides += self.fill_in(taken.unit, taken.missing);
             besides += self.change_table(taken.unit);
             filled |= self.translation.place(taken.unit, lane, stream);
@@ -225,7 +232,6 @@ impl Ssd {
         if !filled {
             self.translation.pad(lane, stream);
         }
-        self.host_bytes += u64::from(units) * self.parameters.mapping_unit.0;
         self.collector.host_wrote(&self.translation, lane, units);
         let pages = u64::from(self.parameters.pages_per_unit());
         let time = self.timing.program(page * pages as u32, cached);

@@ -11,6 +11,7 @@
 //! lockstep.
 
 mod buffer;
+mod check;
 mod collection;
 mod commands;
 mod flash;
@@ -20,9 +21,12 @@ mod lanes;
 mod map_cache;
 pub mod mapping;
 pub mod parameters;
+mod persistence;
 mod power;
 pub mod precondition;
+pub mod reclaim;
 mod slc;
+pub mod snapshot;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -52,7 +56,7 @@ use translation::Translation;
 pub struct Ssd {
     parameters: Parameters,
     timing: Timing,
-    translation: Translation,
+    pub(in crate::ssd) translation: Translation,
     collector: Collector,
     slc: Option<SlcCache>,
     map_cache: Option<MapCache>,

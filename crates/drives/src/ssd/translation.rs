@@ -14,6 +14,7 @@ use hemi_random::Rng;
 
 use super::frontier::{Frontier, Stream};
 use super::mapping::{Mapping, NONE};
+use super::reclaim::Job;
 use super::victim::{Block, Candidates, Policy, State};
 
 /// Sizes and habits of a translation layer.
@@ -58,61 +59,39 @@ pub struct Work {
     pub levelled: u64,
 }
 
-/// A block being collected.
-#[derive(Clone, Copy, Debug)]
-struct Job {
-    victim: u32,
-    /// Whether it was a block of the SLC cache.
-    cached: bool,
-    /// The next of its slots to look at, from its first.
-    cursor: u32,
-}
-
+/// A lane's blocks.
 #[derive(Clone, Debug)]
-struct Lane {
+pub(super) struct Lane {
     /// Its first block and how many it has.
-    first: u32,
-    count: u32,
+    pub(super) first: u32,
+    pub(super) count: u32,
     /// Free blocks, least erased first (dynamic wear levelling).
-    free: BinaryHeap<Reverse<(u32, u32)>>,
-    frontiers: [Frontier; 3],
-    candidates: Candidates,
+    pub(super) free: BinaryHeap<Reverse<(u32, u32)>>,
+    pub(super) frontiers: [Frontier; 3],
+    pub(super) candidates: Candidates,
     /// Full blocks of the SLC cache, oldest first.
-    cached: VecDeque<u32>,
-    job: Option<Job>,
+    pub(super) cached: VecDeque<u32>,
+    pub(super) job: Option<Job>,
     /// Erases since wear was last looked at.
-    unchecked: u32,
-}
-
-/// What a step of collection moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Units copied.
-    pub units: u32,
-    /// Flash pages they were read from.
-    pub pages_read: u32,
-    /// Flash pages that were filled by it and have to be programmed.
-    pub pages_filled: u32,
-    /// Whether the victim holds nothing any more and can be erased.
-    pub emptied: bool,
+    pub(super) unchecked: u32,
 }
 
 /// The layer's state.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    shape: Shape,
-    mapping: Mapping,
-    blocks: Vec<Block>,
-    lanes: Vec<Lane>,
-    rng: Rng,
+    pub(super) shape: Shape,
+    pub(super) mapping: Mapping,
+    pub(super) blocks: Vec<Block>,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) rng: Rng,
     /// Units written so far, wrapping: the age of blocks.
-    clock: u32,
+    pub(super) clock: u32,
     /// Free blocks and SLC-cached blocks of all lanes.
-    free: u32,
-    cached: u32,
+    pub(super) free: u32,
+    pub(super) cached: u32,
     /// The lane of the next untimed write.
-    turn: u32,
-    work: Work,
+    pub(super) turn: u32,
+    pub(super) work: Work,
 }
 
 impl Translation {
@@ -284,7 +263,7 @@ impl Translation {
     }
 
     /// The slot at the frontier, which counts as valid from now on.
-    fn next_slot(&mut self, lane: u32, stream: Stream) -> u32 {
+    pub(super) fn next_slot(&mut self, lane: u32, stream: Stream) -> u32 {
         let frontier = self.frontier_of(stream);
         let it = &mut self.lanes[lane as usize];
         if !it.frontiers[frontier].is_open() {
@@ -302,7 +281,7 @@ impl Translation {
 
     /// Goes one slot on; a block that is full by it becomes a candidate. Returns whether a
     /// page was filled.
-    fn advance_frontier(&mut self, lane: u32, stream: Stream) -> bool {
+    pub(super) fn advance_frontier(&mut self, lane: u32, stream: Stream) -> bool {
         let frontier = self.frontier_of(stream);
         let lane = &mut self.lanes[lane as usize];
         let it = &mut lane.frontiers[frontier];
@@ -335,134 +314,11 @@ impl Translation {
         }
     }
 
-    /// Chooses a victim in the lane, and returns whether there is one worth it: the oldest
-    /// block of the SLC cache, or a full one by the policy.
-    pub fn begin(&mut self, lane: u32) -> bool {
-        let slots = self.shape.slots;
-        let cold = self.unworn(lane);
-        let it = &mut self.lanes[lane as usize];
-        let oldest = it.cached.pop_front();
-        let victim = if let Some(block) = oldest {
-            self.cached -= 1;
-            block
-        } else {
-            let block = match cold {
-                NONE => it.candidates.choose(&self.blocks, slots, self.clock, &mut self.rng),
-                cold => {
-                    self.work.levelled += 1;
-                    cold
-                }
-            };
-            if block == NONE {
-                return false;
-            }
-            let valid = self.blocks[block as usize].valid;
-            // Only greedy knows that no other is better: nothing would be gained.
-            if self.shape.policy == Policy::Greedy && valid == slots && cold == NONE {
-                return false;
-            }
-            it.candidates.remove(&mut self.blocks, block, valid);
-            block
-        };
-        self.blocks[victim as usize].state = State::Victim;
-        it.job = Some(Job { victim, cached: oldest.is_some(), cursor: 0 });
-        true
-    }
-
-    /// The block to move for the sake of wear, if it is time to look and there is one.
-    /// Looking takes a walk over the lane, so it happens once in as many erases as it has
-    /// blocks.
-    fn unworn(&mut self, lane: u32) -> u32 {
-        let it = &mut self.lanes[lane as usize];
-        let Some(threshold) = self.shape.wear_threshold else { return NONE };
-        if it.unchecked < it.count {
-            return NONE;
-        }
-        let blocks = it.first..it.first + it.count;
-        let erases = |block: u32| self.blocks[block as usize].erases;
-        let most = blocks.clone().map(erases).max().unwrap_or(0);
-        let full = blocks.filter(|&block| self.blocks[block as usize].state == State::Full);
-        match full.min_by_key(|&block| erases(block)) {
-            Some(block) if most - erases(block) > threshold => block,
-            _ => {
-                it.unchecked = 0;
-                NONE
-            }
-        }
-    }
-
-    /// Whether a block of the lane is being collected.
-    pub fn is_collecting(&self, lane: u32) -> bool {
-        self.lanes[lane as usize].job.is_some()
-    }
-
-    /// Whether that block was of the SLC cache.
-    pub fn collects_cached(&self, lane: u32) -> bool {
-        self.lanes[lane as usize].job.is_some_and(|job| job.cached)
-    }
-
-    /// Valid units of the lane's victim that are still to be moved.
-    pub fn left_in_victim(&self, lane: u32) -> u32 {
-        self.lanes[lane as usize].job.map_or(0, |job| self.blocks[job.victim as usize].valid)
-    }
-
-    /// Moves up to `most` of the victim's valid units to the frontier.
-    pub fn step(&mut self, lane: u32, most: u32) -> Moved {
-        let mut moved = Moved::default();
-        let Some(mut job) = self.lanes[lane as usize].job else { return moved };
-        let mut page = NONE;
-        while self.blocks[job.victim as usize].valid > 0 && moved.units < most {
-            let slot = job.victim * self.shape.slots + job.cursor;
-            job.cursor += 1;
-            let unit = self.mapping.unit_in(slot);
-            if unit == NONE {
-                continue;
-            }
-            let from = (job.cursor - 1) / self.shape.page_slots;
-            moved.pages_read += u32::from(from != page);
-            page = from;
-            let to = self.next_slot(lane, Stream::Collected);
-            self.mapping.assign(unit, to);
-            self.blocks[job.victim as usize].valid -= 1;
-            moved.units += 1;
-            moved.pages_filled += u32::from(self.advance_frontier(lane, Stream::Collected));
-        }
-        self.work.copied += u64::from(moved.units);
-        self.lanes[lane as usize].job = Some(job);
-        moved.emptied = self.blocks[job.victim as usize].valid == 0;
-        moved
-    }
-
-    /// Erases the lane's victim, from which everything was moved.
-    pub fn erase(&mut self, lane: u32) {
-        let it = &mut self.lanes[lane as usize];
-        let Some(job) = it.job.take() else { return };
-        let block = &mut self.blocks[job.victim as usize];
-        debug_assert_eq!(block.valid, 0, "a victim is erased once it is empty");
-        block.erases += 1;
-        block.state = State::Free;
-        it.unchecked += 1;
-        it.free.push(Reverse((block.erases, job.victim)));
-        self.free += 1;
-        self.work.erases += 1;
-    }
-
-    /// Collects a whole block of the lane, untimed. Returns whether there was one.
-    pub fn collect(&mut self, lane: u32) -> bool {
-        if !self.is_collecting(lane) && !self.begin(lane) {
-            return false;
-        }
-        while !self.step(lane, u32::MAX).emptied {}
-        self.erase(lane);
-        true
-    }
-
     /// Writes a unit for the host, untimed: into the lane whose turn it is, collecting there
     /// first where it has no room.
     pub fn write(&mut self, unit: u32) {
         let lane = loop {
             let lane = self.turn;
-            self.turn = if lane + 1 == self.shape.lanes { 0 } else { lane + 1 };
             let mut gained = true;
             while !self.has_open(lane, Stream::Host)
                 && self.free_in(lane) <= self.shape.kept_free
@@ -473,7 +329,15 @@ impl Translation {
             if self.has_room(lane, Stream::Host) {
                 break lane;
             }
+            self.next_turn();
         };
-        self.place(unit, lane, Stream::Host);
+        if self.place(unit, lane, Stream::Host) {
+            self.next_turn();
+        }
+    }
+
+    /// Each lane takes a page, then it is the next one's turn.
+    fn next_turn(&mut self) {
+        self.turn = if self.turn + 1 == self.shape.lanes { 0 } else { self.turn + 1 };
     }
 }

@@ -170,6 +170,19 @@ impl Candidates {
         }
     }
 
+    /// All candidates, in an order that gives the same choices when they are added so.
+    pub(super) fn in_order(&self, blocks: &[Block]) -> Vec<u32> {
+        let mut all = self.sampled.clone();
+        for &(first, _) in &self.lists {
+            let mut at = first;
+            while at != NONE {
+                all.push(at);
+                at = blocks[at as usize].next;
+            }
+        }
+        all
+    }
+
     fn sample(&self, blocks: &[Block], count: u32, rng: &mut Rng) -> u32 {
         let mut best = NONE;
         if self.sampled.is_empty() {
