@@ -5,12 +5,13 @@ use std::path::Path;
 use hemi_core::units::{Instant, SECTOR_BYTES};
 use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
-use hemi_drives::preset::{Preset, PresetError};
+use hemi_drives::preset::PresetError;
 
 use crate::mirror::MirrorError;
 use crate::report::{self, IntervalReport, Report, Summary, seconds};
 use crate::run::Run;
 use crate::spec::Case;
+use crate::stock::Stock;
 use crate::system::System;
 use crate::workload::error::WorkloadError;
 
@@ -31,34 +32,24 @@ pub enum ExperimentError {
     Stopped,
 }
 
-/// Finds a preset by name, or by path where the name has a `/` or ends in `.toml`.
-///
-/// # Errors
-/// See [`PresetError`].
-pub fn preset(name: &str, folder: &Path) -> Result<Preset, PresetError> {
-    if name.contains('/') || name.ends_with(".toml") {
-        return Preset::load(&folder.join(name));
-    }
-    Preset::built_in(name)
-}
-
-/// The legs of a case, fresh or as they are after what its spec says happened to them.
-///
-/// # Errors
-/// A leg that is none.
-pub fn drives(case: &Case, folder: &Path, seed: u64) -> Result<Vec<AnyDrive>, ExperimentError> {
+/// The legs of a case, as they are after what its spec says happened to them.
+fn drives(
+    case: &Case,
+    folder: &Path,
+    seed: u64,
+    stock: &Stock,
+) -> Result<Vec<AnyDrive>, ExperimentError> {
     let system = &case.spec.system;
-    let mut drives = Vec::with_capacity(system.legs.len());
-    for (leg, name) in (1_u64..).zip(&system.legs) {
+    let (scale, precondition) = (system.scale, system.precondition);
+    let legs = (1_u64..).zip(&system.legs);
+    legs.map(|(leg, name)| {
         let seed = seed.wrapping_add(leg);
-        let mut drive = preset(name, folder)?.scaled(system.scale).drive(seed)?;
-        drive.precondition(system.precondition, seed);
-        drives.push(drive);
-    }
-    Ok(drives)
+        Ok(stock.drive(name, folder, scale, precondition, seed)?)
+    })
+    .collect()
 }
 
-/// Runs a case. `progress` is told the virtual time at the end of each interval, and says
+/// Runs a case; paths in its spec are relative to `folder`. `progress` is told the virtual time at the end of each interval, and says
 /// whether to go on.
 ///
 /// # Errors
@@ -67,11 +58,12 @@ pub fn run(
     case: &Case,
     folder: &Path,
     seed: Option<u64>,
+    stock: &Stock,
     progress: impl FnMut(Instant) -> bool,
 ) -> Result<Report, ExperimentError> {
     let spec = &case.spec;
     let seed = seed.unwrap_or(spec.seed);
-    let legs = drives(case, folder, seed)?;
+    let legs = drives(case, folder, seed, stock)?;
     let before: Vec<Counters> = legs.iter().map(Drive::counters).collect();
     let volume = spec.system.volume.map_or(0, |size| size.0);
     let system = &spec.system;

@@ -240,6 +240,6 @@ fn check(file: &str, spec: &Spec) -> Result<(), SpecError> {
 }
 
 /// A value as it is shown in tables: text without quotes.
-fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

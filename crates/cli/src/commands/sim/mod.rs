@@ -1,6 +1,7 @@
 //! `hemi sim`: volumes over modelled drives, in virtual time.
 
 mod presets;
+mod reproduce;
 mod run;
 mod table;
 
@@ -18,6 +19,7 @@ Examples:
   hemi sim presets
   hemi sim presets gp3
   hemi sim run mirror.toml
+  hemi sim reproduce
   hemi sim run mirror.toml --seed 7 --json | jq '.[0].writes.p99'")]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
@@ -28,11 +30,13 @@ pub(crate) struct SimArgs {
 enum SimCommand {
     Run(run::RunArgs),
     Presets(presets::PresetsArgs),
+    Reproduce(reproduce::ReproduceArgs),
 }
 
 pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
     match &arguments.command {
         SimCommand::Run(arguments) => run::run(arguments),
         SimCommand::Presets(arguments) => presets::run(arguments),
+        SimCommand::Reproduce(arguments) => reproduce::run(arguments),
     }
 }

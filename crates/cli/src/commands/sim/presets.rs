@@ -8,7 +8,7 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use hemi_drives::preset::{Figure, Measure, Preset};
 use hemi_model::card;
-use hemi_model::experiment;
+use hemi_model::stock;
 
 use super::table::time;
 use crate::failure::{Failure, Kind};
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &PresetsArgs) -> Result<()> {
     match &arguments.preset {
         None => write!(out, "{}", list()?)?,
         Some(name) => {
-            let preset = experiment::preset(name, Path::new(""));
+            let preset = stock::preset(name, Path::new(""));
             let preset = preset.map_err(|error| {
                 let way_out = "hemi sim presets lists them; or give the path of a preset file.";
                 Failure::error(Kind::Usage, error.to_string(), way_out)

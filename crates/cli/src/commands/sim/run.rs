@@ -11,6 +11,7 @@ use clap::Args;
 use hemi_model::experiment;
 use hemi_model::report::{Report, seconds};
 use hemi_model::spec::{self, Case};
+use hemi_model::stock::Stock;
 use hemi_model::tables;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -87,6 +88,7 @@ pub(super) fn run_all(
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = jobs.unwrap_or(cores).clamp(1, cases.len().max(1));
     let bars = Bars::new(cases.len());
+    let stock = Stock::default();
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
     let results: Vec<Mutex<Option<Result<Report, experiment::ExperimentError>>>> =
@@ -98,7 +100,7 @@ pub(super) fn run_all(
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(number) else { return };
                     let bar = bars.case(case);
-                    let result = experiment::run(case, folder, seed, |now| {
+                    let result = experiment::run(case, folder, seed, &stock, |now| {
                         bar.set_message(format!("{:.0} s", seconds(now.0)));
                         bar.tick();
                         !stop.load(Ordering::Relaxed)

@@ -1,0 +1,112 @@
+//! `hemi sim reproduce`: published measurements, made again on the models.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use hemi_model::reproduce::{self, Reproduction, page, picture};
+
+use super::run::run_all;
+use crate::failure::{Failure, Kind};
+
+/// Make published measurements again, and write what comes out.
+///
+/// Each reproduction is a file of specs and of the figures published; its page has a table of
+/// published and simulated figures, with what was fitted, what was missed and why, and
+/// pictures. Without a name all of them are run, on all cores. Misses are on the pages; the
+/// exit status says only whether the runs could be made.
+#[derive(Debug, Args)]
+pub(super) struct ReproduceArgs {
+    /// Names of reproductions; all if none is given.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// The folder of the reproductions' files.
+    #[arg(long, value_name = "FOLDER", default_value = "crates/model/reproductions")]
+    from: PathBuf,
+
+    /// The folder to write pages and pictures into.
+    #[arg(long, value_name = "FOLDER", default_value = "docs/reproductions")]
+    out: PathBuf,
+
+    /// Cases run at a time; as many as there are cores if left out.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+}
+
+pub(super) fn run(arguments: &ReproduceArgs) -> Result<()> {
+    let files = files(arguments)?;
+    fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("cannot make {}", arguments.out.display()))?;
+    let mut out = std::io::stdout().lock();
+    let (mut met, mut all) = (0, 0);
+    for file in files {
+        let name = name(&file);
+        let page = reproduce(&file, &name, arguments)?;
+        let (figures, orders) = (page.figures, page.orders);
+        writeln!(
+            out,
+            "{name}: {} of {} figures within bounds, {} of {} orderings hold",
+            figures.0, figures.1, orders.0, orders.1
+        )?;
+        met += figures.0 + orders.0;
+        all += figures.1 + orders.1;
+    }
+    writeln!(out, "{met} of {all}; pages in {}", arguments.out.display())?;
+    Ok(())
+}
+
+fn name(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn files(arguments: &ReproduceArgs) -> Result<Vec<PathBuf>> {
+    let from = &arguments.from;
+    let mut files = reproduce::files(from).map_err(|error| {
+        Failure::error(
+            Kind::Usage,
+            format!("cannot read {}: {error}", from.display()),
+            "Run it in hemi's source tree, or say where the reproductions are with --from.",
+        )
+    })?;
+    for wanted in &arguments.names {
+        if !files.iter().any(|file| name(file) == *wanted) {
+            let known: Vec<String> = files.iter().map(|file| name(file)).collect();
+            return Err(Failure::error(
+                Kind::Usage,
+                format!("{wanted}: no such reproduction in {}", from.display()),
+                format!("There are: {}.", known.join(", ")),
+            ));
+        }
+    }
+    if !arguments.names.is_empty() {
+        files.retain(|file| arguments.names.contains(&name(file)));
+    }
+    Ok(files)
+}
+
+fn reproduce(file: &Path, name: &str, arguments: &ReproduceArgs) -> Result<page::Page> {
+    let usage = |error: String| {
+        let shown = file.display();
+        Failure::error(Kind::Usage, format!("{shown}: {error}"), "Correct the reproduction's file.")
+    };
+    let reproduction = Reproduction::load(file).map_err(|error| usage(error.to_string()))?;
+    let cases = reproduction.cases(&file.display().to_string());
+    let cases = cases.map_err(|error| usage(error.to_string()))?;
+    let (names, cases): (Vec<String>, Vec<_>) = cases.into_iter().unzip();
+    let reports = run_all(&cases, &arguments.from, None, arguments.jobs)?;
+    let results = reproduction.results(&names, &reports);
+    let page = page::write(name, &reproduction, &results).map_err(|e| usage(e.to_string()))?;
+    for spec in &reproduction.picture {
+        let svg = picture::draw(spec, &results).map_err(|error| usage(error.to_string()))?;
+        save(&arguments.out.join(format!("{name}-{}.svg", spec.name)), &svg)?;
+    }
+    save(&arguments.out.join(format!("{name}.md")), &page.text)?;
+    Ok(page)
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,219 @@
+//! Published measurements, made again on the models.
+//!
+//! A reproduction is a TOML file: whole specs under `[run.NAME]`, and what is made of their
+//! cases: `[[compare]]` rows (published, ours, how far off), `[[order]]`ings that must hold,
+//! `[[table]]`s and `[[picture]]`s. [`page`] writes it up, generated but for the file's own
+//! introduction and findings. A miss stays on the page.
+
+pub mod page;
+pub mod picture;
+mod select;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::report::Report;
+use crate::spec::{self, Case, SpecError};
+
+pub use self::select::{Results, SelectError};
+
+/// A reproduction.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reproduction {
+    /// What it is.
+    pub title: String,
+    /// Who published the figures, where and when.
+    pub source: String,
+    /// Parameters fitted, and to what.
+    pub fitted: Vec<String>,
+    /// What was measured, and how it is modelled. Markdown.
+    pub introduction: String,
+    /// What came out, each miss with its cause. Markdown.
+    #[serde(default)]
+    pub findings: String,
+    /// Specs by name.
+    run: BTreeMap<String, Table>,
+    /// Rows of published figures.
+    #[serde(default)]
+    pub compare: Vec<Compare>,
+    /// Orderings.
+    #[serde(default)]
+    pub order: Vec<Order>,
+    /// Tables of all cases of a run.
+    #[serde(default)]
+    pub table: Vec<TableSpec>,
+    /// Pictures.
+    #[serde(default)]
+    pub picture: Vec<PictureSpec>,
+}
+
+/// Which case, or cases.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Selection {
+    /// The run's name.
+    pub run: String,
+    /// What the sweep chose for some keys.
+    #[serde(default, rename = "where")]
+    pub choices: Table,
+    /// Another measure than that of the row.
+    pub measure: Option<String>,
+}
+
+/// How several cases make one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aggregate {
+    /// Their mean.
+    Mean,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+}
+
+/// One published figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compare {
+    /// What it is, for people.
+    pub figure: String,
+    /// The run's name.
+    pub run: String,
+    /// What the sweep chose for some keys.
+    #[serde(default, rename = "where")]
+    pub choices: Table,
+    /// What of several cases; without it there has to be one.
+    pub aggregate: Option<Aggregate>,
+    /// Path of a figure in a report: `writes.iops`, `legs.0.erases`; or `watts`.
+    pub measure: String,
+    /// Divided by this.
+    pub over: Option<Selection>,
+    /// The figure published, or its range.
+    pub published: Published,
+    /// Whether a parameter was fitted to it.
+    #[serde(default)]
+    pub fitted: bool,
+    /// By what share ours may be off; 0.15 if not given, 0.3 for latencies.
+    pub within: Option<f64>,
+}
+
+/// A figure as it was published.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// One number.
+    Number(f64),
+    /// From the one to the other.
+    Range([f64; 2]),
+}
+
+/// An ordering of cases.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// What it says.
+    pub what: String,
+    /// Path of the figure compared.
+    pub measure: String,
+    /// The cases, the least first.
+    pub least_first: Vec<Selection>,
+}
+
+/// A table of all cases of a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableSpec {
+    /// What it shows.
+    pub title: String,
+    /// The run's name.
+    pub run: String,
+    /// What the sweep chose for some keys.
+    #[serde(default, rename = "where")]
+    pub choices: Table,
+    /// Paths of figures.
+    pub measures: Vec<String>,
+}
+
+/// A picture: lines over a swept key, or over time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PictureSpec {
+    /// Of its file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// The run's name.
+    pub run: String,
+    /// What the sweep chose for some keys.
+    #[serde(default, rename = "where")]
+    pub choices: Table,
+    /// A swept key, or `time`.
+    pub x: String,
+    /// Path of a figure; over time `intervals.` and one of an interval's.
+    pub y: String,
+    /// A swept key with a line for each of its values.
+    pub series: Option<String>,
+    /// Whether y is logarithmic.
+    #[serde(default)]
+    pub logarithmic: bool,
+    /// Beside the axis; the key if not given.
+    pub x_label: Option<String>,
+    /// Beside the axis; the path if not given.
+    pub y_label: Option<String>,
+}
+
+impl Reproduction {
+    /// Reads the file of a reproduction.
+    ///
+    /// # Errors
+    /// As those of a spec.
+    pub fn load(path: &Path) -> Result<Reproduction, SpecError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SpecError::Unreadable { file: file.clone(), source })?;
+        toml::from_str(&text).map_err(|error| SpecError::Wrong { file, problem: error.to_string() })
+    }
+
+    /// The cases of all its runs, each with its run's name. `file` is named in errors.
+    ///
+    /// # Errors
+    /// As those of a spec.
+    pub fn cases(&self, file: &str) -> Result<Vec<(String, Case)>, SpecError> {
+        let mut all = Vec::new();
+        for (name, table) in &self.run {
+            let mut table = table.clone();
+            let title = Value::String(name.clone());
+            table.entry("title").or_insert(title);
+            let text = table.to_string();
+            let cases = spec::parse(&format!("{file}: run.{name}"), &text)?;
+            all.extend(cases.into_iter().map(|case| (name.clone(), case)));
+        }
+        Ok(all)
+    }
+
+    /// What the reports of its cases, in the order of [`Reproduction::cases`], come to.
+    pub fn results<'r>(&self, names: &'r [String], reports: &'r [Report]) -> Results<'r> {
+        Results::new(names, reports)
+    }
+}
+
+/// The reproductions of a folder, sorted.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
