@@ -30,6 +30,7 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &built_in![
     "pd-ssd-500gb",
     "qlc",
     "sata-250gb-2008",
+    "sata-250gb-2008-1500",
     "sata-250gb-2008-no-cache",
     "sata-dramless",
     "slc-early",
