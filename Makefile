@@ -22,7 +22,8 @@ DEMO_ARGS ?=
 PLANTED_ARGS ?=
 
 .PHONY: help setup build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz
+	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz \
+	reproduce validate bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +100,20 @@ demo: setup release ## the demonstration: freezes and slow legs, hemi beside a p
 
 bench: setup release ## paired benchmarks against peers; BENCH_ARGS="--quick", "--help" for the parts
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench $(BENCH_ARGS)
+
+reproduce: ## published measurements on the models, into docs/reproductions (hemi sim reproduce)
+	$(CARGO) build --locked --release -p hemi-cli
+	"$(TARGET_DIR)/release/hemi" sim reproduce
+
+# VALIDATE: only the parts whose names have one of these words (garbage, disks, queueing).
+VALIDATE ?=
+validate: ## the models against theory and against measured drives (about 3 minutes)
+	$(CARGO) build --locked --release -p hemi-model --bin hemi-validate
+	"$(TARGET_DIR)/release/hemi-validate" $(VALIDATE)
+
+bench-sim: ## how many requests a second the simulation makes, on one core
+	$(CARGO) build --locked --release -p hemi-model --bin hemi-bench-sim
+	"$(TARGET_DIR)/release/hemi-bench-sim"
 
 lint: setup ## formatting, clippy, licences and advisories, Python lint and types
 	@scripts/lint.sh

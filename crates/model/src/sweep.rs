@@ -5,7 +5,7 @@ use toml::{Table, Value};
 /// One combination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What was chosen for each key, in the order of the sweep.
+    /// What was chosen for each key, in the order of their names.
     pub choices: Vec<(String, Value)>,
     /// The spec with that put in, without its `[sweep]`.
     pub spec: Table,
@@ -38,7 +38,7 @@ pub enum SweepError {
 /// Most cases of one spec.
 const MOST: usize = 10_000;
 
-/// The cases of a spec; one, if it sweeps nothing. The last key changes fastest.
+/// The cases of a spec; one, if it sweeps nothing. The last key by name changes fastest.
 ///
 /// # Errors
 /// See [`SweepError`].

@@ -1,0 +1,120 @@
+//! Experiments from their files to their reports, and what is refused on the way.
+
+use std::path::Path;
+
+use hemi_model::experiment;
+use hemi_model::report::Report;
+use hemi_model::reproduce::Reproduction;
+use hemi_model::spec::{self, SpecError};
+use hemi_model::stock::Stock;
+use hemi_model::tables;
+
+const SPEC: &str = r#"
+title = "two network volumes"
+[system]
+legs = ["gp3", "gp3-16k"]
+volume = "1 GiB"
+[workload.open]
+rate = 1000
+duration = "2 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50, flush_every = 8 } }
+[sweep]
+"system.policy" = ["single", "all", "write-behind", "paper", "paper-unsafe", "first", "oracle"]
+"#;
+
+fn reports(text: &str) -> Vec<Report> {
+    let stock = Stock::default();
+    let cases = spec::parse("test.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let run = |case| experiment::run(case, Path::new(""), Some(3), &stock, |_| true);
+    cases.iter().map(|case| run(case).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_to_the_byte() {
+    let json = || serde_json::to_string(&reports(SPEC)).unwrap();
+    assert_eq!(json(), json());
+}
+
+#[test]
+fn a_report_accounts_for_every_request() {
+    for report in reports(SPEC) {
+        let kinds = [&report.reads, &report.writes, &report.flushes];
+        let sum: u64 = kinds.iter().map(|kind| kind.count).sum();
+        assert_eq!(sum, report.requests, "{:?}", report.choices);
+        assert!((1_800..2_200).contains(&sum), "{sum} requests in 2 s at 1,000 a second");
+        let (in_system, by_stay) = report.little;
+        assert!((in_system / by_stay - 1.0).abs() < 1e-9, "{:?}", report.choices);
+        let intervals: f64 = report.intervals.iter().map(|interval| interval.iops).sum();
+        assert!(intervals <= sum as f64 && intervals > 0.9 * sum as f64);
+        for kind in kinds {
+            let counted: u64 = kind.histogram.iter().map(|(_, count)| count).sum();
+            assert_eq!(counted, kind.count);
+            assert!(kind.p50 <= kind.p99 && kind.p99 <= kind.p999);
+        }
+    }
+}
+
+#[test]
+fn what_a_spec_cannot_mean_is_refused_by_name() {
+    let refused = |from: &str, to: &str| {
+        let error = spec::parse("test.toml", &SPEC.replace(from, to)).unwrap_err();
+        (error.to_string(), error)
+    };
+    let (text, _) = refused("volume =", "volum =");
+    assert!(text.contains("test.toml") && text.contains("volum") && text.contains("line 5"));
+    let (text, _) = refused("\"1 GiB\"", "\"1 gigabyte\"");
+    assert!(text.contains("1 gigabyte") && text.contains("line 5"), "{text}");
+    let (text, error) = refused("[\"gp3\", \"gp3-16k\"]", "[]");
+    assert!(matches!(error, SpecError::Impossible { key: "system.legs", .. }), "{text}");
+    let (text, error) = refused("\"first\", ", "\"frist\", ");
+    assert!(matches!(error, SpecError::Choice { .. }) && text.contains("frist"), "{text}");
+    let (text, _) = refused("rate = 1000", "rate = 1000\npoisson = true");
+    assert!(text.contains("poisson"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_by_name() {
+    let refused = |from: &str, to: &str| {
+        let cases = spec::parse("test.toml", &SPEC.replace(from, to)).unwrap();
+        let stock = Stock::default();
+        let case = cases.last().expect("there is a case");
+        experiment::run(case, Path::new(""), None, &stock, |_| true).unwrap_err().to_string()
+    };
+    assert!(refused("gp3-16k", "gp33").contains("`gp33`"));
+    assert!(refused("read_percent = 50", "read_percent = 150").contains("read_percent = 150"));
+    // The last case is a mirror then.
+    let too_large = SPEC.replace("\"oracle\"", "\"first\"").replace("1 GiB", "2 TiB");
+    let cases = spec::parse("test.toml", &too_large).unwrap();
+    let case = cases.last().expect("there is a case");
+    let error = experiment::run(case, Path::new(""), None, &Stock::default(), |_| true);
+    assert!(error.unwrap_err().to_string().contains("make the volume smaller"));
+}
+
+#[test]
+fn tables_are_written_and_folders_that_cannot_be_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let reports = reports(SPEC);
+    tables::write(&folder.path().join("new"), &reports).unwrap();
+    for name in ["cases", "intervals", "latencies"] {
+        let path = folder.path().join(format!("new/{name}.parquet"));
+        let bytes = std::fs::read(path).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    }
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let error = tables::write(&folder.path().join("file"), &reports).unwrap_err();
+    assert!(error.to_string().contains("file"), "{error}");
+}
+
+/// Every reproduction of the tree is understood.
+#[test]
+fn reproductions_are_sound() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reproductions");
+    let files = hemi_model::reproduce::files(&folder).unwrap();
+    assert!(!files.is_empty());
+    for file in files {
+        let name = file.display().to_string();
+        let reproduction = Reproduction::load(&file).unwrap_or_else(|error| panic!("{error}"));
+        let cases = reproduction.cases(&name).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!cases.is_empty(), "{name}");
+    }
+}
