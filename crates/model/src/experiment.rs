@@ -106,6 +106,7 @@ pub fn run(
         all: Summary::of(figures, &figures.all),
         legs: report::legs(&system.legs[..count], &counters, run.now().0),
         exposure_peak: served.exposure_peak().max(seen.unwrap_or(0)),
+        extra: served.extra().into_iter().collect(),
         little: report::little(run.little()),
         intervals,
     })

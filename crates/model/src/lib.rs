@@ -12,6 +12,7 @@
 pub mod card;
 pub mod experiment;
 pub mod figures;
+mod lateness;
 mod legs;
 pub mod mirror;
 pub mod oracle;

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use hemi_core::units::{Extent, Instant};
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
 
+use crate::lateness::Lateness;
 use crate::legs::{Legs, Pace};
 
 /// Paid at a time: what a drive's own queue takes.
@@ -50,6 +51,10 @@ struct Asked {
     answered: bool,
     /// A timer names it: the slot is kept until that has passed.
     timed: bool,
+    /// How long the first leg took, nanoseconds; 0 before.
+    first: u64,
+    /// It is a write that every leg was given.
+    everywhere: bool,
 }
 
 /// What a leg has missed.
@@ -155,12 +160,14 @@ pub struct Published<D> {
     now: Instant,
     counters: Counters,
     under_way: u32,
+    lateness: Lateness,
 }
 
 impl<D: Drive> Published<D> {
     /// A volume as large as the smallest of the drives, of which there are 1 to 8.
     pub fn new(drives: Vec<D>, rule: Rule) -> Published<D> {
-        let legs = drives.iter().map(|_| Leg::default()).collect();
+        let legs: Vec<Leg> = drives.iter().map(|_| Leg::default()).collect();
+        let lateness = Lateness::new(legs.len(), rule.wait_permille);
         Published {
             rule,
             drives: Legs::new(drives),
@@ -173,7 +180,13 @@ impl<D: Drive> Published<D> {
             now: Instant(0),
             counters: Counters::default(),
             under_way: 0,
+            lateness,
         }
+    }
+
+    /// How much later than the first the other legs had what was written, by name.
+    pub fn extra(&self) -> Vec<(&'static str, f64)> {
+        self.lateness.figures()
     }
 
     /// What one leg has done.
@@ -219,6 +232,15 @@ impl<D: Drive> Published<D> {
         let is_first = !asked.answered && asked.out.count_ones() > 1;
         asked.out &= !(1 << leg);
         let taken = completion.at.since(asked.started);
+        if asked.everywhere {
+            if asked.first == 0 {
+                asked.first = taken.max(1);
+            }
+            self.lateness.leg(leg, taken, asked.first);
+            if asked.out == 0 {
+                self.lateness.last(taken, asked.first);
+            }
+        }
         match asked.operation {
             Operation::Read => self.legs[leg].reads.record(taken),
             // The others get so much longer.
@@ -310,8 +332,18 @@ impl<D: Drive> Drive for Published<D> {
         self.now = now;
         self.under_way += 1;
         let Request { tag, operation, extent } = request;
-        let asked =
-            Asked { tag, operation, extent, started: now, out: 0, answered: false, timed: false };
+        let is_write = matches!(operation, Operation::Write { .. });
+        let asked = Asked {
+            tag,
+            operation,
+            extent,
+            started: now,
+            out: 0,
+            answered: false,
+            timed: false,
+            first: 0,
+            everywhere: is_write,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.asked[slot as usize] = asked;
@@ -327,10 +359,12 @@ impl<D: Drive> Drive for Published<D> {
             self.send(self.reader(extent), slot);
             return;
         }
+        if is_write {
+            self.lateness.write();
+        }
         // With all frozen somebody has to take it.
         let all_frozen = self.legs.iter().all(|leg| leg.frozen);
         for leg in 0..self.legs.len() {
-            let is_write = matches!(operation, Operation::Write { .. });
             let coalesces = self.rule.coalesces;
             let state = &mut self.legs[leg];
             // What is listed is paid before anything newer.
@@ -343,6 +377,7 @@ impl<D: Drive> Drive for Published<D> {
                 self.send(leg, slot);
             } else {
                 state.delayed.add(extent, now, coalesces);
+                self.asked[slot as usize].everywhere = false;
             }
         }
     }
@@ -368,5 +403,55 @@ impl<D: Drive> Drive for Published<D> {
 
     fn counters(&self) -> Counters {
         self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hemi_core::units::Extent;
+    use hemi_drives::drive::{Drive, Operation, Request};
+    use hemi_drives::server::{Server, Service};
+
+    use super::{Published, Rule};
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// Writes one after another to legs that take so many milliseconds, for so long; what the
+    /// mirror then says of itself.
+    fn told(milliseconds: [u64; 2], wait_permille: u64, writes: u64) -> [f64; 4] {
+        let leg = |time| Server::new(1 << 20, 1, Service::Fixed(time * MILLISECOND), 1);
+        let rule = Rule { wait_permille, ..Rule::default() };
+        let mut mirror = Published::new(milliseconds.map(leg).into(), rule);
+        let mut done = Vec::new();
+        for write in 0..writes {
+            let extent = Extent { start: write * 8, end: write * 8 + 8 };
+            let operation = Operation::Write { fua: false };
+            mirror.submit(mirror.now, Request { tag: write, operation, extent });
+            while done.len() <= write as usize {
+                mirror.advance(mirror.next_event(), &mut done);
+            }
+        }
+        // What is still under way on the legs ends too.
+        mirror.advance(mirror.now + 1000 * MILLISECOND, &mut done);
+        let extra = mirror.extra();
+        let of = |name| extra.iter().find(|(named, _)| *named == name).unwrap().1;
+        ["within_limit", "diverted", "later_2x_leg_1", "ratio_max_leg_1"].map(of)
+    }
+
+    #[test]
+    fn a_leg_within_the_limit_is_never_frozen() {
+        assert_eq!(told([10, 12], 1300, 50), [1.0, 0.0, 0.0, 1.2]);
+    }
+
+    #[test]
+    fn a_leg_past_the_limit_gets_only_some_of_the_writes() {
+        // Given one at 0; frozen from 13 to 50, so that the next three go to its queue.
+        let [within, diverted, twice, most] = told([10, 50], 1300, 100);
+        assert_eq!((within, twice), (0.0, 1.0));
+        assert!((0.5..0.95).contains(&diverted), "{diverted}");
+        // Payments are before the next write.
+        assert!((5.0..30.0).contains(&most), "{most}");
+        // Where it is waited for, it is given all.
+        assert_eq!(told([10, 50], 1_000_000, 100), [1.0, 0.0, 1.0, 5.0]);
     }
 }

@@ -1,5 +1,7 @@
 //! What a run found, as others read it: figures of one case, ready for JSON.
 
+use std::collections::BTreeMap;
+
 use hemi_core::units::SECOND;
 use hemi_drives::drive::Counters;
 use serde::Serialize;
@@ -37,6 +39,8 @@ pub struct Report {
     pub exposure_peak: u64,
     /// Little's law over the whole run: mean number in the system, and rate times mean stay.
     pub little: (f64, f64),
+    /// What the system knows of itself besides, by name.
+    pub extra: BTreeMap<&'static str, f64>,
     /// The run, interval by interval.
     pub intervals: Vec<IntervalReport>,
 }

@@ -171,6 +171,14 @@ impl System {
         (0..legs).map(leg).collect()
     }
 
+    /// What it knows of itself besides, by name.
+    pub fn extra(&self) -> Vec<(&'static str, f64)> {
+        match self {
+            System::Published(published) => published.extra(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Highest exposure by the engine's own account, bytes; zero for what is not the engine's.
     pub fn exposure_peak(&mut self) -> u64 {
         match self {

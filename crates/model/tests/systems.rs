@@ -90,10 +90,13 @@ fn played<D: Watched>(mut drive: D, requests: u64) -> (u64, u64, f64) {
     (figures.all.count(), run.now().0, figures.all.moments().mean())
 }
 
+/// A system's name, and a run of it.
+type Played = (&'static str, fn() -> (u64, u64, f64));
+
 #[test]
 fn every_system_answers_everything_and_always_the_same_way() {
     let requests = 20_000;
-    let runs: [(&str, fn() -> (u64, u64, f64)); 7] = [
+    let runs: [Played; 7] = [
         ("single", || played(drives().remove(0), 20_000)),
         ("first", || played(mirror(Policy::First), 20_000)),
         ("paper", || played(mirror(Policy::Paper), 20_000)),

@@ -39,9 +39,9 @@ fn impossible_parameters_are_refused_by_name() {
     };
     assert_eq!(
         refused(&|p| p.revolutions_per_minute = 10),
-        "parameter `revolutions_per_minute`: 10 is impossible: 1000 to 60000"
+        "`revolutions_per_minute` is 10: 1000 to 60000"
     );
-    assert!(refused(&|p| p.queue.depth = 0).contains("`queue.depth`: 0"));
+    assert!(refused(&|p| p.queue.depth = 0).contains("`queue.depth` is 0"));
     assert!(refused(&|p| p.host_rate.0 = 0).contains("`host_rate`"));
     assert!(refused(&|p| p.read_cache.segments = 0).contains("`read_cache.segments`"));
     assert!(refused(&|p| p.write_cache.urgent_at = 2.0).contains("`write_cache.urgent_at`"));

@@ -186,7 +186,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn little_s_law_holds() {
     let mut drive = drive(|_| {});
-    drive.precondition(super::super::precondition::Precondition::Steady, 1);
+    drive.precondition(crate::preset::Precondition::Steady, 1);
     let mut next = random(&drive, 1, 4096, WRITE);
     let run = closed(&mut drive, 0, 32, 50_000, &mut next);
     let outstanding = run.rate(0) * run.mean() * 1e-9;

@@ -2,9 +2,9 @@
 
 use hemi_core::units::Extent;
 
-use super::super::precondition::Precondition;
 use super::{WRITE, closed, drive, random, sequential};
 use crate::drive::{Drive, Operation};
+use crate::preset::Precondition;
 use crate::quantity::{Rate, Size, Time};
 
 const READ: Operation = Operation::Read;

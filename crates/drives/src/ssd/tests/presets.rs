@@ -55,7 +55,7 @@ fn impossible_parameters_are_named() {
     ];
     for (name, change) in cases {
         let error = small(change).check().expect_err(name);
-        assert_eq!(error.name, name, "{error}");
+        assert_eq!(error.parameter, name, "{error}");
     }
     assert!(small(|_| {}).check().is_ok());
     let unknown = format!("{SMALL}\nspeed = 1");

@@ -4,10 +4,10 @@ use hemi_core::units::Extent;
 
 use super::super::Ssd;
 use super::super::parameters::SlcParameters;
-use super::super::precondition::Precondition;
 use super::super::snapshot::SnapshotError;
 use super::{WRITE, closed, drive, random, sequential, small};
 use crate::drive::{Drive, Operation};
+use crate::preset::Precondition;
 use crate::quantity::{Size, Time};
 
 #[test]
