@@ -141,3 +141,40 @@ pub trait Drive {
     /// What it has done until the last `now`, energy at rest included.
     fn counters(&self) -> Counters;
 }
+
+/// Makes an enum whose every variant holds a drive a drive itself: one match, where a
+/// `dyn Drive` would hide the model from the compiler.
+#[macro_export]
+macro_rules! drive_of_variants {
+    ($name:ident: $($variant:ident),+ $(,)?) => {
+        impl $crate::drive::Drive for $name {
+            fn sectors(&self) -> u64 {
+                match self { $($name::$variant(drive) => drive.sectors()),+ }
+            }
+
+            fn submit(
+                &mut self,
+                now: ::hemi_core::units::Instant,
+                request: $crate::drive::Request,
+            ) {
+                match self { $($name::$variant(drive) => drive.submit(now, request)),+ }
+            }
+
+            fn next_event(&self) -> ::hemi_core::units::Instant {
+                match self { $($name::$variant(drive) => drive.next_event()),+ }
+            }
+
+            fn advance(
+                &mut self,
+                now: ::hemi_core::units::Instant,
+                done: &mut Vec<$crate::drive::Completion>,
+            ) {
+                match self { $($name::$variant(drive) => drive.advance(now, done)),+ }
+            }
+
+            fn counters(&self) -> $crate::drive::Counters {
+                match self { $($name::$variant(drive) => drive.counters()),+ }
+            }
+        }
+    };
+}

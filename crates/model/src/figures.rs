@@ -90,10 +90,6 @@ pub struct Interval {
     pub start: Instant,
     /// Latencies of all that ended in it.
     pub latencies: Moments,
-    /// Reads among them.
-    pub reads: u64,
-    /// Writes among them.
-    pub writes: u64,
     /// Bytes read and written.
     pub bytes: u64,
     /// Acknowledged bytes that one leg alone held at its end.
@@ -192,8 +188,6 @@ impl Figures {
         let Ended { operation, bytes, latency, measured } = ended;
         let interval = &mut self.interval;
         interval.latencies.add(latency);
-        interval.reads += u64::from(operation == Operation::Read);
-        interval.writes += u64::from(matches!(operation, Operation::Write { .. }));
         interval.bytes += bytes;
         let Some((_, until)) = self.measured.as_mut().filter(|_| measured) else { return };
         *until = now;

@@ -18,10 +18,6 @@ impl<D: Drive> Legs<D> {
         Legs { drives, next, done: Vec::with_capacity(64) }
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.drives.len()
-    }
-
     /// Sectors of the smallest.
     pub(crate) fn sectors(&self) -> u64 {
         self.drives.iter().map(Drive::sectors).min().unwrap_or(0)

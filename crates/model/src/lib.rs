@@ -12,6 +12,7 @@
 pub mod card;
 pub mod experiment;
 pub mod figures;
+mod front;
 mod lateness;
 mod legs;
 pub mod mirror;
@@ -20,6 +21,7 @@ pub mod published;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+mod slots;
 pub mod spec;
 pub mod stock;
 pub mod sweep;

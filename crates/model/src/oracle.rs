@@ -7,7 +7,9 @@
 use hemi_core::units::Instant;
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
 
+use crate::front::Front;
 use crate::legs::{Legs, Pace};
+use crate::slots::Slots;
 
 /// Requests a leg has at once before it is left out of writes.
 const WINDOW: u32 = 32;
@@ -26,13 +28,9 @@ pub struct Oracle<D> {
     drives: Legs<D>,
     out: Vec<u32>,
     reads: Vec<Pace>,
-    asked: Vec<Asked>,
-    free: Vec<u32>,
+    asked: Slots<Asked>,
     ended: Vec<(usize, Completion)>,
-    answered: Vec<Completion>,
-    now: Instant,
-    counters: Counters,
-    under_way: u32,
+    front: Front,
 }
 
 impl<D: Drive> Oracle<D> {
@@ -42,24 +40,20 @@ impl<D: Drive> Oracle<D> {
             out: vec![0; drives.len()],
             reads: vec![Pace::default(); drives.len()],
             drives: Legs::new(drives),
-            asked: Vec::new(),
-            free: Vec::new(),
+            asked: Slots::default(),
             ended: Vec::new(),
-            answered: Vec::new(),
-            now: Instant(0),
-            counters: Counters::default(),
-            under_way: 0,
+            front: Front::new(Instant(0)),
         }
     }
 
     /// What one leg has done.
     pub fn leg_counters(&mut self, leg: usize) -> Counters {
-        self.drives.counters(leg, self.now)
+        self.drives.counters(leg, self.front.now())
     }
 
     fn end(&mut self, leg: usize, completion: Completion) {
         self.out[leg] -= 1;
-        let slot = completion.tag as usize;
+        let slot = completion.tag as u32;
         let asked = &mut self.asked[slot];
         asked.out -= 1;
         if asked.operation == Operation::Read {
@@ -67,11 +61,10 @@ impl<D: Drive> Oracle<D> {
         }
         if !asked.answered {
             asked.answered = true;
-            self.under_way -= 1;
-            self.answered.push(Completion { tag: asked.tag, at: completion.at });
+            self.front.answer(asked.tag);
         }
         if self.asked[slot].out == 0 {
-            self.free.push(slot as u32);
+            self.asked.remove(slot);
         }
     }
 }
@@ -82,21 +75,10 @@ impl<D: Drive> Drive for Oracle<D> {
     }
 
     fn submit(&mut self, now: Instant, request: Request) {
-        self.now = now;
-        self.under_way += 1;
-        self.counters.count(request.operation, request.extent);
+        self.front.ask(now, &request);
         let Request { tag, operation, extent } = request;
         let asked = Asked { tag, operation, started: now, out: 0, answered: false };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.asked[slot as usize] = asked;
-                slot as usize
-            }
-            None => {
-                self.asked.push(asked);
-                self.asked.len() - 1
-            }
-        };
+        let slot = self.asked.insert(asked);
         let legs = 0..self.out.len();
         let best = legs.clone().min_by_key(|&leg| self.reads[leg].expected(self.out[leg]));
         let least = legs.clone().min_by_key(|&leg| self.out[leg]);
@@ -109,13 +91,13 @@ impl<D: Drive> Drive for Oracle<D> {
             if goes {
                 self.out[leg] += 1;
                 self.asked[slot].out += 1;
-                self.drives.submit(leg, now, Request { tag: slot as u64, operation, extent });
+                self.drives.submit(leg, now, Request { tag: u64::from(slot), operation, extent });
             }
         }
     }
 
     fn next_event(&self) -> Instant {
-        if self.answered.is_empty() { self.drives.next_event() } else { self.now }
+        self.front.next_event(self.drives.next_event())
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
@@ -124,6 +106,7 @@ impl<D: Drive> Drive for Oracle<D> {
             if next > now {
                 break;
             }
+            self.front.pass(next);
             self.drives.advance(next, |leg, completion| self.ended.push((leg, completion)));
             let mut ended = std::mem::take(&mut self.ended);
             for (leg, completion) in ended.drain(..) {
@@ -131,14 +114,10 @@ impl<D: Drive> Drive for Oracle<D> {
             }
             self.ended = ended;
         }
-        if self.under_way > 0 {
-            self.counters.busy += now.since(self.now);
-        }
-        self.now = now;
-        done.append(&mut self.answered);
+        self.front.hand_over(now, done);
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        self.front.counters()
     }
 }

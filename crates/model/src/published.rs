@@ -9,19 +9,22 @@
 //! nobody would know which leg is right. The paper says nothing of flushes; here they go to
 //! every leg that is not frozen.
 
+mod delayed;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use hemi_core::units::{Extent, Instant};
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
 
+use self::delayed::Delayed;
+use crate::front::Front;
 use crate::lateness::Lateness;
 use crate::legs::{Legs, Pace};
+use crate::slots::Slots;
 
 /// Paid at a time: what a drive's own queue takes.
 const PAYMENTS_MAX: u32 = 32;
-/// Sectors of one payment, at most: 1 MiB.
-const PAYMENT_SECTORS: u64 = 2048;
 /// Tags from here on are payments.
 const PAYMENT: u64 = 1 << 63;
 
@@ -57,85 +60,6 @@ struct Asked {
     everywhere: bool,
 }
 
-/// What a leg has missed.
-#[derive(Default)]
-struct Delayed {
-    /// First sector to one past the last and since when, where it coalesces; they do not
-    /// overlap.
-    merged: BTreeMap<u64, (u64, Instant)>,
-    /// In the order they came, where not.
-    listed: VecDeque<(Extent, Instant)>,
-    sectors: u64,
-}
-
-impl Delayed {
-    fn add(&mut self, extent: Extent, now: Instant, coalesces: bool) {
-        if coalesces {
-            self.remove(extent);
-            self.merged.insert(extent.start, (extent.end, now));
-        } else {
-            self.listed.push_back((extent, now));
-        }
-        self.sectors += extent.sectors();
-    }
-
-    /// What a direct write has made good.
-    fn remove(&mut self, extent: Extent) {
-        let before = self.merged.range(..extent.start).next_back();
-        if let Some((&start, &(end, since))) = before.filter(|(_, (end, _))| *end > extent.start) {
-            self.merged.insert(start, (extent.start, since));
-            self.sectors -= end.min(extent.end) - extent.start;
-            if end > extent.end {
-                self.merged.insert(extent.end, (end, since));
-                return;
-            }
-        }
-        while let Some((&start, &(end, since))) = self.merged.range(extent.start..extent.end).next()
-        {
-            self.merged.remove(&start);
-            self.sectors -= end.min(extent.end) - start;
-            if end > extent.end {
-                self.merged.insert(extent.end, (end, since));
-            }
-        }
-    }
-
-    fn overlaps(&self, extent: Extent) -> bool {
-        let last = self.merged.range(..extent.end).next_back();
-        last.is_some_and(|(_, (end, _))| *end > extent.start)
-            || self.listed.iter().any(|(listed, _)| listed.overlaps(extent))
-    }
-
-    /// The next payment at or after `cursor`, in order of addresses.
-    fn take(&mut self, cursor: u64) -> Option<Extent> {
-        if let Some((extent, _)) = self.listed.pop_front() {
-            self.sectors -= extent.sectors();
-            return Some(extent);
-        }
-        let next = self.merged.range(cursor..).next().or_else(|| self.merged.iter().next());
-        let (&start, &(end, since)) = next?;
-        self.merged.remove(&start);
-        let mut until = end;
-        while let Some((next_end, _)) = self.merged.remove(&until) {
-            until = next_end;
-            if until - start >= PAYMENT_SECTORS {
-                break;
-            }
-        }
-        let cut = until.min(start + PAYMENT_SECTORS);
-        if until > cut {
-            self.merged.insert(cut, (until, since));
-        }
-        self.sectors -= cut - start;
-        Some(Extent { start, end: cut })
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        let merged = self.merged.values().map(|(_, since)| *since).min();
-        merged.into_iter().chain(self.listed.front().map(|(_, since)| *since)).min()
-    }
-}
-
 #[derive(Default)]
 struct Leg {
     frozen: bool,
@@ -152,14 +76,10 @@ pub struct Published<D> {
     rule: Rule,
     drives: Legs<D>,
     legs: Vec<Leg>,
-    asked: Vec<Asked>,
-    free: Vec<u32>,
+    asked: Slots<Asked>,
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
     ended: Vec<(usize, Completion)>,
-    answered: Vec<Completion>,
-    now: Instant,
-    counters: Counters,
-    under_way: u32,
+    front: Front,
     lateness: Lateness,
 }
 
@@ -172,14 +92,10 @@ impl<D: Drive> Published<D> {
             rule,
             drives: Legs::new(drives),
             legs,
-            asked: Vec::new(),
-            free: Vec::new(),
+            asked: Slots::default(),
             timers: BinaryHeap::new(),
             ended: Vec::new(),
-            answered: Vec::new(),
-            now: Instant(0),
-            counters: Counters::default(),
-            under_way: 0,
+            front: Front::new(Instant(0)),
             lateness,
         }
     }
@@ -191,21 +107,25 @@ impl<D: Drive> Published<D> {
 
     /// What one leg has done.
     pub fn leg_counters(&mut self, leg: usize) -> Counters {
-        self.drives.counters(leg, self.now)
+        self.drives.counters(leg, self.front.now())
     }
 
     /// Bytes in delay queues, and the age of the oldest of them in nanoseconds.
     pub fn delayed(&self) -> (u64, u64) {
         let bytes = self.legs.iter().map(|leg| leg.delayed.sectors * 512).sum();
         let oldest = self.legs.iter().filter_map(|leg| leg.delayed.oldest()).min();
-        (bytes, oldest.map_or(0, |since| self.now.since(since)))
+        (bytes, oldest.map_or(0, |since| self.front.now().since(since)))
     }
 
     fn send(&mut self, leg: usize, slot: u32) {
-        let Asked { operation, extent, .. } = self.asked[slot as usize];
-        self.asked[slot as usize].out |= 1 << leg;
+        let Asked { operation, extent, .. } = self.asked[slot];
+        self.asked[slot].out |= 1 << leg;
         self.legs[leg].out += 1;
-        self.drives.submit(leg, self.now, Request { tag: u64::from(slot), operation, extent });
+        self.drives.submit(
+            leg,
+            self.front.now(),
+            Request { tag: u64::from(slot), operation, extent },
+        );
     }
 
     /// The leg a read goes to: one that lacks nothing of it, not frozen where there is one, with
@@ -226,9 +146,8 @@ impl<D: Drive> Published<D> {
             return;
         }
         let slot = completion.tag as u32;
-        let index = slot as usize;
         self.legs[leg].out -= 1;
-        let asked = &mut self.asked[index];
+        let asked = &mut self.asked[slot];
         let is_first = !asked.answered && asked.out.count_ones() > 1;
         asked.out &= !(1 << leg);
         let taken = completion.at.since(asked.started);
@@ -247,7 +166,7 @@ impl<D: Drive> Published<D> {
             Operation::Write { .. } if is_first && !asked.timed => {
                 asked.timed = true;
                 let limit = asked.started + taken * self.rule.wait_permille / 1000;
-                self.timers.push(Reverse((limit.max(self.now), slot)));
+                self.timers.push(Reverse((limit.max(self.front.now()), slot)));
             }
             _ => {}
         }
@@ -262,24 +181,23 @@ impl<D: Drive> Published<D> {
     }
 
     fn answer(&mut self, slot: u32) {
-        let asked = &mut self.asked[slot as usize];
+        let asked = &mut self.asked[slot];
         if !asked.answered {
             asked.answered = true;
-            self.under_way -= 1;
-            self.answered.push(Completion { tag: asked.tag, at: self.now });
+            self.front.answer(asked.tag);
         }
     }
 
     fn let_go(&mut self, slot: u32) {
-        let asked = &self.asked[slot as usize];
+        let asked = &self.asked[slot];
         if asked.out == 0 && !asked.timed {
-            self.free.push(slot);
+            self.asked.remove(slot);
         }
     }
 
     /// A write's time is up.
     fn time_is_up(&mut self, slot: u32) {
-        let asked = &mut self.asked[slot as usize];
+        let asked = &mut self.asked[slot];
         asked.timed = false;
         let late = asked.out;
         for (index, leg) in self.legs.iter_mut().enumerate() {
@@ -296,12 +214,12 @@ impl<D: Drive> Published<D> {
             state.cursor = extent.end;
             state.payments += 1;
             let operation = Operation::Write { fua: false };
-            self.drives.submit(leg, self.now, Request { tag: PAYMENT, operation, extent });
+            self.drives.submit(leg, self.front.now(), Request { tag: PAYMENT, operation, extent });
         }
     }
 
     fn step(&mut self, now: Instant) {
-        self.now = now;
+        self.front.pass(now);
         self.drives.advance(now, |leg, completion| self.ended.push((leg, completion)));
         let mut ended = std::mem::take(&mut self.ended);
         for (leg, completion) in ended.drain(..) {
@@ -319,7 +237,7 @@ impl<D: Drive> Published<D> {
 
     fn next(&self) -> Instant {
         let timer = self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
-        timer.min(self.drives.next_event()).max(self.now)
+        timer.min(self.drives.next_event())
     }
 }
 
@@ -329,8 +247,7 @@ impl<D: Drive> Drive for Published<D> {
     }
 
     fn submit(&mut self, now: Instant, request: Request) {
-        self.now = now;
-        self.under_way += 1;
+        self.front.ask(now, &request);
         let Request { tag, operation, extent } = request;
         let is_write = matches!(operation, Operation::Write { .. });
         let asked = Asked {
@@ -344,17 +261,7 @@ impl<D: Drive> Drive for Published<D> {
             first: 0,
             everywhere: is_write,
         };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.asked[slot as usize] = asked;
-                slot
-            }
-            None => {
-                self.asked.push(asked);
-                self.asked.len() as u32 - 1
-            }
-        };
-        self.counters.count(operation, extent);
+        let slot = self.asked.insert(asked);
         if operation == Operation::Read {
             self.send(self.reader(extent), slot);
             return;
@@ -377,32 +284,28 @@ impl<D: Drive> Drive for Published<D> {
                 self.send(leg, slot);
             } else {
                 state.delayed.add(extent, now, coalesces);
-                self.asked[slot as usize].everywhere = false;
+                self.asked[slot].everywhere = false;
             }
         }
     }
 
     fn next_event(&self) -> Instant {
-        if self.answered.is_empty() { self.next() } else { self.now }
+        self.front.next_event(self.next())
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
         loop {
-            let next = self.next();
+            let next = self.next().max(self.front.now());
             if next > now {
                 break;
             }
             self.step(next);
         }
-        if self.under_way > 0 {
-            self.counters.busy += now.since(self.now);
-        }
-        self.now = now;
-        done.append(&mut self.answered);
+        self.front.hand_over(now, done);
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        self.front.counters()
     }
 }
 
@@ -426,13 +329,13 @@ mod tests {
         for write in 0..writes {
             let extent = Extent { start: write * 8, end: write * 8 + 8 };
             let operation = Operation::Write { fua: false };
-            mirror.submit(mirror.now, Request { tag: write, operation, extent });
+            mirror.submit(mirror.front.now(), Request { tag: write, operation, extent });
             while done.len() <= write as usize {
                 mirror.advance(mirror.next_event(), &mut done);
             }
         }
         // What is still under way on the legs ends too.
-        mirror.advance(mirror.now + 1000 * MILLISECOND, &mut done);
+        mirror.advance(mirror.front.now() + 1000 * MILLISECOND, &mut done);
         let extra = mirror.extra();
         let of = |name| extra.iter().find(|(named, _)| *named == name).unwrap().1;
         ["within_limit", "diverted", "later_2x_leg_1", "ratio_max_leg_1"].map(of)

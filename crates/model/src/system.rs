@@ -1,9 +1,9 @@
 //! What clients are served by: one drive, or several under a policy.
 
 use hemi_core::settings::{FlushCopies, Policy, Settings};
-use hemi_core::units::Instant;
 use hemi_drives::any::AnyDrive;
-use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_drives::drive::{Counters, Drive};
+use hemi_drives::drive_of_variants;
 use hemi_drives::quantity::{Size, Time};
 use serde::Deserialize;
 
@@ -188,38 +188,7 @@ impl System {
     }
 }
 
-macro_rules! with {
-    ($system:expr, $drive:ident => $what:expr) => {
-        match $system {
-            System::Single($drive) => $what,
-            System::Mirror($drive) => $what,
-            System::Published($drive) => $what,
-            System::Oracle($drive) => $what,
-        }
-    };
-}
-
-impl Drive for System {
-    fn sectors(&self) -> u64 {
-        with!(self, drive => drive.sectors())
-    }
-
-    fn submit(&mut self, now: Instant, request: Request) {
-        with!(self, drive => drive.submit(now, request));
-    }
-
-    fn next_event(&self) -> Instant {
-        with!(self, drive => drive.next_event())
-    }
-
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        with!(self, drive => drive.advance(now, done));
-    }
-
-    fn counters(&self) -> Counters {
-        with!(self, drive => drive.counters())
-    }
-}
+drive_of_variants!(System: Single, Mirror, Published, Oracle);
 
 impl Watched for System {
     fn exposure(&mut self) -> (u64, u64) {

@@ -1,7 +1,54 @@
 //! The metadata of a leg of a new volume, block by block.
 
-use super::superblock::Superblock;
-use super::{Block, Layout, RegionEntry, block, lost, page};
+use super::superblock::{Ancestry, Name, Superblock};
+use super::{Block, Id, Layout, LegRecord, Membership, RegionEntry, block, lost, page};
+use crate::units::{LEGS_MAX, LegIndex};
+
+/// The join epoch of the legs a volume is created with; zero is before every join.
+pub const FIRST_JOIN_EPOCH: u64 = 1;
+
+/// A volume that is about to be.
+#[derive(Clone, Debug)]
+pub struct NewVolume<'a> {
+    /// Its id.
+    pub id: Id,
+    /// Its first generation.
+    pub generation: Id,
+    /// Its legs' ids, by slot; at most [`LEGS_MAX`].
+    pub legs: &'a [Id],
+    /// Its name.
+    pub name: Name,
+    /// Sizes.
+    pub layout: Layout,
+    /// The block clients see, in bytes.
+    pub block_bytes: u32,
+    /// Seconds since 1970.
+    pub created: u64,
+}
+
+impl NewVolume<'_> {
+    /// The superblock of the leg in a slot: closed, every leg in, sequence 1.
+    pub fn superblock(&self, leg: LegIndex) -> Superblock {
+        let mut legs = [LegRecord::default(); LEGS_MAX];
+        for (record, id) in legs.iter_mut().zip(self.legs) {
+            *record = LegRecord { id: *id, join_epoch: FIRST_JOIN_EPOCH, state: Membership::In };
+        }
+        Superblock {
+            volume_id: self.id,
+            name: self.name.clone(),
+            layout: self.layout,
+            block_bytes: self.block_bytes,
+            created: self.created,
+            leg,
+            sequence: 1,
+            generation: self.generation,
+            ancestry: Ancestry::default(),
+            open: false,
+            join_epoch: FIRST_JOIN_EPOCH,
+            legs,
+        }
+    }
+}
 
 /// Hands out every metadata block, with its byte address on the leg, of the leg that
 /// `superblock` describes: both slots of the superblock, of an empty lost list and of every

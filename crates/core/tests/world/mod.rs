@@ -19,8 +19,9 @@ pub mod script;
 use std::collections::BTreeMap;
 
 use hemi_core::engine::{Engine, LegTraits};
-use hemi_core::format::superblock::{Ancestry, Name};
-use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, create};
+use hemi_core::format::create::{self, NewVolume};
+use hemi_core::format::superblock::Name;
+use hemi_core::format::{Id, Layout, RegionEntry};
 use hemi_core::io::{Action, LegError, LegIo, LegOperation, Notice, Operation, Request};
 use hemi_core::recovery::{self, LegImage, Refusal};
 use hemi_core::settings::Settings;
@@ -548,25 +549,17 @@ impl World {
 
 /// A leg as `create` leaves it: all whole, closed.
 fn formatted(layout: Layout, shape: Shape, leg: usize, legs: usize) -> Disk {
-    let volume_id = [7; 16];
-    let mut records = [LegRecord::default(); LEGS_MAX];
-    for (slot, record) in records.iter_mut().enumerate().take(legs) {
-        *record = LegRecord { id: [slot as u8 + 1; 16], join_epoch: 1, state: Membership::In };
-    }
-    let superblock = Superblock {
-        volume_id,
+    let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
+    let volume = NewVolume {
+        id: [7; 16],
+        generation: [9; 16],
+        legs: &ids,
         name: Name::new("test").expect("a plain name"),
         layout,
         block_bytes: shape.block_sectors as u32 * 512,
         created: 0,
-        leg: LegIndex(leg as u8),
-        sequence: 1,
-        generation: [9; 16],
-        ancestry: Ancestry::default(),
-        open: false,
-        join_epoch: 1,
-        legs: records,
     };
+    let superblock = volume.superblock(LegIndex(leg as u8));
     let mut metadata = vec![0u8; layout.data_offset() as usize];
     let whole = ((1u16 << legs) - 1) as u8;
     create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {

@@ -7,9 +7,8 @@
 
 use serde::Deserialize;
 
-use super::parameters::unless;
 use super::rotation::Angle;
-use crate::parameter::ParameterError;
+use crate::parameter::{ParameterError, require};
 use crate::quantity::{Rate, Size, Time};
 
 /// Zones, heads and skews.
@@ -86,10 +85,10 @@ impl Layout {
     pub fn check(&self) -> Result<(), ParameterError> {
         match self {
             Layout::Zones { heads, zones, .. } => {
-                unless((1..=256).contains(heads), "layout.zones.heads", heads, "1 to 256")?;
+                require((1..=256).contains(heads), "layout.zones.heads", heads, "1 to 256")?;
                 let count = zones.len();
                 let right = (1..=10_000).contains(&count);
-                unless(right, "layout.zones.zones", count, "1 to 10,000 zones")?;
+                require(right, "layout.zones.zones", count, "1 to 10,000 zones")?;
                 let mut next = 0;
                 for (i, zone) in zones.iter().enumerate() {
                     let first = zone.first_cylinder.unwrap_or(next);
@@ -97,13 +96,13 @@ impl Layout {
                     let right = first >= next
                         && (1..=10_000_000).contains(&zone.cylinders)
                         && first < 10_000_000;
-                    unless(
+                    require(
                         right,
                         "layout.zones.zones.cylinders",
                         value(),
                         "zones ascending without overlap, 1 to 10,000,000 cylinders each",
                     )?;
-                    unless(
+                    require(
                         (1..=1_000_000).contains(&zone.sectors_per_track),
                         "layout.zones.zones.sectors_per_track",
                         value(),
@@ -115,7 +114,7 @@ impl Layout {
                     let mut free = 0;
                     for &(start, count) in &zone.holes {
                         let right = start >= free && count > 0 && start + count <= all;
-                        unless(
+                        require(
                             right,
                             "layout.zones.zones.holes",
                             format!("zone {i}, ({start}, {count})"),
@@ -124,7 +123,7 @@ impl Layout {
                         free = start + count;
                     }
                     for skew in [zone.track_skew, zone.cylinder_skew].into_iter().flatten() {
-                        unless(
+                        require(
                             (0.0..=1e6).contains(&skew),
                             "layout.zones.zones.track_skew",
                             skew,
@@ -136,15 +135,15 @@ impl Layout {
                 Ok(())
             }
             Layout::Rates { capacity, heads, outer, inner, zones } => {
-                unless((1..=256).contains(heads), "layout.rates.heads", heads, "1 to 256")?;
-                unless((1..=1000).contains(zones), "layout.rates.zones", zones, "1 to 1000")?;
+                require((1..=256).contains(heads), "layout.rates.heads", heads, "1 to 256")?;
+                require((1..=1000).contains(zones), "layout.rates.zones", zones, "1 to 1000")?;
                 let (outer, inner) = (outer.0, inner.0);
                 let right = inner >= 1_000_000 && inner <= outer && outer < 10_000_000_000;
                 let value = format!("{inner} B/s");
-                unless(right, "layout.rates.inner", value, "at least 1 MB/s, at most outer")?;
+                require(right, "layout.rates.inner", value, "at least 1 MB/s, at most outer")?;
                 let size = capacity.0;
                 let right = (100_000_000..=1_000_000_000_000_000).contains(&size);
-                unless(right, "layout.rates.capacity", size, "100 MB to 1000 TB")
+                require(right, "layout.rates.capacity", size, "100 MB to 1000 TB")
             }
         }
     }

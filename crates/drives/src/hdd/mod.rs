@@ -40,7 +40,7 @@ use self::rotation::Angle;
 use self::shingles::{ShingleMap, Target};
 use self::write_cache::{Run, WriteCache};
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
-use crate::parameter::ParameterError;
+use crate::parameter::{ParameterError, require};
 
 /// What the arm does for somebody. Reading ahead is not work: it gives way.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ impl Hdd {
         let rate = f64::from(512_u32 << 16) * 1e9 / parameters.host_rate.0 as f64;
         if let Some(shingles) = &parameters.shingles {
             let most = mechanism.geometry.sectors() / 2;
-            parameters::unless(
+            require(
                 shingles.persistent_cache.0 / 512 <= most,
                 "shingles.persistent_cache",
                 shingles.persistent_cache.0,

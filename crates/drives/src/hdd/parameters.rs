@@ -240,16 +240,6 @@ fn cache_age_limit() -> Time {
     Time(30_000_000_000)
 }
 
-/// Refuses unless `right`.
-pub(super) fn unless(
-    right: bool,
-    parameter: &'static str,
-    value: impl ToString,
-    expected: &'static str,
-) -> Result<(), ParameterError> {
-    require(right, parameter, value, expected)
-}
-
 impl Parameters {
     /// A revolution, nanoseconds.
     pub fn revolution(&self) -> f64 {
@@ -259,43 +249,43 @@ impl Parameters {
     /// Refuses what no disk can be.
     pub fn check(&self) -> Result<(), ParameterError> {
         let rpm = self.revolutions_per_minute;
-        unless((1_000..=60_000).contains(&rpm), "revolutions_per_minute", rpm, "1000 to 60000")?;
+        require((1_000..=60_000).contains(&rpm), "revolutions_per_minute", rpm, "1000 to 60000")?;
         self.layout.check()?;
         self.seek.check()?;
         let turn = self.revolution() as u64;
         let switch = self.head_switch.0;
-        unless(switch <= turn, "head_switch", format!("{switch} ns"), "at most a revolution")?;
+        require(switch <= turn, "head_switch", format!("{switch} ns"), "at most a revolution")?;
         let settle = self.write_settle.0;
-        unless(settle <= turn, "write_settle", format!("{settle} ns"), "at most a revolution")?;
+        require(settle <= turn, "write_settle", format!("{settle} ns"), "at most a revolution")?;
         let rate = self.host_rate.0;
-        unless(rate >= 1_000, "host_rate", rate, "at least 1 kB/s")?;
+        require(rate >= 1_000, "host_rate", rate, "at least 1 kB/s")?;
         let read = &self.read_cache;
         let (segments, size) = (read.segments, read.segment_size.0);
-        unless((1..=4096).contains(&segments), "read_cache.segments", segments, "1 to 4096")?;
-        unless(size >= 512, "read_cache.segment_size", size, "at least 512 B")?;
+        require((1..=4096).contains(&segments), "read_cache.segments", segments, "1 to 4096")?;
+        require(size >= 512, "read_cache.segment_size", size, "at least 512 B")?;
         let write = &self.write_cache;
         let (runs, size) = (write.runs, write.size.0);
-        unless((1..=65_536).contains(&runs), "write_cache.runs", runs, "1 to 65536")?;
-        unless(size >= 512, "write_cache.size", size, "at least 512 B")?;
+        require((1..=65_536).contains(&runs), "write_cache.runs", runs, "1 to 65536")?;
+        require(size >= 512, "write_cache.size", size, "at least 512 B")?;
         let share = |share: f64| (0.0..=1.0).contains(&share);
         let urgent = write.urgent_at;
-        unless(share(urgent), "write_cache.urgent_at", urgent, "a share from 0 to 1")?;
+        require(share(urgent), "write_cache.urgent_at", urgent, "a share from 0 to 1")?;
         let depth = self.queue.depth;
-        unless((1..=65_536).contains(&depth), "queue.depth", depth, "1 to 65536")?;
+        require((1..=65_536).contains(&depth), "queue.depth", depth, "1 to 65536")?;
         if let Some(shingles) = &self.shingles {
             let band = shingles.band.0;
-            unless(band >= 1 << 20, "shingles.band", band, "at least 1 MiB")?;
+            require(band >= 1 << 20, "shingles.band", band, "at least 1 MiB")?;
             let cache = shingles.persistent_cache.0;
             let enough = cache >= 4 * band;
-            unless(enough, "shingles.persistent_cache", cache, "at least four bands")?;
+            require(enough, "shingles.persistent_cache", cache, "at least four bands")?;
             let (from, to) = (shingles.clean_from, shingles.clean_to);
-            unless(
+            require(
                 from > 0.0 && from <= 0.95,
                 "shingles.clean_from",
                 from,
                 "above 0, at most 0.95",
             )?;
-            unless(
+            require(
                 (0.0..from).contains(&to),
                 "shingles.clean_to",
                 to,

@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 
-use super::parameters::unless;
-use crate::parameter::ParameterError;
+use crate::parameter::{ParameterError, require};
 use crate::quantity::Time;
 
 /// Time by distance.
@@ -45,20 +44,20 @@ impl SeekCurve {
             SeekCurve::Points(points) => {
                 let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
                 let right = points.len() >= 2 && ascending && points[0].0 > 0;
-                unless(
+                require(
                     right,
                     "seek.points",
                     format!("a list of {} points", points.len()),
                     "at least two, their distances above 0 and ascending",
                 )
             }
-            SeekCurve::SquareRootThenLinear { e, .. } => unless(
+            SeekCurve::SquareRootThenLinear { e, .. } => require(
                 *e >= 0.0 && e.is_finite(),
                 "seek.square-root-then-linear.e",
                 e,
                 "zero or more nanoseconds",
             ),
-            SeekCurve::DataSheet { track_to_track, average } => unless(
+            SeekCurve::DataSheet { track_to_track, average } => require(
                 track_to_track < average,
                 "seek.data-sheet.average",
                 format!("{} ns", average.0),

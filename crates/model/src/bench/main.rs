@@ -30,36 +30,34 @@ struct Load {
     target: f64,
 }
 
+/// A mirror under hemi's default policy, 70 % reads, over a volume of 64 GiB.
+const MIRROR: Load = Load {
+    name: "",
+    legs: &[],
+    scale: 1,
+    precondition: Precondition::None,
+    volume: 64 << 30,
+    read_percent: 70,
+    requests: 500_000,
+    target: 1e6,
+};
+
 const LOADS: [Load; 4] = [
     Load {
         name: "mirror, policy first, over two hard disks, shortest positioning first",
         legs: &["wd-1tb-2009", "wd-1tb-2009"],
-        scale: 1,
-        precondition: Precondition::None,
-        volume: 64 << 30,
-        read_percent: 70,
-        requests: 500_000,
-        target: 1e6,
+        ..MIRROR
     },
     Load {
         name: "mirror, policy first, over two network volumes",
         legs: &["gp3-16k", "gp3-16k"],
-        scale: 1,
-        precondition: Precondition::None,
-        volume: 64 << 30,
-        read_percent: 70,
         requests: 1_000_000,
-        target: 1e6,
+        ..MIRROR
     },
     Load {
         name: "mirror, policy first, over a hard disk and a network volume",
         legs: &["gp3-16k", "wd-1tb-2009"],
-        scale: 1,
-        precondition: Precondition::None,
-        volume: 64 << 30,
-        read_percent: 70,
-        requests: 500_000,
-        target: 1e6,
+        ..MIRROR
     },
     Load {
         name: "flash drive in steady state, writes",

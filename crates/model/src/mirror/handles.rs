@@ -3,6 +3,8 @@
 use hemi_core::io::Buffers;
 use hemi_core::units::{BufferAt, BufferId, SECTOR_BYTES};
 
+use crate::slots::Slots;
+
 #[derive(Clone, Copy)]
 struct Entry {
     references: u32,
@@ -13,8 +15,7 @@ struct Entry {
 /// much it keeps counts.
 #[derive(Default)]
 pub(super) struct Handles {
-    entries: Vec<Entry>,
-    free: Vec<u32>,
+    entries: Slots<Entry>,
     budget_bytes: u64,
     used_bytes: u64,
 }
@@ -27,17 +28,7 @@ impl Handles {
     /// A client's buffer: not refused for want of budget, the client has it already.
     pub(super) fn take(&mut self, sectors: u32) -> BufferId {
         self.used_bytes += u64::from(sectors) * SECTOR_BYTES;
-        let entry = Entry { references: 1, sectors };
-        match self.free.pop() {
-            Some(id) => {
-                self.entries[id as usize] = entry;
-                BufferId(id)
-            }
-            None => {
-                self.entries.push(entry);
-                BufferId(self.entries.len() as u32 - 1)
-            }
-        }
+        BufferId(self.entries.insert(Entry { references: 1, sectors }))
     }
 }
 
@@ -48,15 +39,15 @@ impl Buffers for Handles {
     }
 
     fn retain(&mut self, buffer: BufferId) {
-        self.entries[buffer.0 as usize].references += 1;
+        self.entries[buffer.0].references += 1;
     }
 
     fn release(&mut self, buffer: BufferId) {
-        let entry = &mut self.entries[buffer.0 as usize];
+        let entry = &mut self.entries[buffer.0];
         entry.references -= 1;
         if entry.references == 0 {
             self.used_bytes -= u64::from(entry.sectors) * SECTOR_BYTES;
-            self.free.push(buffer.0);
+            self.entries.remove(buffer.0);
         }
     }
 

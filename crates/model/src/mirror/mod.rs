@@ -7,10 +7,9 @@
 mod handles;
 
 use hemi_core::engine::{Engine, LegTraits};
-use hemi_core::format::superblock::{Ancestry, Name};
-use hemi_core::format::{
-    Layout, LayoutError, LegRecord, Membership, RegionEntry, Superblock, create, layout,
-};
+use hemi_core::format::create::{self, NewVolume};
+use hemi_core::format::superblock::Name;
+use hemi_core::format::{Id, Layout, LayoutError, RegionEntry, layout};
 use hemi_core::io::{self, Action, LegIo, LegOperation, Reply};
 use hemi_core::recovery::{self, LegImage};
 use hemi_core::settings::Settings;
@@ -19,11 +18,12 @@ use hemi_core::units::{Instant, IoId, LEGS_MAX, LegIndex, SECTOR_BYTES};
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
 
 use self::handles::Handles;
+use crate::front::Front;
 use crate::legs::Legs;
 
 const BLOCK_BYTES: u32 = 4096;
-const VOLUME_ID: [u8; 16] = [1; 16];
-const GENERATION: [u8; 16] = [2; 16];
+const VOLUME_ID: Id = [1; 16];
+const GENERATION: Id = [2; 16];
 
 /// Why a mirror cannot be made of these drives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,14 +54,11 @@ pub struct Mirror<D> {
     engine: Engine<Handles>,
     legs: Legs<D>,
     layout: Layout,
-    now: Instant,
+    front: Front,
     /// Completions of legs that the engine has not been told of yet.
     ended: Vec<IoId>,
     /// Requests that found the engine full, oldest first.
     waiting: std::collections::VecDeque<Request>,
-    answered: Vec<Completion>,
-    counters: Counters,
-    under_way: u64,
     status: Status,
 }
 
@@ -98,31 +95,23 @@ impl<D: Drive> Mirror<D> {
             engine: Engine::open(opening, settings, traits, handles, now, seed),
             legs,
             layout,
-            now,
+            front: Front::new(now),
             ended: Vec::with_capacity(256),
             waiting: std::collections::VecDeque::new(),
-            answered: Vec::with_capacity(256),
-            counters: Counters::default(),
-            under_way: 0,
             status: Status::default(),
         };
         mirror.take_actions();
         Ok(mirror)
     }
 
-    /// Legs of the volume.
-    pub fn leg_count(&self) -> usize {
-        self.legs.count()
-    }
-
     /// What one leg has done.
     pub fn leg_counters(&mut self, leg: usize) -> Counters {
-        self.legs.counters(leg, self.now)
+        self.legs.counters(leg, self.front.now())
     }
 
     /// The engine's own account of the volume.
     pub fn status(&mut self) -> &Status {
-        self.engine.status(self.now, &mut self.status);
+        self.engine.status(self.front.now(), &mut self.status);
         &self.status
     }
 
@@ -130,13 +119,6 @@ impl<D: Drive> Mirror<D> {
     pub fn exposure(&mut self) -> (u64, u64) {
         let status = self.status();
         (status.exposure_bytes, status.exposure_age)
-    }
-
-    fn pass(&mut self, now: Instant) {
-        if self.under_way > 0 {
-            self.counters.busy += now.since(self.now);
-        }
-        self.now = now;
     }
 
     fn take_actions(&mut self) {
@@ -160,7 +142,7 @@ impl<D: Drive> Mirror<D> {
             LegOperation::WriteMetadata => Operation::Write { fua: true },
         };
         let request = Request { tag: io.id.0, operation, extent: io.extent };
-        self.legs.submit(io.leg.index(), self.now, request);
+        self.legs.submit(io.leg.index(), self.front.now(), request);
     }
 
     fn answer(&mut self, reply: Reply) {
@@ -168,8 +150,7 @@ impl<D: Drive> Mirror<D> {
         if let Some(buffer) = reply.buffer {
             io::Buffers::release(self.engine.buffers_mut(), buffer);
         }
-        self.under_way -= 1;
-        self.answered.push(Completion { tag: reply.token, at: self.now });
+        self.front.answer(reply.token);
     }
 
     /// Gives the engine what waited for room in it.
@@ -192,13 +173,18 @@ impl<D: Drive> Mirror<D> {
         let token = request.tag;
         let extent = request.extent;
         let request = io::Request { token, operation, extent, buffer, fua, connection: 0 };
-        self.engine.submit(self.now, request);
+        self.engine.submit(self.front.now(), request);
         self.take_actions();
+    }
+
+    /// When the engine or a leg wants something.
+    fn next(&self) -> Instant {
+        self.engine.deadline().min(self.legs.next_event())
     }
 
     /// Does all that is due at `now`, which is not before the last time.
     fn step(&mut self, now: Instant) {
-        self.pass(now);
+        self.front.pass(now);
         self.legs.advance(now, |_, completion| self.ended.push(IoId(completion.tag)));
         let mut ended = std::mem::take(&mut self.ended);
         for id in ended.drain(..) {
@@ -220,9 +206,7 @@ impl<D: Drive> Drive for Mirror<D> {
     }
 
     fn submit(&mut self, now: Instant, request: Request) {
-        self.pass(now);
-        self.under_way += 1;
-        self.counters.count(request.operation, request.extent);
+        self.front.ask(now, &request);
         if self.waiting.is_empty() && self.engine.has_room() {
             self.accept(request);
         } else {
@@ -231,26 +215,22 @@ impl<D: Drive> Drive for Mirror<D> {
     }
 
     fn next_event(&self) -> Instant {
-        if !self.answered.is_empty() {
-            return self.now;
-        }
-        self.engine.deadline().min(self.legs.next_event()).max(self.now)
+        self.front.next_event(self.next())
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
         loop {
-            let next = self.engine.deadline().min(self.legs.next_event()).max(self.now);
+            let next = self.next().max(self.front.now());
             if next > now {
                 break;
             }
             self.step(next);
         }
-        self.pass(now);
-        done.append(&mut self.answered);
+        self.front.hand_over(now, done);
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        self.front.counters()
     }
 }
 
@@ -273,24 +253,17 @@ fn fitting(volume_bytes: u64, smallest: u64) -> Result<Layout, MirrorError> {
 
 /// What `hemi create` writes to a leg.
 fn metadata(layout: Layout, leg: usize, legs: usize) -> Vec<u8> {
-    let mut records = [LegRecord::default(); LEGS_MAX];
-    for (slot, record) in records.iter_mut().enumerate().take(legs) {
-        *record = LegRecord { id: [slot as u8 + 1; 16], join_epoch: 1, state: Membership::In };
-    }
-    let superblock = Superblock {
-        volume_id: VOLUME_ID,
+    let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
+    let volume = NewVolume {
+        id: VOLUME_ID,
+        generation: GENERATION,
+        legs: &ids,
         name: Name::new("modelled").expect("a plain name"),
         layout,
         block_bytes: BLOCK_BYTES,
         created: 0,
-        leg: LegIndex(leg as u8),
-        sequence: 1,
-        generation: GENERATION,
-        ancestry: Ancestry::default(),
-        open: false,
-        join_epoch: 1,
-        legs: records,
     };
+    let superblock = volume.superblock(LegIndex(leg as u8));
     let mut bytes = vec![0; layout.data_offset() as usize];
     let whole = ((1_u16 << legs) - 1) as u8;
     create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {

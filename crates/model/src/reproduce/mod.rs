@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::report::Report;
 use crate::spec::{self, Case, SpecError};
 
 pub use self::select::{Results, SelectError};
@@ -194,11 +193,6 @@ impl Reproduction {
             all.extend(cases.into_iter().map(|case| (name.clone(), case)));
         }
         Ok(all)
-    }
-
-    /// What the reports of its cases, in the order of [`Reproduction::cases`], come to.
-    pub fn results<'r>(&self, names: &'r [String], reports: &'r [Report]) -> Results<'r> {
-        Results::new(names, reports)
     }
 }
 

@@ -33,7 +33,8 @@ pub struct Results<'r> {
 }
 
 impl<'r> Results<'r> {
-    pub(super) fn new(names: &'r [String], reports: &'r [Report]) -> Results<'r> {
+    /// Of the cases of [`super::Reproduction::cases`]: their runs' names, and their reports.
+    pub fn new(names: &'r [String], reports: &'r [Report]) -> Results<'r> {
         let json = |report| serde_json::to_value(report).expect("a report is plain data");
         let cases = names.iter().zip(reports);
         let cases = cases.map(|(name, report)| (name.as_str(), report, json(report)));

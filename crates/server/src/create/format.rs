@@ -7,18 +7,15 @@
 
 use std::io;
 
+use hemi_core::format::create::{FIRST_JOIN_EPOCH, NewVolume};
 use hemi_core::format::lost::{self, LostHeader};
 use hemi_core::format::page::{self, PageHeader};
-use hemi_core::format::superblock::{Ancestry, Name};
-use hemi_core::format::{
-    BLOCK_BYTES, Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock, block,
-};
-use hemi_core::units::{LEGS_MAX, LegIndex};
+use hemi_core::format::superblock::Name;
+use hemi_core::format::{BLOCK_BYTES, Block, Id, Layout, RegionEntry, Superblock, block};
+use hemi_core::units::LegIndex;
 
 use crate::blocking::BlockingLeg;
 
-/// The join epoch of the legs a volume is created with; zero is before every join.
-pub(super) const FIRST_JOIN_EPOCH: u64 = 1;
 /// Pages written at a time, both slots of each: 1 MiB.
 const PAGES_AT_ONCE: u32 = 128;
 
@@ -115,24 +112,16 @@ fn write_lost(plan: &Plan, leg: &dyn BlockingLeg) -> io::Result<()> {
 }
 
 fn write_superblock(plan: &Plan, index: u8, leg: &dyn BlockingLeg, slot: u8) -> io::Result<()> {
-    let mut legs = [LegRecord::default(); LEGS_MAX];
-    for (record, id) in legs.iter_mut().zip(&plan.legs) {
-        *record = LegRecord { id: *id, join_epoch: FIRST_JOIN_EPOCH, state: Membership::In };
-    }
-    let superblock = Superblock {
-        volume_id: plan.volume,
+    let volume = NewVolume {
+        id: plan.volume,
+        generation: plan.generation,
+        legs: &plan.legs,
         name: plan.name.clone(),
         layout: plan.layout,
         block_bytes: plan.block_bytes,
         created: plan.created,
-        leg: LegIndex(index),
-        sequence: sequence(slot),
-        generation: plan.generation,
-        ancestry: Ancestry::default(),
-        open: false,
-        join_epoch: FIRST_JOIN_EPOCH,
-        legs,
     };
+    let superblock = Superblock { sequence: sequence(slot), ..volume.superblock(LegIndex(index)) };
     let mut block = block::blank();
     superblock.encode(&mut block, slot);
     leg.write_at(Layout::superblock_address(slot), &block)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_model::reproduce::{self, Reproduction, page, picture};
+use hemi_model::reproduce::{self, Reproduction, Results, page, picture};
 
 use super::run::run_all;
 use crate::failure::{Failure, Kind};
@@ -97,7 +97,7 @@ fn reproduce(file: &Path, name: &str, arguments: &ReproduceArgs) -> Result<page:
     let cases = cases.map_err(|error| usage(error.to_string()))?;
     let (names, cases): (Vec<String>, Vec<_>) = cases.into_iter().unzip();
     let reports = run_all(&cases, &arguments.from, None, arguments.jobs)?;
-    let results = reproduction.results(&names, &reports);
+    let results = Results::new(&names, &reports);
     let page = page::write(name, &reproduction, &results).map_err(|e| usage(e.to_string()))?;
     for spec in &reproduction.picture {
         let svg = picture::draw(spec, &results).map_err(|error| usage(error.to_string()))?;
