@@ -1,0 +1,133 @@
+"""`hemi sim`: experiments from their files, the same every time, and refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hemi_harness import Sandbox, hemi, hemi_fails
+
+SPEC = """\
+title = "two network volumes"
+[system]
+legs = ["gp3", "gp3-16k"]
+volume = "1 GiB"
+[workload.open]
+rate = 1000
+duration = "2 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50, flush_every = 8 } }
+[sweep]
+"system.policy" = ["all", "first"]
+"""
+
+REPRODUCTION = """\
+title = "a network volume at its limit"
+source = "its provisioned rate"
+fitted = []
+introduction = "As fast as it goes."
+[run.limit.system]
+policy = "single"
+legs = ["gp3"]
+[run.limit.workload.closed]
+threads = 1
+queue_depth = 64
+duration = "20 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 100 } }
+[run.limit.sweep]
+"workload.closed.queue_depth" = [1, 64]
+[[compare]]
+figure = "reads a second, queue depth 64"
+run = "limit"
+where = { "workload.closed.queue_depth" = 64 }
+measure = "reads.iops"
+published = 3000
+[[compare]]
+figure = "reads a second, queue depth 1"
+run = "limit"
+where = { "workload.closed.queue_depth" = 1 }
+measure = "reads.iops"
+published = 3000
+[[order]]
+what = "deeper is faster"
+measure = "reads.iops"
+least_first = [
+  { run = "limit", where = { "workload.closed.queue_depth" = 1 } },
+  { run = "limit", where = { "workload.closed.queue_depth" = 64 } },
+]
+[[picture]]
+name = "depth"
+title = "Reads a second"
+run = "limit"
+x = "workload.closed.queue_depth"
+y = "reads.iops"
+"""
+
+
+@pytest.fixture
+def spec(sandbox: Sandbox) -> Path:
+    path = sandbox.path("spec.toml")
+    path.write_text(SPEC)
+    return path
+
+
+def test_the_same_seed_gives_the_same_bytes(spec: Path) -> None:
+    first = hemi("sim", "run", spec, "--json", "--seed", 5)
+    assert hemi("sim", "run", spec, "--json", "--seed", 5, "--jobs", 1) == first
+    assert hemi("sim", "run", spec, "--json", "--seed", 6) != first
+    whole = json.loads(first)
+    assert [case["choices"] for case in whole] == [
+        [["system.policy", "all"]],
+        [["system.policy", "first"]],
+    ]
+    # One case by itself is that case.
+    assert json.loads(hemi("sim", "run", spec, "--json", "--seed", 5, "--case", 1)) == whole[1:]
+    # The plain mirror waits for the slower volume, hemi for the faster.
+    assert whole[1]["writes"]["p50"] < whole[0]["writes"]["p50"]
+
+
+def test_tables_and_people(sandbox: Sandbox, spec: Path) -> None:
+    out = sandbox.path("tables")
+    printed = hemi("sim", "run", spec, "--parquet", out)
+    assert "two network volumes" in printed and "gp3-16k" in printed and "p99.9" in printed
+    for name in ("cases", "intervals", "latencies"):
+        content = (out / f"{name}.parquet").read_bytes()
+        assert content[:4] == content[-4:] == b"PAR1"
+
+
+def test_presets_tell_where_their_values_come_from() -> None:
+    listed = hemi("sim", "presets")
+    assert "gp3-16k" in listed and "cheetah-15k5-300gb" in listed
+    shown = hemi("sim", "presets", "gp3")
+    assert "cloudonaut" in shown and "3000 IOPS" in shown and "estimate" in shown
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        ("volume =", "volum =", ["spec.toml", "line 4", "volum"]),
+        ('"1 GiB"', '"1 gigabyte"', ["spec.toml", "line 4", "1 gigabyte", "GiB"]),
+        ('"gp3-16k"', '"gp33"', ["gp33", "gp3-16k"]),
+        ('"first"]', '"frist"]', ["spec.toml", "frist", "first"]),
+        ('"1 GiB"', '"9 TiB"', ["make the volume smaller"]),
+        ("read_percent = 50", "read_percent = 150", ["read_percent", "150", "0 to 100"]),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(
+    spec: Path, right: str, wrong: str, says: list[str]
+) -> None:
+    spec.write_text(SPEC.replace(right, wrong))
+    hemi_fails("sim", "run", spec, says=says)
+
+
+def test_a_reproduction_says_what_it_missed(sandbox: Sandbox) -> None:
+    folder, out = sandbox.path("from"), sandbox.path("out")
+    folder.mkdir()
+    (folder / "limit.toml").write_text(REPRODUCTION)
+    printed = hemi("sim", "reproduce", "limit", "--from", folder, "--out", out)
+    assert "1 of 2 figures within bounds, 1 of 1 orderings hold" in printed
+    page = (out / "limit.md").read_text()
+    assert page.count("**missed**") == 1 and "limit-depth.svg" in page
+    assert (out / "limit-depth.svg").read_text().startswith("<svg")
+    hemi_fails("sim", "reproduce", "other", "--from", folder, says=["other", "limit"])
+    hemi_fails("sim", "reproduce", "--from", out / "none", says=["none", "--from"])
