@@ -11,7 +11,7 @@ use crate::mirror::MirrorError;
 use crate::report::{self, IntervalReport, Report, Summary, seconds};
 use crate::run::Run;
 use crate::spec::Case;
-use crate::stock::Stock;
+use crate::stock::{self, Stock};
 use crate::system::System;
 use crate::workload::error::WorkloadError;
 
@@ -88,6 +88,13 @@ pub fn run(
     let counters = served.leg_counters(count);
     let counters: Vec<Counters> =
         counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
+    let legs: Result<Vec<(String, u64)>, PresetError> = system.legs[..count]
+        .iter()
+        .map(|name| {
+            let scale = stock::preset(name, folder)?.scaled(system.scale).flash_scale()?;
+            Ok((name.clone(), scale))
+        })
+        .collect();
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
     let intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
@@ -104,7 +111,7 @@ pub fn run(
         writes: Summary::of(figures, &figures.writes),
         flushes: Summary::of(figures, &figures.flushes),
         all: Summary::of(figures, &figures.all),
-        legs: report::legs(&system.legs[..count], &counters, run.now().0),
+        legs: report::legs(&legs?, &counters, run.now().0),
         exposure_peak: served.exposure_peak().max(seen.unwrap_or(0)),
         extra: served.extra().into_iter().collect(),
         little: report::little(run.little()),

@@ -17,7 +17,7 @@ pub struct Report {
     pub choices: Vec<(String, String)>,
     /// All chance of the run came from it.
     pub seed: u64,
-    /// Divides the capacity of every drive; rates are unchanged.
+    /// `system.scale`: divides the capacity of flash further than its preset does.
     pub scale: u64,
     /// Virtual time of the whole run, and of what was measured.
     pub time: f64,
@@ -79,6 +79,9 @@ pub struct Summary {
 pub struct LegReport {
     /// Its preset.
     pub preset: String,
+    /// By how much the capacity of its flash is divided in all, its preset's own scale
+    /// included; rates are unchanged.
+    pub flash_scale: u64,
     /// Its share of the bytes that legs read, and wrote.
     pub read_share: f64,
     /// See `read_share`.
@@ -170,13 +173,15 @@ impl IntervalReport {
     }
 }
 
-/// The legs' reports, from what each did in `time` nanoseconds.
-pub fn legs(presets: &[String], counters: &[Counters], time: u64) -> Vec<LegReport> {
+/// The legs' reports: presets, with the scale of their flash, and what each did in `time`
+/// nanoseconds.
+pub fn legs(presets: &[(String, u64)], counters: &[Counters], time: u64) -> Vec<LegReport> {
     let total = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let (read, written) = (total(|leg| leg.read_bytes), total(|leg| leg.written_bytes));
-    let report = |(preset, leg): (&String, &Counters)| LegReport {
+    let report = |((preset, flash_scale), leg): (&(String, u64), &Counters)| LegReport {
         preset: preset.clone(),
+        flash_scale: *flash_scale,
         read_share: share(leg.read_bytes, read),
         write_share: share(leg.written_bytes, written),
         reads: leg.reads,

@@ -131,6 +131,19 @@ impl Preset {
         self
     }
 
+    /// By how much the capacity of its flash is divided, its own scale included; 1 where it has
+    /// none.
+    ///
+    /// # Errors
+    /// An array whose member cannot be found.
+    pub fn flash_scale(&self) -> Result<u64, PresetError> {
+        match (&self.model, self.member()?) {
+            (Model::Ssd(of), _) => Ok(u64::from(of.scale)),
+            (_, Some(member)) => member.scaled(self.member_scale).flash_scale(),
+            (_, None) => Ok(1),
+        }
+    }
+
     /// One such drive, fresh; its chance comes from `seed` alone.
     pub fn drive(&self, seed: u64) -> Result<AnyDrive, PresetError> {
         self.drive_within(seed, 0)

@@ -263,3 +263,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_scale_of_flash_is_known_through_arrays_too() {
+    let scale = |name: &str| Preset::built_in(name).unwrap().scaled(4).flash_scale().unwrap();
+    let own = |name: &str| Preset::built_in(name).unwrap().flash_scale().unwrap();
+    assert_eq!(scale("nvme-enterprise"), 4 * own("nvme-enterprise"));
+    assert!(own("nvme-enterprise") > 1);
+    assert_eq!(scale("x25e-8-raid5-a"), 4 * own("x25e-32gb"));
+    assert_eq!((scale("wd-1tb-2009"), scale("gp3"), scale("wd-16-raid0-b")), (1, 1, 1));
+}

@@ -9,9 +9,7 @@ use hemi_model::report::{LegReport, Report, Summary};
 pub(super) fn cases(reports: &[Report]) -> String {
     let mut text = String::new();
     let Some(first) = reports.first() else { return text };
-    let scale =
-        if first.scale > 1 { format!(", capacity ÷ {}", first.scale) } else { String::new() };
-    let _ = writeln!(text, "{} (seed {}{scale}; simulated)\n", first.title, first.seed);
+    let _ = writeln!(text, "{} (seed {}; simulated)\n", first.title, first.seed);
     let choices: Vec<&str> = first.choices.iter().map(|(key, _)| last(key)).collect();
     let mut table = new(
         &choices,
@@ -28,7 +26,18 @@ pub(super) fn cases(reports: &[Report]) -> String {
     let _ = writeln!(text, "{}\n", right(table, choices.len()));
     let mut table = new(
         &choices,
-        &["leg", "reads", "writes", "of reads", "of writes", "busy", "WA", "erases", "J"],
+        &[
+            "leg",
+            "flash ÷",
+            "reads",
+            "writes",
+            "of reads",
+            "of writes",
+            "busy",
+            "WA",
+            "erases",
+            "J",
+        ],
     );
     for report in reports {
         for leg in &report.legs {
@@ -77,6 +86,7 @@ fn leg_row(report: &Report, leg: &LegReport) -> Vec<String> {
     let mut row: Vec<String> = report.choices.iter().map(|(_, value)| value.clone()).collect();
     row.extend([
         leg.preset.clone(),
+        leg.flash_scale.to_string(),
         leg.reads.to_string(),
         leg.writes.to_string(),
         format!("{:.0} %", leg.read_share * 100.0),
