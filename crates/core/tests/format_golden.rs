@@ -82,9 +82,9 @@ fn page_bytes() {
     let address = layout().page_address(3, 1);
     let header = PageHeader { page: 3, generation: GENERATION, join_epoch: 7 };
     let entry = |i: u16| RegionEntry::new(i as u8, i % 2 == 1, LegIndex((i % 8) as u8));
-    let entries = (0..page::ENTRIES_PER_PAGE as u16).map(entry);
+    let entries: Vec<_> = (0..page::ENTRIES_PER_PAGE as u16).map(entry).collect();
     let mut block = block::blank();
-    page::encode(&mut block, address, VOLUME, 0x0102_0304_0506_0708, &header, entries.clone());
+    page::encode(&mut block, address, VOLUME, 0x0102_0304_0506_0708, &header, &entries);
     assert!(block == *PAGE);
 
     let page = page::open(PAGE, 3, address, VOLUME).expect("the fixture is valid");

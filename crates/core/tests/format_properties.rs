@@ -124,7 +124,7 @@ proptest! {
         let header = PageHeader { page, generation, join_epoch };
         let entries: Vec<_> = entries.into_iter().map(RegionEntry).collect();
         let mut block = [0xEE; 4096];
-        page::encode(&mut block, address, volume, sequence, &header, entries.iter().copied());
+        page::encode(&mut block, address, volume, sequence, &header, &entries);
         let opened = page::open(&block, page, address, volume).expect("just sealed");
         prop_assert_eq!(opened.sequence(), sequence);
         prop_assert_eq!(opened.header(), header);
@@ -301,7 +301,7 @@ fn wrong_pages_are_named() {
     let header = PageHeader { page: 4, generation: GENERATION, join_epoch: 0 };
     let mut block = block::blank();
     let entries = [RegionEntry(0), RegionEntry(0x1003)];
-    page::encode(&mut block, ADDRESS, VOLUME, 1, &header, entries);
+    page::encode(&mut block, ADDRESS, VOLUME, 1, &header, &entries);
     let error = page::open(&block, 5, ADDRESS, VOLUME).err();
     assert_eq!(error, Some(PageError::WrongPage { expected: 5, found: 4 }));
     let error = page::open(&block, 4, ADDRESS, VOLUME).err();

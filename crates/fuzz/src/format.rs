@@ -35,7 +35,8 @@ pub(crate) fn page(input: &[u8]) {
     block::seal(&mut block, Kind::PAGE, PAGE_ADDRESS, VOLUME, 7);
     if let Ok(opened) = page::open(&block, 0, PAGE_ADDRESS, VOLUME) {
         let mut again = block::blank();
-        page::encode(&mut again, PAGE_ADDRESS, VOLUME, 7, &opened.header(), opened.entries());
+        let entries: Vec<_> = opened.entries().collect();
+        page::encode(&mut again, PAGE_ADDRESS, VOLUME, 7, &opened.header(), &entries);
         let reopened = page::open(&again, 0, PAGE_ADDRESS, VOLUME).expect("just sealed");
         assert_eq!(reopened.header(), opened.header());
         assert!(reopened.entries().eq(opened.entries()));

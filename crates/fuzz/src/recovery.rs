@@ -92,8 +92,9 @@ fn fresh(bytes: &mut [u8], leg: usize, count: usize, layout: Layout) {
     let whole = (1u8 << count) - 1;
     let header = PageHeader { page: 0, generation: [1; 16], join_epoch: 0 };
     let address = layout.page_address(0, 0);
-    let entries = (0..layout.region_count()).map(|_| RegionEntry::new(whole, false, LegIndex(0)));
-    page::encode(&mut block, address, VOLUME, 1, &header, entries);
+    let entry = RegionEntry::new(whole, false, LegIndex(0));
+    let entries = vec![entry; layout.region_count() as usize];
+    page::encode(&mut block, address, VOLUME, 1, &header, &entries);
     put(bytes, address, &block);
     let header = LostHeader { generation: [1; 16], join_epoch: 0 };
     let address = Layout::lost_address(0);
@@ -172,7 +173,7 @@ fn step(script: &mut Script, legs: &mut [Vec<u8>], layout: Layout) {
                 let sequence = script.sequence();
                 let entries: Vec<_> =
                     (0..layout.region_count()).map(|_| RegionEntry(script.short())).collect();
-                page::encode(&mut block, address, volume, sequence, &header, entries);
+                page::encode(&mut block, address, volume, sequence, &header, &entries);
             }
             _ => {
                 let header = LostHeader { generation: script.id(), join_epoch: script.sequence() };

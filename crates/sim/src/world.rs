@@ -410,7 +410,7 @@ impl World {
         });
         let in_flight = &mut self.ios[slot as usize];
         if io.operation == LegOperation::WriteMetadata {
-            let engine = self.engine.as_ref().expect("it has just asked for this");
+            let engine = self.engine.as_mut().expect("it has just asked for this");
             in_flight.block.copy_from_slice(engine.metadata_bytes(io.id));
         }
         in_flight.io = io;

@@ -34,7 +34,7 @@ impl<B: Buffers> Engine<B> {
             .filter(|usual| *usual > 0)
             .min()
             .unwrap_or(0);
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let now = self.now;
             let settings = self.settings;
             let state = &mut self.legs[leg];
@@ -47,7 +47,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.fade_unused_reads();
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if !self.legs[leg].answers() {
                 // Another leg may have become fresh for them since.
                 self.give_up_reads(leg);
@@ -126,7 +126,7 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.active[record].region;
         let mut whole = 0;
         let mut waits = false;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let index = LegIndex(leg as u8);
             let state = &self.legs[leg];
             if !state.is_member() {
@@ -172,7 +172,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add_if(pressed, Mark::CleanedUnderPressure);
         let behind = self.legs.iter().any(|leg| leg.is_in() && whole & leg.index.bit() == 0);
         self.marks.add_if(behind, Mark::CleanedWithoutLeg);
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let index = LegIndex(leg as u8);
             if self.legs[leg].is_in() && self.legs[leg].answers() {
                 self.metadata.request(page, index);
@@ -189,7 +189,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Gives legs their bits back for regions they have drained and flushed.
     fn heal_regions(&mut self) {
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let index = LegIndex(leg as u8);
             if self.regions.healing_count(index) == 0 || !self.legs[leg].answers() {
                 continue;
@@ -226,7 +226,7 @@ impl<B: Buffers> Engine<B> {
     /// Brings every leg's metadata up to date, a few blocks at a time.
     fn write_lazily(&mut self) {
         let mut current = true;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let state = &self.legs[leg];
             let index = state.index;
             if !state.is_member() || !state.answers() {

@@ -153,7 +153,7 @@ impl<B: Buffers> Engine<B> {
     /// Gives a region's record back if nothing needs it. A debt of a rebuild may have been
     /// superseded by a client's write: with the last lack gone the rebuild is over, too.
     pub(super) fn retire_record(&mut self, record: u32) {
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if self.regions.active[record].lacks[leg] == 0 {
                 self.end_rebuilding(leg, record);
             }
@@ -367,7 +367,7 @@ impl<B: Buffers> Engine<B> {
 
     /// The leg to read a debt from: answering, fresh for its beginning; the least loaded.
     pub(super) fn drain_source(&self, leg: usize, wanted: Extent) -> Option<(usize, u64)> {
-        (0..LEGS_MAX)
+        self.slots()
             .filter(|&other| other != leg && self.legs[other].is_member())
             .filter(|&other| self.legs[other].answers())
             .map(|other| (other, self.fresh_prefix(other, wanted)))

@@ -17,7 +17,7 @@ use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{ExposureMode, Policy};
-use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND, SECTOR_BYTES};
+use crate::units::{Instant, LegIndex, SECOND, SECTOR_BYTES};
 
 /// Writers use up the room that is left with this time constant.
 const ROOM_TIME: u64 = SECOND;
@@ -100,7 +100,7 @@ impl<B: Buffers> Engine<B> {
         let mut least = [u64::MAX; 2];
         let mut count = 0;
         let mut sum = 0;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if !self.legs[leg].is_in() && more != Some(LegIndex(leg as u8)) {
                 continue;
             }
@@ -122,7 +122,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn exposure_age(&self) -> u64 {
         let mut least = [u64::MAX; 2];
         let mut oldest = 0;
-        for leg in (0..LEGS_MAX).filter(|&leg| self.legs[leg].is_in()) {
+        for leg in self.slots().filter(|&leg| self.legs[leg].is_in()) {
             let lack = self.oldest_lack(leg).map_or(0, |since| self.now.since(since));
             oldest = oldest.max(lack);
             let index = LegIndex(leg as u8);
@@ -163,7 +163,7 @@ impl<B: Buffers> Engine<B> {
     /// legs the one that owes most.
     fn pay_rate(&self) -> u64 {
         let mut least = [(u64::MAX, 0); 2];
-        for leg in (0..LEGS_MAX).filter(|&leg| self.legs[leg].is_in()) {
+        for leg in self.slots().filter(|&leg| self.legs[leg].is_in()) {
             keep_least(&mut least, (self.lacked_bytes(leg), leg));
         }
         match least[1] {

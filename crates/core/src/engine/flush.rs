@@ -14,7 +14,7 @@ use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{FlushCopies, Policy};
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
+use crate::units::{Extent, Instant, LegIndex};
 
 /// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
 const CONNECTIONS: usize = 1024;
@@ -74,7 +74,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.flushes_used = true;
         let mut needed = 0;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let state = &mut self.legs[leg];
             self.requests[slot].targets[leg] = state.done_stamp;
             if !state.is_member() || state.done_stamp <= state.flushed {
@@ -178,7 +178,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn flush_is_satisfied(&mut self, slot: u32) -> bool {
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let index = LegIndex(leg as u8);
             if self.requests[slot].needed & index.bit() == 0 {
                 continue;
@@ -234,7 +234,7 @@ impl<B: Buffers> Engine<B> {
         let wanted = self.flush_legs_wanted();
         let arrived = self.requests[slot].started;
         let mut have = 0;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let state = &self.legs[leg];
             if !state.is_in() {
                 continue;

@@ -12,7 +12,7 @@ use super::slab::NONE;
 use super::state::Purpose;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
-use crate::units::{Instant, LEGS_MAX, LegIndex, MILLISECOND};
+use crate::units::{Instant, LegIndex, MILLISECOND};
 
 /// A tick later than this after its deadline was held up by ourselves.
 const LATE_LOOP: u64 = 5 * MILLISECOND;
@@ -43,7 +43,7 @@ impl Patience {
 impl<B: Buffers> Engine<B> {
     /// Looks at every leg whose time has come.
     pub(super) fn scan_legs(&mut self) {
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let state = &mut self.legs[leg];
             if state.oldest_io == NONE {
                 state.next_scan = Instant::NEVER;

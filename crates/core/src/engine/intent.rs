@@ -34,7 +34,7 @@ impl<B: Buffers> Engine<B> {
         }
         let record = self.regions.activate(region, self.now)?;
         let entry = self.entry(region);
-        for leg in &self.legs {
+        for leg in &self.legs[self.slots()] {
             if !entry.is_whole(leg.index) {
                 let active = &mut self.regions.active[record];
                 active.last_done[leg.index.index()] = leg.done_stamp;

@@ -2,7 +2,9 @@
 //! part in tests and the simulator.
 
 use super::Engine;
+use super::leg::Health;
 use super::slab::NONE;
+use crate::format::Membership;
 use crate::io::Buffers;
 use crate::units::{Instant, LEGS_MAX, LegIndex};
 
@@ -15,6 +17,15 @@ impl<B: Buffers> Engine<B> {
         assert!(
             self.legs.iter().any(|leg| leg.is_in()),
             "every leg has been marked out: no leg may decide anything"
+        );
+        debug_assert!(
+            self.legs[self.slots_used..].iter().all(|leg| {
+                leg.membership == Membership::Empty
+                    && leg.health == Health::Absent
+                    && leg.oldest_io == NONE
+                    && leg.debts.is_empty()
+            }),
+            "a slot that counts as never used has a leg"
         );
         assert!(
             self.requests.len() + self.requests.free_slots() == self.requests.capacity(),

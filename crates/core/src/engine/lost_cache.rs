@@ -19,7 +19,7 @@ use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex};
+use crate::units::{Extent, Instant, LegIndex};
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
 struct Elsewhere {
@@ -227,7 +227,7 @@ impl<B: Buffers> Engine<B> {
     /// answers or not; `None` if one may have some.
     fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {
         let mut end = extent.end;
-        for other in (0..LEGS_MAX).filter(|&o| o != leg && self.legs[o].is_member()) {
+        for other in self.slots().filter(|&o| o != leg && self.legs[o].is_member()) {
             let state = &self.legs[other];
             if self.is_removed(other)
                 || self.regions.is_stale(state.index, self.regions.of_sector(extent.start))
@@ -279,7 +279,7 @@ impl<B: Buffers> Engine<B> {
     /// Whether another leg holds everything acknowledged in a region. One that is silent may
     /// have it when it comes back: it is waited for.
     fn another_has_all(&self, leg: usize, region: u32) -> bool {
-        (0..LEGS_MAX).filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
+        self.slots().filter(|&other| other != leg && self.legs[other].is_in()).any(|other| {
             self.may_still_have(other, region)
                 && self.regions.is_complete(LegIndex(other as u8), region)
         })
@@ -378,7 +378,7 @@ impl<B: Buffers> Engine<B> {
             self.owe_region(leg.index(), region);
             return true;
         }
-        for other in 0..LEGS_MAX {
+        for other in self.slots() {
             if other != leg.index() && self.legs[other].is_member() {
                 self.owe_region(other, region);
             }
@@ -387,7 +387,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn elsewhere_than(&self, leg: usize, extent: Extent) -> Elsewhere {
-        let others = || (0..LEGS_MAX).filter(|&o| o != leg && self.legs[o].is_member());
+        let others = || self.slots().filter(|&o| o != leg && self.legs[o].is_member());
         let fresh = others()
             .filter(|&other| self.may_still_have(other, self.regions.of_sector(extent.start)))
             .map(|other| self.fresh_prefix(other, extent))

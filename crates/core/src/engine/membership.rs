@@ -11,7 +11,7 @@ use super::state::Stage;
 use super::write::FAILURES_APART;
 use crate::command::{Command, CommandError};
 use crate::format::superblock::Ancestor;
-use crate::format::{Id, Membership, lost, page};
+use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
 use crate::io::{Action, Buffers, LegError, Notice, OutReason};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -177,10 +177,20 @@ impl<B: Buffers> Engine<B> {
             let header = page::PageHeader { page: write.object, generation, join_epoch };
             let first = write.object as usize * page::ENTRIES_PER_PAGE;
             let last = (first + page::ENTRIES_PER_PAGE).min(self.regions.count() as usize);
-            let entries = self.regions.entries()[first..last].iter().copied();
-            let image = self.metadata.image_mut(write.image);
-            page::encode(image, write.address, volume, write.sequence, &header, entries);
+            let entries = &self.regions.entries()[first..last];
+            page::fill(self.metadata.image_mut(write.image), &header, entries);
         }
+    }
+
+    /// The bytes of what [`Engine::encode_object`] made. Pages, the bulk of it, are sealed only
+    /// here: a driver that stores no bytes, as a model, does not pay for checksums.
+    pub(super) fn sealed_object(&mut self, write: &BlockWrite) -> &[u8; BLOCK_BYTES] {
+        let is_page = self.metadata.is_page(write.object);
+        let image = self.metadata.image_mut(write.image);
+        if is_page {
+            page::seal(image, write.address, self.superblock.volume_id, write.sequence);
+        }
+        image
     }
 
     /// A metadata write ended.
@@ -732,6 +742,7 @@ impl<B: Buffers> Engine<B> {
         fresh.membership = record.state;
         fresh.fast_zeroes = fast_zeroes;
         self.legs[leg.index()] = fresh;
+        self.slots_used = self.slots_used.max(leg.index() + 1);
         self.regions.add_leg(leg);
         self.metadata.forget_leg(leg);
         for region in 0..self.regions.count() {

@@ -127,6 +127,11 @@ impl Metadata {
         self.layout.page_of(region)
     }
 
+    /// Whether the object is a page of the region table.
+    pub(crate) fn is_page(&self, object: ObjectId) -> bool {
+        object < self.layout.page_count()
+    }
+
     pub(crate) fn superblock(&self) -> ObjectId {
         self.layout.page_count()
     }
@@ -271,10 +276,6 @@ impl Metadata {
 
     pub(crate) fn image_mut(&mut self, image: u32) -> &mut [u8; BLOCK_BYTES] {
         &mut self.images[image as usize]
-    }
-
-    pub(crate) fn image(&self, image: u32) -> &[u8; BLOCK_BYTES] {
-        &self.images[image as usize]
     }
 
     /// A write ended. A failed one stays wanted; its slot is written again.

@@ -81,6 +81,8 @@ pub struct Engine<B: Buffers> {
     now: Instant,
     superblock: Superblock,
     legs: Vec<Leg>,
+    /// One past the highest slot that holds or held a leg since open.
+    slots_used: usize,
     regions: Regions,
     metadata: Metadata,
     requests: Slab<RequestState>,
@@ -158,6 +160,7 @@ impl<B: Buffers> Engine<B> {
         let members = (0..LEGS_MAX)
             .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
             .fold(0u8, |mask, l| mask | 1 << l);
+        let slots_used = (0..LEGS_MAX).rev().find(|&l| members >> l & 1 == 1 || traits[l].present);
         let dirty = opening.table.iter().filter(|entry| entry.is_dirty()).count();
         let regions = Regions::new(
             opening.superblock.layout.volume_bytes(),
@@ -202,6 +205,7 @@ impl<B: Buffers> Engine<B> {
             metadata: Metadata::new(opening.superblock.layout, &opening.objects),
             superblock: opening.superblock,
             legs,
+            slots_used: slots_used.map_or(0, |highest| highest + 1),
             regions,
             requests: Slab::new(requests_max, blank_request),
             operations: Slab::new(operations_max, blank_operation),
@@ -318,7 +322,7 @@ impl<B: Buffers> Engine<B> {
     /// When [`Engine::tick`] is due; [`Instant::NEVER`] when nothing is.
     pub fn deadline(&self) -> Instant {
         let mut deadline = if self.is_quiescent() { Instant::NEVER } else { self.next_tick };
-        for leg in &self.legs {
+        for leg in &self.legs[self.slots()] {
             if leg.oldest_io != NONE {
                 deadline = deadline.min(leg.next_scan);
             }
@@ -335,10 +339,10 @@ impl<B: Buffers> Engine<B> {
     ///
     /// # Panics
     /// If `id` is not a metadata write in flight.
-    pub fn metadata_bytes(&self, id: IoId) -> &[u8; BLOCK_BYTES] {
+    pub fn metadata_bytes(&mut self, id: IoId) -> &[u8; BLOCK_BYTES] {
         let io = self.ios.get(Key::from_u64(id.0)).expect("the driver asks while in flight");
         match io.purpose {
-            Purpose::Metadata(write) => self.metadata.image(write.image),
+            Purpose::Metadata(write) => self.sealed_object(&write),
             _ => panic!("not a metadata write"),
         }
     }
@@ -362,7 +366,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.pump_backlog();
         self.pump_scrub();
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             self.pump_leg(leg);
         }
         self.check_invariants();
@@ -534,7 +538,13 @@ impl<B: Buffers> Engine<B> {
 
     /// The legs that hold a copy, in slot order.
     fn in_legs(&self) -> impl Iterator<Item = &Leg> {
-        self.legs.iter().filter(|leg| leg.is_in())
+        self.legs[self.slots()].iter().filter(|leg| leg.is_in())
+    }
+
+    /// The slots that hold or held a leg since open: the others have nothing, and are not
+    /// looked at on the data path.
+    fn slots(&self) -> core::ops::Range<usize> {
+        0..self.slots_used
     }
 
     fn entry(&self, region: u32) -> RegionEntry {

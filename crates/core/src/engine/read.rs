@@ -13,7 +13,7 @@ use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex};
+use crate::units::{BufferAt, Extent, Instant, LegIndex};
 
 /// What can serve the beginning of an extent.
 enum Place {
@@ -107,7 +107,7 @@ impl<B: Buffers> Engine<B> {
         let mut partial: Option<(u64, usize)> = None;
         let mut frozen = None;
         let mut may_come = false;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let state = &self.legs[leg];
             if !state.is_member() || except & state.index.bit() != 0 {
                 continue;
@@ -163,7 +163,7 @@ impl<B: Buffers> Engine<B> {
 
     /// A debt that keeps the newest data of the beginning of `extent`.
     fn copy_of(&self, extent: Extent) -> Option<(Source, u64)> {
-        for leg in &self.legs {
+        for leg in &self.legs[self.slots()] {
             let Some((_, debt)) = leg.debts.overlapping(extent) else { continue };
             if debt.extent.start <= extent.start && debt.source != Source::Leg {
                 let sectors = debt.extent.end.min(extent.end) - extent.start;
@@ -278,7 +278,7 @@ impl<B: Buffers> Engine<B> {
         if parts == 0 {
             return;
         }
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let mut at = self.legs[leg].oldest_io;
             while at != super::slab::NONE {
                 let next = self.ios[at].newer;
@@ -302,7 +302,7 @@ impl<B: Buffers> Engine<B> {
         if failed == 0 || failed == u8::MAX {
             return;
         }
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if failed & LegIndex(leg as u8).bit() != 0 && self.legs[leg].answers() {
                 self.owe_for_repair(leg, io.extent);
             }
@@ -438,7 +438,7 @@ impl<B: Buffers> Engine<B> {
         let within = extent.intersection(self.regions.extent(region));
         let mut mask = 0;
         let mut end = within.end;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if !self.legs[leg].is_member() {
                 continue;
             }
@@ -520,7 +520,7 @@ impl<B: Buffers> Engine<B> {
     fn change_lost_list(&mut self) {
         let list = self.metadata.lost_list();
         self.metadata.change(list);
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if self.legs[leg].is_in() {
                 self.metadata.request(list, LegIndex(leg as u8));
             }

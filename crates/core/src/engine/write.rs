@@ -75,7 +75,7 @@ impl<B: Buffers> Engine<B> {
             self.operations[operation].fua = true;
             self.operations[operation].rewrites_lost = true;
         }
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if self.legs[leg].is_member() {
                 self.send(operation, leg);
             }
@@ -637,7 +637,7 @@ impl<B: Buffers> Engine<B> {
         // Past the budget a debt is read from a fresh leg when it is paid.
         let keep_copy = self.buffers.free_bytes() > self.settings.copies_reserve;
         self.marks.add_if(state.owed != 0 && !keep_copy, Mark::CopyGivenUp);
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let bit = LegIndex(leg as u8).bit();
             let counted = i32::from(state.carries & bit != 0);
             if state.in_flight & bit != 0 {
@@ -649,8 +649,9 @@ impl<B: Buffers> Engine<B> {
                 self.adjust_lacks(record, leg, 1 - counted);
             }
         }
+        let slots = self.slots();
         let active = &mut self.regions.active[record];
-        for leg in 0..LEGS_MAX {
+        for leg in slots {
             if state.done >> leg & 1 == 1 {
                 active.acknowledged_done[leg] = active.last_done[leg];
             }
@@ -713,7 +714,7 @@ impl<B: Buffers> Engine<B> {
         let state = self.operations[operation];
         let authority = self.entry(state.region).authority();
         self.marks.add(Mark::WriteFailed);
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if state.owed & LegIndex(leg as u8).bit() != 0
                 && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)
             {
@@ -727,7 +728,7 @@ impl<B: Buffers> Engine<B> {
         let stamp = self.legs[keeper.index()].done_stamp;
         self.regions.active[record].last_done[keeper.index()] = stamp;
         self.regions.active[record].acknowledged_done[keeper.index()] = stamp;
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             let index = LegIndex(leg as u8);
             let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
             if !self.legs[leg].is_member() || self.regions.is_stale(index, state.region) {
@@ -749,7 +750,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.leave_region(operation, record);
-        for leg in 0..LEGS_MAX {
+        for leg in self.slots() {
             if self.legs[leg].is_member() && self.regions.slot(state.region) == Some(record) {
                 self.consider_complete(record, leg);
             }

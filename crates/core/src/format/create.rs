@@ -57,6 +57,7 @@ pub fn blocks(superblock: &Superblock, entry: RegionEntry, mut each: impl FnMut(
     let Superblock { volume_id, layout, generation, join_epoch, .. } = superblock;
     let (volume_id, generation, join_epoch) = (*volume_id, *generation, *join_epoch);
     let mut bytes = block::blank();
+    let entries = [entry; page::ENTRIES_PER_PAGE];
     for slot in 0..2 {
         superblock.encode(&mut bytes, slot);
         each(Layout::superblock_address(slot), &bytes);
@@ -68,7 +69,7 @@ pub fn blocks(superblock: &Superblock, entry: RegionEntry, mut each: impl FnMut(
         for page in 0..layout.page_count() {
             let address = layout.page_address(page, slot);
             let header = page::PageHeader { page, generation, join_epoch };
-            let entries = core::iter::repeat_n(entry, layout.page_regions(page).len());
+            let entries = &entries[..layout.page_regions(page).len()];
             page::encode(&mut bytes, address, volume_id, 1, &header, entries);
             each(address, &bytes);
         }

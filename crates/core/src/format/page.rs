@@ -167,32 +167,46 @@ pub struct Page<'a> {
     sequence: u64,
 }
 
-/// Fills in and seals a page.
-///
-/// `address` is the slot's on the leg ([`super::Layout::page_address`]), `volume` the
-/// volume's id. Entries past the last region are zero; of an iterator that goes on beyond
-/// the page only the first [`ENTRIES_PER_PAGE`] are taken.
+/// Fills in and seals a page: [`fill`], then [`seal`].
 pub fn encode(
     block: &mut Block,
     address: u64,
     volume: Id,
     sequence: u64,
     header: &PageHeader,
-    entries: impl IntoIterator<Item = RegionEntry>,
+    entries: &[RegionEntry],
 ) {
+    fill(block, header, entries);
+    seal(block, address, volume, sequence);
+}
+
+/// Fills in a page that is still to be sealed.
+///
+/// Entries past the last given are zero; of more than [`ENTRIES_PER_PAGE`] only the first are
+/// taken.
+pub fn fill(block: &mut Block, header: &PageHeader, entries: &[RegionEntry]) {
     let raw: &mut RawPage = transmute_mut!(block);
     raw.zero();
     raw.header.payload.page = U32::new(header.page);
     raw.header.payload.generation = header.generation;
     raw.header.payload.join_epoch = U64::new(header.join_epoch);
-    let slots = raw.entries.iter_mut().flat_map(|sector| &mut sector.payload);
-    for (slot, entry) in slots.zip(entries) {
-        slot.set(entry.0);
+    // A sector at a time: copying within one is a few instructions.
+    for (sector, entries) in raw.entries.iter_mut().zip(entries.chunks(ENTRIES_PER_SECTOR)) {
+        for (slot, entry) in sector.payload.iter_mut().zip(entries) {
+            slot.set(entry.0);
+        }
     }
+}
+
+/// Seals a page that is filled in; sealing it again changes nothing.
+///
+/// `address` is the slot's on the leg ([`super::Layout::page_address`]), `volume` the
+/// volume's id, `sequence` as in [`block::seal`].
+pub fn seal(block: &mut Block, address: u64, volume: Id, sequence: u64) {
     block::seal(block, Kind::PAGE, address, volume, sequence);
 }
 
-/// Judges a slot of page number `page`; `address` and `volume` as in [`encode`].
+/// Judges a slot of page number `page`; `address` and `volume` as in [`seal`].
 ///
 /// # Errors
 /// See [`PageError`].

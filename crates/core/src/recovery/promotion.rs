@@ -170,8 +170,7 @@ fn promote_table(
         for (step, slot) in [(1u64, 0u8), (2, 1)] {
             let address = layout.page_address(page, slot);
             let mut block = Box::new([0; BLOCK_BYTES]);
-            let entries = entries.iter().copied();
-            page::encode(&mut block, address, old.volume_id, highest + step, &header, entries);
+            page::encode(&mut block, address, old.volume_id, highest + step, &header, &entries);
             writes.push((address, block));
         }
     }

@@ -1,5 +1,6 @@
 //! `make bench-sim`: how fast the simulation is, in simulated requests a second of one core:
-//! of the processor's time, not of the clock's, for others may use the machine too.
+//! of the processor's time, not of the clock's, for others may use the machine too. With words
+//! as arguments, only the loads whose names have one of them.
 
 use std::path::Path;
 
@@ -74,7 +75,11 @@ const LOADS: [Load; 4] = [
 fn main() {
     println!("4 KiB at random, queue depth 32, one core; best of {ROUNDS} runs");
     let stock = Stock::default();
-    for load in &LOADS {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |load: &&Load| {
+        words.is_empty() || words.iter().any(|word| load.name.contains(word.as_str()))
+    };
+    for load in LOADS.iter().filter(wanted) {
         let best = (0..ROUNDS).map(|_| speed(load, &stock)).fold(0.0, f64::max);
         let verdict = if best >= load.target { "met" } else { "MISSED" };
         println!(

@@ -60,6 +60,8 @@ pub struct Mirror<D> {
     /// Requests that found the engine full, oldest first.
     waiting: std::collections::VecDeque<Request>,
     status: Status,
+    /// [`Engine::deadline`] as of the last input.
+    deadline: Instant,
 }
 
 impl<D: Drive> Mirror<D> {
@@ -99,8 +101,10 @@ impl<D: Drive> Mirror<D> {
             ended: Vec::with_capacity(256),
             waiting: std::collections::VecDeque::new(),
             status: Status::default(),
+            deadline: Instant(0),
         };
         mirror.take_actions();
+        mirror.deadline = mirror.engine.deadline();
         Ok(mirror)
     }
 
@@ -179,7 +183,7 @@ impl<D: Drive> Mirror<D> {
 
     /// When the engine or a leg wants something.
     fn next(&self) -> Instant {
-        self.engine.deadline().min(self.legs.next_event())
+        self.deadline.min(self.legs.next_event())
     }
 
     /// Does all that is due at `now`, which is not before the last time.
@@ -197,6 +201,7 @@ impl<D: Drive> Mirror<D> {
             self.take_actions();
         }
         self.admit();
+        self.deadline = self.engine.deadline();
     }
 }
 
@@ -209,6 +214,7 @@ impl<D: Drive> Drive for Mirror<D> {
         self.front.ask(now, &request);
         if self.waiting.is_empty() && self.engine.has_room() {
             self.accept(request);
+            self.deadline = self.engine.deadline();
         } else {
             self.waiting.push_back(request);
         }

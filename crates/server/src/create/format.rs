@@ -77,7 +77,7 @@ fn erase_superblocks(leg: &dyn BlockingLeg) -> io::Result<()> {
 }
 
 fn write_table(plan: &Plan, leg: &dyn BlockingLeg) -> io::Result<()> {
-    let entry = RegionEntry::new(plan.whole, false, LegIndex(0));
+    let entries = [RegionEntry::new(plan.whole, false, LegIndex(0)); page::ENTRIES_PER_PAGE];
     let pages = plan.layout.page_count();
     let mut bytes = Vec::with_capacity(PAGES_AT_ONCE as usize * 2 * BLOCK_BYTES);
     for start in (0..pages).step_by(PAGES_AT_ONCE as usize) {
@@ -85,11 +85,10 @@ fn write_table(plan: &Plan, leg: &dyn BlockingLeg) -> io::Result<()> {
         for page in start..pages.min(start + PAGES_AT_ONCE) {
             let header =
                 PageHeader { page, generation: plan.generation, join_epoch: FIRST_JOIN_EPOCH };
-            let regions = plan.layout.page_regions(page).len();
+            let entries = &entries[..plan.layout.page_regions(page).len()];
             for slot in 0..2 {
                 let mut block: Block = block::blank();
                 let address = plan.layout.page_address(page, slot);
-                let entries = std::iter::repeat_n(entry, regions);
                 page::encode(&mut block, address, plan.volume, sequence(slot), &header, entries);
                 bytes.extend_from_slice(&block);
             }
