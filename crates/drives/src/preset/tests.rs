@@ -6,7 +6,7 @@ use hemi_core::units::Extent;
 use hemi_random::Rng;
 use proptest::prelude::*;
 
-use super::{BUILT_IN, Figure, Measure, Model, Pattern, Precondition, Preset, PresetError};
+use super::{BUILT_IN, Figure, Measure, Model, Pattern, Preset, PresetError};
 use crate::any::AnyDrive;
 use crate::drive::{Drive, Operation};
 use crate::testing::closed_loop;
