@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
-from hemi_harness import Sandbox, hemi, hemi_fails
+from hemi_harness import HEMI, Sandbox, hemi, hemi_fails
 
 SPEC = """\
 title = "two network volumes"
@@ -19,6 +20,22 @@ duration = "2 s"
 access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50, flush_every = 8 } }
 [sweep]
 "system.policy" = ["all", "first"]
+"""
+
+FLASH = """\
+title = "flash that was used before"
+[system]
+legs = ["x25e-32gb", "x25e-32gb"]
+scale = 32
+precondition = "steady"
+volume = "64 MiB"
+[workload.closed]
+threads = 1
+queue_depth = 8
+duration = "1 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 30 } }
+[sweep]
+"system.policy" = ["single", "first"]
 """
 
 REPRODUCTION = """\
@@ -100,6 +117,97 @@ def test_presets_tell_where_their_values_come_from() -> None:
     assert "gp3-16k" in listed and "cheetah-15k5-300gb" in listed
     shown = hemi("sim", "presets", "gp3")
     assert "cloudonaut" in shown and "3000 IOPS" in shown and "estimate" in shown
+
+
+def test_any_scheduler_can_spread_the_cases(sandbox: Sandbox, spec: Path) -> None:
+    swept = SPEC.replace("rate = 1000", "rate = 1000.0") + '"workload.open.rate" = [500, 1000.5]\n'
+    spec.write_text(swept)
+    listed = json.loads(hemi("sim", "run", spec, "--list", "--json"))
+    assert [case["case"] for case in listed] == [0, 1, 2, 3]
+    assert {case["seed"] for case in listed} == {1}
+    assert listed[2]["values"] == {"system.policy": "first", "workload.open.rate": 500}
+    assert json.loads(hemi("sim", "run", spec, "--list", "--json", "--seed", 9))[0]["seed"] == 9
+    table = hemi("sim", "run", spec, "--list")
+    assert "workload.open.rate" in table and "1000.5" in table
+    # Each case by itself, in any order, is to the byte what the whole run says of it.
+    whole = sandbox.path("whole.json")
+    assert hemi("sim", "run", spec, "--json", whole) == ""
+    parts: list[str] = []
+    for case in reversed(listed):
+        out = sandbox.path(f"case-{case['case']}.json")
+        hemi("sim", "run", spec, "--case", case["case"], "--json", out)
+        parts.insert(0, out.read_text().removeprefix("[\n").removesuffix("\n]\n"))
+    assert "[\n" + ",\n".join(parts) + "\n]\n" == whole.read_text()
+    assert hemi("sim", "run", spec, "--json") == whole.read_text()
+    assert [path.name for path in sandbox.dir.glob(".unfinished-*")] == []
+    one = json.loads(hemi("sim", "run", spec, "--list", "--case", 3, "--json"))
+    assert one == [listed[3]]
+
+
+def test_one_case_is_refused_by_name(sandbox: Sandbox, spec: Path) -> None:
+    hemi_fails("sim", "run", spec, "--case", 2, says=["--case 2", "2 cases", "0 to 1", "--list"])
+    nowhere = sandbox.path("none") / "out.json"
+    hemi_fails("sim", "run", spec, "--case", 0, "--json", nowhere, says=["cannot write", "none"])
+
+
+def snapshots(*argv: object) -> tuple[str, str]:
+    """What a run with snapshots prints, and what it says of them."""
+    result = subprocess.run(
+        [str(part) for part in (HEMI, "sim", *argv)], capture_output=True, text=True, check=True
+    )
+    return result.stdout, result.stderr
+
+
+def test_snapshots_change_nothing_but_the_time(sandbox: Sandbox, spec: Path) -> None:
+    spec.write_text(FLASH)
+    folder = sandbox.path("snapshots")
+    run = ("run", spec, "--json", "--snapshots", folder)
+    right = hemi("sim", "run", spec, "--json")
+    made, said = snapshots(*run)
+    assert made == right and said.count("kept") == 2 and "x25e-32gb" in said
+    files = sorted(folder.iterdir())
+    assert len(files) == 2 and all(file.suffix == ".flash" for file in files)
+    reused, said = snapshots(*run)
+    assert reused == right and said.count("reused") == 2 and "warning" not in said
+    # Other chance is another drive.
+    assert snapshots(*run, "--seed", 9)[1].count("kept") == 2
+    # What is damaged is said, and made again.
+    content = files[0].read_bytes()
+    files[0].write_bytes(content[: len(content) // 2])
+    files[1].write_bytes(content)
+    again, said = snapshots(*run)
+    assert again == right and said.count("warning") == 2
+    assert "damaged or cut short" in said and "other parameters" in said
+    assert files[0].read_bytes() == content
+    # A single case finds what the whole sweep has made.
+    one, said = snapshots(*run, "--case", 0)
+    assert said.count("reused") == 2 and json.loads(one) == json.loads(right)[:1]
+    in_the_way = sandbox.path("file")
+    in_the_way.write_text("")
+    hemi_fails("sim", "run", spec, "--snapshots", in_the_way, says=["--snapshots", "file"])
+
+
+def test_commands_at_once_share_their_snapshots(sandbox: Sandbox, spec: Path) -> None:
+    spec.write_text(FLASH)
+    folder = sandbox.path("snapshots")
+    right = hemi("sim", "run", spec, "--json")
+    command = [str(HEMI), "sim", "run", str(spec), "--json", "--snapshots", str(folder)]
+    pipe = subprocess.PIPE
+    running = [subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) for _ in range(4)]
+    assert [one.communicate()[0] for one in running] == [right] * 4
+    assert len(list(folder.iterdir())) == 2
+    assert snapshots("run", spec, "--json", "--snapshots", folder)[1].count("reused") == 2
+
+
+def test_cards_of_several_presets_are_one_table() -> None:
+    table = hemi("sim", "presets", "--cards", "gp3", "hdd-20tb", "cheetah-8-raid0-b")
+    assert "gp3 " in table and "hdd-20tb" in table and "fitted" in table
+    assert "1 of 3 presets have no figures" in table
+    rows = json.loads(hemi("sim", "presets", "--cards", "gp3", "--json"))
+    assert {row["preset"] for row in rows} == {"gp3"}
+    assert all(abs(row["model"] / row["published"] - 1 - row["off"]) < 1e-9 for row in rows)
+    page = hemi("sim", "presets", "--cards", "gp3", "cheetah-8-raid0-b", "--markdown")
+    assert "## gp3\n" in page and "## cheetah-8-raid0-b\n" in page and "| --- |" in page
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,19 @@ impl AnyDrive {
     /// Brings an idle drive into the state it has after so much use, without waiting for it.
     /// Only flash has a state that use changes.
     pub fn precondition(&mut self, state: Precondition, seed: u64) {
+        self.each_flash(seed, &mut |drive, seed| {
+            drive.precondition(state, seed);
+        });
+    }
+
+    /// Calls `each` with every flash drive there is in it, an array's members included, and
+    /// with the seed that one is preconditioned with where `seed` is that of the whole.
+    pub fn each_flash(&mut self, seed: u64, each: &mut dyn FnMut(&mut Ssd, u64)) {
         match self {
-            AnyDrive::Ssd(drive) => {
-                drive.precondition(state, seed);
-            }
+            AnyDrive::Ssd(drive) => each(drive, seed),
             AnyDrive::Array(array) => {
                 for (member, drive) in (0_u64..).zip(array.members_mut()) {
-                    drive.precondition(state, seed.wrapping_add(member));
+                    drive.each_flash(seed.wrapping_add(member), each);
                 }
             }
             AnyDrive::Hdd(_) | AnyDrive::Network(_) => {}

@@ -9,6 +9,7 @@
 //! made.
 #![forbid(unsafe_code)]
 
+pub mod aside;
 pub mod card;
 pub mod experiment;
 pub mod figures;
@@ -22,6 +23,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 mod slots;
+pub mod snapshots;
 pub mod spec;
 pub mod stock;
 pub mod sweep;

@@ -97,11 +97,18 @@ fn one() -> u64 {
     1
 }
 
+/// Values by dotted key.
+pub type Values = Table;
+
 /// One case of a spec, ready to be run.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What the sweep chose.
+    /// Its number in its spec, from 0.
+    pub number: usize,
+    /// What the sweep chose, as it is shown.
     pub choices: Vec<(String, String)>,
+    /// The same as it stands in the sweep's lists: numbers are numbers.
+    pub values: Values,
     /// The spec with that in it.
     pub spec: Spec,
 }
@@ -181,7 +188,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
     let table: Table = toml::from_str(text).map_err(wrong)?;
     let cases =
         sweep::cases(table).map_err(|source| SpecError::Sweep { file: file.to_owned(), source })?;
-    let case = |case: sweep::Case| {
+    let case = |(number, case): (usize, sweep::Case)| {
         let choices: Vec<(String, String)> =
             case.choices.iter().map(|(key, value)| (key.clone(), shown(value))).collect();
         let spec: Spec = Value::Table(case.spec).try_into().map_err(|error: toml::de::Error| {
@@ -190,9 +197,10 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
             SpecError::Choice { file: file.into(), choices, problem: error.to_string() }
         })?;
         check(file, &spec)?;
-        Ok(Case { choices, spec })
+        let values = case.choices.into_iter().collect();
+        Ok(Case { number, choices, values, spec })
     };
-    cases.into_iter().map(case).collect()
+    cases.into_iter().enumerate().map(case).collect()
 }
 
 fn check(file: &str, spec: &Spec) -> Result<(), SpecError> {

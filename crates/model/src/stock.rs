@@ -1,5 +1,5 @@
 //! Drives made once: what it takes to bring flash into its steady state is not paid again for
-//! every case of a sweep.
+//! every case of a sweep; where there is a folder of snapshots, not for every command either.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use hemi_drives::any::AnyDrive;
 use hemi_drives::preset::{Precondition, Preset, PresetError};
+
+use crate::snapshots::Snapshots;
 
 /// What a drive is, and what it has been through: by these, a drive is always the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,12 +25,18 @@ type Made = Arc<OnceLock<Result<AnyDrive, PresetError>>>;
 #[derive(Default)]
 pub struct Stock {
     made: Mutex<HashMap<Key, Made>>,
+    snapshots: Option<Snapshots>,
 }
 
 impl Stock {
+    /// One that looks for drives among these snapshots, if there are any, and keeps there what
+    /// it had to make.
+    pub fn new(snapshots: Option<Snapshots>) -> Stock {
+        Stock { made: Mutex::default(), snapshots }
+    }
+
     /// A drive of a preset, by name, or by path where the name has a `/` or ends in `.toml`,
-    /// with its flash scaled and after what has happened to it. Threads that want the same
-    /// drive wait for the one that makes it.
+    /// with its flash scaled and after what has happened to it.
     ///
     /// # Errors
     /// See [`PresetError`].
@@ -40,21 +48,47 @@ impl Stock {
         precondition: Precondition,
         seed: u64,
     ) -> Result<AnyDrive, PresetError> {
-        let make = || {
-            let mut drive = preset(name, folder)?.scaled(scale).drive(seed)?;
-            drive.precondition(precondition, seed);
-            Ok(drive)
-        };
+        self.of(&preset(name, folder)?.scaled(scale), precondition, seed)
+    }
+
+    /// A drive of the preset after what has happened to it. Threads that want the same drive
+    /// wait for the one that makes it.
+    ///
+    /// # Errors
+    /// See [`PresetError`].
+    pub fn of(
+        &self,
+        preset: &Preset,
+        precondition: Precondition,
+        seed: u64,
+    ) -> Result<AnyDrive, PresetError> {
         if precondition == Precondition::None {
-            return make();
+            return preset.drive(seed);
         }
-        let preset = folder.join(name).display().to_string();
-        let key = Key { preset, scale, precondition: format!("{precondition:?}"), seed };
+        let (name, scale) = (preset.name.clone(), preset.flash_scale()?);
+        let key = Key { preset: name, scale, precondition: format!("{precondition:?}"), seed };
         let made = {
             let mut made = self.made.lock().expect("nobody panics while it is held");
             Arc::clone(made.entry(key).or_default())
         };
-        made.get_or_init(make).clone()
+        made.get_or_init(|| self.make(preset, precondition, seed)).clone()
+    }
+
+    fn make(
+        &self,
+        preset: &Preset,
+        precondition: Precondition,
+        seed: u64,
+    ) -> Result<AnyDrive, PresetError> {
+        let mut drive = preset.drive(seed)?;
+        let Some(snapshots) = &self.snapshots else {
+            drive.precondition(precondition, seed);
+            return Ok(drive);
+        };
+        drive.each_flash(seed, &mut |flash, seed| {
+            snapshots.precondition(&preset.name, flash, precondition, seed);
+        });
+        Ok(drive)
     }
 }
 

@@ -32,6 +32,16 @@ impl Rng {
         Rng { state }
     }
 
+    /// Where the stream is, to go on from there with [`Rng::from_state`].
+    pub fn state(&self) -> [u64; 4] {
+        self.state
+    }
+
+    /// The stream from where another one was.
+    pub fn from_state(state: [u64; 4]) -> Rng {
+        Rng { state }
+    }
+
     /// The next number.
     pub fn draw(&mut self) -> u64 {
         let s = &mut self.state;
@@ -98,6 +108,14 @@ mod tests {
         let drawn: Vec<u64> = (0..4).map(|_| other.below(1000)).collect();
         assert_eq!(drawn.len(), 4);
         assert_ne!(Rng::new(7, 3).draw(), Rng::new(7, 4).draw());
+    }
+
+    #[test]
+    fn a_stream_goes_on_from_where_it_was() {
+        let mut stream = Rng::new(5, 1);
+        stream.draw();
+        let mut other = Rng::from_state(stream.state());
+        assert_eq!([(); 8].map(|()| stream.draw()), [(); 8].map(|()| other.draw()));
     }
 
     #[test]

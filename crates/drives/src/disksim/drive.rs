@@ -97,6 +97,8 @@ pub fn load(specs: &str, read: &Reader<'_>) -> Result<Parameters, DescriptionErr
             depth: disk.whole("Max queue length", (1, 65_536), Some(1))? as u32,
             order: Order::FirstComeFirstServed,
             age_limit: Time(u64::MAX / 4),
+            // The disks measured are SCSI.
+            flush_is_queued: true,
         },
         power: PowerStates::default(),
         shingles: None,

@@ -100,12 +100,14 @@ pub struct Hdd {
     cleaning_has_turn: bool,
     /// Kept for its memory.
     parts: Vec<Extent>,
-    /// Beyond the drive's queue.
+    /// Beyond the drive's queue, or behind a flush that waits to be alone.
     waiting: VecDeque<Request>,
     arriving: VecDeque<Arriving>,
     flushes: VecDeque<(u64, u64)>,
     endings: Endings,
     outstanding: u32,
+    /// A flush is under way that nothing else runs beside.
+    flushes_alone: bool,
     arrivals: u64,
     controller_free: Instant,
     bus_free: Instant,
@@ -158,6 +160,7 @@ impl Hdd {
             flushes: VecDeque::new(),
             endings: Endings::default(),
             outstanding: 0,
+            flushes_alone: false,
             arrivals: 0,
             controller_free: Instant(0),
             bus_free: Instant(0),
@@ -205,13 +208,24 @@ impl Hdd {
         self.bus_free
     }
 
+    /// Whether the drive takes the request beside those it has: a flush that is no queued
+    /// command is alone.
+    fn takes(&self, request: &Request) -> bool {
+        let alone = request.operation == Operation::Flush && !self.parameters.queue.flush_is_queued;
+        let most = if alone { 1 } else { self.parameters.queue.depth };
+        self.outstanding < most && !self.flushes_alone
+    }
+
     fn admit(&mut self, now: Instant, request: Request) {
         self.outstanding += 1;
         self.busy_since.get_or_insert(now);
         self.spinning_from = self.spinning_from.max(self.power.want(now));
         let extent = self.on_medium(request.extent);
         match request.operation {
-            Operation::Flush => self.admit_flush(now, request.tag),
+            Operation::Flush => {
+                self.flushes_alone = !self.parameters.queue.flush_is_queued;
+                self.admit_flush(now, request.tag);
+            }
             _ if extent.is_empty() => self.end_at_once(now, request.tag, Kind::Trim),
             Operation::Trim => self.end_at_once(now, request.tag, Kind::Trim),
             Operation::Read => self.admit_read(now, request.tag, extent),
@@ -424,7 +438,10 @@ impl Hdd {
                 self.counters.written_bytes += ending.bytes;
                 self.after_read = false;
             }
-            Kind::Flush => self.counters.flushes += 1,
+            Kind::Flush => {
+                self.counters.flushes += 1;
+                self.flushes_alone = false;
+            }
             Kind::Trim => {}
         }
         done.push(Completion { tag: ending.tag, at });
@@ -435,7 +452,10 @@ impl Hdd {
                 self.counters.busy += at.since(since);
             }
         }
-        if let Some(request) = self.waiting.pop_front() {
+        while let Some(&request) = self.waiting.front()
+            && self.takes(&request)
+        {
+            self.waiting.pop_front();
             self.admit(at, request);
         }
     }
@@ -449,10 +469,10 @@ impl Drive for Hdd {
 
     fn submit(&mut self, now: Instant, request: Request) {
         self.now = self.now.max(now);
-        if self.outstanding >= self.parameters.queue.depth {
-            self.waiting.push_back(request);
-        } else {
+        if self.waiting.is_empty() && self.takes(&request) {
             self.admit(now, request);
+        } else {
+            self.waiting.push_back(request);
         }
     }
 

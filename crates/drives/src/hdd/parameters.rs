@@ -186,6 +186,10 @@ pub struct Queue {
     /// A request that has waited longer comes first whatever it costs; 500 ms where absent.
     #[serde(default = "queue_age_limit")]
     pub age_limit: Time,
+    /// Whether a flush is one of the queued commands, as SCSI has it. ATA's is not: it begins
+    /// when those before it are done, and those after it begin when it is.
+    #[serde(default)]
+    pub flush_is_queued: bool,
 }
 
 /// Watts by state.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::quantity::Size;
+use crate::quantity::{Size, Time};
 
 /// One published figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -39,6 +39,12 @@ pub struct Load {
     /// What happened to the drive before.
     #[serde(default)]
     pub precondition: Precondition,
+    /// The load is a short burst: at most so much is read and written, from its first request
+    /// on, and all of it is measured. Of a drive whose flash is scaled, the share that is left.
+    pub bytes: Option<Size>,
+    /// How long the load runs before it is measured, where a few thousand requests are not
+    /// enough: until credit or a cache is used up. Not with `bytes`.
+    pub after: Option<Time>,
 }
 
 /// Where a load's requests go.
@@ -84,4 +90,11 @@ pub enum Measure {
     Stddev,
     /// Power, watts.
     Watts,
+}
+
+impl Measure {
+    /// Whether it is a latency.
+    pub fn is_latency(self) -> bool {
+        !matches!(self, Measure::Iops | Measure::Bandwidth | Measure::Watts)
+    }
 }

@@ -176,6 +176,15 @@ impl Text<'_> {
             if load.span.is_some_and(|span| span < load.size) {
                 return wrong("load.span", "room for at least one request");
             }
+            if load.bytes.is_some_and(|bytes| bytes < load.size) {
+                return wrong("load.bytes", "room for at least one request");
+            }
+            if load.bytes.is_some() && load.after.is_some() {
+                return wrong(
+                    "load.after",
+                    "not with `bytes`: a burst is measured from its first request on",
+                );
+            }
             if !(figure.published > 0.0 && figure.published.is_finite()) {
                 return wrong("published", "a number above zero");
             }

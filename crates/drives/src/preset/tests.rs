@@ -6,7 +6,7 @@ use hemi_core::units::Extent;
 use hemi_random::Rng;
 use proptest::prelude::*;
 
-use super::{BUILT_IN, Figure, Measure, Model, Pattern, Precondition, Preset, PresetError};
+use super::{BUILT_IN, Figure, Measure, Model, Pattern, Preset, PresetError};
 use crate::any::AnyDrive;
 use crate::drive::{Drive, Operation};
 use crate::testing::closed_loop;
@@ -73,7 +73,7 @@ fn network_volumes_keep_what_their_cards_say() {
         if !matches!(preset.model, Model::Network(_)) {
             continue;
         }
-        for figure in preset.card.iter().filter(|f| f.load.precondition == Precondition::None) {
+        for figure in preset.card.iter().filter(|f| f.load.after.is_none()) {
             let modelled = modelled(&mut preset.drive(1).unwrap(), figure).unwrap();
             let ratio = modelled / figure.published;
             assert!((0.95..1.05).contains(&ratio), "{name}, {}: {modelled}", figure.figure);

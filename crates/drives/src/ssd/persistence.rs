@@ -5,16 +5,23 @@
 
 use std::cmp::Reverse;
 
+use hemi_random::Rng;
+
 use super::frontier::Frontier;
 use super::mapping::{Mapping, NONE};
 use super::snapshot::{Reader, SnapshotError};
-use super::translation::{Shape, Translation};
+use super::translation::{Shape, Translation, Work};
 use super::victim::State;
 
 impl Translation {
     /// Hands out the state, number by number. A collection under way is undone by the next
     /// [`Translation::restore`]: its victim is a candidate again.
     pub(super) fn save(&self, put: &mut dyn FnMut(u32)) {
+        let Work { written, copied, erases, levelled } = self.work;
+        for long in self.rng.state().into_iter().chain([written, copied, erases, levelled]) {
+            put(long as u32);
+            put((long >> 32) as u32);
+        }
         put(self.clock);
         put(self.turn);
         for block in &self.blocks {
@@ -50,10 +57,14 @@ impl Translation {
     /// The layer in the state that was saved.
     pub(super) fn restore(
         shape: Shape,
-        seed: u64,
         from: &mut Reader<'_>,
     ) -> Result<Translation, SnapshotError> {
-        let mut it = Translation::new(shape, seed);
+        // The seed does not matter: the stream goes on from where it was.
+        let mut it = Translation::new(shape, 0);
+        let state = [from.long()?, from.long()?, from.long()?, from.long()?];
+        it.rng = Rng::from_state(state);
+        let (written, copied) = (from.long()?, from.long()?);
+        it.work = Work { written, copied, erases: from.long()?, levelled: from.long()? };
         it.clock = from.word()?;
         it.turn = from.below(shape.lanes)?;
         for block in &mut it.blocks {

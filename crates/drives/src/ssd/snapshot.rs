@@ -1,14 +1,27 @@
-//! A drive's translation layer as bytes, so that preconditioning is paid for once.
+//! A preconditioned drive as bytes, so that what it takes is paid for once.
 //!
-//! Only what lies on flash is saved, of a drive at rest. The file begins with a magic number,
-//! the format's version and a fingerprint of the layer's shape, and ends with a checksum;
-//! all numbers are little-endian.
+//! Only what lies on flash is saved, of a drive at rest. A snapshot begins with a magic number,
+//! the format's version and its [`Origin`] word by word, and ends with a checksum (XXH64); all
+//! numbers are little-endian. One of another origin is refused, so that the name under which a
+//! snapshot is kept never decides what a drive becomes.
+
+use twox_hash::XxHash64;
 
 use super::Ssd;
-use super::translation::{Shape, Translation};
+use super::translation::Translation;
+use crate::preset::Precondition;
 
 const MAGIC: &[u8; 8] = b"hemiflsh";
-const VERSION: u32 = 1;
+
+/// Of the format, and of what preconditioning does: to be raised with every change that brings
+/// the same drive into another state, for snapshots outlive the program that made them. (A test
+/// holds a state against the version it belongs to.)
+pub(super) const VERSION: u32 = 2;
+
+/// Numbers of a block and of a lane in a snapshot, at most, and of the layer itself.
+const OF_BLOCK: u64 = 3;
+const OF_LANE: u64 = 12;
+const OF_LAYER: u64 = 18;
 
 /// Why a snapshot could not be made or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,53 +30,53 @@ pub enum SnapshotError {
     #[error("the drive is not at rest: end all requests and flush it before saving")]
     NotAtRest,
     /// Not such a file.
-    #[error("this is no snapshot of a flash drive")]
+    #[error("it is no snapshot of a flash drive")]
     NotASnapshot,
     /// Another version.
-    #[error("the snapshot has format version {0}, and {VERSION} is right: make it anew")]
+    #[error("it has format version {0}, and {VERSION} is right")]
     Version(u32),
-    /// Made of a drive of another shape.
-    #[error(
-        "the snapshot is of a drive with other parameters (fingerprint {found:016x}, and \
-         {right:016x} is right): make it anew"
-    )]
-    Parameters {
-        /// The snapshot's.
-        found: u64,
-        /// The drive's.
-        right: u64,
-    },
+    /// Made of another drive, or of one that has been through something else.
+    #[error("it is of a drive with other parameters, preconditioning or chance")]
+    Origin,
     /// Cut short or changed.
-    #[error("the snapshot is damaged: make it anew")]
+    #[error("it is damaged or cut short")]
     Damaged,
 }
 
-/// FNV-1a over 64-bit words, which is quick enough for gigabytes and enough to notice damage.
-fn checksum(bytes: &[u8]) -> u64 {
-    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3);
-        sum ^= sum >> 29;
-    }
-    sum
-}
+/// All that a preconditioned drive's state depends on: its parameters (with their scale), its
+/// chance and what it has been through. Two drives of one origin are alike to the bit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
 
-/// What two drives must have in common to share a snapshot.
-fn fingerprint(shape: &Shape) -> u64 {
-    checksum(format!("{shape:?}").as_bytes())
+impl Origin {
+    /// A number that is the same for the same origin and format on every machine, to name a
+    /// snapshot by. (XXH64.)
+    pub fn number(&self) -> u64 {
+        XxHash64::oneshot(u64::from(VERSION), self.0.as_bytes())
+    }
 }
 
 /// Reads numbers off the front.
 pub(super) struct Reader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], SnapshotError> {
+        let (first, rest) = self.0.split_at_checked(count).ok_or(SnapshotError::Damaged)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
     /// The next number; an error at the end.
     pub(super) fn word(&mut self) -> Result<u32, SnapshotError> {
         let (first, rest) = self.0.split_first_chunk::<4>().ok_or(SnapshotError::Damaged)?;
         self.0 = rest;
         Ok(u32::from_le_bytes(*first))
+    }
+
+    /// The next number of twice the size.
+    pub(super) fn long(&mut self) -> Result<u64, SnapshotError> {
+        let (low, high) = (self.word()?, self.word()?);
+        Ok(u64::from(low) | u64::from(high) << 32)
     }
 
     /// The next number, which is below `bound`.
@@ -74,44 +87,65 @@ impl Reader<'_> {
 }
 
 impl Ssd {
-    /// The drive's content and wear as bytes. It must be at rest.
-    pub fn save(&self) -> Result<Vec<u8>, SnapshotError> {
+    /// The origin of a drive just made that will be brought into a state with this seed.
+    pub fn origin(&self, state: Precondition, seed: u64) -> Origin {
+        let (parameters, chance) = (&self.parameters, self.translation.rng.state());
+        Origin(format!("{parameters:?}, chance {chance:x?}, {state:?} with seed {seed}"))
+    }
+
+    /// The most bytes that a snapshot of the drive has.
+    pub fn snapshot_bytes(&self, origin: &Origin) -> u64 {
+        let shape = self.translation.shape();
+        let of_blocks = u64::from(shape.blocks) * OF_BLOCK + u64::from(shape.lanes) * OF_LANE;
+        let words = OF_LAYER + of_blocks + u64::from(shape.units);
+        (MAGIC.len() + 4 + 4 + origin.0.len() + 8) as u64 + words * 4
+    }
+
+    /// The drive's content and wear as bytes. It must be at rest, and of that origin.
+    ///
+    /// # Errors
+    /// A drive that is not at rest.
+    pub fn save(&self, origin: &Origin) -> Result<Vec<u8>, SnapshotError> {
         if !self.commands.is_empty() || self.working > 0 || self.buffer.waiting() > 0 {
             return Err(SnapshotError::NotAtRest);
         }
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = Vec::with_capacity(self.snapshot_bytes(origin) as usize);
+        bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
-        bytes.extend(fingerprint(self.translation.shape()).to_le_bytes());
+        bytes.extend((origin.0.len() as u32).to_le_bytes());
+        bytes.extend(origin.0.as_bytes());
         self.translation.save(&mut |word| bytes.extend(word.to_le_bytes()));
-        bytes.extend(checksum(&bytes).to_le_bytes());
+        bytes.extend(XxHash64::oneshot(0, &bytes).to_le_bytes());
         Ok(bytes)
     }
 
-    /// Brings a drive just made into the state that was saved; chance from the seed.
-    pub fn restore(&mut self, bytes: &[u8], seed: u64) -> Result<(), SnapshotError> {
+    /// Brings a drive just made into the state that was saved. After an error it is as it was.
+    ///
+    /// # Errors
+    /// What is no snapshot, not one of this format and origin, or not whole.
+    pub fn restore(&mut self, bytes: &[u8], origin: &Origin) -> Result<(), SnapshotError> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::NotASnapshot)?;
-        let (version, rest) = rest.split_first_chunk::<4>().ok_or(SnapshotError::Damaged)?;
-        let version = u32::from_le_bytes(*version);
+        let mut reader = Reader(rest);
+        let version = reader.word()?;
         if version != VERSION {
             return Err(SnapshotError::Version(version));
         }
-        let (found, rest) = rest.split_first_chunk::<8>().ok_or(SnapshotError::Damaged)?;
-        let found = u64::from_le_bytes(*found);
-        let right = fingerprint(self.translation.shape());
-        if found != right {
-            return Err(SnapshotError::Parameters { found, right });
-        }
-        let (body, sum) = rest.split_last_chunk::<8>().ok_or(SnapshotError::Damaged)?;
-        let end = bytes.len() - 8;
-        if checksum(&bytes[..end]) != u64::from_le_bytes(*sum) {
+        let (whole, sum) = bytes.split_last_chunk::<8>().ok_or(SnapshotError::Damaged)?;
+        if XxHash64::oneshot(0, whole) != u64::from_le_bytes(*sum) {
             return Err(SnapshotError::Damaged);
         }
-        let shape = *self.translation.shape();
+        let length = reader.word()?;
+        if reader.bytes(length as usize)? != origin.0.as_bytes() {
+            return Err(SnapshotError::Origin);
+        }
+        let body = reader.0.strip_suffix(sum).ok_or(SnapshotError::Damaged)?;
         let mut reader = Reader(body);
-        self.translation = Translation::restore(shape, seed, &mut reader)?;
+        let shape = *self.translation.shape();
+        let translation = Translation::restore(shape, &mut reader)?;
         if !reader.0.is_empty() {
             return Err(SnapshotError::Damaged);
         }
+        self.translation = translation;
         for lane in 0..shape.lanes {
             self.collector.enqueue(&self.translation, lane);
         }

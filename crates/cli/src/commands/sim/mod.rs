@@ -1,8 +1,14 @@
 //! `hemi sim`: volumes over modelled drives, in virtual time.
 
+mod cards;
+mod cases;
+mod json;
+mod parallel;
 mod presets;
+mod progress;
 mod reproduce;
 mod run;
+mod snapshots;
 mod table;
 
 use anyhow::Result;

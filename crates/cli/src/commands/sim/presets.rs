@@ -6,78 +6,111 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use comfy_table::{Table, presets};
-use hemi_drives::preset::{Figure, Measure, Preset};
-use hemi_model::card;
+use hemi_drives::preset::Preset;
 use hemi_model::stock;
 
-use super::table::time;
+use super::cards::{self, Card};
+use super::json::JsonArgs;
+use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};
 
-/// List the drives that come with hemi, or show one: sources and card.
+/// List the drives that come with hemi, or show some: sources and cards.
 ///
-/// A card has every figure published of a drive that is known, beside the model's own.
+/// A card has every figure published of a drive that is known, beside the model's own. With
+/// --cards the cards of all drives, or of those named, are run and put into one table.
 #[derive(Debug, Args)]
 pub(super) struct PresetsArgs {
-    /// A preset's name, or the path of a preset file: show where its values come from, and run
-    /// its card.
+    /// Presets' names, or paths of preset files: show where their values come from, and run
+    /// their cards.
     #[arg(value_name = "PRESET")]
-    preset: Option<String>,
+    presets: Vec<String>,
+
+    /// Run the cards of all presets, or of those named, into one table.
+    #[arg(long)]
+    cards: bool,
+
+    /// The cards as a page, a table for each preset: docs/drives.md.
+    #[arg(long, requires = "cards", conflicts_with = "json")]
+    markdown: bool,
+
+    #[command(flatten)]
+    json: JsonArgs,
+
+    /// Cards run at a time; as many as there are cores if left out.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+
+    #[command(flatten)]
+    snapshots: SnapshotArgs,
 }
 
 pub(super) fn run(arguments: &PresetsArgs) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match &arguments.preset {
-        None => write!(out, "{}", list()?)?,
-        Some(name) => {
-            let preset = stock::preset(name, Path::new(""));
-            let preset = preset.map_err(|error| {
-                let way_out = "hemi sim presets lists them; or give the path of a preset file.";
-                Failure::error(Kind::Usage, error.to_string(), way_out)
-            })?;
-            write!(out, "{}", shown(&preset)?)?;
+    let named = &arguments.presets;
+    if named.is_empty() && !arguments.cards {
+        let listed: Vec<Preset> = named_or_all(named)?;
+        let names = |preset: &Preset| [preset.name.clone(), preset.title.clone()];
+        if arguments.json.write(&listed.iter().map(names).collect::<Vec<_>>())? {
+            return Ok(());
         }
+        return print(&list(&listed));
     }
+    let presets = named_or_all(named)?;
+    let cards = cards::run_all(presets, arguments.jobs, &arguments.snapshots)?;
+    if arguments.json.write(&cards::plain(&cards))? {
+        return Ok(());
+    }
+    if arguments.markdown {
+        return print(&cards::page(&cards)?);
+    }
+    if arguments.cards {
+        return print(&cards::table(&cards));
+    }
+    cards.iter().try_for_each(|card| print(&shown(card)))
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    write!(out, "{text}")?;
     out.flush().map_err(Into::into)
 }
 
-fn list() -> Result<String> {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    for name in Preset::names() {
-        table.add_row([name.to_owned(), Preset::built_in(name)?.title]);
-    }
-    Ok(format!("{table}\n"))
+fn named_or_all(named: &[String]) -> Result<Vec<Preset>> {
+    let all = Preset::names().map(str::to_owned).collect();
+    let names: Vec<String> = if named.is_empty() { all } else { named.to_vec() };
+    let preset = |name: &String| {
+        stock::preset(name, Path::new("")).map_err(|error| {
+            let way_out = "hemi sim presets lists them; or give the path of a preset file.";
+            Failure::error(Kind::Usage, error.to_string(), way_out)
+        })
+    };
+    names.iter().map(preset).collect()
 }
 
-fn shown(preset: &Preset) -> Result<String> {
+fn list(all: &[Preset]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    for preset in all {
+        table.add_row([&preset.name, &preset.title]);
+    }
+    format!("{table}\n")
+}
+
+fn shown(card: &Card) -> String {
+    let Card { preset, rows } = card;
     let mut sources = Table::new();
     sources.load_preset(presets::NOTHING);
     for (parameter, source) in &preset.sources {
         sources.add_row([parameter, source]);
     }
+    let title = &preset.title;
+    if rows.is_empty() {
+        return format!("{title}\n\n{sources}\n\n{}\n", cards::NOTHING_PUBLISHED);
+    }
     let mut figures = Table::new();
     figures.load_preset(presets::NOTHING);
-    figures.set_header(["figure", "published", "model", "off by", "", "source"]);
-    for figure in &preset.card {
-        let model = card::model(preset, figure, 1)?;
-        let off = (model / figure.published - 1.0) * 100.0;
-        figures.add_row([
-            figure.figure.clone(),
-            amount(figure, figure.published),
-            amount(figure, model),
-            format!("{off:+.1} %"),
-            if figure.fitted { "fitted" } else { "" }.to_owned(),
-            figure.source.clone(),
-        ]);
+    figures.set_header(cards::COLUMNS);
+    for row in rows {
+        figures.add_row(cards::cells(row));
     }
-    Ok(format!("{}\n\n{sources}\n\n{figures}\n", preset.title))
-}
-
-fn amount(figure: &Figure, value: f64) -> String {
-    match figure.measure {
-        Measure::Iops => format!("{value:.0} IOPS"),
-        Measure::Bandwidth => format!("{:.1} MB/s", value / 1e6),
-        Measure::Watts => format!("{value:.2} W"),
-        Measure::Mean | Measure::P50 | Measure::P99 | Measure::Max | Measure::Stddev => time(value),
-    }
+    format!("{title}\n\n{sources}\n\n{figures}\n")
 }

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use hemi_model::reproduce::{self, Reproduction, Results, page, picture};
 
-use super::run::run_all;
+use super::cases::run_all;
+use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};
 
 /// Make published measurements again, and write what comes out.
@@ -34,6 +35,9 @@ pub(super) struct ReproduceArgs {
     /// Cases run at a time; as many as there are cores if left out.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+
+    #[command(flatten)]
+    snapshots: SnapshotArgs,
 }
 
 pub(super) fn run(arguments: &ReproduceArgs) -> Result<()> {
@@ -96,7 +100,7 @@ fn reproduce(file: &Path, name: &str, arguments: &ReproduceArgs) -> Result<page:
     let cases = reproduction.cases(&file.display().to_string());
     let cases = cases.map_err(|error| usage(error.to_string()))?;
     let (names, cases): (Vec<String>, Vec<_>) = cases.into_iter().unzip();
-    let reports = run_all(&cases, &arguments.from, None, arguments.jobs)?;
+    let reports = run_all(&cases, &arguments.from, None, arguments.jobs, &arguments.snapshots)?;
     let results = Results::new(&names, &reports);
     let page = page::write(name, &reproduction, &results).map_err(|e| usage(e.to_string()))?;
     for spec in &reproduction.picture {

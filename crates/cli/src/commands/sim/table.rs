@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 use hemi_model::report::{LegReport, Report, Summary};
+use hemi_model::spec::Case;
 
 /// All cases: what was chosen, latencies, then what each leg did.
 pub(super) fn cases(reports: &[Report]) -> String {
@@ -46,6 +47,20 @@ pub(super) fn cases(reports: &[Report]) -> String {
     }
     let _ = writeln!(text, "{}", right(table, choices.len()));
     text
+}
+
+/// The cases there are: number, seed, and what the sweep chose.
+pub(super) fn listed(cases: &[Case], seed: impl Fn(&Case) -> u64) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let choices = cases.first().map(|case| case.choices.iter().map(|(key, _)| key.clone()));
+    let columns = ["case", "seed"].map(str::to_owned).into_iter();
+    table.set_header(columns.chain(choices.into_iter().flatten()));
+    for case in cases {
+        let numbers = [case.number.to_string(), seed(case).to_string()];
+        table.add_row(numbers.into_iter().chain(case.choices.iter().map(|(_, v)| v.clone())));
+    }
+    format!("{table}\n")
 }
 
 /// `workload.open.rate` is told by its last part.

@@ -90,3 +90,42 @@ fn the_same_seed_gives_the_same_run() {
     };
     assert_eq!(run(), run());
 }
+
+/// Tags in the order in which a disk with 40 scattered reads, then a flush, then 40 more reads
+/// ends them; all are there at once, and the cache is clean.
+fn order_of_ends(queued: bool) -> Vec<u64> {
+    let mut disk = disk("hdd-20tb", |p| p.queue.flush_is_queued = queued);
+    let mut rng = Rng::new(4, 0);
+    let reads: Vec<_> = (0..81).map(|_| (READ, random(&disk, &mut rng, 8))).collect();
+    let flush = (Operation::Flush, Extent::default());
+    let (done, _) = closed_loop(&mut disk, 81, 81, |i| if i == 40 { flush } else { reads[i] });
+    done.iter().map(|one| one.tag).collect()
+}
+
+#[test]
+fn a_flush_that_is_no_queued_command_runs_alone() {
+    // The queue is reordered before it and after it, and not across it.
+    let ends = order_of_ends(false);
+    assert_eq!(ends[40], 40);
+    assert!(ends[..40].iter().all(|&tag| tag < 40) && ends[41..].iter().all(|&tag| tag > 40));
+    assert!(!ends[..40].is_sorted(), "{ends:?}");
+}
+
+#[test]
+fn a_queued_flush_waits_for_no_read() {
+    let ends = order_of_ends(true);
+    let place = ends.iter().position(|&tag| tag == 40).expect("it ends");
+    assert!(ends[place..].iter().any(|&tag| tag < 40), "{ends:?}");
+}
+
+#[test]
+fn writes_that_were_queued_before_a_flush_are_on_the_medium_after_it() {
+    let mut disk = disk("hdd-20tb", |p| p.write_cache.delay = crate::quantity::Time(1 << 40));
+    let mut rng = Rng::new(5, 0);
+    let mut requests: Vec<_> = (0..60).map(|_| (WRITE, random(&disk, &mut rng, 8))).collect();
+    requests.push((Operation::Flush, Extent::default()));
+    let (done, latencies) = closed_loop(&mut disk, 61, 61, |i| requests[i]);
+    assert_eq!(done.last().map(|one| one.tag), Some(60));
+    assert!(disk.cache_is_clean());
+    assert!(latencies[60] > 100_000_000, "60 scattered writes: {} ns", latencies[60]);
+}

@@ -3,6 +3,7 @@
 mod bookkeeping;
 mod physics;
 mod presets;
+mod snapshots;
 mod states;
 
 use hemi_core::units::{Extent, Instant};

@@ -1,11 +1,10 @@
-//! Long use: steady states, freezes, caches that fill, wear, snapshots.
+//! Long use: steady states, freezes, caches that fill, wear.
 
 use hemi_core::units::Extent;
 
 use super::super::Ssd;
 use super::super::parameters::SlcParameters;
-use super::super::snapshot::SnapshotError;
-use super::{WRITE, closed, drive, random, sequential, small};
+use super::{WRITE, closed, drive, random, sequential};
 use crate::drive::{Drive, Operation};
 use crate::preset::Precondition;
 use crate::quantity::{Size, Time};
@@ -178,36 +177,4 @@ fn hot_and_cold_apart_copy_less() {
     // The study found 2.86 and 2.96 at this much spare.
     assert!(apart < 0.98 * together, "{apart} and {together}");
     assert!((apart / 2.86 - 1.0).abs() < 0.06 && (together / 2.96 - 1.0).abs() < 0.06);
-}
-
-#[test]
-fn a_snapshot_restores_the_same_drive() {
-    let parameters = small(|of| of.slc = None);
-    let mut original = Ssd::new(&parameters, 1).expect("right");
-    original.precondition(Precondition::Steady, 1);
-    let bytes = original.save().expect("at rest");
-    let mut restored = Ssd::new(&parameters, 1).expect("right");
-    restored.restore(&bytes, 1).expect("its own");
-    let mut results = [original.clone(), restored].map(|mut drive| {
-        let mut next = random(&drive, 5, 4096, WRITE);
-        closed(&mut drive, 0, 32, 30_000, &mut next).completions
-    });
-    assert!(results[0].len() == 30_000);
-    assert!(results[0] == results[1]);
-    results[1].clear();
-
-    let mut other = drive(|of| of.alpha = 1.5);
-    assert!(matches!(other.restore(&bytes, 1), Err(SnapshotError::Parameters { .. })));
-    let mut same = drive(|_| {});
-    let mut damaged = bytes.clone();
-    damaged[bytes.len() / 2] ^= 1;
-    assert_eq!(same.restore(&damaged, 1), Err(SnapshotError::Damaged));
-    assert_eq!(same.restore(&bytes[..bytes.len() - 9], 1), Err(SnapshotError::Damaged));
-    assert_eq!(same.restore(b"something else", 1), Err(SnapshotError::NotASnapshot));
-    let mut newer = bytes;
-    newer[8] = 9;
-    assert_eq!(same.restore(&newer, 1), Err(SnapshotError::Version(9)));
-    let write = |_| (WRITE, Extent::new(0, 8));
-    closed(&mut original, 0, 1, 1, &mut { write });
-    assert_eq!(original.save(), Err(SnapshotError::NotAtRest));
 }

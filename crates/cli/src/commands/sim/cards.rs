@@ -1,0 +1,193 @@
+//! Presets' cards, run and put into tables.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use hemi_drives::preset::{Figure, Measure, Model, Preset};
+use hemi_model::card::{self, CardError, Row};
+use serde::Serialize;
+
+use super::parallel;
+use super::progress::Bars;
+use super::snapshots::SnapshotArgs;
+use super::table::time;
+use crate::failure::{Failure, Kind};
+
+/// What a card without figures says.
+pub(super) const NOTHING_PUBLISHED: &str = "No figure is known that was published of it.";
+
+/// Of a card's table.
+pub(super) const COLUMNS: [&str; 6] = ["figure", "published", "model", "off by", "", "source"];
+
+/// Chance is the same for every card.
+const SEED: u64 = 1;
+
+/// A preset, and its card beside the model.
+pub(super) struct Card {
+    pub(super) preset: Preset,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Runs the presets' cards side by side.
+pub(super) fn run_all(
+    presets: Vec<Preset>,
+    jobs: Option<usize>,
+    snapshots: &SnapshotArgs,
+) -> Result<Vec<Card>> {
+    let bars = Bars::new(presets.len(), "cards");
+    let results = parallel::each(&presets, jobs, |preset| {
+        let bar = bars.one(preset.name.clone());
+        // Drives are shared by the figures of one card, and gone with it: they are large.
+        let rows = snapshots.stock(&bars).map(|stock| {
+            card::rows(preset, &stock, SEED, |figure| {
+                bar.set_message(figure.figure.clone());
+                bar.tick();
+            })
+        });
+        bars.end(&bar);
+        rows
+    });
+    bars.clear();
+    let refused = |name: &str, error: &CardError| {
+        let way_out = "Correct the preset's file: what its card asks for does not fit the drive.";
+        Failure::error(Kind::Usage, format!("{name}: {error}"), way_out)
+    };
+    let card = |(preset, rows): (Preset, Result<Result<Vec<Row>, CardError>>)| {
+        let rows = rows?.map_err(|error| refused(&preset.name, &error))?;
+        Ok(Card { preset, rows })
+    };
+    presets.into_iter().zip(results).map(card).collect()
+}
+
+/// A row's cells under [`COLUMNS`].
+pub(super) fn cells(row: &Row) -> [String; 6] {
+    let Row { figure, model } = row;
+    [
+        figure.figure.clone(),
+        amount(figure, figure.published),
+        amount(figure, *model),
+        format!("{:+.1} %", row.off() * 100.0),
+        mark(row).to_owned(),
+        figure.source.clone(),
+    ]
+}
+
+fn mark(row: &Row) -> &'static str {
+    match (row.figure.fitted, row.is_within()) {
+        (true, true) => "fitted",
+        (true, false) => "fitted, missed",
+        (false, true) => "",
+        (false, false) => "missed",
+    }
+}
+
+fn amount(figure: &Figure, value: f64) -> String {
+    match figure.measure {
+        Measure::Iops => format!("{value:.0} IOPS"),
+        Measure::Bandwidth => format!("{:.1} MB/s", value / 1e6),
+        Measure::Watts => format!("{value:.2} W"),
+        Measure::Mean | Measure::P50 | Measure::P99 | Measure::Max | Measure::Stddev => time(value),
+    }
+}
+
+/// All cards in one table, and how many figures are within bounds.
+pub(super) fn table(cards: &[Card]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let [figure, published, model, off, mark, _] = COLUMNS;
+    table.set_header(["preset", figure, published, model, off, mark]);
+    for card in cards {
+        for row in &card.rows {
+            let [figure, published, model, off, mark, _] = cells(row);
+            table.add_row([card.preset.name.clone(), figure, published, model, off, mark]);
+        }
+    }
+    format!("{table}\n\n{}\n", summary(cards))
+}
+
+fn summary(cards: &[Card]) -> String {
+    let rows = || cards.iter().flat_map(|card| &card.rows);
+    let count = |of: fn(&&Row) -> bool| rows().filter(of).count();
+    let fitted = count(|row| row.figure.fitted);
+    let free = count(|row| !row.figure.fitted);
+    let free_within = count(|row| !row.figure.fitted && row.is_within());
+    let fitted_within = count(|row| row.figure.fitted && row.is_within());
+    let without = cards.iter().filter(|card| card.rows.is_empty()).count();
+    format!(
+        "{free_within} of {free} figures that nothing was fitted to are within 15 % (latencies \
+         30 %), {fitted_within} of {fitted} fitted ones; {without} of {} presets have no figures",
+        cards.len()
+    )
+}
+
+/// A row as JSON has it.
+#[derive(Serialize)]
+pub(super) struct Plain<'c> {
+    preset: &'c str,
+    figure: &'c str,
+    published: f64,
+    model: f64,
+    off: f64,
+    fitted: bool,
+    within: bool,
+    source: &'c str,
+}
+
+/// All rows, as JSON has them: requests or bytes a second, seconds, watts.
+pub(super) fn plain(cards: &[Card]) -> Vec<Plain<'_>> {
+    let mut all = Vec::new();
+    for Card { preset, rows } in cards {
+        all.extend(rows.iter().map(|row| Plain {
+            preset: &preset.name,
+            figure: &row.figure.figure,
+            published: row.figure.published,
+            model: row.model,
+            off: row.off(),
+            fitted: row.figure.fitted,
+            within: row.is_within(),
+            source: &row.figure.source,
+        }));
+    }
+    all
+}
+
+const INTRODUCTION: &str = "\
+# Drives
+
+The presets that come with hemi, and what was published of each beside its model. This page is made by
+`hemi sim presets --cards --markdown`; `hemi sim presets NAME` also shows where every parameter comes from.
+*Fitted*: a parameter was chosen so that this very figure comes out. *Missed*: off by more than 15 %, a
+latency by more than 30 %. What a model is and how far to trust it: [the model](design/model.md).
+";
+
+/// `docs/drives.md`.
+pub(super) fn page(cards: &[Card]) -> Result<String> {
+    let mut page = format!("{INTRODUCTION}\n{}.\n", summary(cards));
+    for Card { preset, rows } in cards {
+        write!(page, "\n## {}\n\n{}. {}\n", preset.name, preset.title, kind(preset)?)?;
+        if rows.is_empty() {
+            writeln!(page, "{NOTHING_PUBLISHED}")?;
+            continue;
+        }
+        writeln!(page, "\n| {} |\n|{}", COLUMNS.join(" | "), " --- |".repeat(COLUMNS.len()))?;
+        for row in rows {
+            let cells = cells(row).map(|cell| cell.replace('|', "\\|"));
+            writeln!(page, "| {} |", cells.join(" | "))?;
+        }
+    }
+    Ok(page)
+}
+
+fn kind(preset: &Preset) -> Result<String> {
+    let kind = match &preset.model {
+        Model::Hdd(_) => "A hard disk".to_owned(),
+        Model::Ssd(_) => "Flash".to_owned(),
+        Model::Network(_) => "A network volume".to_owned(),
+        Model::Array(of) => format!("An array of {} × {}", of.count, of.member),
+    };
+    Ok(match preset.flash_scale()? {
+        1 => format!("{kind}."),
+        scale => format!("{kind}; the capacity of its flash is divided by {scale} to save time."),
+    })
+}

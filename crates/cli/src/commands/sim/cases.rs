@@ -1,0 +1,70 @@
+//! Cases of specs, on all cores.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use hemi_model::experiment::{self, ExperimentError};
+use hemi_model::report::{Report, seconds};
+use hemi_model::spec::Case;
+
+use super::parallel;
+use super::progress::Bars;
+use super::snapshots::SnapshotArgs;
+use crate::failure::{Failure, Kind};
+
+/// Runs cases side by side; reports in the order of the cases.
+pub(super) fn run_all(
+    cases: &[Case],
+    folder: &Path,
+    seed: Option<u64>,
+    jobs: Option<usize>,
+    snapshots: &SnapshotArgs,
+) -> Result<Vec<Report>> {
+    let bars = Bars::new(cases.len(), "cases");
+    let stock = snapshots.stock(&bars)?;
+    let stop = AtomicBool::new(false);
+    let results = parallel::each(cases, jobs, |case| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(ExperimentError::Stopped);
+        }
+        let bar = bars.one(name(case));
+        let result = experiment::run(case, folder, seed, &stock, |now| {
+            bar.set_message(format!("at {:.0} s", seconds(now.0)));
+            bar.tick();
+            !stop.load(Ordering::Relaxed)
+        });
+        bars.end(&bar);
+        if result.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        result
+    });
+    bars.clear();
+    let mut reports = Vec::with_capacity(cases.len());
+    let mut stopped = false;
+    for result in results {
+        match result {
+            Ok(report) => reports.push(report),
+            // Another case failed; that one's error is the one to show.
+            Err(ExperimentError::Stopped) => stopped = true,
+            Err(error) => return Err(usage(error.to_string())),
+        }
+    }
+    debug_assert!(!stopped, "only an error stops the others");
+    Ok(reports)
+}
+
+fn name(case: &Case) -> String {
+    let choices = case.choices.iter().map(|(key, value)| format!("{key} = {value}"));
+    choices.collect::<Vec<_>>().join(", ")
+}
+
+/// A spec or something it names makes no sense.
+pub(super) fn usage(what: String) -> anyhow::Error {
+    Failure::error(
+        Kind::Usage,
+        what,
+        "hemi sim presets lists drives; hemi help sim run tells more.",
+    )
+}

@@ -1,0 +1,47 @@
+//! `--json`: to standard output, or into a file that is there whole or not at all.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use hemi_model::aside;
+use serde::Serialize;
+
+/// Where JSON goes if no file is named.
+const STANDARD_OUTPUT: &str = "-";
+
+#[derive(Debug, Args)]
+pub(super) struct JsonArgs {
+    /// Print it as JSON, times in seconds, sizes in bytes; or write that into a file.
+    ///
+    /// The file appears when it is whole. Without its name, or with `-`, it is standard output.
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
+    json: Option<PathBuf>,
+}
+
+impl JsonArgs {
+    /// Writes the value as JSON if that is wanted; whether it was.
+    pub(super) fn write(&self, value: &impl Serialize) -> Result<bool> {
+        let Some(path) = &self.json else { return Ok(false) };
+        let mut text = serde_json::to_string_pretty(value)?;
+        text.push('\n');
+        if path.as_os_str() == STANDARD_OUTPUT {
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        } else {
+            into(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(true)
+    }
+}
+
+fn into(path: &Path, text: &str) -> std::io::Result<()> {
+    // A device or a pipe is written to; only a file can be replaced by another.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, text);
+    }
+    aside::write(path, text.as_bytes())
+}

@@ -1,0 +1,48 @@
+//! `--snapshots`: preconditioned flash kept from one command to the next.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use hemi_model::snapshots::{Notice, Snapshots};
+use hemi_model::stock::Stock;
+
+use super::progress::Bars;
+
+#[derive(Debug, Args)]
+pub(super) struct SnapshotArgs {
+    /// Keep preconditioned flash in this folder, and take from it what is there already.
+    ///
+    /// Results are the same to the byte. Commands may share a folder, at the same time too; its
+    /// files may be deleted at any time.
+    #[arg(long = "snapshots", value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+impl SnapshotArgs {
+    /// Where drives come from; what is reused and what is made is said above the bars.
+    pub(super) fn stock(&self, bars: &Bars) -> Result<Stock> {
+        let Some(folder) = &self.folder else { return Ok(Stock::default()) };
+        let bars = bars.clone();
+        let told = move |of: &str, path: &Path, notice: &Notice| bars.say(&said(of, path, notice));
+        let snapshots = Snapshots::open(folder, told);
+        let snapshots =
+            snapshots.with_context(|| format!("--snapshots: cannot make {}", folder.display()))?;
+        Ok(Stock::new(Some(snapshots)))
+    }
+}
+
+fn said(of: &str, path: &Path, notice: &Notice) -> String {
+    let file = path.display();
+    match notice {
+        Notice::Reused => format!("{of}: snapshot {file} reused"),
+        Notice::Kept => format!("{of}: preconditioned, snapshot {file} kept"),
+        Notice::Unusable(why) => {
+            format!("warning: {file}: {why}; {of} is preconditioned instead, and kept anew")
+        }
+        Notice::NotKept(why) => format!(
+            "warning: {file}: cannot be written: {why}; the results are right, but {of} will be \
+             preconditioned again next time"
+        ),
+    }
+}
