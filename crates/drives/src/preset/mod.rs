@@ -154,7 +154,7 @@ impl Preset {
         let refused = |error: ParameterError| self.refused(&error);
         match &self.model {
             Model::Hdd(parameters) => {
-                let disk = Hdd::new((**parameters).clone()).map_err(refused)?;
+                let disk = Hdd::of_seed((**parameters).clone(), seed).map_err(refused)?;
                 Ok(AnyDrive::Hdd(Box::new(disk)))
             }
             Model::Ssd(parameters) => {
