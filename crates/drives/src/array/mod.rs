@@ -137,6 +137,7 @@ pub struct Array<D> {
     caching: Option<Caching>,
     read_ahead: Option<ReadAhead>,
     passes_trim: bool,
+    supply_efficiency: f64,
     jobs: Slab<Job>,
     ios: Slab<MemberIo>,
     row_writes: Slab<RowWrite>,
@@ -185,6 +186,7 @@ impl<D: Drive> Array<D> {
             caching,
             read_ahead,
             passes_trim: controller.is_none() && layout.parity() == 0,
+            supply_efficiency: parameters.supply_efficiency,
             jobs: Slab::new(),
             ios: Slab::new(),
             row_writes: Slab::new(),
@@ -287,7 +289,8 @@ impl<D: Drive> Drive for Array<D> {
     fn counters(&self) -> Counters {
         let own = self.counters;
         let members = self.members.counters();
-        let energy = members.energy + self.front.watts * self.now.0 as f64 / 1e9;
+        let drawn = members.energy + self.front.watts * self.now.0 as f64 / 1e9;
+        let energy = drawn / self.supply_efficiency;
         Counters {
             reads: own.reads,
             writes: own.writes,

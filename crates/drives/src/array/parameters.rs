@@ -21,6 +21,14 @@ pub struct Parameters {
     /// The controller in front of the members. Without one the host does it all, and neither
     /// its processor nor its memory is a limit.
     pub controller: Option<Controller>,
+    /// Share of what is drawn from the wall that reaches drives and controller: above 0, at
+    /// most 1. 1 where absent: what is counted is then what they draw themselves.
+    #[serde(default = "whole")]
+    pub supply_efficiency: f64,
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 /// How the members are put together (the levels of Patterson, Gibson and Katz, SIGMOD 1988,
@@ -134,6 +142,9 @@ impl Parameters {
         let bytes = format!("{} B", self.chunk.0);
         require(chunk, "chunk", bytes, "a multiple of 4 KiB, above zero")?;
         require(!self.member.is_empty(), "member", "empty", "the name of a preset")?;
+        let efficiency = self.supply_efficiency;
+        let share = efficiency > 0.0 && efficiency <= 1.0;
+        require(share, "supply_efficiency", efficiency, "a share above 0, at most 1")?;
         self.controller.as_ref().map_or(Ok(()), Controller::check)
     }
 }

@@ -15,7 +15,14 @@ use crate::testing::{closed_loop, makespan, open_loop};
 const WRITE: Operation = Operation::Write { fua: false };
 
 fn parameters(level: Level, count: u32) -> Parameters {
-    Parameters { member: "fixed".into(), count, level, chunk: Size(64 << 10), controller: None }
+    Parameters {
+        member: "fixed".into(),
+        count,
+        level,
+        chunk: Size(64 << 10),
+        controller: None,
+        supply_efficiency: 1.0,
+    }
 }
 
 /// A controller without any limit that matters.
@@ -405,4 +412,20 @@ proptest! {
         prop_assert_eq!(counters.reads, reads.count() as u64);
         prop_assert!(counters.busy <= now + 120 * SECOND);
     }
+}
+
+#[test]
+fn what_is_drawn_at_the_wall_is_more_than_what_arrives() {
+    let joules = |efficiency: f64| {
+        let of = Parameters { supply_efficiency: efficiency, ..parameters(Level::Raid0, 2) };
+        let members = (0..2).map(|_| crate::preset::Preset::built_in("wd-1tb-2009"));
+        let members = members.map(|preset| preset.unwrap().drive(1).unwrap()).collect();
+        let mut array = super::Array::new(&of, members).unwrap();
+        array.advance(Instant(SECOND), &mut Vec::new());
+        array.counters().energy
+    };
+    assert!(joules(1.0) > 5.0);
+    assert!((joules(0.8) / joules(1.0) - 1.25).abs() < 1e-9);
+    let none = Parameters { supply_efficiency: 0.0, ..parameters(Level::Raid0, 2) };
+    assert!(none.check().unwrap_err().to_string().contains("`supply_efficiency` is 0"));
 }

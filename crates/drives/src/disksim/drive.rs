@@ -66,6 +66,7 @@ pub fn load(specs: &str, read: &Reader<'_>) -> Result<Parameters, DescriptionErr
     };
     Ok(Parameters {
         revolutions_per_minute: libm::round(rpm) as u32,
+        speed_tolerance: 0.0,
         seek: seek(&mechanics, &file)?,
         layout,
         head_switch: time(&mechanics, "Head switch time", None)?,

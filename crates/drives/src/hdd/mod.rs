@@ -28,6 +28,7 @@ mod write_cache;
 use std::collections::VecDeque;
 
 use hemi_core::units::{Extent, Instant};
+use hemi_random::Rng;
 
 use self::events::{Ending, Endings, Kind};
 use self::mechanism::{Arm, Mechanism, Piece};
@@ -127,9 +128,23 @@ impl Hdd {
 
     /// The same, its platters turned by `angle` at time 0.
     pub fn turned(parameters: Parameters, angle: Angle) -> Result<Hdd, ParameterError> {
+        Hdd::spinning(parameters, angle, 0)
+    }
+
+    /// One of many made alike: how its platters stand at time 0, and its own speed, are drawn
+    /// from the seed. Two that get the same requests do not turn in step.
+    pub fn of_seed(parameters: Parameters, seed: u64) -> Result<Hdd, ParameterError> {
+        let mut rng = Rng::new(seed, 0x5b1d);
+        let angle = (rng.draw() >> 32) as Angle;
+        let share = (2.0 * rng.unit() - 1.0) * parameters.speed_tolerance;
+        Hdd::spinning(parameters, angle, libm::round(share * 1e9) as i32)
+    }
+
+    /// A disk turned by `angle` at time 0 and `faster` by so many parts in a thousand million.
+    fn spinning(parameters: Parameters, angle: Angle, faster: i32) -> Result<Hdd, ParameterError> {
         parameters.check()?;
         let mut mechanism = Mechanism::new(&parameters);
-        mechanism.spindle = mechanism.spindle.turned(angle);
+        mechanism.spindle = mechanism.spindle.turned(angle).faster(faster);
         let rate = f64::from(512_u32 << 16) * 1e9 / parameters.host_rate.0 as f64;
         if let Some(shingles) = &parameters.shingles {
             let most = mechanism.geometry.sectors() / 2;

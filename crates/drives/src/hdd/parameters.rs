@@ -13,6 +13,10 @@ use crate::quantity::{Power, Rate, Size, Time};
 pub struct Parameters {
     /// Revolutions a minute; 1,000 to 60,000.
     pub revolutions_per_minute: u32,
+    /// Share by which one disk's speed may differ from that, either way: each is drawn from its
+    /// seed. At most 0.001, so that no skew comes too short; 0 where absent.
+    #[serde(default)]
+    pub speed_tolerance: f64,
     /// Zones, heads, skews.
     pub layout: Layout,
     /// How long the arm takes, by distance.
@@ -254,6 +258,9 @@ impl Parameters {
     pub fn check(&self) -> Result<(), ParameterError> {
         let rpm = self.revolutions_per_minute;
         require((1_000..=60_000).contains(&rpm), "revolutions_per_minute", rpm, "1000 to 60000")?;
+        let tolerance = self.speed_tolerance;
+        let right = "a share from 0 to 0.001";
+        require((0.0..=0.001).contains(&tolerance), "speed_tolerance", tolerance, right)?;
         self.layout.check()?;
         self.seek.check()?;
         let turn = self.revolution() as u64;

@@ -41,6 +41,18 @@ impl Spindle {
         Spindle { start: self.start.wrapping_add(by), ..self }
     }
 
+    /// The same, faster by so many parts in a thousand million (slower where below zero).
+    #[must_use]
+    pub fn faster(self, by: i32) -> Spindle {
+        const WHOLE: i64 = 1_000_000_000;
+        let factor = (WHOLE + i64::from(by)) as u128;
+        Spindle {
+            period: (u128::from(self.period) * WHOLE as u128 / factor) as u64,
+            speed: (u128::from(self.speed) * factor / WHOLE as u128) as u64,
+            ..self
+        }
+    }
+
     /// What is under the heads at `at`.
     #[inline]
     pub fn angle(&self, at: u64) -> Angle {
@@ -87,6 +99,20 @@ mod tests {
                 assert!((wait as f64 - (period - 1_000.0)).abs() < 3.0, "{wait}");
             }
             assert!((spindle.time(1 << 31) as f64 - period / 2.0).abs() < 2.0);
+        }
+    }
+
+    #[test]
+    fn a_faster_spindle_gains_on_another_by_its_share() {
+        let nominal = Spindle::new(7_200);
+        let second = 1_000_000_000;
+        for (by, share) in [(300_000, 0.000_3), (-300_000, -0.000_3), (0, 0.0)] {
+            let other = nominal.faster(by);
+            let gained = other.angle(second).wrapping_sub(nominal.angle(second)).cast_signed();
+            let expected = 120.0 * share * 4_294_967_296.0;
+            assert!((f64::from(gained) - expected).abs() < 2_000.0, "{by}: {gained}");
+            let period = 60e9 / 7_200.0 / (1.0 + share);
+            assert!((other.revolution() as f64 - period).abs() < 2.0);
         }
     }
 

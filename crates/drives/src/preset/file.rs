@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::base::{self, Origin};
 use super::card::Figure;
 use super::{Model, PresetError};
 use crate::parameter::ParameterError;
@@ -34,33 +36,48 @@ pub(super) struct Contents {
     /// Where each parameter's value comes from, by its path: `iops`, `controller.parity`.
     pub(super) sources: BTreeMap<String, String>,
     pub(super) card: Vec<Figure>,
+    /// From where an array's member is looked for, if it is given by its path.
+    pub(super) member_folder: Option<PathBuf>,
+    /// For presets that have this one as their base: the name of its model …
+    pub(super) model_name: String,
+    /// … and its parameters as they are written.
+    pub(super) parameters: toml::Table,
 }
 
 /// A text and what it says, to find the place of what is wrong.
-struct Text<'t> {
-    file: &'t str,
-    text: &'t str,
+pub(super) struct Text<'t> {
+    pub(super) file: &'t str,
+    pub(super) text: &'t str,
     table: DeTable<'t>,
 }
 
-/// Reads `text`, which errors call `file`.
-pub(super) fn read(file: &str, text: &str) -> Result<Contents, PresetError> {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let text = Text { file, text, table: table.into_inner() };
-    if let Some(error) = errors.first() {
-        return Err(text.wrong(error.span().unwrap_or(0..0), error.message().trim_end()));
+/// Reads `text`.
+pub(super) fn read(origin: &Origin, text: &str) -> Result<Contents, PresetError> {
+    let text = Text::parse(&origin.file, text)?;
+    if text.table.contains_key("base") {
+        return base::read(&text, origin);
     }
-    let model = text.model()?;
-    let read = MODELS.iter().find(|(name, _)| *name == model.get_ref());
-    let Some((_, read)) = read else {
-        let names: Vec<_> = MODELS.iter().map(|(name, _)| format!("`{name}`")).collect();
-        let problem = format!("`{}` is no model: {}", model.get_ref(), names.join(", "));
-        return Err(text.wrong(model.span(), &problem));
-    };
-    let (title, model, card) = read(&text)?;
+    let (title, model, card) = text.understood()?;
     let sources = text.sources()?;
     text.check_card(&card)?;
-    Ok(Contents { title, model, sources, card })
+    let written: Written = toml::from_str(text.text)
+        .map_err(|error| text.wrong(error.span().unwrap_or(0..0), error.message().trim_end()))?;
+    Ok(Contents {
+        title,
+        model,
+        sources,
+        card,
+        member_folder: origin.folder.clone(),
+        model_name: written.model,
+        parameters: written.parameters,
+    })
+}
+
+/// What a preset with this one as its base changes.
+#[derive(Deserialize)]
+struct Written {
+    model: String,
+    parameters: toml::Table,
 }
 
 type Read = fn(&Text<'_>) -> Result<(String, Model, Vec<Figure>), PresetError>;
@@ -73,7 +90,31 @@ const MODELS: &[(&str, Read)] = &[
     ("array", |text| text.typed(Model::Array, |parameters| parameters.check())),
 ];
 
-impl Text<'_> {
+impl<'t> Text<'t> {
+    /// Parses `text`, which errors call `file`.
+    pub(super) fn parse(file: &'t str, text: &'t str) -> Result<Text<'t>, PresetError> {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let text = Text { file, text, table: table.into_inner() };
+        match errors.first() {
+            Some(error) => {
+                Err(text.wrong(error.span().unwrap_or(0..0), error.message().trim_end()))
+            }
+            None => Ok(text),
+        }
+    }
+
+    /// Title, model and card.
+    pub(super) fn understood(&self) -> Result<(String, Model, Vec<Figure>), PresetError> {
+        let model = self.model()?;
+        let read = MODELS.iter().find(|(name, _)| *name == model.get_ref());
+        let Some((_, read)) = read else {
+            let names: Vec<_> = MODELS.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let problem = format!("`{}` is no model: {}", model.get_ref(), names.join(", "));
+            return Err(self.wrong(model.span(), &problem));
+        };
+        read(self)
+    }
+
     /// The name of the model.
     fn model(&self) -> Result<Spanned<String>, PresetError> {
         let names = MODELS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" | ");
@@ -104,7 +145,7 @@ impl Text<'_> {
     }
 
     /// The sources, one for each parameter and none besides.
-    fn sources(&self) -> Result<BTreeMap<String, String>, PresetError> {
+    pub(super) fn sources(&self) -> Result<BTreeMap<String, String>, PresetError> {
         let table = |name| self.table.get(name).and_then(|value| value.get_ref().as_table());
         let mut sources = BTreeMap::new();
         if let (Some(parameters), Some(given)) = (table("parameters"), table("sources")) {
@@ -157,7 +198,7 @@ impl Text<'_> {
     }
 
     /// Refuses figures that no drive can be held against.
-    fn check_card(&self, card: &[Figure]) -> Result<(), PresetError> {
+    pub(super) fn check_card(&self, card: &[Figure]) -> Result<(), PresetError> {
         for (index, figure) in card.iter().enumerate() {
             let load = &figure.load;
             let wrong = |key: &str, problem: &str| {
@@ -193,7 +234,7 @@ impl Text<'_> {
     }
 
     /// An error at `span`; its key is the innermost there.
-    fn wrong(&self, span: Range<usize>, problem: &str) -> PresetError {
+    pub(super) fn wrong(&self, span: Range<usize>, problem: &str) -> PresetError {
         let mut innermost = None;
         for_each(&self.table, "", &mut |path, key, value| {
             for within in [key, value] {
@@ -209,7 +250,7 @@ impl Text<'_> {
     }
 
     /// An error about `key` at `span`.
-    fn wrong_at(&self, key: &str, span: Range<usize>, problem: &str) -> PresetError {
+    pub(super) fn wrong_at(&self, key: &str, span: Range<usize>, problem: &str) -> PresetError {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         PresetError::Wrong {
@@ -222,7 +263,7 @@ impl Text<'_> {
     }
 
     /// Where the key of `path` is, or the innermost before it that is there.
-    fn span_of(&self, wanted: &str) -> Range<usize> {
+    pub(super) fn span_of(&self, wanted: &str) -> Range<usize> {
         let mut longest = (0, 0..0);
         for_each(&self.table, "", &mut |path, key, _| {
             let rest = wanted.strip_prefix(path);

@@ -3,8 +3,12 @@
 //!
 //! A preset is a TOML file: `title`, `model`, the model's `[parameters]` with units, `[sources]`
 //! with an entry for each parameter (one text, or a table of them for a table of parameters)
-//! and a `[[card]]` for each published figure. Those in `presets/` are compiled in.
+//! and a `[[card]]` for each published figure. Those in `presets/` are compiled in. A file with
+//! a `base`, another preset, has only the parameters that change, with their sources ([`base`]).
 
+mod base;
+#[cfg(test)]
+mod base_tests;
 mod built_in;
 mod card;
 mod error;
@@ -17,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use hemi_random::split_mix;
 
+use self::base::Origin;
 use self::built_in::BUILT_IN;
 pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
@@ -53,7 +58,7 @@ pub struct Preset {
     pub sources: BTreeMap<String, String>,
     /// Published figures.
     pub card: Vec<Figure>,
-    /// Where a user's own file is, for the members it names by a path beside it.
+    /// Where the user's own file is that names the members, for a path beside it.
     folder: Option<PathBuf>,
     /// By how much the flash of an array's members is scaled.
     member_scale: u64,
@@ -75,21 +80,25 @@ impl Preset {
             let known = Preset::names().collect::<Vec<_>>().join(", ");
             return Err(PresetError::Unknown { name: name.to_owned(), known });
         };
-        let mut preset = Preset::parse(&format!("presets/{name}.toml"), BUILT_IN[index].1)?;
+        let mut preset = Preset::read(&Origin::built_in(name), BUILT_IN[index].1)?;
         name.clone_into(&mut preset.name);
         Ok(preset)
     }
 
     /// Reads a preset's text; errors call it `file`.
     pub fn parse(file: &str, text: &str) -> Result<Preset, PresetError> {
-        let file::Contents { title, model, sources, card } = file::read(file, text)?;
+        Preset::read(&Origin::text(file), text)
+    }
+
+    fn read(origin: &Origin, text: &str) -> Result<Preset, PresetError> {
+        let contents = file::read(origin, text)?;
         Ok(Preset {
-            name: file.to_owned(),
-            title,
-            model,
-            sources,
-            card,
-            folder: None,
+            name: origin.file.clone(),
+            title: contents.title,
+            model: contents.model,
+            sources: contents.sources,
+            card: contents.card,
+            folder: contents.member_folder,
             member_scale: 1,
         })
     }
@@ -102,9 +111,7 @@ impl Preset {
             let reason = error.to_string();
             PresetError::Unreadable { file: file.clone(), reason }
         })?;
-        let mut preset = Preset::parse(&file, &text)?;
-        preset.folder = path.parent().map(Path::to_owned);
-        Ok(preset)
+        Preset::read(&Origin::path(path), &text)
     }
 
     /// The preset of an array's members; none of any other drive.
@@ -154,7 +161,7 @@ impl Preset {
         let refused = |error: ParameterError| self.refused(&error);
         match &self.model {
             Model::Hdd(parameters) => {
-                let disk = Hdd::new((**parameters).clone()).map_err(refused)?;
+                let disk = Hdd::of_seed((**parameters).clone(), seed).map_err(refused)?;
                 Ok(AnyDrive::Hdd(Box::new(disk)))
             }
             Model::Ssd(parameters) => {

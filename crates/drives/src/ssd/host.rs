@@ -16,8 +16,14 @@ impl Ssd {
         let it = *self.commands.get(command);
         let read = it.operation == Operation::Read;
         let moved = if it.operation == Operation::Trim { 0 } else { it.bytes };
-        let seen = self.processor.take(self.now, self.timing.command(read, moved));
-        if let Operation::Write { .. } = it.operation {
+        let write = matches!(it.operation, Operation::Write { .. });
+        let time = self.timing.command(read, moved);
+        let seen = if self.parameters.reads_overtake && !write {
+            self.processor.take_first(self.now, time)
+        } else {
+            self.processor.take(self.now, time)
+        };
+        if write {
             let here = self.link[0].take(seen, self.timing.link(it.bytes));
             self.arriving_writes.push_back((here, command));
         } else {

@@ -48,7 +48,7 @@ use map_cache::MapCache;
 pub use parameters::Parameters;
 use power::Meter;
 use slc::SlcCache;
-use timing::{Serial, Timing};
+use timing::{Processor, Serial, Timing};
 use translation::Translation;
 
 /// A flash drive. See the module.
@@ -73,7 +73,7 @@ pub struct Ssd {
     blocked: VecDeque<u32>,
 
     commands: Commands,
-    processor: Serial,
+    processor: Processor,
     /// To the drive, and to the host; one where the link is half-duplex.
     link: [Serial; 2],
     /// Commands that reach the controller, reads and others apart, in order of time.
@@ -123,7 +123,7 @@ impl Ssd {
             channels: vec![Serial::default(); groups as usize],
             blocked: VecDeque::new(),
             commands: Commands::new(parameters.queue_depth),
-            processor: Serial::default(),
+            processor: Processor::default(),
             link: [Serial::default(); 2],
             arriving_reads: VecDeque::new(),
             arriving_writes: VecDeque::new(),
@@ -304,7 +304,7 @@ impl Drive for Ssd {
             erases: self.translation.work().erases,
             erases_least,
             erases_most,
-            energy: self.meter.energy(self.now),
+            energy: self.meter.energy(self.now, self.counters.busy + busy),
             ..self.counters
         }
     }

@@ -79,6 +79,10 @@ pub struct Parameters {
     /// … and for each unit copied. (Where the translation runs on the host's processor: that
     /// of its driver.)
     pub copy_command: Time,
+    /// Whether that processor looks at reads (and flushes and trims) before the writes and
+    /// copies that wait for it.
+    #[serde(default)]
+    pub reads_overtake: bool,
     /// Time each read takes besides, during which others go on: protocol, firmware.
     pub read_latency: Time,
     /// The same for each other command.
@@ -133,6 +137,8 @@ pub struct Parameters {
 
     /// Power of the drive when idle …
     pub power_idle: Power,
+    /// … with a command under way, however few dies work; as when idle where absent …
+    pub power_active: Option<Power>,
     /// … with all dies reading …
     pub power_read: Power,
     /// … and with all dies programming or erasing.

@@ -6,7 +6,9 @@ use super::parameters::Parameters;
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     idle: f64,
-    /// Of one lane, beyond rest.
+    /// Beyond that, while a command is under way.
+    active: f64,
+    /// Of one lane, beyond both.
     read: f64,
     write: f64,
     /// Lane-nanoseconds of each.
@@ -18,9 +20,10 @@ impl Meter {
     pub(super) fn new(of: &Parameters) -> Meter {
         let lanes = f64::from(of.lanes());
         let idle = of.power_idle.0;
-        let lane = |watts: f64| (watts - idle).max(0.0) / lanes;
+        let active = of.power_active.map_or(0.0, |power| (power.0 - idle).max(0.0));
+        let lane = |watts: f64| (watts - idle - active).max(0.0) / lanes;
         let (read, write) = (lane(of.power_read.0), lane(of.power_write.0));
-        Meter { idle, read, write, reading: 0, writing: 0 }
+        Meter { idle, active, read, write, reading: 0, writing: 0 }
     }
 
     /// A lane reads for so long.
@@ -35,9 +38,9 @@ impl Meter {
         self.writing += nanoseconds;
     }
 
-    /// Joules used in the first `now` nanoseconds.
-    pub(super) fn energy(&self, now: u64) -> f64 {
+    /// Joules used in the first `now` nanoseconds, in so many of which it was busy.
+    pub(super) fn energy(&self, now: u64, busy: u64) -> f64 {
         let work = self.read * self.reading as f64 + self.write * self.writing as f64;
-        (self.idle * now as f64 + work) * 1e-9
+        (self.idle * now as f64 + self.active * busy as f64 + work) * 1e-9
     }
 }

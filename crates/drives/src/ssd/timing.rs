@@ -18,6 +18,29 @@ impl Serial {
     }
 }
 
+/// The controller's processor: one thing after another, but for what may go first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Processor {
+    all: Serial,
+    first: Serial,
+}
+
+impl Processor {
+    /// Takes it for so long behind all that came before. Returns when that ends.
+    #[inline]
+    pub(super) fn take(&mut self, now: u64, duration: u64) -> u64 {
+        self.all.take(now, duration)
+    }
+
+    /// Takes it for so long behind what went first before, ahead of everything else: that
+    /// comes so much later, but for what has been promised its end already.
+    #[inline]
+    pub(super) fn take_first(&mut self, now: u64, duration: u64) -> u64 {
+        self.all.take(now, duration);
+        self.first.take(now, duration)
+    }
+}
+
 /// Durations in nanoseconds, from the parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {

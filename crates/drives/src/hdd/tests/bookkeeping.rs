@@ -129,3 +129,36 @@ fn writes_that_were_queued_before_a_flush_are_on_the_medium_after_it() {
     assert!(disk.cache_is_clean());
     assert!(latencies[60] > 100_000_000, "60 scattered writes: {} ns", latencies[60]);
 }
+
+/// One random read each 50 ms by the clock; how long each takes. (In a closed loop every read
+/// begins where the platters stood at the end of the one before, and twins would agree.)
+fn reads_by_the_clock(seed: u64) -> Vec<u64> {
+    let parameters = super::preset("sata-250gb-2008").parameters;
+    let mut disk = crate::hdd::Hdd::of_seed(parameters, seed).unwrap();
+    let mut rng = Rng::new(9, 0);
+    let mut done = Vec::new();
+    let read = |tag: u64| {
+        let now = Instant(tag * 50_000_000);
+        disk.advance(now, &mut done);
+        done.clear();
+        let extent = random(&disk, &mut rng, 8);
+        disk.submit(now, crate::drive::Request { tag, operation: READ, extent });
+        while done.is_empty() {
+            let next = disk.next_event();
+            disk.advance(next, &mut done);
+        }
+        done[0].at.since(now)
+    };
+    (0..1_000).map(read).collect()
+}
+
+#[test]
+fn twins_do_not_turn_in_step_but_each_turns_the_same_again() {
+    let (one, other) = (reads_by_the_clock(1), reads_by_the_clock(2));
+    assert_eq!(one, reads_by_the_clock(1));
+    // Half a millisecond is a sixteenth of a turn, so by chance one in eight is as near.
+    let near = one.iter().zip(&other).filter(|(a, b)| a.abs_diff(**b) < 500_000).count();
+    assert!(near < 250, "{near} of 1,000");
+    // It is chance that differs, not the disk.
+    assert!((super::mean(&one) / super::mean(&other) - 1.0).abs() < 0.05);
+}

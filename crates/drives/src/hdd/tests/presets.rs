@@ -41,6 +41,7 @@ fn impossible_parameters_are_refused_by_name() {
         refused(&|p| p.revolutions_per_minute = 10),
         "`revolutions_per_minute` is 10: 1000 to 60000"
     );
+    assert!(refused(&|p| p.speed_tolerance = 0.1).contains("`speed_tolerance` is 0.1"));
     assert!(refused(&|p| p.queue.depth = 0).contains("`queue.depth` is 0"));
     assert!(refused(&|p| p.host_rate.0 = 0).contains("`host_rate`"));
     assert!(refused(&|p| p.read_cache.segments = 0).contains("`read_cache.segments`"));

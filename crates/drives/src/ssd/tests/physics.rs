@@ -177,3 +177,42 @@ fn energy_is_rest_and_what_the_dies_do() {
     let watts = busy.counters().energy / (run.end as f64 * 1e-9);
     assert!((watts - 3.0).abs() < 0.1, "{watts}");
 }
+
+#[test]
+fn reads_wait_behind_writes_for_the_processor_unless_they_overtake() {
+    let read_after_writes = |overtake: bool| {
+        let mut drive = drive(|of| {
+            of.write_command = Time(100_000);
+            of.reads_overtake = overtake;
+        });
+        let mut next = |tag| {
+            if tag < 20 { (WRITE, Extent::new(tag * 8, 8)) } else { (READ, Extent::new(80_000, 8)) }
+        };
+        let run = closed(&mut drive, 0, 21, 21, &mut next);
+        (run.latencies[20], run.end)
+    };
+    let (behind, end) = read_after_writes(false);
+    let (ahead, same_end) = read_after_writes(true);
+    // Twenty writes of 0.1 ms before it, or none: 1 us, 4.096 over the link and 5.
+    assert_eq!((behind, ahead), (2_000_000 + 10_096, 10_096));
+    assert!(same_end <= end, "the work is the same");
+}
+
+#[test]
+fn a_drive_with_a_command_under_way_draws_more_than_at_rest() {
+    let joules = |active: Option<f64>| {
+        let mut drive = drive(|of| {
+            of.read_latency = Time(1_000_000);
+            of.power_active = active.map(crate::quantity::Power);
+        });
+        let read = |_| (READ, Extent::new(0, 8));
+        let end = closed(&mut drive, 0, 1, 1_000, &mut { read }).end;
+        let mut done = Vec::new();
+        // As long again with nothing to do.
+        drive.advance(hemi_core::units::Instant(2 * end), &mut done);
+        drive.counters().energy / (end as f64 / 1e9)
+    };
+    // No die does anything: nothing was ever written.
+    assert!((joules(None) - 2.0).abs() < 0.01);
+    assert!((joules(Some(4.0)) - 5.0).abs() < 0.01);
+}
