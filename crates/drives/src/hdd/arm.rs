@@ -96,11 +96,21 @@ impl Hdd {
         self.endings.push(Ending { at: done, tag, kind: Kind::Read, bytes: extent.bytes() });
     }
 
+    /// What the arm has read, where it reads on and somebody waits.
+    fn streamed(&mut self, now: Instant) -> Option<Extent> {
+        if self.stream.is_none() || self.pending.is_empty() {
+            return None;
+        }
+        self.follow_stream(now);
+        self.stream.map(|stream| self.segments.run(stream.segment))
+    }
+
     /// Gives a free arm something to do.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while matches!(self.work, Work::None) {
+            let streamed = self.streamed(now);
             let arm = self.stream.map_or(self.arm, |stream| stream.piece.arm);
-            let request = self.pending.choose(now, arm, &self.mechanism);
+            let request = self.pending.choose(now, arm, streamed, &self.mechanism);
             let cost = request.map_or(u64::MAX, |choice| choice.cost);
             let back = self.choose_run(now, arm, request.is_some()).filter(|back| back.1 <= cost);
             if self.begin_cleaning(now, request.is_none() && back.is_none()) {

@@ -104,11 +104,21 @@ impl PendingQueue {
         (now.since(came) > self.age_limit).then_some(index)
     }
 
-    /// Which is next for an arm that is free at `now`.
+    /// The read that goes on where a stream is: of those that begin in `streamed`, or right
+    /// behind it, the first on the medium. It needs no arm to be moved.
+    fn on_stream(&self, streamed: Extent) -> Option<usize> {
+        let begins = |one: &Pending| (streamed.start..=streamed.end).contains(&one.extent.start);
+        let reads = self.waiting.iter().enumerate().filter(|(_, one)| !one.write && begins(one));
+        reads.min_by_key(|(_, one)| one.extent.start).map(|(index, _)| index)
+    }
+
+    /// Which is next for an arm that is free at `now`, and may be reading ahead: `streamed` is
+    /// what it has read.
     pub(super) fn choose(
         &mut self,
         now: Instant,
         arm: Arm,
+        streamed: Option<Extent>,
         mechanism: &Mechanism,
     ) -> Option<Choice> {
         if self.waiting.is_empty() {
@@ -118,6 +128,10 @@ impl PendingQueue {
             return self.first().map(|(index, _)| Choice { index, cost: 0 });
         }
         if let Some(index) = self.too_old(now) {
+            return Some(Choice { index, cost: 0 });
+        }
+        // Where the platter is says nothing of it: its data comes, or is there already.
+        if let Some(index) = streamed.and_then(|streamed| self.on_stream(streamed)) {
             return Some(Choice { index, cost: 0 });
         }
         let mut best = Choice { index: 0, cost: u64::MAX };

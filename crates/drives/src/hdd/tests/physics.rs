@@ -53,11 +53,36 @@ fn sequential_reads_and_cached_writes_stream_at_the_mediums_rate() {
                 let cached = disk.parameters().write_cache.size.0 as f64 * 2.0;
                 let ahead = if operation == READ { 0.0 } else { cached / (256 * 1_048_576) as f64 };
                 let share = got / expected;
+                // Reading ahead begins where the head arrives, before a skew made for writes
+                // has passed.
+                let early = if operation == READ { 0.06 } else { 0.0 };
                 assert!(
-                    (0.96..1.01 + ahead * 1.5).contains(&share),
+                    (0.96..1.01 + early + ahead * 1.5).contains(&share),
                     "{name} {operation:?} {kib}: {share}"
                 );
             }
+        }
+    }
+}
+
+/// A sequential stream of chunks, as a disk of a stripe gets it, in bytes a second.
+fn streamed(name: &str, depth: usize) -> f64 {
+    let mut disk = super::disk(name, |_| {});
+    let count = 4_000;
+    let chunk = |i: usize| (READ, Extent::new(128 * i as u64, 128));
+    let (done, _) = closed_loop(&mut disk, depth, count, chunk);
+    (count * 128 * 512) as f64 * 1e9 / done[count - 1].at.0 as f64
+}
+
+#[test]
+fn neighbours_in_the_queue_are_read_in_one_sweep() {
+    for name in ["cheetah-15k5-300gb", "wd-1tb-2009", "hdd-20tb"] {
+        let one = streamed(name, 1);
+        for depth in [2, 4, 8, 24] {
+            let many = streamed(name, depth);
+            // One alone may gain a little: whole tracks are read ahead from wherever the head
+            // arrives, and the skew, made for writes, need not pass.
+            assert!(many > 0.95 * one, "{name}: {many:.0} B/s at depth {depth}, {one:.0} at 1");
         }
     }
 }
