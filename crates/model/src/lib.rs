@@ -21,6 +21,7 @@ pub mod published;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+pub mod session;
 mod slots;
 pub mod spec;
 pub mod stock;

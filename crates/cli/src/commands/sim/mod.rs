@@ -3,6 +3,7 @@
 mod presets;
 mod reproduce;
 mod run;
+mod session;
 mod table;
 
 use anyhow::Result;
@@ -29,6 +30,7 @@ pub(crate) struct SimArgs {
 #[derive(Debug, Subcommand)]
 enum SimCommand {
     Run(run::RunArgs),
+    Session(session::SessionArgs),
     Presets(presets::PresetsArgs),
     Reproduce(reproduce::ReproduceArgs),
 }
@@ -36,6 +38,7 @@ enum SimCommand {
 pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
     match &arguments.command {
         SimCommand::Run(arguments) => run::run(arguments),
+        SimCommand::Session(arguments) => session::run(arguments),
         SimCommand::Presets(arguments) => presets::run(arguments),
         SimCommand::Reproduce(arguments) => reproduce::run(arguments),
     }
