@@ -87,8 +87,6 @@ class Load(Strict):
     def shown(self) -> str:
         """`4 KiB random, 70 % read, 16T/16Q`."""
         sizes = shown_size(self.sizes) if isinstance(self.sizes, int) else "mixed sizes"
-        mix = {100.0: "read", 0.0: "write"}.get(
-            self.read_percent, f"{self.read_percent:g} % read"
-        )
+        mix = {100.0: "read", 0.0: "write"}.get(self.read_percent, f"{self.read_percent:g} % read")
         where = f", first {self.span_percent:g} %" if self.span_percent < 100 else ""
         return f"{sizes} {self.pattern} {mix}, {self.threads}T/{self.queue_depth}Q{where}"

@@ -50,8 +50,9 @@ class Verdict:
     steady: bool
 
 
-def judge(window: Sequence[float], most_range: float = RANGE, most_excursion: float = EXCURSION
-          ) -> Verdict:
+def judge(
+    window: Sequence[float], most_range: float = RANGE, most_excursion: float = EXCURSION
+) -> Verdict:
     """What the rule says of these rounds; a window whose mean is not positive is not steady."""
     if len(window) < 2:
         raise ValueError(f"a window of {len(window)} rounds has no line; give at least 2")

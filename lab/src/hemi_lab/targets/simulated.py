@@ -28,8 +28,9 @@ class SimulatedTarget:
         """Of presets joined by `+`, or of a file."""
         if name.endswith(".toml") and "+" not in name and not _is_preset(Path(name)):
             return SimulatedTarget(text, _from_file(text, Path(name), options))
-        legs = [str(Path(leg).resolve()) if leg.endswith(".toml") else leg
-                for leg in name.split("+")]
+        legs = [
+            str(Path(leg).resolve()) if leg.endswith(".toml") else leg for leg in name.split("+")
+        ]
         policy = options.get("policy", "single" if len(legs) == 1 else "first")
         if policy not in POLICIES:
             raise UsageError(
