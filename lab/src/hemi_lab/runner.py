@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 import sys
 import time
@@ -26,6 +25,7 @@ from hemi_lab.results.model import CeilingFound, Engine, Identity, Outcome, Resu
 from hemi_lab.results.store import Writer
 from hemi_lab.targets.base import Target
 from hemi_lab.targets.simulated import SimulatedTarget
+from hemi_lab.tool import Interrupted
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def _carry_out(order: Order, driver: Driver, writer: Writer, show: Show) -> Ende
     clocks = time.time(), time.monotonic()
     ticks = stolen()
     error: LabError | None = None
+    cards = driver.cards() if isinstance(driver, SimulatedDriver) else None
     with _terminable():
         try:
             _facts_of_driver(driver, result)
@@ -83,11 +84,15 @@ def _carry_out(order: Order, driver: Driver, writer: Writer, show: Show) -> Ende
                     bench.fill(test.name, test.fill.size, test.fill.times, test.fill.most)
                 METHODS[test.kind].run(test, bench, outcome)
                 outcome.whole = True
+            if cards is not None:
+                result.model_card = cards.text()
             result.status = "whole"
         except KeyboardInterrupt:
-            error = _interrupted()
+            error = Interrupted("interrupted", "What was measured until then is kept.")
         except LabError as failure:
             error = failure
+        if cards is not None:
+            cards.stop()
         if error is not None:
             result.status, result.why_partial = "partial", error.what
         # A second Ctrl-C does not take the result away.
@@ -112,8 +117,6 @@ def _facts_of_driver(driver: Driver, result: Result) -> None:
         result.ceiling = CeilingFound(
             iops=ceiling.iops, cpu_seconds_per_request=ceiling.cpu_seconds_per_request
         )
-    if isinstance(driver, SimulatedDriver):
-        result.model_card = driver.card()
 
 
 def _header(order: Order, target: dict[str, object], engine: Engine) -> Result:
@@ -165,17 +168,6 @@ def _folder(order: Order, result: Result) -> Path:
         if not folder.exists():
             return folder
         number += 1
-
-
-def command_line(result: Result) -> str:
-    """The run's own command, to be given again."""
-    return shlex.join(result.command_line)
-
-
-def _interrupted() -> LabError:
-    from hemi_lab.tool import Interrupted
-
-    return Interrupted("interrupted", "What was measured until then is kept.")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from hemi_lab import tool
+from hemi_lab.cards import Cards
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.drivers.fio.output import with_all
 from hemi_lab.errors import LabError, ToolError
@@ -93,10 +94,9 @@ class SimulatedDriver:
         """None: in virtual time the generator takes none."""
         return None
 
-    def card(self) -> str:
-        """What is known of the models: `hemi sim presets` of each leg's preset."""
-        presets = dict.fromkeys(name for name, _ in self.opened["legs"])
-        return "\n".join(tool.run([self._hemi, "sim", "presets", name]).output for name in presets)
+    def cards(self) -> Cards:
+        """What is known of the models, being worked out beside the run."""
+        return Cards(self._hemi, [str(name) for name, _ in self.opened["legs"]])
 
     def close_process(self) -> None:
         """Ends the session."""

@@ -114,7 +114,8 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
     rows = []
     for test in result.tests:
         own = steps.filter(
-            (pl.col("test") == test.name) & pl.col("stage").is_in(["measure", "round"])
+            (pl.col("test") == test.name)
+            & pl.col("stage").is_in(["measure", "round"])
             & (pl.col("count") > 0)
         )
         if own.is_empty():
@@ -187,9 +188,7 @@ def _section(
     elif test.kind == "demand-intensity":
         _demand(section, test, own, reader)
     elif test.kind == "saturation":
-        points = own.with_columns(
-            (pl.col("fills_before")).alias("fills")
-        )
+        points = own.with_columns((pl.col("fills_before")).alias("fills"))
         section.parts.append(Chart("Write saturation", figures.against_fills(points)))
     elif test.kind == "idle-recovery":
         _facts(section, test)
@@ -211,8 +210,11 @@ def _measured(
     sweep = measured.filter(pl.col("stage") == "measure")
     if sweep.height > 2:
         section.parts.append(
-            Chart("Throughput against latency", figures.knee(sweep),
-                  "Each point is one of the sweep, in order of requests under way.")
+            Chart(
+                "Throughput against latency",
+                figures.knee(sweep),
+                "Each point is one of the sweep, in order of requests under way.",
+            )
         )
         section.parts.append(Chart("Rate, mean and standard deviation", figures.bars(sweep)))
     shown = sweep if sweep.height <= 8 else sweep.sort("iops").gather_every(sweep.height // 6)
@@ -263,7 +265,8 @@ def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
         def percentile(q: float, bins: Histogram = bins, most: Any = most) -> float | None:
             return min(bins.percentile(q), most) if bins.total * (1 - q) >= 1 else None
 
-        count = part["count"].sum()
+        count = int(part["count"].sum())
+        weighted = float((part["mean_seconds"] * part["count"]).sum())
         rows.append(
             {
                 "label": label,
@@ -273,7 +276,7 @@ def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
                 "queue_depth": part["queue_depth"][0],
                 "iops": part["iops"].mean(),
                 "bytes_per_second": part["bytes_per_second"].mean(),
-                "mean": (part["mean_seconds"] * part["count"]).sum() / count,
+                "mean": weighted / count,
                 "p50": percentile(0.5),
                 "p99": percentile(0.99),
                 "p999": percentile(0.999),
@@ -306,13 +309,18 @@ def _matrix(section: Section, test: Outcome, own: pl.DataFrame, reader: Reader) 
     section.parts.append(Chart("Convergence", figures.convergence(rounds)))
     tracked = [tracked.label for tracked in test.tracked]
     parts = {
-        label: [reader.histogram([step]) for step in
-                window.filter(pl.col("label") == label)["step"].to_list()]
+        label: [
+            reader.histogram([step])
+            for step in window.filter(pl.col("label") == label)["step"].to_list()
+        ]
         for label in tracked
     }
     section.parts.append(
-        Chart("Distribution of latencies", figures.distribution(parts),
-              "Bands: from the lowest to the highest of the window's rounds; lines: all merged.")
+        Chart(
+            "Distribution of latencies",
+            figures.distribution(parts),
+            "Bands: from the lowest to the highest of the window's rounds; lines: all merged.",
+        )
     )
 
 
@@ -338,7 +346,9 @@ def _demand(section: Section, test: Outcome, own: pl.DataFrame, reader: Reader) 
 def _time_chart(own: pl.DataFrame, intervals: pl.DataFrame, causes: pl.DataFrame) -> Chart:
     first = own["start_seconds"].min()
     begin = own.select(
-        "step", (pl.col("start_seconds") - first).alias("begin"), pl.col("fills_before").alias("fills")
+        "step",
+        (pl.col("start_seconds") - first).alias("begin"),
+        pl.col("fills_before").alias("fills"),
     )
     at = (pl.col("begin") + pl.col("start_seconds")).alias("at")
     series = (

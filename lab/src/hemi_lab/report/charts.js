@@ -33,14 +33,13 @@
           gridcolor: line, linecolor: line, zeroline: false, automargin: true, exponentformat: "SI",
           ...changed[key],
         };
-        if (changed[key].type === "log") changed[key].dtick = "D2";
       }
     }
     return changed;
   };
   const draw = (paper = false) => {
     for (const { element, figure } of charts) {
-      Plotly.react(element, figure.data, layout(figure, paper), { responsive: true, displaylogo: false, displayModeBar: "hover" });
+      Plotly.react(element, figure.data, layout(figure, paper), { responsive: true, displaylogo: false, displayModeBar: false });
     }
   };
   draw();

@@ -77,7 +77,11 @@ def window(tracked: Tracked) -> go.Figure:
                 line={"color": ORANGE, "width": 2},
             )
         figure.add_vrect(
-            x0=tracked.first - 0.3, x1=tracked.last + 0.3, fillcolor=BLUE, opacity=0.08, line_width=0
+            x0=tracked.first - 0.3,
+            x1=tracked.last + 0.3,
+            fillcolor=BLUE,
+            opacity=0.08,
+            line_width=0,
         )
     figure.update_xaxes(title="round")
     figure.update_yaxes(title=tracked.unit, rangemode="tozero")
@@ -157,7 +161,9 @@ _CAUSES = {
 }
 
 
-def _cause_groups(causes: pl.DataFrame) -> list[tuple[str, list[tuple[str, list[float], list[float]]]]]:
+def _cause_groups(
+    causes: pl.DataFrame,
+) -> list[tuple[str, list[tuple[str, list[float], list[float]]]]]:
     """A panel for each kind of cause that says anything."""
     groups = []
     for name, (title, factor, unit) in _CAUSES.items():
@@ -181,7 +187,9 @@ def _cause_groups(causes: pl.DataFrame) -> list[tuple[str, list[tuple[str, list[
 def knee(points: pl.DataFrame) -> go.Figure:
     """Throughput against latency: where more demand brings waiting and no more requests."""
     figure = _figure(340, hovermode="closest")
-    ordered = points.with_columns((pl.col("threads") * pl.col("queue_depth")).alias("out")).sort("out")
+    ordered = points.with_columns((pl.col("threads") * pl.col("queue_depth")).alias("out")).sort(
+        "out"
+    )
     x = ordered["iops"].to_list()
     common = {"mode": "lines+markers", "text": ordered["label"].to_list()}
     for column, name, colour in (
@@ -200,7 +208,9 @@ def bars(points: pl.DataFrame) -> go.Figure:
     """Rate of each point, with mean and standard deviation of its latency beside it."""
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
     labels = points["label"].to_list()
-    figure.add_bar(x=labels, y=points["iops"].to_list(), name="IOPS", marker_color=BLUE, row=1, col=1)
+    figure.add_bar(
+        x=labels, y=points["iops"].to_list(), name="IOPS", marker_color=BLUE, row=1, col=1
+    )
     for column, name, colour in (
         ("mean_seconds", "mean", GREEN),
         ("standard_deviation_seconds", "standard deviation", ORANGE),
@@ -213,10 +223,17 @@ def bars(points: pl.DataFrame) -> go.Figure:
     return figure
 
 
-def heat(rows: Sequence[str], columns: Sequence[str], values: list[list[float | None]]) -> go.Figure:
+def heat(
+    rows: Sequence[str], columns: Sequence[str], values: list[list[float | None]]
+) -> go.Figure:
     """A matrix as colours, with its numbers in it."""
-    shown = [["" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-              for value in row] for row in values]
+    shown = [
+        [
+            "" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+            for value in row
+        ]
+        for row in values
+    ]
     figure = _figure(90 + 34 * len(rows))
     figure.add_heatmap(
         z=values,
@@ -264,28 +281,57 @@ def distribution(parts: dict[str, list[Histogram]]) -> go.Figure:
         figure.add_scatter(
             x=[value * 1e3 for value in seconds[::step]],
             y=[share * 100 for share in shares[::step]],
-            name=name, line=line, legendgroup=name, row=1, col=1,
+            name=name,
+            line=line,
+            legendgroup=name,
+            row=1,
+            col=1,
         )
         nines = _NINES[1:]
         known = [n for n, q in enumerate(nines) if merged.total * (1 - q) >= 1]
         x = [_NINE_NAMES[n] for n in known]
         if len(rounds) > 1:
-            spread = [[part.percentile(nines[n]) * 1e3 for part in rounds if part.total]
-                      for n in known]
-            band = {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False,
-                    "legendgroup": name, "mode": "lines"}
+            spread = [
+                [part.percentile(nines[n]) * 1e3 for part in rounds if part.total] for n in known
+            ]
+            band = {
+                "line": {"width": 0},
+                "hoverinfo": "skip",
+                "showlegend": False,
+                "legendgroup": name,
+                "mode": "lines",
+            }
             figure.add_scatter(x=x, y=[min(s) for s in spread], row=1, col=2, **band)
-            figure.add_scatter(x=x, y=[max(s) for s in spread], fill="tonexty",
-                               fillcolor=_faint(colour), row=1, col=2, **band)
+            figure.add_scatter(
+                x=x,
+                y=[max(s) for s in spread],
+                fill="tonexty",
+                fillcolor=_faint(colour),
+                row=1,
+                col=2,
+                **band,
+            )
         figure.add_scatter(
-            x=x, y=[merged.percentile(nines[n]) * 1e3 for n in known],
-            name=name, line=line, legendgroup=name, showlegend=False,
-            mode="lines+markers", row=1, col=2,
+            x=x,
+            y=[merged.percentile(nines[n]) * 1e3 for n in known],
+            name=name,
+            line=line,
+            legendgroup=name,
+            showlegend=False,
+            mode="lines+markers",
+            row=1,
+            col=2,
         )
     figure.update_xaxes(title="latency, ms", type="log", row=1, col=1)
     figure.update_yaxes(title="% of requests no slower", row=1, col=1)
-    figure.update_xaxes(title="percentile", type="category", categoryorder="array",
-                        categoryarray=list(_NINE_NAMES), row=1, col=2)
+    figure.update_xaxes(
+        title="percentile",
+        type="category",
+        categoryorder="array",
+        categoryarray=list(_NINE_NAMES),
+        row=1,
+        col=2,
+    )
     figure.update_yaxes(title="latency, ms", type="log", row=1, col=2)
     figure.update_layout(height=360)
     return figure
@@ -313,7 +359,8 @@ def against_fills(points: pl.DataFrame) -> go.Figure:
     )
     figure.update_xaxes(title="capacities written since the purge")
     figure.update_yaxes(title="IOPS", rangemode="tozero", secondary_y=False)
-    figure.update_yaxes(title="mean latency, ms", rangemode="tozero", showgrid=False,
-                        secondary_y=True)
+    figure.update_yaxes(
+        title="mean latency, ms", rangemode="tozero", showgrid=False, secondary_y=True
+    )
     figure.update_layout(height=340)
     return figure

@@ -28,8 +28,19 @@ def _time(value: float | None) -> str:
 def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
     """Steps with rates and latencies, a row each."""
     joules = steps["energy_joules"].is_not_null().any()
-    headings = ["", "IOPS", "± 95 %", "rate", "mean", "σ", "99 %", "99.9 %", "99.99 %",
-                "99.999 %", "max"]
+    headings = [
+        "",
+        "IOPS",
+        "± 95 %",
+        "rate",
+        "mean",
+        "σ",
+        "99 %",
+        "99.9 %",
+        "99.99 %",
+        "99.999 %",
+        "max",
+    ]
     rows = []
     for step in steps.iter_rows(named=True):
         row = [
@@ -37,8 +48,18 @@ def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
             shown_count(step["iops"]),
             _within(step["step"], intervals),
             shown_rate(step["bytes_per_second"]),
-            *(_time(step[f"{name}_seconds"]) for name in
-              ("mean", "standard_deviation", "p99", "p999", "p9999", "p99999", "maximum")),
+            *(
+                _time(step[f"{name}_seconds"])
+                for name in (
+                    "mean",
+                    "standard_deviation",
+                    "p99",
+                    "p999",
+                    "p9999",
+                    "p99999",
+                    "maximum",
+                )
+            ),
         ]
         if joules:
             used, count = step["energy_joules"], step["count"]
@@ -72,13 +93,17 @@ def cells(table: pl.DataFrame) -> Table:
             row["label"],
             shown_count(row["iops"]),
             shown_rate(row["bytes_per_second"]),
-            *(_time(row[name]) for name in
-              ("mean", "p50", "p99", "p999", "p9999", "p99999", "maximum")),
+            *(
+                _time(row[name])
+                for name in ("mean", "p50", "p99", "p999", "p9999", "p99999", "maximum")
+            ),
         ]
         for row in table.iter_rows(named=True)
     ]
     headings = ["", "IOPS", "rate", "mean", "50 %", "99 %", "99.9 %", "99.99 %", "99.999 %", "max"]
-    return Table(headings, rows, "Means over the steady window; percentiles of its rounds' merged bins.")
+    return Table(
+        headings, rows, "Means over the steady window; percentiles of its rounds' merged bins."
+    )
 
 
 def run_to_run(runs: list[tuple[Result, pl.DataFrame]]) -> Table:
@@ -122,7 +147,12 @@ def header(result: Result) -> list[tuple[str, str]]:
         scale = target.get("scale")
         lines += [
             ("policy", f"{target.get('policy')} over {legs}"),
-            ("scale", f"flash divided by {scale}, beside its preset's own" if scale != 1 else "as its preset"),
+            (
+                "scale",
+                f"flash divided by {scale}, beside its preset's own"
+                if scale != 1
+                else "as its preset",
+            ),
         ]
     else:
         lines += [

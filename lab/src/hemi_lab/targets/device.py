@@ -29,7 +29,7 @@ class DeviceTarget:
 
     def _number(self) -> tuple[int, int]:
         try:
-            status = os.stat(self.path)
+            status = Path(self.path).stat()
         except OSError as error:
             raise UsageError(f"{self.path}: {error.strerror}", "lsblk lists devices.") from error
         if not stat.S_ISBLK(status.st_mode):
@@ -38,7 +38,7 @@ class DeviceTarget:
 
     def _bytes(self) -> int:
         try:
-            with open(self.path, "rb") as device:
+            with Path(self.path).open("rb") as device:
                 answer = fcntl.ioctl(device, _BLKGETSIZE64, bytes(8))
         except OSError as error:
             raise LabError(f"{self.path}: {error.strerror}", "Run it as root.") from error
@@ -58,7 +58,7 @@ class DeviceTarget:
         holds = [f"partition {name}" for name in safety.partitions_of(number)]
         holds += safety.signatures(self.path)
         if not holds:
-            with open(self.path, "rb") as device:
+            with Path(self.path).open("rb") as device:
 
                 def read(offset: int, length: int) -> bytes:
                     device.seek(offset)

@@ -52,7 +52,7 @@ class FileTarget:
                 "Take 1 MiB or more; 1 GiB to see a drive rather than its cache.",
             )
         folder = self._path.parent
-        device = os.stat(folder).st_dev
+        device = folder.stat().st_dev
         facts = queue_facts((os.major(device), os.minor(device)))
         return Description(
             self.text,
@@ -99,7 +99,7 @@ class FileTarget:
         return FioDriver(destination, self._purge, notes=notes + more)
 
     def _block(self) -> int:
-        device = os.stat(self._path.parent).st_dev
+        device = self._path.parent.stat().st_dev
         facts = queue_facts((os.major(device), os.minor(device)))
         return int(facts.get("logical_block_bytes") or _BLOCK)
 

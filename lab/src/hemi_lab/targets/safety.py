@@ -86,7 +86,7 @@ def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list
         if holders.is_dir():
             found += [f"{name} is held by {holder.name}" for holder in holders.iterdir()]
         swaps = Path("/proc/swaps").read_text().splitlines()[1:]
-        if any(os.path.basename(line.split()[0]) == name for line in swaps):
+        if any(Path(line.split()[0]).name == name for line in swaps):
             found.append(f"{name} is used as swap")
     return found
 

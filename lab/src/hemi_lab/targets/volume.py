@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -96,7 +97,7 @@ class VolumeTarget:
 def causes(seen: list[tuple[float, dict[str, Any]]]) -> pl.DataFrame:
     """What happened between one status and the next."""
     rows: list[tuple[float, float, int | None, str, float]] = []
-    for (start, before), (end, after) in zip(seen, seen[1:], strict=False):
+    for (start, before), (end, after) in pairwise(seen):
         length = end - start
         exposure = after["exposure"]
         rows += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -160,8 +161,6 @@ thread=1
 
 
 def _idle(seconds: float) -> StepResult:
-    import time
-
     begun = time.monotonic()
     interrupted = False
     try:

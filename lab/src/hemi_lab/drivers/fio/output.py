@@ -70,8 +70,9 @@ def seconds(job: dict[str, Any]) -> float:
 
 def intervals(folder: Path, job: dict[str, Any]) -> pl.DataFrame:
     """Second by second. Count, mean and standard deviation are from the histogram log's bins
-    (each at most 1.6 % wide), the maximum from the latency log; bytes are the requests times their mean size in the step
-    (the bandwidth log has maxima where the latency log has, in fio before 3.37).
+    (each at most 1.6 % wide), the maximum from the latency log; bytes are the requests times
+    their mean size in the step (the bandwidth log has maxima where the latency log has, in fio
+    before 3.37).
 
     fio does not write the last window of its histogram log. Bins of the whole run are in the
     JSON, so that window is what the others leave of them."""
