@@ -27,6 +27,9 @@ from hemi_lab.targets.base import Target
 from hemi_lab.targets.simulated import SimulatedTarget
 from hemi_lab.tool import Interrupted
 
+_READING = 0.02
+"""Seconds that reading two clocks one after the other may take."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -101,7 +104,9 @@ def _carry_out(order: Order, driver: Driver, writer: Writer, show: Show) -> Ende
         drift = stole = None
         if not result.simulated:
             wall, monotonic = time.time() - clocks[0], time.monotonic() - clocks[1]
-            drift = (wall - monotonic) / max(monotonic, 1e-9)
+            # Two clocks are not read in one moment: a machine that stalls between is no drift.
+            apart = wall - monotonic if abs(wall - monotonic) > _READING else 0.0
+            drift = apart / max(monotonic, 1e-9)
             after = stolen()
             stole = (after[0] - ticks[0]) / max(after[1] - ticks[1], 1.0)
         result.audit = audit(result, writer.table("steps"), drift, stole)

@@ -165,8 +165,9 @@ def _histograms(folder: Path, direction: int) -> dict[int, Histogram]:
 def _maxima(folder: Path) -> dict[tuple[int, int], float]:
     maxima: dict[tuple[int, int], float] = defaultdict(float)
     for line in _lines(folder, "lat"):
-        key = (_second(line[0]), line[1])
-        maxima[key] = max(maxima[key], line[2] / 1e9)
+        millisecond, nanoseconds, direction = line[:3]
+        key = (_second(millisecond), direction)
+        maxima[key] = max(maxima[key], nanoseconds / 1e9)
     return dict(maxima)
 
 
