@@ -17,6 +17,11 @@ Rate = Callable[[Step, int], float]
 """IOPS of a step, and which step of all it is, from 0."""
 
 
+def always(rate: float) -> Rate:
+    """The same rate whatever is asked."""
+    return lambda step, number: rate
+
+
 @dataclass
 class FakeDriver:
     """Makes every step exactly as fast as it is told, at once."""

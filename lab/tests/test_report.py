@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fakes import FakeDriver
+from fakes import FakeDriver, always
 from hemi_lab.report import build
 from hemi_lab.results.store import Reader
 from test_runner import MATRIX, SWEEP, carry_out
@@ -65,7 +65,7 @@ def test_a_partial_run_makes_a_report_that_says_so(tmp_path: Path) -> None:
 
 def test_several_runs_agree_or_not(tmp_path: Path) -> None:
     runs = [
-        carry_out(SWEEP, FakeDriver(lambda step, number, rate=rate: rate), tmp_path / "runs").folder
+        carry_out(SWEEP, FakeDriver(always(rate)), tmp_path / "runs").folder
         for rate in (990, 1000, 1010)
     ]
     text = page(tmp_path, *runs)

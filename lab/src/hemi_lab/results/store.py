@@ -151,6 +151,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._tables: dict[str, pl.DataFrame] = {}
         path = folder / HEADER
         try:
             self.result = Result.model_validate_json(path.read_text())
@@ -169,7 +170,12 @@ class Reader:
             )
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table; empty where the run has none."""
+        """A table; empty where the run has none. Read once."""
+        if name not in self._tables:
+            self._tables[name] = self._read(name)
+        return self._tables[name]
+
+    def _read(self, name: str) -> pl.DataFrame:
         path = self.folder / f"{name}.parquet"
         if not path.exists():
             return pl.DataFrame(schema=TABLES[name])
