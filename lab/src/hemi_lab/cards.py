@@ -46,6 +46,11 @@ class Cards:
             )
             self._running[preset] = (command, process, kept)
 
+    @property
+    def ready(self) -> bool:
+        """Whether nothing has to be waited for."""
+        return all(process.poll() is not None for _, process, _ in self._running.values())
+
     def text(self) -> str:
         """All of them; waits for those that are not done."""
         for preset, (command, process, kept) in list(self._running.items()):

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from types import FrameType
 from hemi_lab import __version__
 from hemi_lab.audit import audit
 from hemi_lab.bench import Bench, Show
+from hemi_lab.cards import Cards
 from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import LabError
@@ -53,7 +54,7 @@ class Ended:
     error: LabError | None
 
 
-def run(order: Order, show: Show) -> Ended:
+def run(order: Order, show: Show, say: Callable[[str], None] = lambda text: None) -> Ended:
     """Runs a plan. A failure or Ctrl-C on the way ends it with a partial result, and is told;
     a failure before the first step is raised."""
     description = order.target.describe()
@@ -63,12 +64,14 @@ def run(order: Order, show: Show) -> Ended:
         engine = Engine(name=driver.name, version=driver.version)
         result = _header(order, asdict(description), engine)
         writer = Writer(_folder(order, result), result)
-        return _carry_out(order, driver, writer, show)
+        return _carry_out(order, driver, writer, show, say)
     finally:
         driver.close()
 
 
-def _carry_out(order: Order, driver: Driver, writer: Writer, show: Show) -> Ended:
+def _carry_out(
+    order: Order, driver: Driver, writer: Writer, show: Show, say: Callable[[str], None]
+) -> Ended:
     result = writer.result
     clocks = time.time(), time.monotonic()
     ticks = stolen()
@@ -87,19 +90,15 @@ def _carry_out(order: Order, driver: Driver, writer: Writer, show: Show) -> Ende
                     bench.fill(test.name, test.fill.size, test.fill.times, test.fill.most)
                 METHODS[test.kind].run(test, bench, outcome)
                 outcome.whole = True
-            if cards is not None:
-                result.model_card = cards.text()
             result.status = "whole"
         except KeyboardInterrupt:
             error = Interrupted("interrupted", "What was measured until then is kept.")
         except LabError as failure:
             error = failure
-        if cards is not None:
-            cards.stop()
         if error is not None:
             result.status, result.why_partial = "partial", error.what
         # A second Ctrl-C does not take the result away.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _heed(signal.SIG_IGN)
         result.finished = now()
         drift = stole = None
         if not result.simulated:
@@ -111,7 +110,31 @@ def _carry_out(order: Order, driver: Driver, writer: Writer, show: Show) -> Ende
             stole = (after[0] - ticks[0]) / max(after[1] - ticks[1], 1.0)
         result.audit = audit(result, writer.table("steps"), drift, stole)
         writer.save()
+        if cards is not None:
+            # The figures are safe already: whoever does not want to wait for it ends it.
+            if error is None and not cards.ready:
+                say("the figures are safe; waiting for the model card, once for this build of hemi")
+            _heed(_stop)
+            _add_card(cards, result, wait=error is None)
+            _heed(signal.SIG_IGN)
+            writer.save()
     return Ended(writer.folder, result, error)
+
+
+def _add_card(cards: Cards, result: Result, wait: bool) -> None:
+    """The model card, unless waiting for it is cut short; its lack makes no result partial."""
+    try:
+        if wait or cards.ready:
+            result.model_card = cards.text()
+            return
+        why = "the run was cut short"
+    except KeyboardInterrupt:
+        why = "waiting for it was interrupted"
+    except LabError as error:
+        why = error.what
+    finally:
+        cards.stop()
+    result.notes.append(f"there is no model card: {why}; hemi sim presets makes one")
 
 
 def _facts_of_driver(driver: Driver, result: Result) -> None:
@@ -175,16 +198,24 @@ def _folder(order: Order, result: Result) -> Path:
         number += 1
 
 
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for kind in _ENDS:
+        signal.signal(kind, handler)
+
+
 @contextmanager
 def _terminable() -> Iterator[None]:
     """A termination signal ends a run as Ctrl-C does."""
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = [(kind, signal.getsignal(kind)) for kind in (signal.SIGTERM, signal.SIGINT)]
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    before = [(kind, signal.getsignal(kind)) for kind in _ENDS]
+    _heed(_stop)
     try:
         yield
     finally:

@@ -70,7 +70,7 @@ def run(
             console.print(f"will be destroyed: {destroyed}")
         order = Order(chosen, text, known, out, seed, time_scale, number)
         with Progress(of_plan(chosen, time_scale).most, console) as progress:
-            ended = carry_out(order, progress.show)
+            ended = carry_out(order, progress.show, console.print)
         for check in ended.result.failed_checks():
             console.print(f"audit failed: {check.name}: {check.said}")
         state = "" if ended.error is None else " (partial)"

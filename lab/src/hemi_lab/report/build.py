@@ -115,7 +115,7 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
     for test in result.tests:
         own = steps.filter(
             (pl.col("test") == test.name)
-            & pl.col("stage").is_in(["measure", "round"])
+            & pl.col("stage").is_in(["measure", "round", "baseline"])
             & (pl.col("count") > 0)
         )
         if own.is_empty():

@@ -43,6 +43,8 @@ def convergence(rounds: pl.DataFrame) -> go.Figure:
         )
     figure.update_xaxes(title="round", dtick=1 if rounds["round"].max() < 30 else None)  # type: ignore[operator]
     figure.update_yaxes(title="IOPS", type="log")
+    # Fifty-six names would be more legend than chart; each line tells its own when pointed at.
+    figure.update_layout(showlegend=rounds["label"].n_unique() <= 10)
     return figure
 
 
