@@ -150,7 +150,7 @@ def test_a_session_goes_on_step_by_step(sandbox: Sandbox) -> None:
         {"name": "second", "workload": {"closed": load}},
     ]
     lines = "".join(json.dumps(step) + "\n" for step in steps)
-    command = [HEMI, "sim", "session", str(system), "--seed", "5"]
+    command = [str(HEMI), "sim", "session", str(system), "--seed", "5"]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     opened, first, rest, second = map(json.loads, done.stdout.splitlines())
