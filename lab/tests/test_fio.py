@@ -33,6 +33,13 @@ def test_a_plain_job() -> None:
     assert given["filename"] == "/x"
 
 
+def test_an_amount_ends_a_job_before_its_time() -> None:
+    given = options(Load(read_percent=0, sizes=4096), seconds=60.0, amount=1 << 20)
+    assert given["io_size"] == str(1 << 20)
+    assert given["runtime"] == "60000ms"
+    assert "time_based" not in given
+
+
 def test_one_direction_is_no_mix() -> None:
     assert options(Load(read_percent=100, sizes=4096))["rw"] == "randread"
     written = options(Load(read_percent=0, sizes=4096, pattern="sequential"))
@@ -145,7 +152,7 @@ def test_a_real_run_accounts_for_every_request(driver: FioDriver) -> None:
 
 def test_so_many_bytes_and_no_more(driver: FioDriver) -> None:
     load = Load(read_percent=0, sizes=128 << 10, pattern="sequential", queue_depth=4)
-    found = driver.run(Step("t", "precondition", "fill", load, bytes=32 << 20))
+    found = driver.run(Step("t", "precondition", "fill", load, seconds=60, bytes=32 << 20))
     assert found.all.bytes == 32 << 20
     assert driver.purge().done
     driver.close()

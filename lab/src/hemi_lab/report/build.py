@@ -231,15 +231,21 @@ def _window(section: Section, tracked: Tracked) -> None:
         said = f"Steady state NOT REACHED in {len(tracked.values)} rounds"
     if tracked.mean is not None and tracked.range_share is not None:
         said += (
-            f": mean {tracked.mean:,.4g} {tracked.unit}, range {tracked.range_share:.1%} of it "
+            f": mean {_amount(tracked.mean)} {tracked.unit}, range {tracked.range_share:.1%} of it "
             f"(at most 20 %), excursion of the fitted line {tracked.excursion_share:.1%} (at most "
-            f"10 %), slope {tracked.slope:+,.4g} a round."
+            f"10 %), slope {_amount(tracked.slope)} a round."
         )
     if tracked.left_in_round:
         said += f" Left again: the window from round {tracked.left_in_round} is not steady."
     section.parts.append(
         Chart(f"Measurement window: {tracked.label}", figures.window(tracked), said)
     )
+
+
+def _amount(value: float | None) -> str:
+    """Four digits, and never as a power of ten where a reader can count."""
+    value = value or 0.0
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _facts(section: Section, test: Outcome) -> None:

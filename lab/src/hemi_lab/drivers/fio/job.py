@@ -79,7 +79,10 @@ def job(
     else:
         options["size"] = str(span)
     if seconds is not None:
-        options |= {"time_based": "1", "runtime": f"{max(seconds, 0.1) * 1000:.0f}ms"}
+        options["runtime"] = f"{max(seconds, 0.1) * 1000:.0f}ms"
+        if amount is None:
+            # With an amount the time is only its limit: time_based would write until it is over.
+            options["time_based"] = "1"
     if amount is not None:
         options["io_size"] = str(max(amount // load.threads, max(part.size for part in mix)))
     lines = ["[global]", *(f"{key}={value}" for key, value in options.items()), "", "[load]", ""]
