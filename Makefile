@@ -120,7 +120,7 @@ lint: setup ## formatting, clippy, licences and advisories, Python lint and type
 
 fmt: ## format the Rust and Python sources
 	$(CARGO) fmt --all
-	@if [ -x .venv/bin/ruff ]; then .venv/bin/ruff format tests bench && .venv/bin/ruff check --fix --quiet tests bench; fi
+	@if [ -x .venv/bin/ruff ]; then .venv/bin/ruff format tests bench lab && .venv/bin/ruff check --fix --quiet tests bench lab; fi
 
 doc: ## build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps

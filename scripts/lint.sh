@@ -25,9 +25,12 @@ else
   echo "lint: cargo-deny is not available; licences and bans were NOT checked"
 fi
 
-check "ruff format" .venv/bin/ruff format --check --quiet tests bench
-check "ruff" .venv/bin/ruff check --quiet tests bench
+check "ruff format" .venv/bin/ruff format --check --quiet tests bench lab
+check "ruff" .venv/bin/ruff check --quiet tests bench lab
 check "mypy" .venv/bin/mypy tests bench
+# By itself: its tests have folders that the harness's have too.
+check "mypy, lab" .venv/bin/mypy -p hemi_lab
+check "mypy, lab tests" env MYPYPATH=lab/tests:lab/src .venv/bin/mypy lab/tests
 check "shell syntax" bash -n scripts/setup.sh scripts/lint.sh .ci/run
 
 if [ "${#failed[@]}" -gt 0 ]; then

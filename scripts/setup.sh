@@ -78,15 +78,18 @@ done
 
 # The Python environment sees the system's packages, for libnbd's client, so it is made
 # with the system's Python.
-wanted=$(sha256sum requirements-dev.txt | cut -d' ' -f1)
+wanted=$(cat requirements-dev.txt lab/pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ "$(cat .venv/requirements-installed 2>/dev/null)" != "$wanted" ]; then
   say "Python environment in .venv"
   [ -x .venv/bin/python ] || /usr/bin/python3 -m venv --system-site-packages .venv ||
     die "could not make .venv with /usr/bin/python3"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt ||
     die "could not install requirements-dev.txt into .venv"
+  # The lab, from its place in the tree: what is changed there needs no second setup.
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable lab ||
+    die "could not install lab/ (hemi-lab) into .venv"
   echo "$wanted" >.venv/requirements-installed
 fi
 [ -z "${OPTIONAL_TRIED:-}" ] || echo "$OPTIONAL_TRIED" >.venv/optional-tried
-.venv/bin/python -c 'import nbd, pytest' 2>/dev/null ||
-  die "the Python environment lacks 'nbd' (Debian's python3-libnbd) or 'pytest': remove .venv and run 'make setup' again"
+.venv/bin/python -c 'import nbd, pytest, hemi_lab' 2>/dev/null ||
+  die "the Python environment lacks 'nbd' (Debian's python3-libnbd), 'pytest' or 'hemi_lab' (lab/): remove .venv and run 'make setup' again"

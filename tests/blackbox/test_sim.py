@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hemi_harness import HEMI, Sandbox, hemi, hemi_fails
+from hemi_harness.hemi import check_message
 
 SPEC = """\
 title = "two network volumes"
@@ -239,3 +240,34 @@ def test_a_reproduction_says_what_it_missed(sandbox: Sandbox) -> None:
     assert (out / "limit-depth.svg").read_text().startswith("<svg")
     hemi_fails("sim", "reproduce", "other", "--from", folder, says=["other", "limit"])
     hemi_fails("sim", "reproduce", "--from", out / "none", says=["none", "--from"])
+
+
+def test_a_session_goes_on_step_by_step(sandbox: Sandbox) -> None:
+    system = sandbox.path("system.toml")
+    system.write_text('title = "a pair"\n[system]\nlegs = ["gp3", "gp3-16k"]\nvolume = "1 GiB"\n')
+    load = {
+        "threads": 2,
+        "queue_depth": 2,
+        "requests": 500,
+        "access": {"addresses": "uniform", "sizes": "4 KiB", "mix": {"read_percent": 50}},
+    }
+    steps = [
+        {"name": "first", "workload": {"closed": load}},
+        {"name": "rest", "idle": "2 s"},
+        {"name": "second", "workload": {"closed": load}},
+    ]
+    lines = "".join(json.dumps(step) + "\n" for step in steps)
+    command = [str(HEMI), "sim", "session", str(system), "--seed", "5"]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    opened, first, rest, second = map(json.loads, done.stdout.splitlines())
+    assert opened["bytes"] == 1 << 30
+    assert [first["name"], rest["name"], second["name"]] == ["first", "rest", "second"]
+    assert (first["requests"], rest["requests"], second["requests"]) == (500, 0, 500)
+    assert second["start"] == first["time"] + 2
+
+    lines = json.dumps({"name": "x", "workload": {"closed": load | {"requests": None}}}) + "\n"
+    refused = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2
+    check_message(refused.stderr, ["line 1", "x", "no end"])
+    hemi_fails("sim", "session", sandbox.path("none.toml"), says=["none.toml"])

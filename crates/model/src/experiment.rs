@@ -10,7 +10,7 @@ use hemi_drives::preset::PresetError;
 use crate::mirror::MirrorError;
 use crate::report::{self, IntervalReport, Report, Summary, seconds};
 use crate::run::Run;
-use crate::spec::Case;
+use crate::spec::{Case, SystemSpec};
 use crate::stock::{self, Stock};
 use crate::system::System;
 use crate::workload::error::WorkloadError;
@@ -27,19 +27,21 @@ pub enum ExperimentError {
     /// The requests.
     #[error("workload: {0}")]
     Workload(#[from] WorkloadError),
+    /// A step of a session that has no end, or was not at its end in time.
+    #[error("{0}")]
+    Step(String),
     /// It was told to stop.
     #[error("stopped")]
     Stopped,
 }
 
-/// The legs of a case, as they are after what its spec says happened to them.
-fn drives(
-    case: &Case,
+/// The legs of a system, as they are after what its spec says happened to them.
+pub(crate) fn drives(
+    system: &SystemSpec,
     folder: &Path,
     seed: u64,
     stock: &Stock,
 ) -> Result<Vec<AnyDrive>, ExperimentError> {
-    let system = &case.spec.system;
     let (scale, precondition) = (system.scale, system.precondition);
     let legs = (1_u64..).zip(&system.legs);
     legs.map(|(leg, name)| {
@@ -47,6 +49,19 @@ fn drives(
         Ok(stock.drive(name, folder, scale, precondition, seed)?)
     })
     .collect()
+}
+
+/// The first `count` legs' presets, each with the factor that divides its flash.
+pub(crate) fn named(
+    system: &SystemSpec,
+    count: usize,
+    folder: &Path,
+) -> Result<Vec<(String, u64)>, PresetError> {
+    let name = |name: &String| {
+        let scale = stock::preset(name, folder)?.scaled(system.scale).flash_scale()?;
+        Ok((name.clone(), scale))
+    };
+    system.legs[..count].iter().map(name).collect()
 }
 
 /// Runs a case; paths in its spec are relative to `folder`. `progress` is told the virtual time at the end of each interval, and says
@@ -63,7 +78,7 @@ pub fn run(
 ) -> Result<Report, ExperimentError> {
     let spec = &case.spec;
     let seed = seed.unwrap_or(spec.seed);
-    let legs = drives(case, folder, seed, stock)?;
+    let legs = drives(&spec.system, folder, seed, stock)?;
     let before: Vec<Counters> = legs.iter().map(Drive::counters).collect();
     let volume = spec.system.volume.map_or(0, |size| size.0);
     let system = &spec.system;
@@ -88,13 +103,7 @@ pub fn run(
     let counters = served.leg_counters(count);
     let counters: Vec<Counters> =
         counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
-    let legs: Result<Vec<(String, u64)>, PresetError> = system.legs[..count]
-        .iter()
-        .map(|name| {
-            let scale = stock::preset(name, folder)?.scaled(system.scale).flash_scale()?;
-            Ok((name.clone(), scale))
-        })
-        .collect();
+    let legs = named(system, count, folder)?;
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
     let intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
@@ -111,7 +120,7 @@ pub fn run(
         writes: Summary::of(figures, &figures.writes),
         flushes: Summary::of(figures, &figures.flushes),
         all: Summary::of(figures, &figures.all),
-        legs: report::legs(&legs?, &counters, run.now().0),
+        legs: report::legs(&legs, &counters, run.now().0),
         exposure_peak: served.exposure_peak().max(seen.unwrap_or(0)),
         extra: served.extra().into_iter().collect(),
         little: report::little(run.little()),

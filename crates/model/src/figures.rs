@@ -90,8 +90,14 @@ pub struct Interval {
     pub start: Instant,
     /// Latencies of all that ended in it.
     pub latencies: Moments,
+    /// Of the reads among them.
+    pub reads: Moments,
+    /// Of the writes among them.
+    pub writes: Moments,
     /// Bytes read and written.
     pub bytes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
     /// Acknowledged bytes that one leg alone held at its end.
     pub exposure_bytes: u64,
     /// The age of the oldest of them, nanoseconds.
@@ -137,15 +143,16 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// An account of nothing yet, in intervals of `length` nanoseconds (at least 1).
-    pub fn new(length: u64) -> Figures {
+    /// An account of nothing yet, from `start` on, in intervals of `length` nanoseconds (at
+    /// least 1).
+    pub fn new(start: Instant, length: u64) -> Figures {
         Figures {
             reads: Latencies::default(),
             writes: Latencies::default(),
             flushes: Latencies::default(),
             all: Latencies::default(),
             intervals: Vec::new(),
-            interval: Interval::default(),
+            interval: Interval { start, ..Interval::default() },
             length: length.max(1),
             measured: None,
         }
@@ -164,6 +171,14 @@ impl Figures {
     /// Bytes a second.
     pub fn bandwidth(&self, of: &Latencies) -> f64 {
         per_second(of.bytes, self.measured())
+    }
+
+    /// The interval that began at `start`: one that is over, or the current one with the
+    /// exposure there is now.
+    pub(crate) fn interval_at(&self, start: Instant, bytes: u64, age: u64) -> Interval {
+        let over = self.intervals.last().filter(|last| last.start == start);
+        let current = Interval { exposure_bytes: bytes, exposure_age: age, ..self.interval };
+        over.copied().unwrap_or(current)
     }
 
     /// A request that is to be measured is issued.
@@ -189,6 +204,14 @@ impl Figures {
         let interval = &mut self.interval;
         interval.latencies.add(latency);
         interval.bytes += bytes;
+        match operation {
+            Operation::Read => {
+                interval.reads.add(latency);
+                interval.read_bytes += bytes;
+            }
+            Operation::Write { .. } => interval.writes.add(latency),
+            Operation::Flush | Operation::Trim => {}
+        }
         let Some((_, until)) = self.measured.as_mut().filter(|_| measured) else { return };
         *until = now;
         match operation {

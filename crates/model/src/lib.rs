@@ -22,6 +22,7 @@ pub mod published;
 pub mod report;
 pub mod reproduce;
 pub mod run;
+pub mod session;
 mod slots;
 pub mod snapshots;
 pub mod spec;

@@ -47,6 +47,7 @@ struct Asked {
 
 /// A run under way.
 pub struct Run {
+    start: Instant,
     now: Instant,
     /// By tag; those of the workload are small numbers.
     asked: Vec<Asked>,
@@ -64,8 +65,14 @@ pub struct Run {
 impl Run {
     /// A run that begins at zero, its figures in intervals of so many nanoseconds.
     pub fn new(interval: u64) -> Run {
+        Run::starting(Instant(0), interval)
+    }
+
+    /// A run that begins at `start`, on a drive that has been through others before.
+    pub fn starting(start: Instant, interval: u64) -> Run {
         Run {
-            now: Instant(0),
+            start,
+            now: start,
             asked: Vec::new(),
             under_way: 0,
             requests: 0,
@@ -73,7 +80,7 @@ impl Run {
             stays: 0,
             issues: Vec::with_capacity(256),
             done: Vec::with_capacity(256),
-            figures: Figures::new(interval),
+            figures: Figures::new(start, interval),
         }
     }
 
@@ -165,10 +172,15 @@ impl Run {
         self.requests
     }
 
+    /// Requests issued that are not done.
+    pub fn under_way(&self) -> u64 {
+        self.under_way
+    }
+
     /// Little's law over the whole run, what is not measured included. The two agree but for
     /// what is still under way.
     pub fn little(&self) -> Little {
-        let time = self.now.0.max(1) as f64;
+        let time = self.now.since(self.start).max(1) as f64;
         Little { in_system: self.presence as f64 / time, rate_by_stay: self.stays as f64 / time }
     }
 }

@@ -204,7 +204,15 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
 }
 
 fn check(file: &str, spec: &Spec) -> Result<(), SpecError> {
-    let Spec { system, run, .. } = spec;
+    check_system(file, &spec.system, &spec.run)
+}
+
+/// Refuses numbers that cannot be.
+pub(crate) fn check_system(
+    file: &str,
+    system: &SystemSpec,
+    run: &RunSpec,
+) -> Result<(), SpecError> {
     let engine = &system.engine;
     let within = |key, value: Option<u64>, least: u64, most: u64, right| match value {
         Some(value) if !(least..=most).contains(&value) => {

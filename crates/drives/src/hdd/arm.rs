@@ -71,6 +71,22 @@ impl Hdd {
         if done > 0 && piece.passed(done - 1) == now { now } else { piece.passed(done) }
     }
 
+    pub(super) fn is_streaming_into(&self, segment: usize) -> bool {
+        self.stream.is_some_and(|stream| stream.segment == segment)
+    }
+
+    /// What is being read goes on, now for a request that begins in it or right behind it. To
+    /// stop and begin again would cost a revolution: the next sector is under the head already.
+    pub(super) fn go_on_reading(&mut self, tag: u64, extent: Extent, ready: Instant) {
+        let Some(segment) = self.stream.map(|stream| stream.segment) else { return };
+        self.segments.touch(segment);
+        let limit = self.limit(segment, extent.end);
+        if let Some(stream) = &mut self.stream {
+            stream.limit = stream.limit.max(limit);
+        }
+        self.read_stream(tag, extent, ready);
+    }
+
     /// The stream is read for a request: when that is done, and until when the arm works.
     pub(super) fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant) {
         let Some(stream) = self.stream else { return };
@@ -218,6 +234,10 @@ impl Hdd {
                 let at = self.transfer(pending.ready.max(now), extent.sectors());
                 let (tag, bytes) = (pending.tag, extent.bytes());
                 self.endings.push(Ending { at, tag, kind: Kind::Read, bytes });
+                return;
+            }
+            Hit::Beginning(segment) if self.is_streaming_into(segment) => {
+                self.go_on_reading(pending.tag, extent, pending.ready);
                 return;
             }
             Hit::Beginning(segment) => {

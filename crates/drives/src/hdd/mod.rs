@@ -324,15 +324,9 @@ impl Hdd {
             return;
         }
         if let Hit::Beginning(segment) = hit {
-            let active = self.stream.is_some_and(|stream| stream.segment == segment);
-            if active && matches!(self.work, Work::None) {
+            if self.is_streaming_into(segment) && matches!(self.work, Work::None) {
                 let ready = self.command(now, overheads.read_hit);
-                self.segments.touch(segment);
-                let limit = self.limit(segment, extent.end);
-                if let Some(stream) = &mut self.stream {
-                    stream.limit = stream.limit.max(limit);
-                }
-                self.read_stream(tag, extent, ready);
+                self.go_on_reading(tag, extent, ready);
                 return;
             }
             hit = Hit::None;

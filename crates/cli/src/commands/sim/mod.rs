@@ -8,6 +8,7 @@ mod presets;
 mod progress;
 mod reproduce;
 mod run;
+mod session;
 mod snapshots;
 mod table;
 
@@ -35,6 +36,7 @@ pub(crate) struct SimArgs {
 #[derive(Debug, Subcommand)]
 enum SimCommand {
     Run(run::RunArgs),
+    Session(session::SessionArgs),
     Presets(presets::PresetsArgs),
     Reproduce(reproduce::ReproduceArgs),
 }
@@ -42,6 +44,7 @@ enum SimCommand {
 pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
     match &arguments.command {
         SimCommand::Run(arguments) => run::run(arguments),
+        SimCommand::Session(arguments) => session::run(arguments),
         SimCommand::Presets(arguments) => presets::run(arguments),
         SimCommand::Reproduce(arguments) => reproduce::run(arguments),
     }

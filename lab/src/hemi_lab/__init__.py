@@ -1,0 +1,5 @@
+"""hemi-lab: published storage methodologies as plans, on real and simulated targets."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

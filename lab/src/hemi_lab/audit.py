@@ -1,0 +1,183 @@
+"""The self-audit: whether a run's own figures may be believed."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from hemi_lab.results.model import Check, Result
+from hemi_lab.units import shown_time
+
+LITTLE = 0.02
+"""Largest deviation from Little's law, as a share."""
+
+CEILING = 0.7
+"""Largest share of the generator's own limit at which a figure is still the target's."""
+
+CPU = 0.85
+"""Largest share of all cores that the generator may have used."""
+
+DRIFT = 0.10
+"""Largest change between a measurement and its repetition."""
+
+CLOCK = 0.001
+"""Largest difference of the two clocks over the run, as a share."""
+
+STOLEN = 0.02
+"""Largest share of processor time taken by other machines."""
+
+_SHORTEST = 0.9
+"""Seconds: shorter steps say too little about rates."""
+
+
+def audit(
+    result: Result, steps: pl.DataFrame, clock_drift: float | None, stolen: float | None
+) -> list[Check]:
+    """Every question, the failed ones too. `clock_drift` is how far wall clock and monotonic
+    clock came apart, `stolen` the share of time other machines took; `None` in virtual time."""
+    loads = steps.filter((pl.col("count") > 0) & ~pl.col("interrupted"))
+    return [
+        _little(loads),
+        _completed(loads),
+        _ceiling(result, loads),
+        _headroom(result, loads),
+        _lateness(loads),
+        _drift(result),
+        _clock(clock_drift),
+        _neighbours(stolen),
+    ]
+
+
+def _little(loads: pl.DataFrame) -> Check:
+    known = loads.filter(
+        pl.col("in_system").is_not_null() & (pl.col("length_seconds") >= _SHORTEST)
+    ).with_columns((pl.col("rate_by_stay") / pl.col("in_system") - 1).alias("off"))
+    if known.is_empty():
+        return Check(name="Little's law", passed=None, said="no step was long enough to ask")
+    worst = known.sort(pl.col("off").abs(), descending=True).row(0, named=True)
+    beyond = known.filter(pl.col("off").abs() > LITTLE).height
+    said = (
+        f"rate × mean latency against requests under way: furthest apart in step {worst['step']} "
+        f"({worst['test']}, {worst['label']}): {worst['rate_by_stay']:.4g} against "
+        f"{worst['in_system']:.4g}"
+    )
+    if beyond:
+        said += (
+            f"; {beyond} of {known.height} steps beyond {LITTLE:.0%}: there the generator itself "
+            "took time between requests, and the target could do more than it was asked"
+        )
+    return Check(
+        name="Little's law", passed=not beyond, said=said, value=abs(worst["off"]), bound=LITTLE
+    )
+
+
+def _completed(loads: pl.DataFrame) -> Check:
+    issued, completed = int(loads["issued"].sum()), int(loads["completed"].sum())
+    if not loads.height:
+        return Check(name="issued = completed", passed=None, said="nothing was issued")
+    return Check(
+        name="issued = completed",
+        passed=issued == completed,
+        said=f"{issued:,} requests issued, {completed:,} completed and measured",
+        value=float(completed - issued),
+        bound=0.0,
+    )
+
+
+def _ceiling(result: Result, loads: pl.DataFrame) -> Check:
+    name = "generator ceiling"
+    if result.simulated:
+        return Check(name=name, passed=None, said="virtual time: the generator takes none")
+    if result.ceiling is None or loads.is_empty():
+        return Check(name=name, passed=None, said="the generator's limit was not measured")
+    # A step's threads are as many generators, as far as there are cores.
+    threads = pl.col("threads").fill_null(1).clip(upper_bound=result.host.cores)
+    shares = loads.with_columns((pl.col("iops") / (threads * result.ceiling.iops)).alias("share"))
+    worst = shares.sort("share", descending=True).row(0, named=True)
+    return Check(
+        name=name,
+        passed=worst["share"] <= CEILING,
+        said=(
+            f"{worst['iops']:,.0f} IOPS at most (step {worst['step']}); one thread alone, with a "
+            f"target that does nothing, makes {result.ceiling.iops:,.0f}"
+        ),
+        value=worst["share"],
+        bound=CEILING,
+    )
+
+
+def _headroom(result: Result, loads: pl.DataFrame) -> Check:
+    name = "processor headroom"
+    known = loads.filter(
+        pl.col("cpu_seconds").is_not_null() & (pl.col("length_seconds") >= _SHORTEST)
+    )
+    if result.simulated or known.is_empty():
+        said = "virtual time" if result.simulated else "no processor times are known"
+        return Check(name=name, passed=None, said=said)
+    used = pl.col("cpu_seconds") / pl.col("length_seconds") / result.host.cores
+    worst = known.with_columns(used.alias("used")).sort("used", descending=True).row(0, named=True)
+    return Check(
+        name=name,
+        passed=worst["used"] <= CPU,
+        said=(
+            f"the generator used {worst['used']:.0%} of {result.host.cores} cores at most (step "
+            f"{worst['step']}, its start included)"
+        ),
+        value=worst["used"],
+        bound=CPU,
+    )
+
+
+def _lateness(loads: pl.DataFrame) -> Check:
+    known = loads.filter(pl.col("lateness_p99_seconds").is_not_null())
+    if known.is_empty():
+        return Check(
+            name="lateness", passed=None, said="closed loops only: nothing has an intended time"
+        )
+    worst = known.sort("lateness_p99_seconds", descending=True).row(0, named=True)
+    late, mean = worst["lateness_p99_seconds"], worst["mean_seconds"]
+    return Check(
+        name="lateness",
+        passed=late <= mean,
+        said=f"requests were issued up to {shown_time(late)} late (99 %, step {worst['step']})",
+        value=late,
+        bound=mean,
+    )
+
+
+def _drift(result: Result) -> Check:
+    found: list[tuple[float, str]] = []
+    for test in result.tests:
+        if isinstance(drift := test.facts.get("drift"), float):
+            found.append((abs(drift), f"{test.name}: the first point again, {drift:+.1%}"))
+        for tracked in test.tracked:
+            if tracked.reached and tracked.excursion_share is not None:
+                said = f"{test.name}, {tracked.label}: over the steady window"
+                found.append((tracked.excursion_share, f"{said} {tracked.excursion_share:.1%}"))
+    if not found:
+        return Check(name="drift", passed=None, said="nothing was measured twice")
+    worst, said = max(found)
+    return Check(name="drift", passed=worst <= DRIFT, said=said, value=worst, bound=DRIFT)
+
+
+def _clock(drift: float | None) -> Check:
+    if drift is None:
+        return Check(name="clock", passed=None, said="virtual time")
+    return Check(
+        name="clock",
+        passed=abs(drift) <= CLOCK,
+        said=f"wall clock and monotonic clock came apart by {drift:+.3%} of the run",
+        value=abs(drift),
+        bound=CLOCK,
+    )
+
+
+def _neighbours(stolen: float | None) -> Check:
+    if stolen is None:
+        return Check(name="noisy neighbours", passed=None, said="virtual time")
+    return Check(
+        name="noisy neighbours",
+        passed=stolen <= STOLEN,
+        said=f"{stolen:.1%} of processor time were taken by other machines",
+        value=stolen,
+        bound=STOLEN,
+    )

@@ -1,0 +1,100 @@
+"""`hemi-lab run`: a plan on a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from hemi_lab.errors import UsageError
+from hemi_lab.estimate import of_plan
+from hemi_lab.plans.load import load
+from hemi_lab.plans.model import Plan
+from hemi_lab.progress import Progress
+from hemi_lab.runner import Order
+from hemi_lab.runner import run as carry_out
+from hemi_lab.targets import safety
+from hemi_lab.targets.base import Target
+from hemi_lab.targets.parse import HELP, parse
+from hemi_lab.units import shown_size
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("run")(run)
+
+
+def run(
+    plan: Annotated[str, typer.Argument(help="A built-in plan's name, or a plan file's path.")],
+    target: Annotated[str, typer.Option("--target", "-t", help=f"What is measured: {HELP}.")],
+    out: Annotated[Path, typer.Option(help="Folder in which the run gets one.")] = Path(
+        "hemi-lab-results"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this test of the plan; may be repeated. `spare-*` means several."),
+    ] = None,
+    time_scale: Annotated[
+        float, typer.Option(help="Multiplies every time of the plan; the report says so.")
+    ] = 1.0,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs the plan so many times.")] = 1,
+    wipe: Annotated[
+        list[str] | None,
+        typer.Option(help="What is at this PATH may be destroyed; has to name the target."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done and destroyed; do nothing.")
+    ] = False,
+) -> None:
+    """Run a plan on a target. Ctrl-C leaves a valid partial result."""
+    if not 0 < time_scale <= 100:
+        raise UsageError(f"--time-scale {time_scale:g}", "Give a number above 0, at most 100.")
+    whole, text = load(plan)
+    chosen = whole.chosen(test or [])
+    if not chosen.tests:
+        names = ", ".join(known.name for known in whole.tests)
+        raise UsageError(f"--test {' '.join(test or [])}: no such test", f"{plan} has {names}.")
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    if dry_run:
+        _dry_run(chosen, parse(target), wipe or [], time_scale, console)
+        return
+    for number in range(1, repeat + 1):
+        # What the last run wrote is its own to write over.
+        named = [*(wipe or []), *([parse(target).path] if number > 1 else [])]
+        known = parse(target)
+        known.describe()
+        for destroyed in safety.check(known, named):
+            console.print(f"will be destroyed: {destroyed}")
+        order = Order(chosen, text, known, out, seed, time_scale, number)
+        with Progress(of_plan(chosen, time_scale).most, console) as progress:
+            ended = carry_out(order, progress.show, console.print)
+        for check in ended.result.failed_checks():
+            console.print(f"audit failed: {check.name}: {check.said}")
+        state = "" if ended.error is None else " (partial)"
+        console.print(f"result{state}: {ended.folder}")
+        if ended.error is not None:
+            raise ended.error
+        typer.echo(ended.folder)
+
+
+def _dry_run(
+    plan: Plan, target: Target, wipe: list[str], time_scale: float, console: Console
+) -> None:
+    description = target.describe()
+    estimate = of_plan(plan, time_scale)
+    console.print(f"plan      {plan.name}: {plan.title}")
+    size = "" if description.bytes is None else f", {shown_size(description.bytes)}"
+    console.print(f"target    {description.text} ({description.kind}{size})")
+    for line in estimate.lines(description.bytes, description.simulated):
+        console.print(line)
+    hazards = target.hazards()
+    for use in hazards.in_use:
+        console.print(f"refused   {use}")
+    for held in hazards.holds:
+        console.print(f"destroys  {held}")
+    if not hazards.in_use and not hazards.holds:
+        console.print("destroys  nothing: the target is empty")
+    safety.check(target, wipe)

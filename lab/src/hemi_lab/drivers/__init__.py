@@ -1,0 +1,1 @@
+"""Drivers: what makes the load on a target and measures it."""

@@ -1,0 +1,1 @@
+"""fio: closed loops on files, devices and NBD exports."""

@@ -1,0 +1,248 @@
+"""The driver of simulated targets: `hemi sim session`, one process that keeps the state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hemi_lab import tool
+from hemi_lab.cards import Cards
+from hemi_lab.drivers.base import Ceiling, Outcome
+from hemi_lab.drivers.fio.output import with_all
+from hemi_lab.errors import LabError, ToolError
+from hemi_lab.statistics.histogram import Histogram, Moments, from_hdr_bins
+from hemi_lab.steps import (
+    CAUSES,
+    INTERVALS,
+    Little,
+    Operation,
+    Step,
+    StepResult,
+    no_causes,
+    no_intervals,
+)
+from hemi_lab.workload import Load
+
+INSTALL = "Build hemi (make release) and put it on the PATH, or name it with HEMI."
+
+_KINDS = {"read": "reads", "write": "writes", "flush": "flushes", "all": "all"}
+
+_SHORTEST = 0.02
+"""Seconds: what is left over at a step's end, while its last requests end, is no interval."""
+
+
+class SimulatedDriver:
+    """A system of models. Purging makes it anew."""
+
+    name = "hemi sim"
+
+    def __init__(self, spec: str, seed: int) -> None:
+        self._hemi = tool.find("hemi", "HEMI", INSTALL)
+        self.version = tool.run([self._hemi, "--version"]).output.strip().removeprefix("hemi ")
+        self._folder = tempfile.TemporaryDirectory(prefix="hemi-lab-sim-")
+        self._spec = Path(self._folder.name) / "system.toml"
+        self._spec.write_text(spec)
+        self._command = [self._hemi, "sim", "session", str(self._spec), "--seed", str(seed)]
+        self._process: subprocess.Popen[str] | None = None
+        self.opened: dict[str, Any] = self._open()
+        self._fresh = True
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the simulated volume."""
+        return int(self.opened["bytes"])
+
+    @property
+    def block(self) -> int:
+        """Sectors, as simulated drives take them."""
+        return 512
+
+    def purge(self) -> Outcome:
+        """A drive as its file says it is before the first request."""
+        if not self._fresh:
+            self.close_process()
+            self.opened = self._open()
+            self._fresh = True
+        return Outcome(True, "simulated drives made anew")
+
+    def run(self, step: Step) -> StepResult:
+        """One step of the session."""
+        self._fresh = False
+        asked: dict[str, Any] = {"name": step.label, "seed": step.seed}
+        if step.load is None:
+            asked["idle"] = f"{(step.seconds or 0) * 1e6:.0f} us"
+        else:
+            asked["workload"] = {"closed": _closed(step, step.load, self.capacity)}
+        text = json.dumps(asked)
+        command = ["sh", "-c", f"echo '{text}' | {' '.join(self._command)}"]
+        try:
+            report = self._ask(text)
+        except KeyboardInterrupt:
+            # What a model would have done in the rest of the step nobody knows.
+            self.close_process()
+            return StepResult(
+                0.0, {}, 0, 0, no_intervals(), no_causes(), command=command, interrupted=True
+            )
+        return _result(report, command)
+
+    def ceiling(self, outstanding: int) -> Ceiling | None:
+        """None: in virtual time the generator takes none."""
+        return None
+
+    def cards(self) -> Cards:
+        """What is known of the models, being worked out beside the run."""
+        return Cards(self._hemi, [str(name) for name, _ in self.opened["legs"]])
+
+    def close_process(self) -> None:
+        """Ends the session."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def close(self) -> None:
+        """Ends the session and removes its file."""
+        self.close_process()
+        self._folder.cleanup()
+
+    def _open(self) -> dict[str, Any]:
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolError(self._command, str(error), INSTALL) from error
+        return self._answer()
+
+    def _ask(self, text: str) -> dict[str, Any]:
+        if self._process is None or self._process.stdin is None:
+            raise LabError("the simulation has ended already", "This is a mistake of the lab's.")
+        try:
+            self._process.stdin.write(text + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # It has ended; its reason is read below.
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        process = self._process
+        assert process is not None and process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            _, errors = process.communicate()
+            self._process = None
+            raise ToolError(self._command, errors, "hemi sim session tells what it takes.")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _closed(step: Step, load: Load, capacity: int) -> dict[str, Any]:
+    mix = load.mix()
+    access: dict[str, Any] = {
+        "addresses": "uniform" if load.pattern == "random" else "sequential",
+        "sizes": f"{mix[0].size} B",
+        "mix": {"read_percent": load.read_percent},
+    }
+    if len(mix) > 1:
+        access["sizes"] = [{"size": f"{part.size} B", "weight": part.weight} for part in mix]
+    if load.zones:
+        zones = [{"accesses": zone.accesses, "space": zone.space} for zone in load.zones]
+        access["addresses"] = {"zoned": zones}
+    if load.span_percent < 100:
+        span = int(capacity * load.span_percent / 100) // 4096 * 4096
+        access["span"] = f"{span} B"
+    closed: dict[str, Any] = {
+        "threads": load.threads,
+        "queue_depth": load.queue_depth,
+        "access": access,
+    }
+    if step.seconds is not None:
+        closed["duration"] = f"{step.seconds * 1e6:.0f} us"
+    if step.bytes is not None:
+        closed["requests"] = max(1, round(step.bytes / load.mean_size()))
+    return closed
+
+
+def _result(report: dict[str, Any], command: list[str]) -> StepResult:
+    operations = {}
+    for kind, key in _KINDS.items():
+        part = report[key]
+        if part["count"]:
+            operations[kind] = _operation(part, float(report["measured"]))
+    in_system, by_stay = report["little"]
+    return StepResult(
+        seconds=float(report["measured"] or report["time"]),
+        operations=operations,
+        issued=int(report["requests"]),
+        completed=int(report["all"]["count"]),
+        intervals=_intervals(report),
+        causes=_causes(report),
+        little=Little(in_system, by_stay) if report["requests"] else None,
+        energy_joules=sum(leg["energy"] for leg in report["legs"]),
+        command=command,
+    )
+
+
+def _operation(part: dict[str, Any], measured: float) -> Operation:
+    moments = Moments(part["count"], part["mean"], part["standard_deviation"], part["max"])
+    bins: Histogram = from_hdr_bins(part["histogram"])
+    return Operation(moments, round(part["bandwidth"] * measured), bins)
+
+
+def _intervals(report: dict[str, Any]) -> pl.DataFrame:
+    rows = []
+    for interval in report["intervals"]:
+        if interval["length"] < _SHORTEST:
+            continue
+        for kind in ("read", "write"):
+            part = interval[_KINDS[kind]]
+            if part["count"]:
+                rows.append(
+                    {
+                        "start_seconds": interval["start"] - report["start"],
+                        "length_seconds": interval["length"],
+                        "operation": kind,
+                        "count": part["count"],
+                        "bytes": part["bytes"],
+                        "mean_seconds": part["mean"],
+                        "maximum_seconds": part["max"],
+                        "standard_deviation_seconds": part["standard_deviation"],
+                    }
+                )
+    return with_all(pl.DataFrame(rows, schema=INTERVALS))
+
+
+def _causes(report: dict[str, Any]) -> pl.DataFrame:
+    rows: list[tuple[float, float, int | None, str, float]] = []
+    for interval in report["intervals"]:
+        length = interval["length"]
+        if length < _SHORTEST:
+            continue
+        start = interval["start"] - report["start"]
+        rows.append((start, length, None, "exposure_bytes", float(interval["exposure_bytes"])))
+        rows.append((start, length, None, "exposure_age_seconds", float(interval["exposure_age"])))
+        whole = sum(leg["read_bytes"] + leg["written_bytes"] for leg in interval["legs"])
+        for number, leg in enumerate(interval["legs"]):
+            moved = leg["read_bytes"] + leg["written_bytes"]
+            figures = {
+                "share": moved / whole if whole else 0.0,
+                "bytes_per_second": moved / length,
+                "busy": leg["busy"],
+                "write_amplification": leg["write_amplification"],
+                "watts": leg["energy"] / length,
+            }
+            if not leg["written_bytes"]:
+                # Pages that collection moved while nobody wrote amplify nothing.
+                del figures["write_amplification"]
+            rows += [(start, length, number, name, float(v)) for name, v in figures.items()]
+    return pl.DataFrame(rows, schema=CAUSES, orient="row")

@@ -1,0 +1,38 @@
+"""Methods: how each kind of test is carried out. One file a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hemi_lab.bench import Bench
+from hemi_lab.methods import (
+    cross_stimulus,
+    demand_intensity,
+    idle_recovery,
+    matrix,
+    saturation,
+    sweep,
+)
+from hemi_lab.methods.estimate import Estimate
+from hemi_lab.results.model import Outcome
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a kind of test is carried out, and how long it takes."""
+
+    run: Callable[[Any, Bench, Outcome], None]
+    estimate: Callable[[Any], Estimate]
+
+
+METHODS = {
+    "matrix": Method(matrix.run, matrix.estimate),
+    "saturation": Method(saturation.run, saturation.estimate),
+    "idle-recovery": Method(idle_recovery.run, idle_recovery.estimate),
+    "cross-stimulus": Method(cross_stimulus.run, cross_stimulus.estimate),
+    "sweep": Method(sweep.run, sweep.estimate),
+    "demand-intensity": Method(demand_intensity.run, demand_intensity.estimate),
+}
+"""By the plan's `kind`. A new kind is a model in `plans/model.py` and a line here."""

@@ -1,0 +1,1 @@
+"""Plans: TOML files that say which tests are made, and how."""

@@ -1,0 +1,207 @@
+"""What a plan may say (docs/lab/plans.md). Each kind of test has its method in `methods/`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hemi_lab.units import Size, Time
+from hemi_lab.workload import Load, Strict
+
+Percent = Annotated[float, Field(ge=0, le=100)]
+Count = Annotated[int, Field(ge=1, le=4096)]
+
+
+class Fill(Strict):
+    """The target is written from end to end first."""
+
+    size: Size = 128 << 10
+    times: Annotated[float, Field(gt=0, le=10)] = 2.0
+    most: Time | None = None
+    """Ends it early; the report says so."""
+
+
+class Test(Strict):
+    """What every test has."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    title: str
+    purge: bool = True
+    fill: Fill | None = None
+
+
+class Cell(Strict):
+    """One load of a matrix, by its share of reads and its size."""
+
+    read_percent: Percent
+    size: Size
+
+
+class MatrixTest(Test):
+    """Rounds over all cells of read shares × sizes until the tracked cells are steady: the
+    PTS's IOPS, throughput and latency tests. The figures are those of the steady window."""
+
+    kind: Literal["matrix"]
+    figure: Literal["iops", "bandwidth", "latency"] = "iops"
+    read_percents: Annotated[list[Percent], Field(min_length=1)]
+    sizes: Annotated[list[Size], Field(min_length=1)]
+    pattern: Literal["random", "sequential"] = "random"
+    threads: Count = 1
+    queue_depth: Count = 1
+    cell: Time = 60.0
+    tracked: Annotated[list[Cell], Field(min_length=1)]
+    most_rounds: Annotated[int, Field(ge=5, le=100)] = 25
+
+    @model_validator(mode="after")
+    def _tracked_are_cells(self) -> MatrixTest:
+        for cell in self.tracked:
+            if cell.read_percent not in self.read_percents or cell.size not in self.sizes:
+                raise ValueError(
+                    f"tracked: {cell.size} B, {cell.read_percent:g} % read is no cell of the "
+                    "matrix; name one of its read_percents and sizes"
+                )
+        return self
+
+
+class SaturationTest(Test):
+    """One write load from fresh, for a time or until so many capacities are written: the PTS's
+    write saturation test."""
+
+    kind: Literal["saturation"]
+    load: Load
+    point: Time = 60.0
+    """Length of one point of the curve."""
+    time: Time = 24 * 3600.0
+    fills: Annotated[float, Field(gt=0)] = 4.0
+    """Ends earlier when so many capacities are written."""
+
+
+class IdleRecoveryTest(Test):
+    """Does rest help? Bursts of writes with growing rests between, and the steady load again
+    between these: the PTS's host idle recovery test."""
+
+    kind: Literal["idle-recovery"]
+    load: Load
+    burst: Time = 5.0
+    rests: Annotated[list[Time], Field(min_length=1)]
+    bursts: Annotated[int, Field(ge=1)] = 360
+    """With each rest."""
+    baseline: Time = 1800.0
+    round: Time = 60.0
+    most_rounds: Annotated[int, Field(ge=5, le=100)] = 25
+
+
+class Section(Strict):
+    """One load for a time."""
+
+    load: Load
+    time: Time
+
+
+class CrossStimulusTest(Test):
+    """What one load does to the next: the PTS's cross stimulus recovery test."""
+
+    kind: Literal["cross-stimulus"]
+    sections: Annotated[list[Section], Field(min_length=2)]
+    point: Time = 60.0
+
+
+class Precondition(Strict):
+    """A test's own load brings the target into its state."""
+
+    threads: Count = 16
+    queue_depth: Count = 16
+    round: Time = 60.0
+    time: Time = 6 * 3600.0
+    """At most."""
+    fills: Annotated[float, Field(ge=0)] = 2.0
+    """Capacities written before a window may count as steady: a fresh drive is even too."""
+
+
+class SweepTest(Test):
+    """A load at several thread counts and queue depths, after preconditioning with itself (a
+    read-only load: with its write counterpart)."""
+
+    kind: Literal["sweep"]
+    load: Load
+    precondition: Precondition | None = None
+    points: Annotated[list[tuple[Count, Count]], Field(min_length=1)]
+    """`[threads, queue depth]` each."""
+    time: Time = 60.0
+    repeat_first: bool = True
+    """Measures the first point again at the end: what drifted meanwhile."""
+
+
+class DemandIntensityTest(Test):
+    """Rounds over threads × queue depths until steady, and histograms of three points: least,
+    most within a response time, and one between: the PTS's demand intensity test."""
+
+    kind: Literal["demand-intensity"]
+    load: Load
+    threads: Annotated[list[Count], Field(min_length=1)]
+    queue_depths: Annotated[list[Count], Field(min_length=1)]
+    cell: Time = 60.0
+    response: Time = 0.005
+    """Mean latency that the point of most demand may have."""
+    histogram: Time = 600.0
+    most_rounds: Annotated[int, Field(ge=5, le=100)] = 25
+
+
+AnyTest = Annotated[
+    MatrixTest
+    | SaturationTest
+    | IdleRecoveryTest
+    | CrossStimulusTest
+    | SweepTest
+    | DemandIntensityTest,
+    Field(discriminator="kind"),
+]
+
+
+class Plan(Strict):
+    """A plan."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    title: str
+    source: str
+    """Whose methodology it is, and what was chosen where the source is silent."""
+    tests: Annotated[list[AnyTest], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Plan:
+        names = [test.name for test in self.tests]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"tests: two are called {name!r}; give each a name of its own")
+        return self
+
+    def chosen(self, names: list[str]) -> Plan:
+        """The plan with only these tests; a name that ends in `*` means all it begins."""
+        if not names:
+            return self
+
+        def wanted(test: Test) -> bool:
+            return any(
+                test.name == name or (name.endswith("*") and test.name.startswith(name[:-1]))
+                for name in names
+            )
+
+        return self.model_copy(update={"tests": [test for test in self.tests if wanted(test)]})
+
+
+__all__ = [
+    "AnyTest",
+    "Cell",
+    "CrossStimulusTest",
+    "DemandIntensityTest",
+    "Fill",
+    "IdleRecoveryTest",
+    "MatrixTest",
+    "Plan",
+    "Precondition",
+    "SaturationTest",
+    "Section",
+    "SweepTest",
+    "Test",
+]

@@ -1,0 +1,59 @@
+"""What a person who waits sees: one line for each step, and how far the plan is."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from hemi_lab.results.model import Found
+from hemi_lab.steps import Step
+from hemi_lab.units import shown_count, shown_rate, shown_time
+
+
+class Progress:
+    """A bar on a terminal, lines elsewhere."""
+
+    def __init__(self, most_seconds: float, console: Console) -> None:
+        self._console = console
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bars.add_task("", total=max(most_seconds, 1.0))
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def show(self, step: Step, found: Found | None) -> None:
+        """A step begins, or is done."""
+        number = f" {step.round}" if step.round else ""
+        name = f"{step.test}, {step.stage}{number}: {step.label}"
+        if found is None:
+            self._bars.update(self._task, description=name[:70])
+            return
+        self._bars.update(self._task, completed=time.monotonic() - self._begun)
+        if step.load is None:
+            return
+        self._console.print(
+            f"{name}: {shown_count(found.iops)} IOPS, {shown_rate(found.bytes_per_second)}, "
+            f"mean {shown_time(found.mean_seconds)}, max {shown_time(found.maximum_seconds)}, "
+            f"σ {shown_time(found.standard_deviation_seconds)}"
+        )

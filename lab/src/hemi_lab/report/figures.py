@@ -1,0 +1,368 @@
+"""The charts, as Plotly figures. Colours of text and grid are set by the page, which knows
+whether it is light, dark or paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from hemi_lab.results.model import Tracked
+from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.units import shown_size
+
+BLUE, ORANGE, GREEN, GREY = "#3b76d6", "#d9822b", "#2f9e72", "#8a8f98"
+COLOURS = (BLUE, ORANGE, GREEN, "#a855b5", "#c2464a", "#4aa3b8", "#9a7b2f", GREY)
+
+_MOST_POINTS = 1500
+"""Points of one line; longer series are gathered into as many bins."""
+
+_NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+
+
+def _figure(height: int, **layout: object) -> go.Figure:
+    figure = go.Figure()
+    figure.update_layout(height=height, **layout)
+    return figure
+
+
+def convergence(rounds: pl.DataFrame) -> go.Figure:
+    """Every cell's rate against rounds: `label`, `round`, `iops`."""
+    figure = _figure(340)
+    for number, label in enumerate(rounds["label"].unique(maintain_order=True)):
+        part = rounds.filter(pl.col("label") == label)
+        figure.add_scatter(
+            x=part["round"].to_list(),
+            y=part["iops"].to_list(),
+            name=label,
+            mode="lines+markers",
+            marker={"size": 4},
+            line={"width": 1.2, "color": COLOURS[number % len(COLOURS)]},
+        )
+    figure.update_xaxes(title="round", dtick=1 if rounds["round"].max() < 30 else None)  # type: ignore[operator]
+    figure.update_yaxes(title="IOPS", type="log")
+    # Fifty-six names would be more legend than chart; each line tells its own when pointed at.
+    figure.update_layout(showlegend=rounds["label"].n_unique() <= 10)
+    return figure
+
+
+def window(tracked: Tracked) -> go.Figure:
+    """A tracked variable: rounds, the window's mean, 10 % around it, and the fitted line."""
+    figure = _figure(320)
+    rounds = list(range(1, len(tracked.values) + 1))
+    figure.add_scatter(
+        x=rounds, y=tracked.values, name=tracked.label, mode="lines+markers", line={"color": BLUE}
+    )
+    if tracked.first and tracked.last and tracked.mean is not None:
+        ends = [tracked.first, tracked.last]
+        for factor, name, dash in (
+            (1.0, "mean", "solid"),
+            (1.1, "mean + 10 %", "dot"),
+            (0.9, "mean - 10 %", "dot"),
+        ):
+            figure.add_scatter(
+                x=ends,
+                y=[tracked.mean * factor] * 2,
+                name=name,
+                mode="lines",
+                line={"color": GREY, "dash": dash, "width": 1.2},
+            )
+        if tracked.slope is not None and tracked.intercept is not None:
+            last = tracked.intercept + tracked.slope * (tracked.last - tracked.first)
+            figure.add_scatter(
+                x=ends,
+                y=[tracked.intercept, last],
+                name="least squares",
+                mode="lines",
+                line={"color": ORANGE, "width": 2},
+            )
+        figure.add_vrect(
+            x0=tracked.first - 0.3,
+            x1=tracked.last + 0.3,
+            fillcolor=BLUE,
+            opacity=0.08,
+            line_width=0,
+        )
+    figure.update_xaxes(title="round")
+    figure.update_yaxes(title=tracked.unit, rangemode="tozero")
+    return figure
+
+
+def gathered(series: pl.DataFrame) -> pl.DataFrame:
+    """At most so many points: counts and bytes add up, maxima stay, moments are merged."""
+    if series.height <= _MOST_POINTS:
+        return series
+    group = (pl.int_range(pl.len()) * _MOST_POINTS // pl.len()).alias("group")
+    count = pl.col("count")
+    total = count.sum()
+    mean = (count * pl.col("mean_seconds")).sum() / total
+    square = (
+        count * (pl.col("standard_deviation_seconds") ** 2 + pl.col("mean_seconds") ** 2)
+    ).sum() / total
+    return (
+        series.with_columns(group)
+        .group_by("group", maintain_order=True)
+        .agg(
+            pl.col("at").first(),
+            pl.col("fills").first(),
+            pl.col("length_seconds").sum(),
+            pl.col("bytes").sum(),
+            mean.alias("mean_seconds"),
+            (square - mean**2).clip(lower_bound=0).sqrt().alias("standard_deviation_seconds"),
+            pl.col("maximum_seconds").max(),
+            total.alias("count"),
+        )
+    )
+
+
+def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
+    """Second by second: IOPS; mean, standard deviation and maximum (logarithmic); and, where
+    they are known, the causes on the same axis."""
+    series = gathered(series)
+    groups = _cause_groups(causes)
+    rows = 2 + len(groups)
+    heights = [0.9, 1.2] + [0.6] * len(groups)
+    figure = make_subplots(
+        rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=heights
+    )
+    at = series["at"].to_list()
+    rate = (series["count"] / series["length_seconds"]).to_list()
+    fills = [f"{value:.2f} capacities written" for value in series["fills"]]
+    figure.add_scatter(
+        x=at, y=rate, name="IOPS", text=fills, line={"color": BLUE, "width": 1.2}, row=1, col=1
+    )
+    for column, name, colour in (
+        ("maximum_seconds", "maximum", "#c2464a"),
+        ("standard_deviation_seconds", "standard deviation", ORANGE),
+        ("mean_seconds", "mean", GREEN),
+    ):
+        values = [1e3 * value if value else None for value in series[column]]
+        line = {"color": colour, "width": 1.2}
+        figure.add_scatter(x=at, y=values, name=name, line=line, row=2, col=1)
+    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title="latency, ms", type="log", row=2, col=1)
+    for row, (title, lines) in enumerate(groups, 3):
+        for number, (name, x, y) in enumerate(lines):
+            line = {"color": COLOURS[number % len(COLOURS)], "width": 1.2}
+            figure.add_scatter(x=x, y=y, name=name, line=line, row=row, col=1)
+        figure.update_yaxes(title=title, rangemode="tozero", row=row, col=1)
+    figure.update_xaxes(title="seconds since the test began", row=rows, col=1)
+    figure.update_layout(height=420 + 130 * len(groups), hovermode="x unified")
+    return figure
+
+
+_CAUSES = {
+    "share": ("share of bytes", 100.0, "%"),
+    "backlog_bytes": ("backlog", 1 / (1 << 20), "MiB"),
+    "exposure_bytes": ("exposure", 1 / (1 << 20), "MiB"),
+    "frozen_seconds": ("frozen", 1.0, "s"),
+    "write_amplification": ("write ampl.", 1.0, ""),
+    "busy": ("busy", 100.0, "%"),
+}
+
+
+def _cause_groups(
+    causes: pl.DataFrame,
+) -> list[tuple[str, list[tuple[str, list[float], list[float]]]]]:
+    """A panel for each kind of cause that says anything."""
+    groups = []
+    for name, (title, factor, unit) in _CAUSES.items():
+        part = causes.filter(pl.col("name") == name)
+        if part.is_empty() or not part["value"].abs().max():
+            continue
+        legs = part["leg"].unique().sort().to_list()
+        if name == "share" and len(legs) < 2:
+            continue
+        lines = []
+        for leg in legs:
+            own = part.filter(pl.col("leg").eq_missing(leg)).sort("at")
+            step = max(1, own.height // _MOST_POINTS)
+            own = own.gather_every(step)
+            whose = title if leg is None else f"{title}, leg {leg}"
+            lines.append((whose, own["at"].to_list(), (own["value"] * factor).to_list()))
+        groups.append((f"{title}{f', {unit}' if unit else ''}", lines))
+    return groups
+
+
+def knee(points: pl.DataFrame) -> go.Figure:
+    """Throughput against latency: where more demand brings waiting and no more requests."""
+    figure = _figure(340, hovermode="closest")
+    ordered = points.with_columns((pl.col("threads") * pl.col("queue_depth")).alias("out")).sort(
+        "out"
+    )
+    x = ordered["iops"].to_list()
+    common = {"mode": "lines+markers", "text": ordered["label"].to_list()}
+    for column, name, colour in (
+        ("mean_seconds", "mean", GREEN),
+        ("p99_seconds", "99 %", BLUE),
+        ("maximum_seconds", "maximum", "#c2464a"),
+    ):
+        y = [None if value is None else value * 1e3 for value in ordered[column]]
+        figure.add_scatter(x=x, y=y, name=name, line={"color": colour, "width": 1.4}, **common)
+    figure.update_xaxes(title="IOPS", rangemode="tozero")
+    figure.update_yaxes(title="latency, ms", type="log")
+    return figure
+
+
+def bars(points: pl.DataFrame) -> go.Figure:
+    """Rate of each point, with mean and standard deviation of its latency beside it."""
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
+    labels = points["label"].to_list()
+    figure.add_bar(
+        x=labels, y=points["iops"].to_list(), name="IOPS", marker_color=BLUE, row=1, col=1
+    )
+    for column, name, colour in (
+        ("mean_seconds", "mean", GREEN),
+        ("standard_deviation_seconds", "standard deviation", ORANGE),
+    ):
+        y = (points[column] * 1e3).to_list()
+        figure.add_bar(x=labels, y=y, name=name, marker_color=colour, row=1, col=2)
+    figure.update_yaxes(title="IOPS", row=1, col=1)
+    figure.update_yaxes(title="latency, ms", row=1, col=2)
+    figure.update_layout(height=320)
+    return figure
+
+
+def heat(
+    rows: Sequence[str], columns: Sequence[str], values: list[list[float | None]]
+) -> go.Figure:
+    """A matrix as colours, with its numbers in it."""
+    shown = [
+        [
+            "" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+            for value in row
+        ]
+        for row in values
+    ]
+    figure = _figure(90 + 34 * len(rows))
+    figure.add_heatmap(
+        z=values,
+        x=list(columns),
+        y=list(rows),
+        text=shown,
+        texttemplate="%{text}",
+        colorscale=[[0, "#eaf1fc"], [1, "#2459ad"]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+    )
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def matrix_lines(table: pl.DataFrame) -> go.Figure:
+    """Rate against size, a line for each share of reads."""
+    figure = _figure(340)
+    shares = table["read_percent"].unique().sort(descending=True).to_list()
+    for number, share in enumerate(shares):
+        part = table.filter(pl.col("read_percent") == share).sort("size_bytes")
+        figure.add_scatter(
+            x=[shown_size(size) for size in part["size_bytes"]],
+            y=part["iops"].to_list(),
+            name=f"{share:g} % read",
+            mode="lines+markers",
+            line={"color": COLOURS[number % len(COLOURS)], "width": 1.4},
+        )
+    figure.update_yaxes(title="IOPS", type="log")
+    figure.update_xaxes(title="size of a request", type="category")
+    return figure
+
+
+def distribution(parts: dict[str, list[Histogram]]) -> go.Figure:
+    """The CDF, and latency against nines. Where a part has several rounds, the band is from the
+    lowest to the highest of them; the line is of all of them merged."""
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.1)
+    for number, (name, rounds) in enumerate(parts.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        line = {"color": colour, "width": 1.5}
+        merged = Histogram.merged(rounds)
+        seconds, shares = merged.cumulative()
+        step = max(1, len(seconds) // 400)
+        figure.add_scatter(
+            x=[value * 1e3 for value in seconds[::step]],
+            y=[share * 100 for share in shares[::step]],
+            name=name,
+            line=line,
+            legendgroup=name,
+            row=1,
+            col=1,
+        )
+        nines = _NINES[1:]
+        known = [n for n, q in enumerate(nines) if merged.total * (1 - q) >= 1]
+        x = [_NINE_NAMES[n] for n in known]
+        if len(rounds) > 1:
+            spread = [
+                [part.percentile(nines[n]) * 1e3 for part in rounds if part.total] for n in known
+            ]
+            band = {
+                "line": {"width": 0},
+                "hoverinfo": "skip",
+                "showlegend": False,
+                "legendgroup": name,
+                "mode": "lines",
+            }
+            figure.add_scatter(x=x, y=[min(s) for s in spread], row=1, col=2, **band)
+            figure.add_scatter(
+                x=x,
+                y=[max(s) for s in spread],
+                fill="tonexty",
+                fillcolor=_faint(colour),
+                row=1,
+                col=2,
+                **band,
+            )
+        figure.add_scatter(
+            x=x,
+            y=[merged.percentile(nines[n]) * 1e3 for n in known],
+            name=name,
+            line=line,
+            legendgroup=name,
+            showlegend=False,
+            mode="lines+markers",
+            row=1,
+            col=2,
+        )
+    figure.update_xaxes(title="latency, ms", type="log", row=1, col=1)
+    figure.update_yaxes(title="% of requests no slower", row=1, col=1)
+    figure.update_xaxes(
+        title="percentile",
+        type="category",
+        categoryorder="array",
+        categoryarray=list(_NINE_NAMES),
+        row=1,
+        col=2,
+    )
+    figure.update_yaxes(title="latency, ms", type="log", row=1, col=2)
+    figure.update_layout(height=360)
+    return figure
+
+
+_NINE_NAMES = ("50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %")
+
+
+def _faint(colour: str) -> str:
+    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.18)"
+
+
+def against_fills(points: pl.DataFrame) -> go.Figure:
+    """Rate and latency against what was written, in capacities."""
+    figure = make_subplots(specs=[[{"secondary_y": True}]])
+    x = points["fills"].to_list()
+    figure.add_scatter(x=x, y=points["iops"].to_list(), name="IOPS", line={"color": BLUE})
+    figure.add_scatter(
+        x=x,
+        y=(points["mean_seconds"] * 1e3).to_list(),
+        name="mean latency",
+        line={"color": ORANGE, "width": 1.2},
+        secondary_y=True,
+    )
+    figure.update_xaxes(title="capacities written since the purge")
+    figure.update_yaxes(title="IOPS", rangemode="tozero", secondary_y=False)
+    figure.update_yaxes(
+        title="mean latency, ms", rangemode="tozero", showgrid=False, secondary_y=True
+    )
+    figure.update_layout(height=340)
+    return figure

@@ -1,0 +1,192 @@
+"""Writing a run while it goes on, and reading it again."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import polars as pl
+from pydantic import ValidationError
+
+from hemi_lab.errors import LabError, UsageError
+from hemi_lab.results.model import VERSION, Found, Result, Round
+from hemi_lab.statistics.histogram import SCHEMA as BINS
+from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.steps import CAUSES, INTERVALS, StepResult
+
+_STEP = {"step": pl.Int64}
+
+STEPS = {
+    "step": pl.Int64,
+    "test": pl.String,
+    "stage": pl.String,
+    "label": pl.String,
+    "round": pl.Int64,
+    "read_percent": pl.Float64,
+    "size_bytes": pl.Float64,
+    "pattern": pl.String,
+    "threads": pl.Int64,
+    "queue_depth": pl.Int64,
+    "span_percent": pl.Float64,
+    "start_seconds": pl.Float64,
+    "length_seconds": pl.Float64,
+    "count": pl.Int64,
+    "bytes": pl.Int64,
+    "iops": pl.Float64,
+    "bytes_per_second": pl.Float64,
+    "mean_seconds": pl.Float64,
+    "standard_deviation_seconds": pl.Float64,
+    "p50_seconds": pl.Float64,
+    "p99_seconds": pl.Float64,
+    "p999_seconds": pl.Float64,
+    "p9999_seconds": pl.Float64,
+    "p99999_seconds": pl.Float64,
+    "maximum_seconds": pl.Float64,
+    "issued": pl.Int64,
+    "completed": pl.Int64,
+    "in_system": pl.Float64,
+    "rate_by_stay": pl.Float64,
+    "lateness_p50_seconds": pl.Float64,
+    "lateness_p99_seconds": pl.Float64,
+    "cpu_seconds": pl.Float64,
+    "energy_joules": pl.Float64,
+    "fills_before": pl.Float64,
+    "written_bytes": pl.Int64,
+    "seed": pl.Int64,
+    "command": pl.String,
+    "notes": pl.String,
+    "interrupted": pl.Boolean,
+}
+ROUNDS = {
+    "test": pl.String,
+    "tracked": pl.String,
+    "unit": pl.String,
+    "round": pl.Int64,
+    "value": pl.Float64,
+    "in_window": pl.Boolean,
+    "fitted": pl.Float64,
+}
+HISTOGRAMS = {**_STEP, "operation": pl.String, **BINS}
+TABLES = {
+    "steps": STEPS,
+    "rounds": ROUNDS,
+    "intervals": {**_STEP, **INTERVALS},
+    "histograms": HISTOGRAMS,
+    "causes": {**_STEP, **CAUSES},
+}
+"""The tables and their columns; `step` joins them."""
+
+HEADER = "result.json"
+
+_EVERY_SECONDS = 10.0
+
+
+class Writer:
+    """Keeps a run's folder valid at every moment: each file is replaced whole."""
+
+    def __init__(self, folder: Path, result: Result) -> None:
+        self.folder = folder
+        self.result = result
+        self._frames: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+        self._saved = -_EVERY_SECONDS
+        try:
+            folder.mkdir(parents=True, exist_ok=False)
+        except OSError as error:
+            raise LabError(f"{folder}: {error.strerror}", "Give another --out.") from error
+        self.save()
+
+    def add(self, found: Found, result: StepResult, keep_histogram: bool) -> None:
+        """A step is done."""
+        row = found.model_dump()
+        self._frames["steps"].append(pl.DataFrame([row], schema=STEPS))
+        number = pl.lit(found.step, dtype=pl.Int64).alias("step")
+        for name, frame in (("intervals", result.intervals), ("causes", result.causes)):
+            self._frames[name].append(
+                frame.select(number, *TABLES[name].keys() - {"step"}).select(*TABLES[name])
+            )
+        if keep_histogram:
+            for kind, operation in result.operations.items():
+                if kind != "all":  # It is the sum of the others.
+                    bins = operation.histogram.frame()
+                    label = pl.lit(kind).alias("operation")
+                    self._frames["histograms"].append(bins.select(number, label, *BINS))
+        if time.monotonic() - self._saved > _EVERY_SECONDS:
+            self.save()
+
+    def add_rounds(self, rounds: list[Round]) -> None:
+        """A tracked variable has come to its end."""
+        rows = [round_.model_dump() for round_ in rounds]
+        self._frames["rounds"].append(pl.DataFrame(rows, schema=ROUNDS))
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table as it is so far."""
+        frames = self._frames[name]
+        if len(frames) > 1:
+            self._frames[name] = frames = [pl.concat(frames)]
+        return frames[0] if frames else pl.DataFrame(schema=TABLES[name])
+
+    def save(self) -> None:
+        """Writes everything known."""
+        try:
+            for name in TABLES:
+                temporary = self.folder / f".{name}.parquet"
+                self.table(name).write_parquet(temporary, compression="zstd")
+                temporary.replace(self.folder / f"{name}.parquet")
+            temporary = self.folder / f".{HEADER}"
+            with temporary.open("w") as file:
+                file.write(self.result.model_dump_json(indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.folder / HEADER)
+        except OSError as error:
+            raise LabError(
+                f"{self.folder}: {error}", "Make room, or give another --out."
+            ) from error
+        self._saved = time.monotonic()
+
+
+class Reader:
+    """A run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._tables: dict[str, pl.DataFrame] = {}
+        path = folder / HEADER
+        try:
+            self.result = Result.model_validate_json(path.read_text())
+        except OSError as error:
+            raise UsageError(
+                f"{path}: {error.strerror}", "Name the folder of a run; hemi-lab run makes one."
+            ) from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise UsageError(f"{path}: {where}: {first['msg']}", "It is no result.") from error
+        if self.result.version > VERSION:
+            raise UsageError(
+                f"{path}: version = {self.result.version}: this hemi-lab knows up to {VERSION}",
+                "Take a newer hemi-lab.",
+            )
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table; empty where the run has none. Read once."""
+        if name not in self._tables:
+            self._tables[name] = self._read(name)
+        return self._tables[name]
+
+    def _read(self, name: str) -> pl.DataFrame:
+        path = self.folder / f"{name}.parquet"
+        if not path.exists():
+            return pl.DataFrame(schema=TABLES[name])
+        try:
+            return pl.read_parquet(path)
+        except pl.exceptions.PolarsError as error:
+            raise UsageError(f"{path}: {error}", "It is no Parquet file.") from error
+
+    def histogram(self, steps: list[int], operation: str = "all") -> Histogram:
+        """Bins of some steps, merged."""
+        frame = self.table("histograms").filter(pl.col("step").is_in(steps))
+        if operation != "all":
+            frame = frame.filter(pl.col("operation") == operation)
+        return Histogram.from_frame(frame)

@@ -1,0 +1,223 @@
+"""A run: a plan on a target, from the first look to the last line of its result."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from hemi_lab import __version__
+from hemi_lab.audit import audit
+from hemi_lab.bench import Bench, Show
+from hemi_lab.cards import Cards
+from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.simulated import SimulatedDriver
+from hemi_lab.errors import LabError
+from hemi_lab.host import host, stolen
+from hemi_lab.methods import METHODS
+from hemi_lab.plans.model import Plan
+from hemi_lab.results.model import CeilingFound, Engine, Identity, Outcome, Result, now
+from hemi_lab.results.store import Writer
+from hemi_lab.targets.base import Target
+from hemi_lab.targets.simulated import SimulatedTarget
+from hemi_lab.tool import Interrupted
+
+_READING = 0.02
+"""Seconds that reading two clocks one after the other may take."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run."""
+
+    plan: Plan
+    plan_text: str
+    target: Target
+    out: Path
+    seed: int = 1
+    time_scale: float = 1.0
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended, and what ended it early."""
+
+    folder: Path
+    result: Result
+    error: LabError | None
+
+
+def run(order: Order, show: Show, say: Callable[[str], None] = lambda text: None) -> Ended:
+    """Runs a plan. A failure or Ctrl-C on the way ends it with a partial result, and is told;
+    a failure before the first step is raised."""
+    description = order.target.describe()
+    driver = order.target.open(order.seed)
+    try:
+        description = replace(description, bytes=driver.capacity)
+        engine = Engine(name=driver.name, version=driver.version)
+        result = _header(order, asdict(description), engine)
+        writer = Writer(_folder(order, result), result)
+        return _carry_out(order, driver, writer, show, say)
+    finally:
+        driver.close()
+
+
+def _carry_out(
+    order: Order, driver: Driver, writer: Writer, show: Show, say: Callable[[str], None]
+) -> Ended:
+    result = writer.result
+    clocks = time.time(), time.monotonic()
+    ticks = stolen()
+    error: LabError | None = None
+    cards = driver.cards() if isinstance(driver, SimulatedDriver) else None
+    with _terminable():
+        try:
+            _facts_of_driver(driver, result)
+            bench = Bench(driver, writer, order.seed, order.time_scale, show)
+            for test in order.plan.tests:
+                outcome = Outcome(name=test.name, kind=test.kind, title=test.title)
+                result.tests.append(outcome)
+                if test.purge:
+                    bench.purge(test.name)
+                if test.fill:
+                    bench.fill(test.name, test.fill.size, test.fill.times, test.fill.most)
+                METHODS[test.kind].run(test, bench, outcome)
+                outcome.whole = True
+            result.status = "whole"
+        except KeyboardInterrupt:
+            error = Interrupted("interrupted", "What was measured until then is kept.")
+        except LabError as failure:
+            error = failure
+        if error is not None:
+            result.status, result.why_partial = "partial", error.what
+        # A second Ctrl-C does not take the result away.
+        _heed(signal.SIG_IGN)
+        result.finished = now()
+        drift = stole = None
+        if not result.simulated:
+            wall, monotonic = time.time() - clocks[0], time.monotonic() - clocks[1]
+            # Two clocks are not read in one moment: a machine that stalls between is no drift.
+            apart = wall - monotonic if abs(wall - monotonic) > _READING else 0.0
+            drift = apart / max(monotonic, 1e-9)
+            after = stolen()
+            stole = (after[0] - ticks[0]) / max(after[1] - ticks[1], 1.0)
+        result.audit = audit(result, writer.table("steps"), drift, stole)
+        writer.save()
+        if cards is not None:
+            # The figures are safe already: whoever does not want to wait for it ends it.
+            if error is None and not cards.ready:
+                say("the figures are safe; waiting for the model card, once for this build of hemi")
+            _heed(_stop)
+            _add_card(cards, result, wait=error is None)
+            _heed(signal.SIG_IGN)
+            writer.save()
+    return Ended(writer.folder, result, error)
+
+
+def _add_card(cards: Cards, result: Result, wait: bool) -> None:
+    """The model card, unless waiting for it is cut short; its lack makes no result partial."""
+    try:
+        if wait or cards.ready:
+            result.model_card = cards.text()
+            return
+        why = "the run was cut short"
+    except KeyboardInterrupt:
+        why = "waiting for it was interrupted"
+    except LabError as error:
+        why = error.what
+    finally:
+        cards.stop()
+    result.notes.append(f"there is no model card: {why}; hemi sim presets makes one")
+
+
+def _facts_of_driver(driver: Driver, result: Result) -> None:
+    """What the header says of the driver, beside its name."""
+    result.notes += getattr(driver, "notes", [])
+    ceiling = driver.ceiling(32)
+    if ceiling is not None:
+        result.ceiling = CeilingFound(
+            iops=ceiling.iops, cpu_seconds_per_request=ceiling.cpu_seconds_per_request
+        )
+
+
+def _header(order: Order, target: dict[str, object], engine: Engine) -> Result:
+    # A simulated target is what its spec says, however it was named.
+    simulated = isinstance(order.target, SimulatedTarget)
+    identity = Identity(
+        plan=order.plan.model_dump_json(),
+        target=order.target.spec
+        if isinstance(order.target, SimulatedTarget)
+        else order.target.path,
+        seed=order.seed,
+        time_scale=order.time_scale,
+        lab_version=__version__,
+        engine=engine,
+    )
+    notes = []
+    if order.time_scale != 1:
+        notes.append(
+            f"every time of the plan was multiplied by {order.time_scale:g} (and is 1 s at least): "
+            "this is not the methodology at its full length"
+        )
+    return Result(
+        id=identity.hash(),
+        repeat=order.repeat,
+        plan=order.plan.name,
+        plan_title=order.plan.title,
+        plan_source=" ".join(order.plan.source.split()),
+        plan_text=order.plan_text,
+        seed=order.seed,
+        time_scale=order.time_scale,
+        target=target,
+        engine=engine,
+        lab_version=__version__,
+        host=host(),
+        started=now(),
+        simulated=simulated,
+        command_line=[Path(sys.argv[0]).name, *sys.argv[1:]],
+        notes=notes,
+    )
+
+
+def _folder(order: Order, result: Result) -> Path:
+    """A folder of its own: runs are never written over."""
+    target = re.sub(r"[^A-Za-z0-9.]+", "-", str(result.target["text"])).strip("-")[-40:]
+    name = f"{result.plan}-{target}-{result.id}"
+    number = 1
+    while True:
+        folder = order.out / (name if number == 1 else f"{name}-{number}")
+        if not folder.exists():
+            return folder
+        number += 1
+
+
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for kind in _ENDS:
+        signal.signal(kind, handler)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A termination signal ends a run as Ctrl-C does."""
+
+    before = [(kind, signal.getsignal(kind)) for kind in _ENDS]
+    _heed(_stop)
+    try:
+        yield
+    finally:
+        for kind, handler in before:
+            signal.signal(kind, handler)

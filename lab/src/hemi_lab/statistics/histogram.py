@@ -1,0 +1,163 @@
+"""Latencies as bins that merge. Percentiles come from merged bins and are never averaged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+SCHEMA = {"low_ns": pl.Int64, "high_ns": pl.Int64, "count": pl.Int64}
+"""Columns of bins: the lowest and highest nanoseconds that count into one, both included."""
+
+QUANTILES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean, standard deviation (of the population) and maximum, in seconds."""
+
+    count: int = 0
+    mean: float = 0.0
+    standard_deviation: float = 0.0
+    maximum: float = 0.0
+
+    @staticmethod
+    def merged(parts: Iterable[Moments]) -> Moments:
+        """Of all of them together, exactly: by sums and squares, not by averaging."""
+        known = [part for part in parts if part.count]
+        count = sum(part.count for part in known)
+        if not count:
+            return Moments()
+        mean = math.fsum(part.count * part.mean for part in known) / count
+        within = math.fsum(part.count * part.standard_deviation**2 for part in known)
+        between = math.fsum(part.count * (part.mean - mean) ** 2 for part in known)
+        deviation = math.sqrt((within + between) / count)
+        return Moments(count, mean, deviation, max(part.maximum for part in known))
+
+
+def _empty() -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bins in rising order, none empty. Any two merge; alike bins add up."""
+
+    low: NDArray[np.int64] = field(default_factory=_empty)
+    high: NDArray[np.int64] = field(default_factory=_empty)
+    count: NDArray[np.int64] = field(default_factory=_empty)
+
+    @staticmethod
+    def of(bins: Iterable[tuple[int, int, int]]) -> Histogram:
+        """From (lowest, highest, count) in any order; equal bins add up, empty ones go."""
+        sums: dict[tuple[int, int], int] = {}
+        for low, high, count in bins:
+            if count < 0 or low > high:
+                raise ValueError(f"no bin: {low} to {high} ns, {count} times")
+            if count:
+                sums[(low, high)] = sums.get((low, high), 0) + count
+        keys = sorted(sums)
+        return Histogram(
+            np.array([key[0] for key in keys], dtype=np.int64),
+            np.array([key[1] for key in keys], dtype=np.int64),
+            np.array([sums[key] for key in keys], dtype=np.int64),
+        )
+
+    @staticmethod
+    def merged(parts: Iterable[Histogram]) -> Histogram:
+        """All of them together."""
+        return Histogram.of(bin for part in parts for bin in part.bins())
+
+    def bins(self) -> Iterable[tuple[int, int, int]]:
+        """(lowest, highest, count) of each bin."""
+        return zip(self.low.tolist(), self.high.tolist(), self.count.tolist(), strict=True)
+
+    @property
+    def total(self) -> int:
+        """How many were counted."""
+        return int(self.count.sum())
+
+    def percentile(self, quantile: float) -> float:
+        """Seconds that this share of the requests did not exceed: the highest of the bin in
+        which it is reached, so never too low, and too high by one bin's width at most."""
+        if not 0 <= quantile <= 1:
+            raise ValueError(f"a quantile is from 0 to 1, not {quantile}")
+        if not self.total:
+            return math.nan
+        rank = max(1, math.ceil(quantile * self.total - 1e-9))
+        index = int(np.searchsorted(np.cumsum(self.count), rank))
+        return float(self.high[index]) / 1e9
+
+    def moments(self) -> Moments:
+        """From the bins' middles; the maximum is the last bin's highest."""
+        total = self.total
+        if not total:
+            return Moments()
+        middle = (self.low + self.high) / 2e9
+        mean = float((middle * self.count).sum() / total)
+        variance = float((self.count * (middle - mean) ** 2).sum() / total)
+        return Moments(total, mean, math.sqrt(variance), float(self.high[-1]) / 1e9)
+
+    def cumulative(self) -> tuple[list[float], list[float]]:
+        """Seconds, and the share that took no longer: the points of a CDF."""
+        if not self.total:
+            return [], []
+        shares = np.cumsum(self.count) / self.total
+        return (self.high / 1e9).tolist(), shares.tolist()
+
+    def frame(self) -> pl.DataFrame:
+        """As a table."""
+        columns = {"low_ns": self.low, "high_ns": self.high, "count": self.count}
+        return pl.DataFrame(columns, schema=SCHEMA)
+
+    @staticmethod
+    def from_frame(frame: pl.DataFrame) -> Histogram:
+        """From a table of bins, of one or many parts."""
+        return Histogram.of(frame.select(*SCHEMA).iter_rows())
+
+
+# fio's grid: 64 bins for each power of two, exact below 128 ns.
+_BITS = 6
+
+
+def fio_bin(index: int) -> tuple[int, int]:
+    """Lowest and highest nanoseconds of fio's bin of this number (`stat.c`)."""
+    if index < 2 << _BITS:
+        return index, index
+    error_bits = (index >> _BITS) - 1
+    low = (1 << (error_bits + _BITS)) + ((index & ((1 << _BITS) - 1)) << error_bits)
+    return low, low + (1 << error_bits) - 1
+
+
+def fio_index(nanoseconds: int) -> int:
+    """The number of fio's bin for a latency."""
+    most_significant = max(nanoseconds, 1).bit_length() - 1
+    if most_significant <= _BITS:
+        return nanoseconds
+    error_bits = most_significant - _BITS
+    return ((error_bits + 1) << _BITS) + ((nanoseconds >> error_bits) & ((1 << _BITS) - 1))
+
+
+def from_fio_bins(bins: Mapping[str, int]) -> Histogram:
+    """From json+, whose keys are the middles of fio's bins."""
+    return Histogram.of((*fio_bin(fio_index(int(middle))), count) for middle, count in bins.items())
+
+
+def from_fio_counts(counts: Sequence[int]) -> Histogram:
+    """From a line of fio's histogram log: a count for every bin of the grid."""
+    return Histogram.of((*fio_bin(index), count) for index, count in enumerate(counts) if count)
+
+
+def from_hdr_bins(bins: Iterable[Sequence[int]]) -> Histogram:
+    """From hemi's HDR histograms of three digits: the highest nanoseconds of each bucket that
+    holds any, and how many. Buckets are 1 ns wide below 2,048 and then double."""
+
+    def low(high: int) -> int:
+        width_bits = max(high.bit_length() - 11, 0)
+        return high - (1 << width_bits) + 1
+
+    return Histogram.of((low(int(high)), int(high), int(count)) for high, count in bins)

@@ -1,0 +1,135 @@
+"""A file on a file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from hemi_lab import tool
+from hemi_lab.drivers.base import Driver, Outcome
+from hemi_lab.drivers.fio.driver import FioDriver, probe_engine
+from hemi_lab.drivers.fio.job import Destination
+from hemi_lab.errors import LabError, ToolError, UsageError
+from hemi_lab.targets import safety
+from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.queue import queue_facts
+from hemi_lab.units import shown_size
+
+_BLOCK = 512
+
+
+class FileTarget:
+    """A file, made with `size` where it does not exist."""
+
+    def __init__(self, text: str, path: Path, size: int | None) -> None:
+        self.text = text
+        self.path = str(path)
+        self._path = path
+        self._size = size
+
+    def _bytes(self) -> int:
+        if self._path.is_dir():
+            raise UsageError(f"{self.path} is a folder", "Name a file in it, with a size.")
+        if self._path.exists():
+            present = self._path.stat().st_size
+            return self._size if self._size is not None else present
+        if self._size is None:
+            raise UsageError(
+                f"{self.path} does not exist", f"Say how large: file:{self.path},size=1GiB"
+            )
+        if not self._path.parent.is_dir():
+            raise UsageError(f"{self._path.parent} is no folder", "Make it first.")
+        return self._size
+
+    def describe(self) -> Description:
+        """The file, its file system and the drive under it."""
+        size = self._bytes()
+        if size < 1 << 20:
+            raise UsageError(
+                f"target {self.text!r}: {shown_size(size)} is too small",
+                "Take 1 MiB or more; 1 GiB to see a drive rather than its cache.",
+            )
+        folder = self._path.parent
+        device = folder.stat().st_dev
+        facts = queue_facts((os.major(device), os.minor(device)))
+        return Description(
+            self.text,
+            "file",
+            bytes=size,
+            file_system=_file_system(folder),
+            **facts,
+        )
+
+    def hazards(self) -> Hazards:
+        """Loop devices on it; data in it."""
+        if not self._path.exists():
+            return Hazards()
+        with self._path.open("rb") as file:
+
+            def read(offset: int, length: int) -> bytes:
+                file.seek(offset)
+                return file.read(length)
+
+            holds = safety.content(read, self._path.stat().st_size)
+        return Hazards(safety.loops_on(self._path), holds)
+
+    def open(self, seed: int) -> Driver:
+        """Makes the file as large as it is to be, if it is smaller."""
+        size = self._bytes()
+        present = self._path.stat().st_size if self._path.exists() else 0
+        free = shutil.disk_usage(self._path.parent).free
+        if size - present > free:
+            raise UsageError(
+                f"target {self.text!r}: {shown_size(free)} are free on its file system",
+                "Take a smaller size, or another place.",
+            )
+        try:
+            with self._path.open("ab") as file:
+                if present < size:
+                    file.truncate(size)
+        except OSError as error:
+            raise LabError(f"{self.path}: {error}", "Take a place that can be written.") from error
+        direct, notes = _direct(self._path)
+        options = {"filename": self.path.replace(":", "\\:"), "direct": str(int(direct))}
+        # The null engine is not asked about O_DIRECT; this one is.
+        engine, more = probe_engine(options, size, 4096)
+        destination = Destination(options, engine, size, self._block())
+        return FioDriver(destination, self._purge, notes=notes + more)
+
+    def _block(self) -> int:
+        device = self._path.parent.stat().st_dev
+        facts = queue_facts((os.major(device), os.minor(device)))
+        return int(facts.get("logical_block_bytes") or _BLOCK)
+
+    def _purge(self) -> Outcome:
+        size = self._path.stat().st_size
+        command = ["fallocate", "--punch-hole", "--offset", "0", "--length", str(size), self.path]
+        try:
+            tool.run(command)
+        except ToolError as error:
+            return Outcome(False, f"holes could not be punched: {error.what}")
+        return Outcome(
+            True,
+            "the file's blocks were given back to the file system; whether it discarded them on "
+            "the drive is its own affair",
+        )
+
+
+def _direct(path: Path) -> tuple[bool, list[str]]:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise LabError(f"{path}: {error}", "Take a file that can be read.") from error
+        return False, ["the file system has no O_DIRECT: the page cache is measured too"]
+    return True, []
+
+
+def _file_system(folder: Path) -> str | None:
+    try:
+        text = tool.run(["stat", "--file-system", "--format=%T", str(folder)]).output
+    except ToolError:
+        return None
+    return text.strip() or None

@@ -1,0 +1,104 @@
+"""An NBD export."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+from hemi_lab import tool
+from hemi_lab.drivers.base import Driver, Outcome
+from hemi_lab.drivers.fio.driver import CauseWatch, FioDriver
+from hemi_lab.drivers.fio.job import Destination
+from hemi_lab.errors import LabError, ToolError
+from hemi_lab.targets import safety
+from hemi_lab.targets.base import Description, Hazards
+
+_INSTALL = "Install libnbd's tools (Debian: apt-get install libnbd-bin)."
+
+
+def export_facts(uri: str) -> dict[str, Any]:
+    """What `nbdinfo` tells of an export."""
+    command = [tool.find("nbdinfo", "HEMI_LAB_NBDINFO", _INSTALL), "--json", uri]
+    exports = json.loads(tool.run(command).output)["exports"]
+    facts: dict[str, Any] = exports[0]
+    return facts
+
+
+class NbdTarget:
+    """An export, by its URI; fio's own NBD client makes the load."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.path = text
+
+    def describe(self) -> Description:
+        """Size and flags of the export."""
+        facts = export_facts(self.path)
+        return Description(
+            self.text,
+            "nbd",
+            bytes=int(facts["export-size"]),
+            logical_block_bytes=_block(facts),
+            write_cache="flush" if facts.get("can_flush") else "no flush command",
+            rotational=bool(facts.get("is_rotational")),
+        )
+
+    def hazards(self) -> Hazards:
+        """Data in it; whoever else has it open cannot be known."""
+        return export_hazards(self.path)
+
+    def open(self, seed: int) -> Driver:
+        """fio's nbd engine."""
+        return export_driver(self.path)
+
+
+def export_hazards(uri: str) -> Hazards:
+    """Data in an export, read through libnbd."""
+    try:
+        nbd = importlib.import_module("nbd")
+    except ImportError:
+        return Hazards(holds=["it could not be looked at (no libnbd for Python)"])
+    handle = nbd.NBD()
+    try:
+        handle.connect_uri(uri)
+        return Hazards(
+            holds=safety.content(
+                lambda offset, length: bytes(handle.pread(length, offset)), handle.get_size()
+            )
+        )
+    except nbd.Error as error:
+        raise LabError(f"{uri}: {error}", "Look whether it is served there.") from error
+
+
+def export_driver(uri: str, watch: CauseWatch | None = None) -> FioDriver:
+    """fio on an export."""
+    facts = export_facts(uri)
+    if facts.get("is_read_only"):
+        raise LabError(f"{uri} is read-only", "Serve it so that it can be written.")
+    options = {"uri": uri}
+    destination = Destination(options, "nbd", int(facts["export-size"]), _block(facts))
+    return FioDriver(destination, lambda: _trim(uri, facts), watch)
+
+
+def _block(facts: dict[str, Any]) -> int:
+    return max(512, int(facts.get("block_minimum") or facts.get("block_size_minimum") or 512))
+
+
+def _trim(uri: str, facts: dict[str, Any]) -> Outcome:
+    if not facts.get("can_trim"):
+        return Outcome(False, "the export takes no trim")
+    try:
+        nbd = importlib.import_module("nbd")
+    except ImportError:
+        return Outcome(False, "no libnbd for Python to trim with")
+    handle = nbd.NBD()
+    try:
+        handle.connect_uri(uri)
+        size, chunk = int(handle.get_size()), 16 << 20
+        for offset in range(0, size, chunk):
+            handle.trim(min(chunk, size - offset), offset)
+        handle.flush()
+    except (nbd.Error, ToolError) as error:
+        return Outcome(False, f"trim failed: {error}")
+    return Outcome(True, "the whole export trimmed; what its server does with that is its affair")

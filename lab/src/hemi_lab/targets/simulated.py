@@ -1,0 +1,106 @@
+"""A simulated drive or volume."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.simulated import SimulatedDriver
+from hemi_lab.errors import UsageError
+from hemi_lab.targets.base import Description, Hazards
+
+POLICIES = ("single", "all", "write-behind", "paper", "paper-unsafe", "first", "oracle")
+
+
+class SimulatedTarget:
+    """The system of a `hemi sim session`."""
+
+    def __init__(self, text: str, spec: str) -> None:
+        self.text = text
+        self.path = text
+        self._spec = spec
+        self._system: dict[str, Any] = tomllib.loads(spec).get("system", {})
+
+    @staticmethod
+    def named(text: str, name: str, options: dict[str, str]) -> SimulatedTarget:
+        """Of presets joined by `+`, or of a file."""
+        if name.endswith(".toml") and "+" not in name and not _is_preset(Path(name)):
+            return SimulatedTarget(text, _from_file(text, Path(name), options))
+        legs = [
+            str(Path(leg).resolve()) if leg.endswith(".toml") else leg for leg in name.split("+")
+        ]
+        policy = options.get("policy", "single" if len(legs) == 1 else "first")
+        if policy not in POLICIES:
+            raise UsageError(
+                f"target {text!r}: policy = {policy}: there is no such policy",
+                f"There are {', '.join(POLICIES)}.",
+            )
+        lines = [
+            f"title = {_quoted(text)}",
+            "[system]",
+            f"policy = {_quoted(policy)}",
+            f"legs = [{', '.join(_quoted(leg) for leg in legs)}]",
+        ]
+        if "scale" in options:
+            if not options["scale"].isdigit() or int(options["scale"]) < 1:
+                raise UsageError(
+                    f"target {text!r}: scale = {options['scale']}", "Write a whole number above 0."
+                )
+            lines.append(f"scale = {options['scale']}")
+        if "volume" in options:
+            lines.append(f"volume = {_quoted(options['volume'])}")
+        return SimulatedTarget(text, "\n".join([*lines, ""]))
+
+    @property
+    def spec(self) -> str:
+        """The session's file: what a result is known by."""
+        return self._spec
+
+    def describe(self) -> Description:
+        """What the spec says; the capacity is known once it is open."""
+        return Description(
+            self.text,
+            "simulated",
+            simulated=True,
+            model=" + ".join(self._system.get("legs", [])),
+            policy=self._system.get("policy", "first"),
+            legs=list(self._system.get("legs", [])),
+            scale=int(self._system.get("scale", 1)),
+            logical_block_bytes=512,
+        )
+
+    def hazards(self) -> Hazards:
+        """None."""
+        return Hazards()
+
+    def open(self, seed: int) -> Driver:
+        """A session of its own."""
+        return SimulatedDriver(self._spec, seed)
+
+
+def _is_preset(path: Path) -> bool:
+    """A preset's file describes a drive, a session's a system."""
+    try:
+        return "system" not in tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+
+
+def _from_file(text: str, path: Path, options: dict[str, str]) -> str:
+    if options:
+        raise UsageError(f"target {text!r}: a file has its options in it", "Write them there.")
+    try:
+        spec = path.read_text()
+        tomllib.loads(spec)
+    except OSError as error:
+        raise UsageError(f"target {text!r}: {path}: {error.strerror}", "Name a file.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"target {text!r}: {path}: {error}", "It has to be TOML.") from error
+    return spec
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

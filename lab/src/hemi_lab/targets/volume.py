@@ -1,0 +1,131 @@
+"""A hemi volume: its NBD export for the load, its control socket for the causes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from hemi_lab import tool
+from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.simulated import INSTALL
+from hemi_lab.errors import LabError, ToolError, UsageError
+from hemi_lab.steps import CAUSES
+from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.nbd import export_driver, export_hazards
+
+
+class VolumeTarget:
+    """A volume that is being served, by its name or its control socket."""
+
+    def __init__(self, text: str, name: str, uri: str | None) -> None:
+        self.text = text
+        self.path = name
+        self._named = ["--control", name] if "/" in name else ["--volume", name]
+        self._uri = uri
+
+    def _status(self) -> dict[str, Any]:
+        hemi = tool.find("hemi", "HEMI", INSTALL)
+        status: dict[str, Any] = json.loads(
+            tool.run([hemi, "status", "--json", *self._named]).output
+        )
+        return status
+
+    def _export(self) -> str:
+        if self._uri:
+            return self._uri
+        if "/" in self.path and self.path.endswith(".sock"):
+            # The default export is beside the control socket.
+            return f"nbd+unix:///?socket={self.path.removesuffix('.sock')}.nbd"
+        raise UsageError(
+            f"target {self.text!r}: where its export is, is not known",
+            f"Say so: {self.text},nbd=nbd+unix:///?socket=PATH",
+        )
+
+    def describe(self) -> Description:
+        """The volume and its legs, as its status has them."""
+        status = self._status()
+        return Description(
+            self.text,
+            "volume",
+            bytes=int(status["size_bytes"]),
+            model=f"hemi {status['version']} volume {status['name']}",
+            logical_block_bytes=int(status["block_bytes"]),
+            policy=status["policy"],
+            legs=[f"{leg['name']} ({leg['path']})" for leg in status["legs"]],
+        )
+
+    def hazards(self) -> Hazards:
+        """Other clients; data."""
+        connected = int(self._status()["clients"]["connections"]["open"])
+        in_use = [f"{connected} clients are connected to it"] if connected else []
+        return Hazards(in_use, export_hazards(self._export()).holds)
+
+    def open(self, seed: int) -> Driver:
+        """fio's nbd engine, with the status beside it every second."""
+        return export_driver(self._export(), self._watch)
+
+    @contextmanager
+    def _watch(self) -> Iterator[Callable[[], pl.DataFrame]]:
+        """Asks for the status every second until the step ends."""
+        begun = time.monotonic()
+        seen: list[tuple[float, dict[str, Any]]] = [(0.0, self._status())]
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.wait(1.0):
+                try:
+                    seen.append((time.monotonic() - begun, self._status()))
+                except (ToolError, LabError, ValueError):
+                    continue  # A status that is missing leaves a gap, and the load goes on.
+
+        thread = threading.Thread(target=ask, name="status", daemon=True)
+        thread.start()
+        try:
+            yield lambda: causes(seen)
+        finally:
+            over.set()
+            thread.join()
+
+
+def causes(seen: list[tuple[float, dict[str, Any]]]) -> pl.DataFrame:
+    """What happened between one status and the next."""
+    rows: list[tuple[float, float, int | None, str, float]] = []
+    for (start, before), (end, after) in pairwise(seen):
+        length = end - start
+        exposure = after["exposure"]
+        rows += [
+            (start, length, None, "exposure_bytes", float(exposure["bytes"])),
+            (start, length, None, "exposure_age_seconds", (exposure["age_ns"] or 0) / 1e9),
+        ]
+        earlier = {leg["leg"]: leg for leg in before["legs"]}
+        moved = {
+            leg["leg"]: _grown(earlier.get(leg["leg"]), leg, "read_bytes")
+            + _grown(earlier.get(leg["leg"]), leg, "written_bytes")
+            for leg in after["legs"]
+        }
+        whole = sum(moved.values())
+        for leg in after["legs"]:
+            number = leg["leg"]
+            figures = {
+                "share": moved[number] / whole if whole else 0.0,
+                "bytes_per_second": moved[number] / length,
+                "backlog_bytes": float(leg["owed_bytes"] or 0),
+                "freezes": _grown(earlier.get(number), leg, "freezes"),
+                "frozen_seconds": _grown(earlier.get(number), leg, "frozen_ns") / 1e9,
+            }
+            rows += [(start, length, number, name, value) for name, value in figures.items()]
+    return pl.DataFrame(rows, schema=CAUSES, orient="row")
+
+
+def _grown(before: dict[str, Any] | None, after: dict[str, Any], key: str) -> float:
+    """By how much a count grew; one that began anew counts from zero."""
+    now = float(after.get(key) or 0)
+    then = float((before or {}).get(key) or 0)
+    return now - then if now >= then else now

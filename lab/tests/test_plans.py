@@ -1,0 +1,137 @@
+"""Plans: the built-in ones, and what is said of those that make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hemi_lab.errors import UsageError
+from hemi_lab.methods import METHODS
+from hemi_lab.plans.load import built_in_names, load, parse
+from hemi_lab.plans.model import MatrixTest, SweepTest
+
+DOCUMENTS = Path(__file__).parents[2] / "docs" / "lab" / "plans"
+
+PLAN = """
+name = "own"
+title = "Own"
+source = "mine"
+[[tests]]
+name = "writes"
+title = "Writes"
+kind = "sweep"
+load = { read_percent = 0, sizes = "4 KiB" }
+points = [[1, 1]]
+time = "10 s"
+"""
+
+
+@pytest.mark.parametrize("name", built_in_names())
+def test_every_built_in_plan_is_valid_and_documented(name: str) -> None:
+    plan, _ = load(name)
+    assert plan.name == name
+    page = (DOCUMENTS / f"{name}.md").read_text()
+    for test in plan.tests:
+        assert f"`{test.name}`" in page, f"{test.name} is not on {name}.md"
+        estimate = METHODS[test.kind].estimate(test)
+        assert 0 < estimate.least <= estimate.most
+
+
+def test_the_pts_matrix_has_its_56_cells() -> None:
+    plan, _ = load("steady")
+    iops = plan.tests[0]
+    assert isinstance(iops, MatrixTest)
+    assert len(iops.read_percents) * len(iops.sizes) == 56
+    assert (iops.cell, iops.most_rounds) == (60, 25)
+    assert iops.fill is not None
+    assert (iops.fill.size, iops.fill.times) == (128 << 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "read_percent", "weights"),
+    [
+        (
+            "file-server",
+            80,
+            {512: 10, 1024: 5, 2048: 5, 4096: 60, 8192: 2, 16384: 4, 32768: 4, 65536: 10},
+        ),
+        (
+            "web-server",
+            100,
+            {
+                512: 22,
+                1024: 15,
+                2048: 8,
+                4096: 23,
+                8192: 15,
+                16384: 2,
+                32768: 6,
+                65536: 7,
+                131072: 1,
+                524288: 1,
+            },
+        ),
+    ],
+)
+def test_published_profiles(name: str, read_percent: int, weights: dict[int, int]) -> None:
+    plan, _ = load("enterprise")
+    test = next(test for test in plan.tests if test.name == name)
+    assert isinstance(test, SweepTest)
+    assert test.load.read_percent == read_percent
+    assert {part.size: part.weight for part in test.load.mix()} == weights
+    assert sum(weights.values()) == 100
+    assert test.precondition is not None
+    assert (test.precondition.threads, test.precondition.time) == (16, 6 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "says"),
+    [
+        ('time = "10 s"', 'time = "10 parsecs"', ["tests[0].time = '10 parsecs'", "'60 s'"]),
+        ('sizes = "4 KiB"', 'sizes = "4 Kib"', None),
+        ('sizes = "4 KiB"', 'sizes = "1000 B"', ["tests[0].load", "multiple of 512 B"]),
+        ("read_percent = 0", "read_percent = 101", ["tests[0].load.read_percent = 101", "100"]),
+        ('kind = "sweep"', 'kind = "swep"', ["tests[0]", "swep", "'sweep'"]),
+        (
+            "points = [[1, 1]]",
+            "point = [[1, 1]]",
+            ["tests[0].point: there is no such key", "tests[0].points is missing"],
+        ),
+        ("points = [[1, 1]]", "points = [[1, 0]]", ["tests[0].points[0][1] = 0"]),
+        ('name = "writes"', 'name = "Wr ites"', ["tests[0].name = 'Wr ites'"]),
+        ("[[tests]]", "[[tests]", ["line"]),
+    ],
+)
+def test_what_is_wrong_is_named(wrong: str, right: str, says: list[str] | None) -> None:
+    text = PLAN.replace(wrong, right)
+    assert text != PLAN
+    if says is None:  # Units are not about capitals.
+        parse(text, "own.toml")
+        return
+    with pytest.raises(UsageError) as caught:
+        parse(text, "own.toml")
+    for said in ["own.toml", *says]:
+        assert said in caught.value.what
+    assert caught.value.way_out
+
+
+def test_two_tests_of_one_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="two are called 'writes'"):
+        parse(PLAN + PLAN[PLAN.index("[[tests]]") :], "own.toml")
+
+
+def test_no_such_plan() -> None:
+    with pytest.raises(UsageError, match="no such plan") as caught:
+        load("stedy")
+    assert "steady" in caught.value.way_out
+    with pytest.raises(UsageError, match="No such file"):
+        load("./nowhere.toml")
+
+
+def test_tests_can_be_chosen() -> None:
+    plan, _ = load("enterprise")
+    assert [test.name for test in plan.chosen(["spare-*"]).tests] == [
+        "spare-write-4k",
+        "spare-mixed-8k",
+    ]
+    assert plan.chosen(["nothing"]).tests == []

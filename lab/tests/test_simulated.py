@@ -1,0 +1,104 @@
+"""Simulated targets: `hemi sim session` as a driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hemi_lab.drivers.simulated import SimulatedDriver
+from hemi_lab.errors import ToolError, UsageError
+from hemi_lab.steps import Step
+from hemi_lab.targets.parse import parse
+from hemi_lab.workload import Load, WeightedSize, Zone
+
+needs_hemi = pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
+
+WRITES = Load(read_percent=0, sizes=4096, threads=4, queue_depth=4)
+
+
+def opened(text: str) -> SimulatedDriver:
+    driver = parse(text).open(1)
+    assert isinstance(driver, SimulatedDriver)
+    return driver
+
+
+@needs_hemi
+def test_steps_of_every_kind() -> None:
+    driver = opened("sim:gp3+gp3-16k,policy=first,volume=1 GiB")
+    assert driver.capacity == 1 << 30
+    mix = [WeightedSize(size=512, weight=1), WeightedSize(size=65536, weight=3)]
+    zones = [Zone(accesses=80, space=20), Zone(accesses=20, space=80)]
+    loads = [
+        WRITES,
+        Load(read_percent=70, sizes=mix, zones=zones, queue_depth=8),
+        Load(read_percent=100, sizes=131072, pattern="sequential", span_percent=50),
+    ]
+    for load in loads:
+        found = driver.run(Step("t", "measure", load.shown(), load, seconds=2.5, seed=1))
+        assert found.issued == found.completed == found.all.moments.count > 0
+        assert found.all.histogram.total == found.all.moments.count
+        assert found.little is not None
+        assert found.little.deviation < 1e-9
+        whole = found.intervals.filter(pl.col("operation") == "all")
+        assert 0.9 * found.all.moments.count <= whole["count"].sum() <= found.all.moments.count
+    shares = found.causes.filter(pl.col("name") == "share")
+    by_second = shares.group_by("start_seconds").agg(pl.col("value").sum())["value"]
+    assert by_second.to_list() == pytest.approx([1.0] * len(by_second))
+    idle = driver.run(Step("t", "idle", "rest", None, seconds=1.5))
+    assert idle.seconds == pytest.approx(1.5)
+    driver.close()
+
+
+@needs_hemi
+def test_the_same_seed_is_the_same_run_and_purging_begins_anew() -> None:
+    driver = opened("sim:x25e-32gb,scale=16")
+    step = Step("t", "measure", "w", WRITES, bytes=8 << 20, seed=5)
+    first = driver.run(step)
+    assert driver.purge().done
+    again = driver.run(step)
+    assert first.intervals.equals(again.intervals)
+    assert first.all.moments == again.all.moments
+    driver.close()
+
+
+@needs_hemi
+def test_what_hemi_says_is_shown_with_the_command() -> None:
+    with pytest.raises(ToolError) as caught:
+        opened("sim:no-such-drive")
+    assert "no-such-drive" in caught.value.what
+    assert "sim session" in caught.value.what
+
+
+def test_a_target_by_its_name_says_what_it_is() -> None:
+    told = parse("sim:gp3+gp3-16k,policy=all,scale=4").describe()
+    assert (told.policy, told.legs, told.scale) == ("all", ["gp3", "gp3-16k"], 4)
+    assert told.simulated
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sim:gp3,polcy=all", "polcy=all"),
+        ("sim:gp3+gp3,policy=some", "policy = some"),
+        ("sim:gp3,scale=0", "scale = 0"),
+        ("sim:", "nothing is named"),
+        ("sim:./none.toml", "No such file"),
+        ("warp:drive", "no kind 'warp'"),
+    ],
+)
+def test_names_that_make_no_sense(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert says in caught.value.what
+    assert caught.value.way_out
+
+
+def test_a_file_of_a_system(tmp_path: Path) -> None:
+    file = tmp_path / "system.toml"
+    file.write_text('title = "t"\n[system]\npolicy = "all"\nlegs = ["gp3", "gp3"]\n')
+    assert parse(f"sim:{file}").describe().policy == "all"
+    file.write_text("title = ")
+    with pytest.raises(UsageError, match="Invalid value"):
+        parse(f"sim:{file}")
