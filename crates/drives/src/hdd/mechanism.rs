@@ -4,7 +4,7 @@ use hemi_core::units::Instant;
 
 use super::geometry::{Geometry, Place, Switching};
 use super::parameters::Parameters;
-use super::rotation::Spindle;
+use super::rotation::{Angle, Spindle};
 use super::seek::SeekTable;
 
 /// Where the arm is, and which head is used.
@@ -56,6 +56,14 @@ impl Piece {
     }
 }
 
+/// How long a sector of each zone takes to pass; see [`Piece::sector_time`].
+fn sector_times(geometry: &Geometry, revolution: f64) -> Vec<u64> {
+    (0..geometry.zones())
+        .map(|zone| revolution * 65536.0 / f64::from(geometry.sectors_per_track(zone)))
+        .map(|time| libm::round(time).max(1.0) as u64)
+        .collect()
+}
+
 /// What does not change: platters, curve and switching times.
 #[derive(Clone, Debug)]
 pub struct Mechanism {
@@ -85,12 +93,8 @@ impl Mechanism {
         let geometry = Geometry::new(&parameters.layout, revolution, switching(0));
         let one = parameters.seek.time(1, geometry.cylinders());
         let geometry = Geometry::new(&parameters.layout, revolution, switching(one));
-        let sector_times = (0..geometry.zones())
-            .map(|zone| revolution * 65536.0 / f64::from(geometry.sectors_per_track(zone)))
-            .map(|time| libm::round(time).max(1.0) as u64)
-            .collect();
         Mechanism {
-            sector_times,
+            sector_times: sector_times(&geometry, revolution),
             seeks: SeekTable::new(&parameters.seek, geometry.cylinders()),
             geometry,
             spindle: Spindle::new(parameters.revolutions_per_minute),
@@ -98,6 +102,15 @@ impl Mechanism {
             write_settle: settle as u32,
             access_on_arrival: parameters.access_on_arrival,
         }
+    }
+
+    /// The same, its platters turned by `angle` at time 0 and `faster` by so many parts in a
+    /// thousand million. Skews are as they were written, at nominal speed.
+    #[must_use]
+    pub fn spinning(mut self, angle: Angle, faster: i32) -> Mechanism {
+        self.spindle = self.spindle.turned(angle).faster(faster);
+        self.sector_times = sector_times(&self.geometry, self.spindle.exact_revolution());
+        self
     }
 
     /// From one track to another, settled.

@@ -143,8 +143,7 @@ impl Hdd {
     /// A disk turned by `angle` at time 0 and `faster` by so many parts in a thousand million.
     fn spinning(parameters: Parameters, angle: Angle, faster: i32) -> Result<Hdd, ParameterError> {
         parameters.check()?;
-        let mut mechanism = Mechanism::new(&parameters);
-        mechanism.spindle = mechanism.spindle.turned(angle).faster(faster);
+        let mechanism = Mechanism::new(&parameters).spinning(angle, faster);
         let rate = f64::from(512_u32 << 16) * 1e9 / parameters.host_rate.0 as f64;
         if let Some(shingles) = &parameters.shingles {
             let most = mechanism.geometry.sectors() / 2;

@@ -72,6 +72,11 @@ impl Spindle {
         self.time(u64::from(ahead.saturating_sub(self.slack)))
     }
 
+    /// A revolution, nanoseconds, fractions included.
+    pub fn exact_revolution(&self) -> f64 {
+        self.period as f64 / 65536.0
+    }
+
     /// A revolution.
     pub fn revolution(&self) -> u64 {
         self.period >> 16
