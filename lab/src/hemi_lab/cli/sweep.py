@@ -121,7 +121,9 @@ def _print(rows: list[dict[str, object]], values: dict[str, object]) -> None:
             shown_rate(_number(row["bytes_per_second"])),
             *("–" if value is None else shown_time(_number(value)) for value in seconds),
         )
-    Console().print(table)
+    console = Console()
+    # Nobody reads a file's lines cut short.
+    Console(width=console.width if console.is_terminal else 200).print(table)
 
 
 def _number(value: object) -> float:
