@@ -24,7 +24,7 @@ class Demand(Strict):
     """Usable bytes."""
     iops: NotNegative = 0.0
     read_percent: Annotated[float, Field(ge=0, le=100)] = 100.0
-    """Of the requests: writes cost more than one request of the drives where there is redundancy."""
+    """Of the requests: with redundancy a write is more than one request to the drives."""
 
 
 class Electricity(Strict):
@@ -144,7 +144,7 @@ class CostPlan(Strict):
 
     title: str
     currency: str = "EUR"
-    years: Annotated[list[Annotated[int, Field(ge=1, le=20)]], Field(min_length=1)] = [3, 5]
+    years: Annotated[tuple[Annotated[int, Field(ge=1, le=20)], ...], Field(min_length=1)] = (3, 5)
     demand: Demand
     electricity: Electricity
     hours: Hours = Hours()

@@ -30,14 +30,13 @@ def power(option: Option, folder: Path, needs_iops: bool) -> Power:
     """What the option says itself goes before what was measured."""
     idle, active, iops = option.idle_watts, option.active_watts, option.iops
     source, simulated = "given", False
+    found: tuple[float | None, float | None, float | None] = (None, None, None)
     if option.run is not None:
         found = _of_run(option.run, folder, option.name)
         source, simulated = f"run {option.run.folder.name}, {option.run.label}", True
     elif option.preset is not None:
         found = _of_preset(option.preset)
         source, simulated = f"model of {option.preset.name}, {option.preset.load.shown()}", True
-    else:
-        found = (None, None, None)
     idle = found[0] if idle is None else idle
     active = found[1] if active is None else active
     iops = found[2] if iops is None else iops
