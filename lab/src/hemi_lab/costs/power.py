@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,12 +75,19 @@ def _of_run(given: FromRun, folder: Path, name: str) -> tuple[float | None, floa
     rests = steps.filter(pl.col("stage") == "idle")
     seconds = float(own["length_seconds"].to_numpy().sum())
     iops = float(own["count"].to_numpy().sum()) / seconds
-    return (None if rests.is_empty() else _watts(rests)), active, iops
+    return _idle_watts(rests), active, iops
 
 
 def _watts(steps: pl.DataFrame) -> float:
     joules, seconds = steps["energy_joules"].to_numpy(), steps["length_seconds"].to_numpy()
     return float(joules.sum() / seconds.sum())
+
+
+def _idle_watts(rests: pl.DataFrame) -> float | None:
+    """An idle step's energy is counted to its last whole second."""
+    counted = rests.with_columns(pl.col("length_seconds").add(1e-6).floor())
+    counted = counted.filter(pl.col("length_seconds") >= 1)
+    return None if counted.is_empty() else _watts(counted)
 
 
 def _of_preset(given: FromPreset) -> tuple[float, float, float]:
@@ -96,7 +104,8 @@ def _of_preset(given: FromPreset) -> tuple[float, float, float]:
     )
     driver = SimulatedDriver(spec, 1)
     try:
-        rest = driver.run(Step("tco", "idle", "idle", None, given.seconds))
+        # Idle energy is counted to the last whole second.
+        rest = driver.run(Step("tco", "idle", "idle", None, float(math.ceil(given.seconds))))
         work = driver.run(Step("tco", "measure", "load", given.load, given.seconds, seed=1))
     finally:
         driver.close()
