@@ -13,6 +13,7 @@ from hemi_lab.runner import Ended, Order, run
 from hemi_lab.steps import Step
 from hemi_lab.targets import safety
 from hemi_lab.targets.base import Target
+from hemi_lab.tool import Interrupted
 
 Show = Callable[[Step, Found | None], None]
 Told = Callable[[int, str, Ended], None]
@@ -80,6 +81,8 @@ def take_turns(turns: Turns, show: Show, told: Told) -> list[Path]:
             )
             ended = run(order, show)
             told(number, folder.name, ended)
+            if isinstance(ended.error, Interrupted):
+                raise ended.error
             if ended.error is not None:
                 raise LabError(
                     f"round {number}, {folder.name} ({text}): {ended.error.what}",

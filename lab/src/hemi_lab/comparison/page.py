@@ -108,7 +108,7 @@ def write(sides: list[Side], found: dict[str, list[Compared]], path: Path) -> No
             Chart(
                 f"{letter} against A",
                 _forest(compareds),
-                "Points: differences; lines: 95 % intervals. Green is better, red worse, grey "
+                "Points: ratios; lines: 95 % intervals. Green is better, red worse, grey "
                 "inside the noise.",
             )
         ]
@@ -156,18 +156,18 @@ def _forest(compareds: list[Compared]) -> go.Figure:
         error = {
             "type": "data",
             "symmetric": False,
-            "array": [100 * (item.high - item.difference) if known else 0],
-            "arrayminus": [100 * (item.difference - item.low) if known else 0],
+            "array": [item.high - item.difference if known else 0],
+            "arrayminus": [item.difference - item.low if known else 0],
         }
         figure.add_scatter(
-            x=[100 * item.difference],
+            x=[1 + item.difference],
             y=[name],
             error_x=error,
             mode="markers",
             marker={"size": 9, "color": _COLOURS[item.better]},
             hovertext=item.said(),
         )
-    figure.add_vline(x=0, line={"color": figures.GREY, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title="difference, %")
+    figure.add_vline(x=1, line={"color": figures.GREY, "width": 1, "dash": "dot"})
+    figure.update_xaxes(title="as a multiple of A", type="log")
     figure.update_yaxes(autorange="reversed", type="category")
     return figure

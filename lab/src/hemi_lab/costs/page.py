@@ -12,7 +12,7 @@ from hemi_lab.report import figures
 from hemi_lab.report.build import Chart
 from hemi_lab.report.page import write_page
 from hemi_lab.report.tables import Table
-from hemi_lab.units import shown_count, shown_size
+from hemi_lab.units import shown_count
 
 
 def money(value: float, currency: str) -> str:
@@ -61,7 +61,7 @@ def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
                 cost.option.name,
                 str(cost.for_capacity),
                 str(cost.for_iops) if cost.for_iops else "–",
-                shown_size(cost.usable_bytes),
+                f"{terabytes:,.4g} TB",
                 "–" if cost.usable_iops is None else shown_count(cost.usable_iops),
                 f"{cost.watts_load:,.4g} W",
                 f"{cost.watts_idle:,.4g} W",
@@ -69,7 +69,6 @@ def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
                 "–"
                 if not cost.usable_iops
                 else money(cost.totals[last] / cost.usable_iops * 1000, plan.currency),
-                cost.power.source + (" (simulated)" if cost.power.simulated else ""),
             ]
         )
     headings = [
@@ -82,16 +81,20 @@ def drives_table(plan: CostPlan, costs: list[Cost]) -> Table:
         "idle",
         f"a TB, {last} years",
         f"1,000 IOPS, {last} years",
-        "energy from",
     ]
-    return Table(headings, rows, "Watts are of all drives, without cooling.")
+    sources = "; ".join(
+        f"{cost.option.name}: {cost.power.source}{' (simulated)' if cost.power.simulated else ''}"
+        for cost in costs
+    )
+    note = f"Watts are of all drives, without cooling. Where they come from: {sources}."
+    return Table(headings, rows, note)
 
 
 def write(plan: CostPlan, costs: list[Cost], source: str, path: Path) -> None:
     """The page."""
     demand = plan.demand
     header = [
-        ("capacity", shown_size(demand.capacity)),
+        ("capacity", f"{demand.capacity / 1e12:,.4g} TB"),
         ("IOPS", f"{shown_count(demand.iops)}, {demand.read_percent:g} % read"),
         ("electricity", f"{plan.electricity.price:g} {plan.currency} a kWh"),
         ("cooling", f"{plan.electricity.cooling_percent:g} % of the drives' energy"),
