@@ -23,7 +23,7 @@ PLANTED_ARGS ?=
 
 .PHONY: help setup build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz \
-	reproduce validate bench-sim
+	reproduce validate bench-sim lab-sweep-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,10 @@ validate: ## the models against theory and against measured drives (about 3 minu
 bench-sim: ## how many requests a second the simulation makes, on one core
 	$(CARGO) build --locked --release -p hemi-model --bin hemi-bench-sim
 	"$(TARGET_DIR)/release/hemi-bench-sim"
+
+lab-sweep-check: setup release ## 200 simulations on local processes and on Ray: the tables must be identical (3 minutes)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable 'lab[ray]'
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest -m long lab/tests/test_sweep.py $(PYTEST_ARGS)
 
 lint: setup ## formatting, clippy, licences and advisories, Python lint and types
 	@scripts/lint.sh

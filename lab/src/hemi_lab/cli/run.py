@@ -45,6 +45,10 @@ def run(
         list[str] | None,
         typer.Option(help="What is at this PATH may be destroyed; has to name the target."),
     ] = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(help="HOST[:PORT] of a fio --server that makes the load; may be repeated."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done and destroyed; do nothing.")
     ] = False,
@@ -59,12 +63,12 @@ def run(
         raise UsageError(f"--test {' '.join(test or [])}: no such test", f"{plan} has {names}.")
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if dry_run:
-        _dry_run(chosen, parse(target), wipe or [], time_scale, console)
+        _dry_run(chosen, parse(target, hosts), wipe or [], time_scale, console)
         return
     for number in range(1, repeat + 1):
         # What the last run wrote is its own to write over.
-        named = [*(wipe or []), *([parse(target).path] if number > 1 else [])]
-        known = parse(target)
+        named = [*(wipe or []), *([parse(target, hosts).path] if number > 1 else [])]
+        known = parse(target, hosts)
         known.describe()
         for destroyed in safety.check(known, named):
             console.print(f"will be destroyed: {destroyed}")

@@ -48,12 +48,12 @@ def parse(text: str, file: str) -> Plan:
     try:
         return Plan.model_validate(table)
     except ValidationError as error:
-        problems = [_said(problem, table) for problem in error.errors()]
+        problems = [said(problem, table) for problem in error.errors()]
         listed = "\n".join(f"{file}: {problem}" for problem in problems)
         raise UsageError(listed, "docs/lab/plans.md says what a plan may have.") from error
 
 
-def _said(problem: Any, table: dict[str, Any]) -> str:
+def said(problem: Any, table: dict[str, Any]) -> str:
     """`tests[0].cell = '60': Input should be ...`."""
     # A test's place carries its kind, which is no key of the file.
     place: list[str | int] = []

@@ -9,6 +9,7 @@ from hemi_lab.errors import UsageError
 from hemi_lab.targets.base import Target
 from hemi_lab.targets.device import DeviceTarget
 from hemi_lab.targets.file import FileTarget
+from hemi_lab.targets.hosts import HostsTarget
 from hemi_lab.targets.nbd import NbdTarget
 from hemi_lab.targets.simulated import SimulatedTarget
 from hemi_lab.targets.volume import VolumeTarget
@@ -18,14 +19,17 @@ HELP = (
     "a file (PATH or file:PATH,size=1GiB), a block device (/dev/…), an NBD export "
     "(nbd://HOST[:PORT]/[EXPORT], nbd+unix:///[EXPORT]?socket=PATH), a hemi volume "
     "(hemi:VOLUME or hemi:CONTROL-SOCKET), or a simulated drive or volume (sim:PRESET, "
-    "sim:PRESET+PRESET,policy=first, sim:SYSTEM.toml; also scale=16, volume=1GiB)"
+    "sim:PRESET+PRESET,policy=first, sim:SYSTEM.toml; also scale=16, volume=1GiB); a file or "
+    "device on many hosts (PATH,size=1GiB,hosts=HOST+HOST)"
 )
 
 _NBD = ("nbd://", "nbd+unix://", "nbds://", "nbds+unix://")
 
 
-def parse(text: str) -> Target:
-    """The target of that name. Opens nothing."""
+def parse(text: str, hosts: list[str] | None = None) -> Target:
+    """The target of that name, on these hosts if there are any. Opens nothing."""
+    if hosts or ",hosts=" in text:
+        return _on_hosts(text, hosts or [])
     kind, _, rest = text.partition(":")
     if text.startswith(_NBD):
         return NbdTarget(text)
@@ -45,6 +49,21 @@ def parse(text: str) -> Target:
         name, options = _options(text, str(path), {"size"})
         return FileTarget(text, Path(name), _size(text, options.get("size")))
     raise UsageError(f"target {text!r}: there is no kind {kind!r}", f"Name {HELP}.")
+
+
+def _on_hosts(text: str, hosts: list[str]) -> Target:
+    rest = text
+    for kind in ("file:", "device:"):
+        rest = rest.removeprefix(kind)
+    name, options = _options(text, rest, {"size", "hosts"})
+    if text.startswith(_NBD) or not name.startswith("/"):
+        raise UsageError(
+            f"target {text!r}: only files and devices are on hosts", "Give a whole path."
+        )
+    named = [*hosts, *(host for host in options.get("hosts", "").split("+") if host)]
+    if not named:
+        raise UsageError(f"target {text!r}: hosts names none", "As in hosts=db1+db2:8765.")
+    return HostsTarget(text, name, _size(text, options.get("size")), named)
 
 
 def _is_device(path: Path) -> bool:

@@ -38,10 +38,10 @@ class SimulatedTarget:
                 f"There are {', '.join(POLICIES)}.",
             )
         lines = [
-            f"title = {_quoted(text)}",
+            f"title = {quoted(text)}",
             "[system]",
-            f"policy = {_quoted(policy)}",
-            f"legs = [{', '.join(_quoted(leg) for leg in legs)}]",
+            f"policy = {quoted(policy)}",
+            f"legs = [{', '.join(quoted(leg) for leg in legs)}]",
         ]
         if "scale" in options:
             if not options["scale"].isdigit() or int(options["scale"]) < 1:
@@ -50,7 +50,7 @@ class SimulatedTarget:
                 )
             lines.append(f"scale = {options['scale']}")
         if "volume" in options:
-            lines.append(f"volume = {_quoted(options['volume'])}")
+            lines.append(f"volume = {quoted(options['volume'])}")
         return SimulatedTarget(text, "\n".join([*lines, ""]))
 
     @property
@@ -101,6 +101,7 @@ def _from_file(text: str, path: Path, options: dict[str, str]) -> str:
     return spec
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """As a TOML string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

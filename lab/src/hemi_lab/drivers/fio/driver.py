@@ -65,7 +65,7 @@ class FioDriver:
     def run(self, step: Step) -> StepResult:
         """One job, its JSON and its logs."""
         if step.load is None:
-            return _idle(step.seconds or 0.0)
+            return idle(step.seconds or 0.0)
         text, notes = job.job(self._destination, step.load, step.seed, step.seconds, step.bytes)
         watch = self._watch() if self._watch else nullcontext(no_causes)
         with watch as causes:
@@ -160,7 +160,8 @@ thread=1
     raise refused[0]
 
 
-def _idle(seconds: float) -> StepResult:
+def idle(seconds: float) -> StepResult:
+    """Nothing, for a time of the wall clock."""
     begun = time.monotonic()
     interrupted = False
     try:

@@ -1,0 +1,1 @@
+"""Comparisons of targets by repeated runs (docs/lab/compare.md)."""

@@ -1,0 +1,225 @@
+"""What is said of two sides: each figure's difference, and how surely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hemi_lab.comparison.sides import QUANTILES, Measured, Point, Side, percentile
+from hemi_lab.statistics.confidence import LEVEL, compare
+from hemi_lab.statistics.difference import Difference, bootstrap_percentile, unpaired
+from hemi_lab.statistics.histogram import Histogram
+
+Kind = Literal["rate", "bytes", "time"]
+
+_BATCHES = 10
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a point, of A and of another side."""
+
+    name: str
+    kind: Kind
+    a: float | None
+    b: float | None
+    difference: float | None
+    """B against A as a share of A: 0.1 is 10 % more. `None` where a side has no such figure."""
+    low: float
+    high: float
+    verdict: Literal["more", "less", "noise", "unknown"]
+
+    @property
+    def better(self) -> bool | None:
+        """Whether B is: more throughput or less latency; `None` inside the noise."""
+        if self.verdict not in ("more", "less"):
+            return None
+        return (self.verdict == "less") if self.kind == "time" else (self.verdict == "more")
+
+    def said(self) -> str:
+        """For a person: the verdict in words."""
+        if self.verdict == "noise":
+            return "inside the noise"
+        if self.verdict == "unknown":
+            return "not known"
+        return "better" if self.better else "worse"
+
+
+Basis = Literal["pairs", "runs", "within"]
+
+BASES = {
+    "pairs": "Student's t over the logarithms of the ratios of each round's two runs",
+    "runs": "Welch's t over the logarithms of the runs' figures: the sides have unequal numbers "
+    "of runs, so that what drifted for both is not taken out",
+    "within": "one run for a side: rates and means from means of ten batches of seconds, "
+    "percentiles from resampled requests. What differs from run to run is NOT in these intervals; "
+    "several interleaved rounds would tell",
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One point of A and another side."""
+
+    point: Point
+    basis: Basis
+    rounds: tuple[int, int]
+    figures: list[Figure]
+
+
+def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Compared]:
+    """Every point that both sides have."""
+    found = []
+    for point, of_a in a.points.items():
+        of_b = b.points.get(point)
+        if not of_b:
+            continue
+        basis: Basis = "runs"
+        if min(len(of_a), len(of_b)) == 1:
+            basis = "within"
+        elif len(of_a) == len(of_b):
+            basis = "pairs"
+        figures = [
+            _rate("IOPS", "rate", lambda run: run.iops, of_a, of_b, basis, level),
+            _rate("rate", "bytes", lambda run: run.bytes_per_second, of_a, of_b, basis, level),
+            _mean(of_a, of_b, basis, level),
+            *(
+                _percentile(name, quantile, of_a, of_b, basis, level, seed)
+                for name, quantile in QUANTILES.items()
+            ),
+            _maximum(of_a, of_b, basis, level),
+        ]
+        found.append(Compared(point, basis, (len(of_a), len(of_b)), figures))
+    return found
+
+
+def _over_runs(
+    a: list[float | None], b: list[float | None], basis: Basis, level: float
+) -> Difference | None:
+    """Of one value for each run; `None` where a run has none, or none that has a ratio."""
+    if any(value is None or value <= 0 for value in (*a, *b)):
+        return None
+    known_a = [value for value in a if value is not None]
+    known_b = [value for value in b if value is not None]
+    if basis == "pairs":
+        paired = compare(known_a, known_b, level)
+        return Difference(paired.difference, paired.low, paired.high)
+    return unpaired(known_a, known_b, level)
+
+
+def _figure(
+    name: str, kind: Kind, a: float | None, b: float | None, found: Difference | None
+) -> Figure:
+    if found is None:
+        plain = b / a - 1 if a and b else None
+        return Figure(name, kind, a, b, plain, math.nan, math.nan, "unknown")
+    verdict: Literal["more", "less", "noise", "unknown"] = "noise"
+    if math.isnan(found.low):
+        verdict = "unknown"
+    elif found.low > 0:
+        verdict = "more"
+    elif found.high < 0:
+        verdict = "less"
+    return Figure(name, kind, a, b, found.difference, found.low, found.high, verdict)
+
+
+def _rate(
+    name: str,
+    kind: Kind,
+    of: Callable[[Measured], float],
+    a: list[Measured],
+    b: list[Measured],
+    basis: Basis,
+    level: float,
+) -> Figure:
+    shown = [sum(map(of, runs)) / len(runs) for runs in (a, b)]
+    if basis == "within":
+        found = _batched([run.rates for run in a], [run.rates for run in b], level)
+    else:
+        found = _over_runs([of(run) for run in a], [of(run) for run in b], basis, level)
+    return _figure(name, kind, shown[0], shown[1], found)
+
+
+def _mean(a: list[Measured], b: list[Measured], basis: Basis, level: float) -> Figure:
+    shown = [
+        sum(run.mean * run.histogram.total for run in runs)
+        / max(1, sum(run.histogram.total for run in runs))
+        for runs in (a, b)
+    ]
+    if basis == "within":
+        found = _batched([run.means for run in a], [run.means for run in b], level)
+    else:
+        found = _over_runs([run.mean for run in a], [run.mean for run in b], basis, level)
+    return _figure("mean", "time", shown[0], shown[1], found)
+
+
+def _percentile(
+    name: str,
+    quantile: float,
+    a: list[Measured],
+    b: list[Measured],
+    basis: Basis,
+    level: float,
+    seed: int,
+) -> Figure:
+    merged = [Histogram.merged(run.histogram for run in runs) for runs in (a, b)]
+    shown = [
+        percentile(bins, quantile, max(run.maximum for run in runs))
+        for bins, runs in zip(merged, (a, b), strict=True)
+    ]
+    found = None
+    if basis != "within":
+        values = [
+            [percentile(run.histogram, quantile, run.maximum) for run in runs] for runs in (a, b)
+        ]
+        found = _over_runs(values[0], values[1], basis, level)
+    elif None not in shown:
+        found = bootstrap_percentile(merged[0], merged[1], quantile, level, _RESAMPLES, seed)
+    if found is not None:
+        found = _widened(found, merged[0], merged[1], quantile)
+    return _figure(name, "time", shown[0], shown[1], found)
+
+
+def _widened(found: Difference, a: Histogram, b: Histogram, quantile: float) -> Difference:
+    """A percentile is known to its bin and no better: runs that agree to the bin do not agree to
+    the nanosecond."""
+    low = (1 + found.low) * (1 - _width(b, quantile)) - 1
+    high = (1 + found.high) / (1 - _width(a, quantile)) - 1
+    return Difference(found.difference, low, high)
+
+
+def _width(bins: Histogram, quantile: float) -> float:
+    """Of the bin in which a percentile lies, as a share of its highest value."""
+    index = int(np.searchsorted(bins.high / 1e9, bins.percentile(quantile)))
+    high, low = int(bins.high[index]), int(bins.low[index])
+    return (high - low) / max(high, 1)
+
+
+def _maximum(a: list[Measured], b: list[Measured], basis: Basis, level: float) -> Figure:
+    shown = [max(run.maximum for run in runs) for runs in (a, b)]
+    found = None
+    if basis != "within":
+        found = _over_runs([run.maximum for run in a], [run.maximum for run in b], basis, level)
+    return _figure("max", "time", shown[0], shown[1], found)
+
+
+def _batched(
+    a: list[tuple[float, ...]], b: list[tuple[float, ...]], level: float
+) -> Difference | None:
+    """Means of ten batches of each side's seconds, as if each batch were a run."""
+    batches = []
+    for runs in (a, b):
+        values = [value for run in runs for value in run]
+        size = len(values) // _BATCHES
+        if not size:
+            return None
+        kept = values[len(values) - size * _BATCHES :]
+        batches.append([sum(kept[n : n + size]) / size for n in range(0, len(kept), size)])
+    if min(min(batches[0]), min(batches[1])) <= 0:
+        return None
+    return unpaired(batches[0], batches[1], level)

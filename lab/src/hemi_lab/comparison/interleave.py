@@ -1,0 +1,92 @@
+"""A plan on several targets in turns: A B C, A B C, …"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hemi_lab.errors import LabError, UsageError
+from hemi_lab.plans.model import Plan
+from hemi_lab.results.model import Found
+from hemi_lab.runner import Ended, Order, run
+from hemi_lab.steps import Step
+from hemi_lab.targets import safety
+from hemi_lab.targets.base import Target
+from hemi_lab.tool import Interrupted
+
+Show = Callable[[Step, Found | None], None]
+Told = Callable[[int, str, Ended], None]
+"""Told of each run that has ended: its round, its side's letter, what became of it."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What is to be run."""
+
+    plan: Plan
+    plan_text: str
+    targets: list[str]
+    parse: Callable[[str], Target]
+    rounds: int
+    out: Path
+    seed: int
+    time_scale: float
+    wipe: list[str]
+
+
+def letters(count: int) -> list[str]:
+    """A, B, C, …"""
+    if not 2 <= count <= 26:
+        raise UsageError(f"{count} sides", "Compare from 2 to 26.")
+    return [chr(ord("A") + number) for number in range(count)]
+
+
+def check(turns: Turns) -> list[str]:
+    """What will be destroyed, of all targets, before anything is."""
+    if len(set(turns.targets)) < len(turns.targets):
+        raise UsageError(
+            "a target is named twice", "To see the noise of one target, name a second file of its."
+        )
+    destroyed = []
+    for text in turns.targets:
+        target = turns.parse(text)
+        target.describe()
+        destroyed += [f"{text}: {held}" for held in safety.check(target, turns.wipe)]
+    return destroyed
+
+
+def take_turns(turns: Turns, show: Show, told: Told) -> list[Path]:
+    """Runs round after round, each side once in every round; returns each side's folder.
+
+    Both sides of a round have the same seed, and each round another: what chance does to one it
+    does to the other. A run that fails ends it; what was run stays."""
+    folders = [turns.out / letter for letter in letters(len(turns.targets))]
+    for folder in folders:
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty", "Give another --out.")
+    for number in range(1, turns.rounds + 1):
+        for text, folder in zip(turns.targets, folders, strict=True):
+            target = turns.parse(text)
+            # What the round before wrote is this comparison's own to write over.
+            safety.check(target, [*turns.wipe, *([target.path] if number > 1 else [])])
+            order = Order(
+                turns.plan,
+                turns.plan_text,
+                target,
+                folder,
+                turns.seed + number - 1,
+                turns.time_scale,
+                number,
+            )
+            ended = run(order, show)
+            told(number, folder.name, ended)
+            if isinstance(ended.error, Interrupted):
+                raise ended.error
+            if ended.error is not None:
+                raise LabError(
+                    f"round {number}, {folder.name} ({text}): {ended.error.what}",
+                    ended.error.way_out
+                    or f"Whole rounds can be compared: hemi-lab compare {turns.out}/[A-Z]",
+                ) from ended.error
+    return folders

@@ -1,0 +1,127 @@
+"""Sides: what is compared, each with its runs, and the points they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from hemi_lab.errors import UsageError
+from hemi_lab.results.store import HEADER, Reader
+from hemi_lab.statistics.histogram import Histogram
+
+QUANTILES = {"50 %": 0.5, "99 %": 0.99, "99.9 %": 0.999}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One point in one run: a load of a test, its rounds of the steady window merged."""
+
+    iops: float
+    bytes_per_second: float
+    mean: float
+    maximum: float
+    histogram: Histogram
+    rates: tuple[float, ...]
+    """IOPS second by second, of whole seconds."""
+    means: tuple[float, ...]
+    """Mean latency of the same seconds."""
+
+
+Point = tuple[str, str]
+"""A test and the label of a load in it."""
+
+
+@dataclass
+class Side:
+    """What is compared, by its runs in the order in which they were made."""
+
+    letter: str
+    name: str
+    readers: list[Reader]
+    points: dict[Point, list[Measured]] = field(default_factory=dict)
+    """Of each point, what each run that has it found."""
+    titles: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any of it was."""
+        return any(reader.result.simulated for reader in self.readers)
+
+
+def side(letter: str, folder: Path) -> Side:
+    """A run's folder, or a folder of the runs of one target."""
+    if (folder / HEADER).exists() or not folder.is_dir():
+        folders = [folder]
+    else:
+        folders = sorted(path.parent for path in folder.glob(f"*/{HEADER}"))
+        if not folders:
+            raise UsageError(
+                f"{folder}: there is no run in it", "Name a run's folder, or one with runs in it."
+            )
+    readers = sorted((Reader(path) for path in folders), key=lambda reader: reader.result.started)
+    targets = list(dict.fromkeys(str(reader.result.target["text"]) for reader in readers))
+    if len(targets) > 1:
+        raise UsageError(
+            f"{folder}: runs of several targets: {', '.join(targets)}",
+            "A side is one target: give each a folder of its own.",
+        )
+    found = Side(letter, targets[0], readers)
+    for reader in readers:
+        for test in reader.result.tests:
+            found.titles.setdefault(test.name, test.title)
+        for point, measured in _points(reader):
+            found.points.setdefault(point, []).append(measured)
+    return found
+
+
+def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
+    steps = reader.table("steps").filter(
+        pl.col("stage").is_in(["measure", "round"]) & (pl.col("count") > 0) & ~pl.col("interrupted")
+    )
+    intervals = reader.table("intervals").filter(
+        (pl.col("operation") == "all") & (pl.col("length_seconds") > 0.9) & (pl.col("count") > 0)
+    )
+    # Read once: a run has many points.
+    bins = reader.table("histograms")
+    firsts = {
+        test.name: test.tracked[0].first
+        for test in reader.result.tests
+        if test.tracked and test.tracked[0].first is not None
+    }
+    for (test, label), every in steps.group_by(["test", "label"], maintain_order=True):
+        part = every.filter(pl.col("stage") == "measure")
+        if part.is_empty():
+            # Of rounds, those of the steady window, or the last window there was.
+            first = firsts.get(str(test), 1)
+            part = every.filter(pl.col("round") >= first)
+        if part.is_empty():
+            continue
+        numbers = part["step"].to_list()
+        seconds = intervals.filter(pl.col("step").is_in(numbers)).sort("step", "start_seconds")
+        length, count = _sum(part["length_seconds"]), _sum(part["count"])
+        yield (
+            (str(test), str(label)),
+            Measured(
+                count / length,
+                _sum(part["bytes"]) / length,
+                _sum(part["mean_seconds"] * part["count"]) / count,
+                float(part["maximum_seconds"].to_numpy().max()),
+                Histogram.from_frame(bins.filter(pl.col("step").is_in(numbers))),
+                tuple((seconds["count"] / seconds["length_seconds"]).to_list()),
+                tuple(seconds["mean_seconds"].to_list()),
+            ),
+        )
+
+
+def _sum(column: pl.Series) -> float:
+    return float(column.to_numpy().sum())
+
+
+def percentile(histogram: Histogram, quantile: float, maximum: float) -> float | None:
+    """Of merged bins, never above the exact maximum; none where no request lies beyond."""
+    if histogram.total * (1 - quantile) < 1:
+        return None
+    return min(histogram.percentile(quantile), maximum)

@@ -1,0 +1,1 @@
+"""What storage costs to own (docs/lab/tco.md)."""

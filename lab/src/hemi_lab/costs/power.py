@@ -1,0 +1,115 @@
+"""Watts and IOPS of one drive: as given, from a run, or from a preset's model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from hemi_lab.costs.plan import FromPreset, FromRun, Option
+from hemi_lab.drivers.simulated import SimulatedDriver
+from hemi_lab.errors import UsageError
+from hemi_lab.results.store import Reader
+from hemi_lab.steps import Step
+from hemi_lab.targets.simulated import quoted
+
+
+@dataclass(frozen=True)
+class Power:
+    """Of one drive."""
+
+    idle_watts: float
+    active_watts: float
+    iops: float | None
+    source: str
+    simulated: bool
+
+
+def power(option: Option, folder: Path, needs_iops: bool) -> Power:
+    """What the option says itself goes before what was measured."""
+    idle, active, iops = option.idle_watts, option.active_watts, option.iops
+    source, simulated = "given", False
+    found: tuple[float | None, float | None, float | None] = (None, None, None)
+    if option.run is not None:
+        found = _of_run(option.run, folder, option.name)
+        source, simulated = f"run {option.run.folder.name}, {option.run.label}", True
+    elif option.preset is not None:
+        found = _of_preset(option.preset)
+        source, simulated = f"model of {option.preset.name}, {option.preset.load.shown()}", True
+    idle = found[0] if idle is None else idle
+    active = found[1] if active is None else active
+    iops = found[2] if iops is None else iops
+    if idle is None or active is None:
+        raise UsageError(
+            f"option {option.name!r}: idle_watts is not known: the run has no idle step",
+            "Give idle_watts.",
+        )
+    if iops is None and needs_iops:
+        raise UsageError(
+            f"option {option.name!r}: iops is missing, and the demand has some", "Give its iops."
+        )
+    return Power(idle, active, iops, source, simulated)
+
+
+def _of_run(given: FromRun, folder: Path, name: str) -> tuple[float | None, float, float]:
+    reader = Reader(folder / given.folder)
+    steps = reader.table("steps").filter(
+        pl.col("energy_joules").is_not_null() & (pl.col("length_seconds") > 0)
+    )
+    if steps.is_empty():
+        raise UsageError(
+            f"option {name!r}: {given.folder}: the run has no energy",
+            "Simulated runs have; of a real drive give idle_watts and active_watts.",
+        )
+    own = steps.filter((pl.col("test") == given.test) & (pl.col("label") == given.label))
+    if own.is_empty():
+        known = steps.filter(pl.col("count") > 0).select("test", "label").unique().sort("test")
+        listed = "; ".join(f"{test}: {label}" for test, label in known.iter_rows())
+        raise UsageError(
+            f"option {name!r}: {given.folder}: no step {given.label!r} of test {given.test!r}",
+            f"There are {listed}.",
+        )
+    active = _watts(own)
+    rests = steps.filter(pl.col("stage") == "idle")
+    seconds = float(own["length_seconds"].to_numpy().sum())
+    iops = float(own["count"].to_numpy().sum()) / seconds
+    return _idle_watts(rests), active, iops
+
+
+def _watts(steps: pl.DataFrame) -> float:
+    joules, seconds = steps["energy_joules"].to_numpy(), steps["length_seconds"].to_numpy()
+    return float(joules.sum() / seconds.sum())
+
+
+def _idle_watts(rests: pl.DataFrame) -> float | None:
+    """An idle step's energy is counted to its last whole second."""
+    counted = rests.with_columns(pl.col("length_seconds").add(1e-6).floor())
+    counted = counted.filter(pl.col("length_seconds") >= 1)
+    return None if counted.is_empty() else _watts(counted)
+
+
+def _of_preset(given: FromPreset) -> tuple[float, float, float]:
+    spec = "\n".join(
+        [
+            'title = "Energy"',
+            "[system]",
+            'policy = "single"',
+            f"legs = [{quoted(given.name)}]",
+            f"scale = {given.scale}",
+            f"precondition = {quoted(given.precondition)}",
+            "",
+        ]
+    )
+    driver = SimulatedDriver(spec, 1)
+    try:
+        # Idle energy is counted to the last whole second.
+        rest = driver.run(Step("tco", "idle", "idle", None, float(math.ceil(given.seconds))))
+        work = driver.run(Step("tco", "measure", "load", given.load, given.seconds, seed=1))
+    finally:
+        driver.close()
+    # Virtual time: both are there, whatever the machine did meanwhile.
+    idle = (rest.energy_joules or 0.0) / max(rest.seconds, 1e-9)
+    active = (work.energy_joules or 0.0) / max(work.seconds, 1e-9)
+    return idle, active, work.iops

@@ -1,0 +1,104 @@
+"""A sweep: what is missing is run, and everything becomes one table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hemi_lab.errors import LabError
+from hemi_lab.parallel.base import Pool
+from hemi_lab.sweeps.cases import Task
+from hemi_lab.sweeps.store import Store
+from hemi_lab.sweeps.task import Simulated, simulate
+from hemi_lab.tool import Interrupted
+
+
+@dataclass
+class Swept:
+    """What a sweep came to."""
+
+    tasks: list[Task]
+    known: int
+    """Results that were there before."""
+    run: int = 0
+    failed: list[Simulated] = field(default_factory=list)
+
+
+Show = Callable[[int, int, Simulated | None], None]
+"""Told how many of the missing are done, of how many, and the last."""
+
+
+def sweep(tasks: list[Task], store: Store, pool: Pool, show: Show) -> Swept:
+    """Runs what has no result yet. One that fails leaves the others alone; Ctrl-C leaves what
+    is done."""
+    missing = list({task.key: task for task in tasks if not store.has(task)}.values())
+    swept = Swept(tasks, len({task.key for task in tasks}) - len(missing))
+    show(0, len(missing), None)
+    if not missing:
+        return swept
+    results = pool.run(simulate, missing)
+    try:
+        with closing(results):  # type: ignore[type-var]
+            for done, result in enumerate(results, 1):
+                if result.failed is None:
+                    store.add(result.task, result.tables)
+                    swept.run += 1
+                else:
+                    swept.failed.append(result)
+                show(done, len(missing), result)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted: {swept.run} of {len(missing)} simulations were done",
+            "The same command again runs the others.",
+        ) from None
+    return swept
+
+
+def table(tasks: list[Task], store: Store) -> pl.DataFrame:
+    """A sweep's cases in order: number, seed, the swept values, the figures."""
+    keys = list(dict.fromkeys(key for task in tasks for key in task.values))
+    rows: dict[str, list[Any]] = {
+        "case": [task.case for task in tasks],
+        "key": [task.key for task in tasks],
+    }
+    for key in keys:
+        rows[key] = _alike([task.values.get(key) for task in tasks])
+    cases = store.table("cases", tasks)
+    # A swept key may have the name of a figure's column.
+    taken = [column for column in cases.columns if column in rows and column != "key"]
+    return (
+        pl.DataFrame(rows, strict=False)
+        .join(cases.drop(taken), on="key", how="inner", maintain_order="left")
+        .sort("case", "seed", maintain_order=True)
+    )
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """One type for a column: numbers stay numbers, what is mixed becomes text."""
+    if all(isinstance(value, bool) for value in values):
+        return values
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        whole = all(isinstance(value, int) for value in values)
+        return values if whole else [float(value) for value in values]
+    return [value if isinstance(value, str) else str(value) for value in values]
+
+
+def keep_table(tasks: list[Task], store: Store) -> Path:
+    """Writes the sweep's table; its name is of the tasks, in which the seeds are too."""
+    frame = table(tasks, store)
+    name = hashlib.sha256("\n".join(task.key for task in tasks).encode()).hexdigest()[:16]
+    path = store.folder / "sweeps" / name / "table.parquet"
+    temporary = path.with_name(".table.parquet")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(temporary, compression="zstd")
+        temporary.replace(path)
+    except OSError as error:
+        raise LabError(f"{path}: {error}", "Make room, or give another --out.") from error
+    return path

@@ -1,0 +1,62 @@
+"""A file or a device that is on many hosts: a `fio --server` on each makes the load."""
+
+from __future__ import annotations
+
+from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.fio.hosts import HostsDriver, parse_hosts
+from hemi_lab.errors import UsageError
+from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.units import shown_size
+
+_BLOCK = 4096
+"""A host's logical block is not known here: this suits all of them."""
+
+
+class HostsTarget:
+    """The same path on every host, or one that they share."""
+
+    def __init__(self, text: str, path: str, size: int | None, hosts: list[str]) -> None:
+        self.text = text
+        self.path = path
+        self._size = size
+        self._hosts = parse_hosts(hosts)
+        if not path.startswith("/"):
+            raise UsageError(
+                f"target {text!r}: {path} is no whole path",
+                "Hosts have working folders of their own.",
+            )
+
+    def _bytes(self) -> int:
+        if self._size is None:
+            raise UsageError(
+                f"target {self.text!r}: its size on the hosts is not known here",
+                f"Say how much is used: {self.path},size=1GiB",
+            )
+        if self._size < 1 << 20:
+            raise UsageError(
+                f"target {self.text!r}: {shown_size(self._size)} is too small",
+                "Take 1 MiB or more.",
+            )
+        return self._size
+
+    def describe(self) -> Description:
+        """What is known without a look at the hosts."""
+        names = [f"{host.name}:{host.port}" for host in self._hosts]
+        return Description(
+            self.text,
+            "hosts",
+            bytes=self._bytes() * len(names),
+            model=f"{self.path} on {', '.join(names)}",
+            logical_block_bytes=_BLOCK,
+        )
+
+    def hazards(self) -> Hazards:
+        """What is there cannot be looked at from here: it has to be named."""
+        names = ", ".join(host.name for host in self._hosts)
+        return Hazards(holds=[f"what it holds on {names} cannot be seen from here"])
+
+    def open(self, seed: int) -> Driver:
+        """fio's client for all of them."""
+        options = {"filename": self.path.replace(":", "\\:"), "direct": "1"}
+        size = self._bytes() - self._bytes() % _BLOCK
+        return HostsDriver(self._hosts, options, size, _BLOCK)
