@@ -57,7 +57,8 @@ class SetupTarget:
 
     def __init__(self, text: str, file: Path, policy: str | None, size: int | None) -> None:
         self.text = text
-        self.path = str(file)
+        # Two policies over one file are two targets.
+        self.path = text
         changed: dict[str, Any] = {"policy": policy, "size": size}
         self._setup = _read(file, {key: value for key, value in changed.items() if value})
 
