@@ -10,9 +10,7 @@ from pydantic import Field, model_validator
 from hemi_lab.units import Size, Time, shown_size
 from hemi_lab.workload import Load, Strict, Zone
 
-TraceFormat = Literal[
-    "fio_iolog", "msr", "alibaba", "tencent", "spc", "blkparse", "disksim", "hemi"
-]
+TraceFormat = Literal["fio_iolog", "msr", "alibaba", "tencent", "spc", "blkparse", "hemi"]
 """The formats of `hemi sim`'s traces; `hemi` is what `hemi serve --record` writes."""
 
 

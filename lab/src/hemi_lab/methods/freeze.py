@@ -41,7 +41,9 @@ def run(test: FreezeTest, bench: Bench, outcome: Outcome) -> None:
             label = f"leg {leg} frozen for {shown_time(seconds)}"
             fault = Fault(leg, bench.scaled(test.before), seconds)
             length = bench.scaled(test.before) + seconds + bench.scaled(test.after)
-            done = bench.measure(test.name, "measure", label, load, length, fault=fault, scale=False)
+            done = bench.measure(
+                test.name, "measure", label, load, length, fault=fault, scale=False
+            )
             found = examined(test.name, label, fault, done)
             if found is not None:
                 bench.writer.add_freeze(found)

@@ -154,7 +154,11 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             ]
         )
     headings = ["test", "at", "IOPS", "rate", "mean", "99.9 %", "max", "steady state"]
-    return Table(headings, rows, "Each test's point of most requests a second; of freezes, that with the slowest request.")
+    return Table(
+        headings,
+        rows,
+        "Each test's point of most requests a second; of freezes, that with the slowest request.",
+    )
 
 
 def _steady_said(test: Outcome) -> str:
@@ -267,7 +271,9 @@ def _freezes(
 ) -> None:
     """The calm step, the stalls, and each freeze on its own axis."""
     found = reader.table("freezes").filter(pl.col("test") == test.name)
-    calm = own.filter(~pl.col("step").is_in(found["step"].implode()) & (pl.col("stage") == "measure"))
+    calm = own.filter(
+        ~pl.col("step").is_in(found["step"].implode()) & (pl.col("stage") == "measure")
+    )
     if found.height:
         section.parts.append(("Stalls", freezes.stalls(found)))
         if found["seconds"].n_unique() > 1:

@@ -13,8 +13,8 @@ from hemi_lab.units import shown_count, shown_size, shown_time
 RED = "#c2464a"
 
 _CAUSES = (
-    ("backlog_bytes", "owed, MiB", 1 / (1 << 20)),
-    ("exposure_bytes", "exposed, MiB", 1 / (1 << 20)),
+    ("backlog_bytes", "owed MiB", 1 / (1 << 20)),
+    ("exposure_bytes", "exp. MiB", 1 / (1 << 20)),
 )
 
 
@@ -36,19 +36,19 @@ def stalls(freezes: pl.DataFrame) -> Table:
     ]
     headings = [
         "",
-        "longest request",
-        "longest silence",
+        "slowest",
+        "silence",
         "IOPS before",
         "during",
         "after",
-        "owed at most",
-        "exposed at most",
-        "drained after",
+        "owed",
+        "exposed",
+        "drained in",
     ]
     note = (
-        "Longest request: of those under way at any time of the freeze. Silence: no request was "
-        "done. Owed: what the frozen leg lacks. Exposed: acknowledged and on one leg only. "
-        "Drained: from the thaw until the leg owed no more than before, to within about 0.3 s, "
+        "Slowest: the longest request of those under way at any time of the freeze. Silence: the "
+        "longest in which no request was done. Owed: what the frozen leg lacked at most. Exposed: "
+        "acknowledged and on one leg only, at most. Drained: from the thaw until the leg owed no more than before, to within about 0.3 s, "
         "as often as the status changes."
     )
     return Table(headings, rows, note)
@@ -133,7 +133,7 @@ def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFr
         for number, leg in enumerate(part["leg"].unique().sort().to_list()):
             own = part.filter(pl.col("leg").eq_missing(leg)).sort("start_seconds")
             when = own["start_seconds"] + own["length_seconds"] - begin
-            word = title.split(",")[0]
+            word = {"backlog_bytes": "owed", "exposure_bytes": "exposed"}[own["name"][0]]
             figure.add_scatter(
                 x=when.to_list(),
                 y=(own["value"] * factor).to_list(),
@@ -150,7 +150,7 @@ def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFr
     last = max(at, default=end) + 0.1
     figure.update_xaxes(range=[first, last])
     figure.update_xaxes(title="seconds since the leg froze", row=rows, col=1)
-    figure.update_layout(height=320 + 100 * len(known), hovermode="x unified")
+    figure.update_layout(height=330 + 120 * len(known), hovermode="x unified")
     return figure
 
 
@@ -166,7 +166,9 @@ def filled(intervals: pl.DataFrame) -> pl.DataFrame:
     most = int(numbered["bin"].max())  # type: ignore[call-overload]
     every = pl.DataFrame({"bin": pl.Series(range(most + 1), dtype=pl.Int64)})
     return (
-        every.join(numbered, on="bin", how="left")
+        # The last is a sliver, in which the load ends: its rate says nothing.
+        every.filter(pl.col("bin") < most)
+        .join(numbered, on="bin", how="left")
         .with_columns(
             (pl.col("bin") * length).alias("start_seconds"),
             pl.col("length_seconds").fill_null(length),
@@ -188,5 +190,5 @@ def _drain(row: dict[str, float | None]) -> str:
     if row["backlog_peak_bytes"] is None:
         return "–"
     if not row["backlog_peak_bytes"]:
-        return "nothing owed"
+        return "owed nothing"
     return "not in the step" if row["drain_seconds"] is None else shown_time(row["drain_seconds"])
