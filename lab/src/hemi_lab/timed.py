@@ -26,6 +26,9 @@ class OpenLoad(Strict):
     rate: Annotated[float, Field(gt=0, le=10_000_000)]
     read_percent: Annotated[float, Field(ge=0, le=100)]
     size: Size
+    lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
+    """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
+    are none."""
 
     def mean_size(self) -> float:
         """Bytes of a request."""
@@ -53,6 +56,9 @@ class CheckpointLoad(Strict):
     page: Size = 8 << 10
     outstanding: Annotated[int, Field(ge=1)] | None = None
     """Page writes under way at a time; all at once without it."""
+    lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
+    """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
+    are none."""
 
     @property
     def read_percent(self) -> float | None:
@@ -108,6 +114,9 @@ class ReplayLoad(Strict):
     reads: Annotated[float, Field(ge=0, le=100)] | None = None
     """Share of reads, where it is known beforehand."""
     bytes_of_a_request: float | None = None
+    lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
+    """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
+    are none."""
 
     @model_validator(mode="after")
     def _volume_is_named(self) -> ReplayLoad:

@@ -55,6 +55,7 @@ def _play(
                 "volume": volume,
                 "queue_depth": depth,
                 "speed": test.speed,
+                "lateness": test.lateness,
                 "reads": made.read_percent if made else None,
                 "bytes_of_a_request": made.mean_bytes if made else None,
             }

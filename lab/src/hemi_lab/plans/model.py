@@ -198,6 +198,8 @@ class ReplayTest(Test):
     speed: Annotated[float, Field(gt=0)] = 1.0
     time: Time = 60.0
     """As much of the trace is replayed."""
+    lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
+    """How late the engine itself may be (99 %) for its latencies to be the target's."""
     synthetic: MailLike = MailLike()
 
 

@@ -17,13 +17,12 @@ from hemi_lab.drivers.workloads import workload
 from hemi_lab.errors import LabError, ToolError
 from hemi_lab.steps import Step, StepResult, no_causes, no_intervals
 from hemi_lab.timed import ReplayLoad
+from hemi_lab.workload import Load
 
 INSTALL = "Take a hemi that has it (make release), and name it with HEMI."
 
 FINE_SECONDS = 0.1
 """Length of an interval of a step with a fault."""
-
-LATENESS_BOUND_SECONDS = 0.001
 
 CauseWatch = Callable[[], AbstractContextManager[Callable[[], pl.DataFrame]]]
 
@@ -49,6 +48,9 @@ class LoadDriver:
 
     def run(self, step: Step) -> StepResult:
         """One load, its JSON and its requests."""
+        load = step.load
+        if load is None or isinstance(load, Load):
+            raise LabError("hemi load is for loads with times of their own", "Take fio.")
         self._steps += 1
         folder = Path(self._folder.name) / str(self._steps)
         folder.mkdir()
@@ -56,11 +58,11 @@ class LoadDriver:
         (folder / "load.toml").write_text(text)
         command = [self._hemi, "load", "load.toml", "--target", self._target]
         command += ["--wipe", self._target, "--json", "out.json", "--records", "records.parquet"]
-        command += ["--lateness-bound", f"{LATENESS_BOUND_SECONDS * 1e6:.0f}us"]
+        command += ["--lateness-bound", f"{load.lateness * 1e6:.0f}us"]
         if not self._direct:
             command.append("--buffered")
-        if isinstance(step.load, ReplayLoad):
-            command += ["--queue-depth-cap", str(step.load.queue_depth)]
+        if isinstance(load, ReplayLoad):
+            command += ["--queue-depth-cap", str(load.queue_depth)]
         watch = self._watch() if self._watch else nullcontext(no_causes)
         failure: ToolError | None = None
         interrupted = False
@@ -91,7 +93,7 @@ class LoadDriver:
             interrupted,
             FINE_SECONDS if step.fault else 1.0,
             step.fault is not None,
-            LATENESS_BOUND_SECONDS,
+            load.lateness,
         )
 
     def close(self) -> None:

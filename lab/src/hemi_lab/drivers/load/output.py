@@ -54,7 +54,8 @@ def result(
         command=command,
         notes=notes,
         interrupted=interrupted,
-        records=known if keep else None,
+        # What is not to be believed is not kept either.
+        records=known if keep and refused is None else None,
         began=float(report["began"]),
     )
 
