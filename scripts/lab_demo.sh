@@ -54,19 +54,22 @@ stock=$last
 run spare enterprise --target sim:iodrive-duo-640gb-op36,scale=64 --test write-4k --time-scale 0.1
 report enterprise "$stock" "$last"
 
-run hemi freeze --target setup:lab/setups/pair.toml,size=256MiB --test write-q16 --time-scale 0.4
-hemi=$last
-run mirror freeze --target setup:lab/setups/pair.toml,size=256MiB,policy=all --test write-q16 \
-  --time-scale 0.4
-mirror=$last
-report freeze-hemi "$hemi"
-report freeze-mirror "$mirror"
-
-printf '\n== compare\n'
+mirror=setup:lab/setups/pair.toml,size=256MiB,policy=all
+hemi=setup:lab/setups/pair.toml,size=256MiB
+short=(--test write-q16 --time-scale 0.4)
 if "$lab" compare --help >/dev/null 2>&1; then
-  "$lab" compare "$mirror" "$hemi" --out "$out/compare.html"
+  # In turns, so that a busy hour of this machine falls on both.
+  printf '\n== compare: the plan freeze on a plain mirror (A) and on hemi (B), in turns\n'
+  "$lab" compare --plan freeze --rounds 2 "${short[@]}" "$mirror" "$hemi" \
+    --out "$out/freeze" --html "$out/compare.html"
   picture compare
+  report freeze-mirror "$out"/freeze/A/*/
+  report freeze-hemi "$out"/freeze/B/*/
 else
+  run mirror freeze --target "$mirror" "${short[@]}"
+  report freeze-mirror "$last"
+  run hemi freeze --target "$hemi" "${short[@]}"
+  report freeze-hemi "$last"
   failed+=("the comparison: this hemi-lab has no command compare")
 fi
 
