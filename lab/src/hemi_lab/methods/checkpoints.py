@@ -32,17 +32,19 @@ def during_bursts(intervals: pl.DataFrame) -> dict[str, float | str]:
     if reads.is_empty() or writes.is_empty():
         return {}
     inside = pl.col("start_seconds").is_in(writes["start_seconds"].implode())
-    facts: dict[str, float | str] = {
-        "intervals with page writes, % of all": 100
-        * writes["length_seconds"].sum()
-        / reads["start_seconds"].n_unique()
-        / max(reads["length_seconds"].max() or 1.0, 1e-9)  # type: ignore[type-var, operator]
-    }
+    facts: dict[str, float | str] = {}
     for name, part in (("during bursts", reads.filter(inside)), ("between", reads.filter(~inside))):
-        count = part["count"].sum()
-        if count:
-            mean = (part["count"] * part["mean_seconds"]).sum() / count
-            facts[f"reads {name}, mean ms"] = 1e3 * mean
-            facts[f"reads {name}, slowest ms"] = 1e3 * float(part["maximum_seconds"].max())  # type: ignore[arg-type]
-            facts[f"reads {name}, IOPS"] = count / float(part["length_seconds"].sum())
+        if part.is_empty():
+            continue
+        count = pl.col("count")
+        seen = part.select(
+            (count.sum() / pl.col("length_seconds").sum()).alias("rate"),
+            ((count * pl.col("mean_seconds")).sum() / count.sum()).alias("mean"),
+            pl.col("maximum_seconds").max().alias("most"),
+            pl.col("length_seconds").sum().alias("seconds"),
+        ).row(0, named=True)
+        facts[f"reads {name}: seconds"] = float(seen["seconds"])
+        facts[f"reads {name}: IOPS"] = float(seen["rate"])
+        facts[f"reads {name}: mean, ms"] = 1e3 * float(seen["mean"])
+        facts[f"reads {name}: slowest, ms"] = 1e3 * float(seen["most"])
     return facts

@@ -161,7 +161,7 @@ class FreezeTest(Test):
     """an open one."""
     freezes: Annotated[list[Annotated[Time, Field(gt=0, le=600)]], Field(min_length=1)]
     """How long; never scaled."""
-    legs: list[Annotated[int, Field(ge=0, le=7)]] = []
+    legs: Annotated[list[Annotated[int, Field(ge=0, le=7)]], Field(default_factory=list)]
     """Which; all without it."""
     calm: Time = 15.0
     before: Time = 5.0

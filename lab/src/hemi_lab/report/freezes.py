@@ -48,8 +48,8 @@ def stalls(freezes: pl.DataFrame) -> Table:
     note = (
         "Slowest: the longest request of those under way at any time of the freeze. Silence: the "
         "longest in which no request was done. Owed: what the frozen leg lacked at most. Exposed: "
-        "acknowledged and on one leg only, at most. Drained: from the thaw until the leg owed no more than before, to within about 0.3 s, "
-        "as often as the status changes."
+        "acknowledged and on one leg only, at most. Drained: from the thaw until the leg owed no "
+        "more than before, to within about 0.3 s, as often as the status changes."
     )
     return Table(headings, rows, note)
 
@@ -163,7 +163,7 @@ def filled(intervals: pl.DataFrame) -> pl.DataFrame:
     length = float(own["length_seconds"].max())  # type: ignore[arg-type]
     number = (pl.col("start_seconds") / length).round().cast(pl.Int64).alias("bin")
     numbered = own.with_columns(number)
-    most = int(numbered["bin"].max())  # type: ignore[call-overload]
+    most = max(numbered["bin"].to_list())
     every = pl.DataFrame({"bin": pl.Series(range(most + 1), dtype=pl.Int64)})
     return (
         # The last is a sliver, in which the load ends: its rate says nothing.

@@ -41,7 +41,7 @@ class Setup(Strict):
     direct: bool = True
     """Whether the legs bypass the page cache, which not every file system can."""
     legs: Annotated[list[SetupLeg], Field(min_length=2, max_length=8)]
-    settings: dict[str, str | int | float | bool] = {}
+    settings: Annotated[dict[str, str | int | float | bool], Field(default_factory=dict)]
     """hemi's own, by dotted key, as after `hemi serve --set`."""
 
     @field_validator("size")

@@ -21,7 +21,6 @@ from hemi_lab.targets.base import Description, Hazards
 from hemi_lab.targets.nbd import export_driver, export_hazards
 from hemi_lab.targets.volume_faults import VolumeFaults
 
-
 _EVERY_SECONDS = 1.0
 """Between one status and the next."""
 
