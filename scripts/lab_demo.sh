@@ -48,10 +48,10 @@ picture() {
 run quick quick --target "file:$work/file.img,size=512MiB" --time-scale 0.2
 report quick "$last"
 
-# Stock, and formatted smaller: more of its flash is spare. Flash is scaled down 64 times.
-run stock enterprise --target sim:iodrive-duo-640gb,scale=64 --test write-4k --time-scale 0.1
+# Stock, and formatted smaller: more of its flash is spare. Flash is scaled down 16 times.
+run stock enterprise --target sim:iodrive-duo-640gb,scale=16 --test write-4k --time-scale 0.25
 stock=$last
-run spare enterprise --target sim:iodrive-duo-640gb-op36,scale=64 --test write-4k --time-scale 0.1
+run spare enterprise --target sim:iodrive-duo-640gb-op36,scale=16 --test write-4k --time-scale 0.25
 report enterprise "$stock" "$last"
 
 mirror=setup:lab/setups/pair.toml,size=256MiB,policy=all
