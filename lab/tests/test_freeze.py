@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ PLAN = Plan.model_validate(
 )
 
 
+@pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
 @pytest.mark.parametrize("policy", ["first", "all"])
 def test_a_plain_mirror_waits_for_the_leg(tmp_path: Path, policy: str) -> None:
     legs = tmp_path / "legs"
