@@ -94,8 +94,8 @@ def backlog(*values: float) -> pl.DataFrame:
         (backlog(0, 10, 50, 90, 40, 10, 10), 1.5),
         # A plain mirror owes nothing.
         (backlog(0, 0, 0, 0, 0, 0, 0), 0.0),
-        # It came back and owed again: not drained until the last time.
-        (backlog(0, 0, 50, 90, 0, 20, 0), 2.5),
+        # What it owes later is no longer the freeze's.
+        (backlog(0, 0, 50, 90, 0, 20, 0), 0.5),
         # The step was over before.
         (backlog(0, 0, 50, 90, 40, 30, 20), None),
         (backlog(0, 0, 50), None),
