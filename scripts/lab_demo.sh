@@ -56,11 +56,11 @@ report enterprise "$stock" "$last"
 
 mirror=setup:lab/setups/pair.toml,size=256MiB,policy=all
 hemi=setup:lab/setups/pair.toml,size=256MiB
-short=(--test write-q16 --time-scale 0.4)
+short=(--test write-q16 --time-scale 0.2)
 if "$lab" compare --help >/dev/null 2>&1; then
   # In turns, so that a busy hour of this machine falls on both.
   printf '\n== compare: the plan freeze on a plain mirror (A) and on hemi (B), in turns\n'
-  "$lab" compare --plan freeze --rounds 2 "${short[@]}" "$mirror" "$hemi" \
+  "$lab" compare --plan freeze --rounds 3 "${short[@]}" "$mirror" "$hemi" \
     --out "$out/freeze" --html "$out/compare.html"
   picture compare
   report freeze-mirror "$out"/freeze/A/*/

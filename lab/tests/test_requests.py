@@ -95,7 +95,7 @@ def backlog(*values: float) -> pl.DataFrame:
         # A plain mirror owes nothing.
         (backlog(0, 0, 0, 0, 0, 0, 0), 0.0),
         # What it owes later is no longer the freeze's.
-        (backlog(0, 0, 50, 90, 0, 20, 0), 0.5),
+        (backlog(0, 0, 50, 90, 40, 0, 20), 1.5),
         # The step was over before.
         (backlog(0, 0, 50, 90, 40, 30, 20), None),
         (backlog(0, 0, 50), None),
