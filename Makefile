@@ -19,11 +19,12 @@ export PYTHONDONTWRITEBYTECODE := 1
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 DEMO_ARGS ?=
+LAB_DEMO_ARGS ?=
 PLANTED_ARGS ?=
 
 .PHONY: help setup build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz \
-	reproduce validate bench-sim lab-sweep-check
+	reproduce validate bench-sim lab-demo lab-sweep-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +98,9 @@ fuzz: ## fuzz every byte parser, ten minutes a target (FUZZ_SECONDS=600)
 
 demo: setup release ## the demonstration: freezes and slow legs, hemi beside a plain mirror (about 2 minutes)
 	"$(TARGET_DIR)/release/hemi" demo $(DEMO_ARGS)
+
+lab-demo: setup release ## the storage lab: a file, a simulated ioDrive Duo, freezes on hemi and on a plain mirror (under 15 minutes)
+	HEMI="$(TARGET_DIR)/release/hemi" scripts/lab_demo.sh $(LAB_DEMO_ARGS)
 
 bench: setup release ## paired benchmarks against peers; BENCH_ARGS="--quick", "--help" for the parts
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench $(BENCH_ARGS)

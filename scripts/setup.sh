@@ -22,8 +22,9 @@ TOOLS=(
   gnutls-bin                               # certtool: certificates for the TLS tests
   jq curl procps
 )
-# What only benchmarks and `make power-cut-test` use; its absence is reported there.
-OPTIONAL=(user-mode-linux mdadm dmsetup busybox-static linux-perf)
+# What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.
+# Chromium takes the pictures of `make lab-demo`.
+OPTIONAL=(user-mode-linux mdadm dmsetup busybox-static linux-perf chromium)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

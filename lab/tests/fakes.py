@@ -10,6 +10,7 @@ from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.statistics.histogram import Histogram, Moments
 from hemi_lab.steps import INTERVALS, Little, Operation, Step, StepResult, no_causes
 from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.workload import Load
 
 CAPACITY = 1 << 30
 
@@ -49,6 +50,7 @@ class FakeDriver:
             return StepResult(
                 step.seconds or 0, {}, 0, 0, pl.DataFrame(schema=INTERVALS), no_causes()
             )
+        assert isinstance(step.load, Load), "this one makes closed loops only"
         rate = self.rate(step, number)
         size = step.load.mean_size()
         seconds = step.seconds or (step.bytes or 0) / size / rate

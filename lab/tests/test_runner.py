@@ -16,6 +16,7 @@ from hemi_lab.results.model import Check
 from hemi_lab.results.store import TABLES, Reader
 from hemi_lab.runner import Ended, Order, run
 from hemi_lab.steps import Step
+from hemi_lab.workload import Load
 
 HEAD = 'name = "own"\ntitle = "Own"\nsource = "mine"\n'
 MATRIX = (
@@ -71,7 +72,7 @@ def test_a_matrix_goes_on_until_its_tracked_cell_is_steady(tmp_path: Path) -> No
     assert len(driver.steps) == 1 + 8 * 4
     fill = driver.steps[0]
     assert fill.bytes == 2 * CAPACITY
-    assert fill.load is not None
+    assert isinstance(fill.load, Load)
     assert (fill.load.pattern, fill.load.sizes) == ("sequential", 128 << 10)
     reader = Reader(ended.folder)
     rounds = reader.table("rounds")
@@ -97,7 +98,7 @@ def test_reads_are_preconditioned_with_writes(tmp_path: Path) -> None:
     before = [step for step in driver.steps if step.stage == "precondition"]
     assert len(before) == 5
     assert all(step.load and step.load.read_percent == 0 for step in before)
-    assert all(step.load and step.load.outstanding == 4 for step in before)
+    assert all(isinstance(step.load, Load) and step.load.outstanding == 4 for step in before)
     points = [step.label for step in driver.steps if step.stage in ("measure", "again")]
     assert points == ["1T/1Q", "2T/4Q", "1T/1Q again"]
     assert ended.result.tests[0].facts["drift"] == 0

@@ -14,7 +14,8 @@ from hemi_lab.results.model import Found, Outcome, Preparation, Round, Tracked
 from hemi_lab.results.store import Writer
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.statistics.steady import Steadiness, departure
-from hemi_lab.steps import Step, StepResult
+from hemi_lab.steps import Fault, Step, StepResult
+from hemi_lab.timed import Timed
 from hemi_lab.tool import Interrupted
 from hemi_lab.units import shown_size
 from hemi_lab.workload import Load
@@ -42,7 +43,7 @@ class Bench:
     ) -> None:
         self.driver = driver
         self.writer = writer
-        self._seed = seed
+        self.seed = seed
         self._time_scale = time_scale
         self._show = show
         self._steps = 0
@@ -68,17 +69,20 @@ class Bench:
         test: str,
         stage: str,
         label: str,
-        load: Load,
+        load: Load | Timed,
         seconds: float | None = None,
         amount: int | None = None,
         round_: int | None = None,
         keep: bool = True,
+        fault: Fault | None = None,
+        scale: bool = True,
     ) -> Done:
-        """Does a load for a time of the plan (scaled here) or for an amount of bytes."""
-        if seconds is not None:
+        """Does a load for a time of the plan (scaled here, unless it has been) or for an amount
+        of bytes."""
+        if seconds is not None and scale:
             seconds = self.scaled(seconds)
         return self._do(
-            Step(test, stage, label, load, seconds, amount, round_, self._next_seed(), keep)
+            Step(test, stage, label, load, seconds, amount, round_, self._next_seed(), keep, fault)
         )
 
     def idle(self, test: str, label: str, seconds: float, round_: int | None = None) -> Done:
@@ -158,7 +162,7 @@ class Bench:
 
     def _next_seed(self) -> int:
         # Far apart, so that no two steps of near runs share one; below 2^63 for the tables.
-        return (self._seed * 0x9E3779B97F4A7C15 + (self._steps + 1) * 0xBF58476D1CE4E5B9) % 2**53
+        return (self.seed * 0x9E3779B97F4A7C15 + (self._steps + 1) * 0xBF58476D1CE4E5B9) % 2**53
 
     def _do(self, step: Step) -> Done:
         self._show(step, None)

@@ -17,6 +17,7 @@ from hemi_lab.audit import audit
 from hemi_lab.bench import Bench, Show
 from hemi_lab.cards import Cards
 from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.real import with_load
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import LabError
 from hemi_lab.host import host, stolen
@@ -58,15 +59,17 @@ def run(order: Order, show: Show, say: Callable[[str], None] = lambda text: None
     """Runs a plan. A failure or Ctrl-C on the way ends it with a partial result, and is told;
     a failure before the first step is raised."""
     description = order.target.describe()
-    driver = order.target.open(order.seed)
-    try:
-        description = replace(description, bytes=driver.capacity)
-        engine = Engine(name=driver.name, version=driver.version)
-        result = _header(order, asdict(description), engine)
-        writer = Writer(_folder(order, result), result)
-        return _carry_out(order, driver, writer, show, say)
-    finally:
-        driver.close()
+    # A target that makes something takes it away again, even when it is told to end meanwhile.
+    with _terminable():
+        driver = with_load(order.target.open(order.seed))
+        try:
+            description = replace(description, bytes=driver.capacity)
+            engine = Engine(name=driver.name, version=driver.version)
+            result = _header(order, asdict(description), engine)
+            writer = Writer(_folder(order, result), result)
+            return _carry_out(order, driver, writer, show, say)
+        finally:
+            driver.close()
 
 
 def _carry_out(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from hemi_lab.statistics.histogram import Histogram, Moments
+from hemi_lab.timed import Timed
 from hemi_lab.workload import Load
 
 INTERVALS = {
@@ -31,6 +32,27 @@ CAUSES = {
 """Columns of a step's causes, one row a figure; `leg` is null for the whole volume."""
 
 
+RECORDS = {
+    "operation": pl.String,
+    "bytes": pl.Int64,
+    "start_seconds": pl.Float64,
+    "end_seconds": pl.Float64,
+}
+"""Columns of a step's requests: when each was meant to go and when it was done, from the first
+request on."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A leg that stops answering while a step's load goes on."""
+
+    leg: int
+    after: float
+    """Seconds of load before it."""
+    seconds: float
+    """How long it does not answer."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing to do: a load for a time or for an amount of bytes, or nothing for a time."""
@@ -41,7 +63,7 @@ class Step:
     """What it is for: `precondition`, `round`, `measure`, `baseline`, `idle`."""
     label: str
     """What a reader tells it by."""
-    load: Load | None = None
+    load: Load | Timed | None = None
     """`None` is idle."""
     seconds: float | None = None
     bytes: int | None = None
@@ -50,6 +72,8 @@ class Step:
     seed: int = 0
     histogram: bool = True
     """Whether its bins are kept; not for preconditioning."""
+    fault: Fault | None = None
+    """Keeps every request of the step, too: `StepResult.records`."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +129,12 @@ class StepResult:
     notes: list[str] = field(default_factory=list)
     """What could not be done as asked, a sentence each."""
     interrupted: bool = False
+    records: pl.DataFrame | None = None
+    """Every request, of a step with a fault."""
+    began: float | None = None
+    """When the first request went, seconds since 1970; of a step with a fault."""
+    fault: tuple[float, float] | None = None
+    """From when to when the leg did not answer, on the axis of the intervals."""
 
     @property
     def all(self) -> Operation:

@@ -12,6 +12,7 @@ from hemi_lab.errors import UsageError
 from hemi_lab.estimate import of_plan
 from hemi_lab.plans.load import load
 from hemi_lab.plans.model import Plan
+from hemi_lab.plans.trace import FORMATS, with_trace
 from hemi_lab.progress import Progress
 from hemi_lab.runner import Order
 from hemi_lab.runner import run as carry_out
@@ -49,6 +50,18 @@ def run(
         list[str] | None,
         typer.Option(help="HOST[:PORT] of a fio --server that makes the load; may be repeated."),
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(help="A trace that the plan's replays play instead of their own."),
+    ] = None,
+    trace_format: Annotated[
+        str | None,
+        typer.Option(help=f"How it is written: {', '.join(FORMATS)}; the plan's without it."),
+    ] = None,
+    trace_volume: Annotated[
+        str | None,
+        typer.Option(help="The trace's volume to play, where it has several; `*` means all."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done and destroyed; do nothing.")
     ] = False,
@@ -61,6 +74,10 @@ def run(
     if not chosen.tests:
         names = ", ".join(known.name for known in whole.tests)
         raise UsageError(f"--test {' '.join(test or [])}: no such test", f"{plan} has {names}.")
+    if trace is not None:
+        chosen = with_trace(chosen, trace, trace_format, trace_volume)
+    elif trace_format or trace_volume:
+        raise UsageError("--trace-format and --trace-volume go with --trace", "Name a trace.")
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if dry_run:
         _dry_run(chosen, parse(target, hosts), wipe or [], time_scale, console)

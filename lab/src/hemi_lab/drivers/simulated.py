@@ -14,6 +14,7 @@ from hemi_lab import tool
 from hemi_lab.cards import Cards
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.drivers.fio.output import with_all
+from hemi_lab.drivers.workloads import workload
 from hemi_lab.errors import LabError, ToolError
 from hemi_lab.statistics.histogram import Histogram, Moments, from_hdr_bins
 from hemi_lab.steps import (
@@ -26,7 +27,6 @@ from hemi_lab.steps import (
     no_causes,
     no_intervals,
 )
-from hemi_lab.workload import Load
 
 INSTALL = "Build hemi (make release) and put it on the PATH, or name it with HEMI."
 
@@ -77,7 +77,7 @@ class SimulatedDriver:
         if step.load is None:
             asked["idle"] = f"{(step.seconds or 0) * 1e6:.0f} us"
         else:
-            asked["workload"] = {"closed": _closed(step, step.load, self.capacity)}
+            asked["workload"] = workload(step, self.capacity)
         text = json.dumps(asked)
         command = ["sh", "-c", f"echo '{text}' | {' '.join(self._command)}"]
         try:
@@ -144,33 +144,6 @@ class SimulatedDriver:
             raise ToolError(self._command, errors, "hemi sim session tells what it takes.")
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-
-def _closed(step: Step, load: Load, capacity: int) -> dict[str, Any]:
-    mix = load.mix()
-    access: dict[str, Any] = {
-        "addresses": "uniform" if load.pattern == "random" else "sequential",
-        "sizes": f"{mix[0].size} B",
-        "mix": {"read_percent": load.read_percent},
-    }
-    if len(mix) > 1:
-        access["sizes"] = [{"size": f"{part.size} B", "weight": part.weight} for part in mix]
-    if load.zones:
-        zones = [{"accesses": zone.accesses, "space": zone.space} for zone in load.zones]
-        access["addresses"] = {"zoned": zones}
-    if load.span_percent < 100:
-        span = int(capacity * load.span_percent / 100) // 4096 * 4096
-        access["span"] = f"{span} B"
-    closed: dict[str, Any] = {
-        "threads": load.threads,
-        "queue_depth": load.queue_depth,
-        "access": access,
-    }
-    if step.seconds is not None:
-        closed["duration"] = f"{step.seconds * 1e6:.0f} us"
-    if step.bytes is not None:
-        closed["requests"] = max(1, round(step.bytes / load.mean_size()))
-    return closed
 
 
 def _result(report: dict[str, Any], command: list[str]) -> StepResult:

@@ -8,10 +8,13 @@ from typing import Any
 
 from hemi_lab.bench import Bench
 from hemi_lab.methods import (
+    checkpoints,
     cross_stimulus,
     demand_intensity,
+    freeze,
     idle_recovery,
     matrix,
+    replay,
     saturation,
     sweep,
 )
@@ -34,5 +37,8 @@ METHODS = {
     "cross-stimulus": Method(cross_stimulus.run, cross_stimulus.estimate),
     "sweep": Method(sweep.run, sweep.estimate),
     "demand-intensity": Method(demand_intensity.run, demand_intensity.estimate),
+    "freeze": Method(freeze.run, freeze.estimate),
+    "checkpoints": Method(checkpoints.run, checkpoints.estimate),
+    "replay": Method(replay.run, replay.estimate),
 }
 """By the plan's `kind`. A new kind is a model in `plans/model.py` and a line here."""

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from hemi_lab.timed import CheckpointLoad, OpenLoad, TraceFormat
+from hemi_lab.traces import MailLike
 from hemi_lab.units import Size, Time
 from hemi_lab.workload import Load, Strict
 
@@ -148,13 +150,69 @@ class DemandIntensityTest(Test):
     most_rounds: Annotated[int, Field(ge=5, le=100)] = 25
 
 
+class FreezeTest(Test):
+    """A leg stops answering under load, for several lengths, each leg in turn: what clients
+    see, what the leg owes afterwards, and how long it takes to catch up."""
+
+    kind: Literal["freeze"]
+    load: Load | None = None
+    """A closed loop, or"""
+    open: OpenLoad | None = None
+    """an open one."""
+    freezes: Annotated[list[Annotated[Time, Field(gt=0, le=600)]], Field(min_length=1)]
+    """How long; never scaled."""
+    legs: Annotated[list[Annotated[int, Field(ge=0, le=7)]], Field(default_factory=list)]
+    """Which; all without it."""
+    calm: Time = 15.0
+    before: Time = 5.0
+    after: Time = 15.0
+    """Load after the thaw, in which the leg catches up."""
+    settle: Time = 120.0
+    """Longest wait for the legs to be alike before a step."""
+
+    @model_validator(mode="after")
+    def _one_load(self) -> FreezeTest:
+        if (self.load is None) == (self.open is None):
+            raise ValueError("write either load (a closed loop) or open (an open one)")
+        return self
+
+
+class CheckpointTest(Test):
+    """Bursts of page writes over a load: the time series of a database's checkpoints."""
+
+    kind: Literal["checkpoints"]
+    load: CheckpointLoad
+    calm: Time = 30.0
+    """The load by itself first."""
+    time: Time = 120.0
+
+
+class ReplayTest(Test):
+    """A trace behind several effective queue depths; without one, a synthetic stream."""
+
+    kind: Literal["replay"]
+    trace: str | None = None
+    format: TraceFormat = "alibaba"
+    volume: str | None = None
+    queue_depths: Annotated[list[Count], Field(min_length=1)]
+    speed: Annotated[float, Field(gt=0)] = 1.0
+    time: Time = 60.0
+    """As much of the trace is replayed."""
+    lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
+    """How late the engine itself may be (99 %) for its latencies to be the target's."""
+    synthetic: MailLike = MailLike()
+
+
 AnyTest = Annotated[
     MatrixTest
     | SaturationTest
     | IdleRecoveryTest
     | CrossStimulusTest
     | SweepTest
-    | DemandIntensityTest,
+    | DemandIntensityTest
+    | FreezeTest
+    | CheckpointTest
+    | ReplayTest,
     Field(discriminator="kind"),
 ]
 
@@ -193,13 +251,16 @@ class Plan(Strict):
 __all__ = [
     "AnyTest",
     "Cell",
+    "CheckpointTest",
     "CrossStimulusTest",
     "DemandIntensityTest",
     "Fill",
+    "FreezeTest",
     "IdleRecoveryTest",
     "MatrixTest",
     "Plan",
     "Precondition",
+    "ReplayTest",
     "SaturationTest",
     "Section",
     "SweepTest",

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from hemi_lab import __version__
 from hemi_lab.errors import LabError
-from hemi_lab.report import figures, tables
+from hemi_lab.report import checkpoints, figures, freezes, tables
 from hemi_lab.report.tables import Table
 from hemi_lab.results.model import Outcome, Result, Tracked
 from hemi_lab.results.store import Reader
@@ -124,6 +124,8 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
         if test.tracked and "round" in own["stage"].to_list() and test.tracked[0].first:
             last = own.filter(pl.col("round") >= test.tracked[0].first)
             own = last if last.height else own
+        # Of freezes the worst, of all else the point of most requests.
+        worst = test.kind == "freeze"
         # Rounds of one label belong together; the label of most requests stands for the test.
         best = (
             own.group_by("label", maintain_order=True)
@@ -135,7 +137,7 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
                 pl.col("p999_seconds").max(),
                 pl.col("maximum_seconds").max(),
             )
-            .sort("iops", descending=True)
+            .sort("maximum_seconds" if worst else "iops", descending=True)
             .row(0, named=True)
         )
         p999 = best["p999_seconds"]
@@ -152,7 +154,11 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             ]
         )
     headings = ["test", "at", "IOPS", "rate", "mean", "99.9 %", "max", "steady state"]
-    return Table(headings, rows, "Each test's point of most requests a second.")
+    return Table(
+        headings,
+        rows,
+        "Each test's point of most requests a second; of freezes, that with the slowest request.",
+    )
 
 
 def _steady_said(test: Outcome) -> str:
@@ -191,6 +197,13 @@ def _section(
         points = own.with_columns((pl.col("fills_before")).alias("fills"))
         section.parts.append(Chart("Write saturation", figures.against_fills(points)))
     elif test.kind == "idle-recovery":
+        _facts(section, test)
+    elif test.kind == "freeze":
+        _freezes(section, test, own, reader, intervals, causes)
+        return section
+    elif test.kind == "checkpoints":
+        _checkpoints(section, test, own, intervals)
+    elif test.kind == "replay":
         _facts(section, test)
     measured = own.filter(pl.col("stage").is_in(["measure", "again", "baseline"]))
     if measured.height:
@@ -246,6 +259,49 @@ def _amount(value: float | None) -> str:
     """Four digits, and never as a power of ten where a reader can count."""
     value = value or 0.0
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _freezes(
+    section: Section,
+    test: Outcome,
+    own: pl.DataFrame,
+    reader: Reader,
+    intervals: pl.DataFrame,
+    causes: pl.DataFrame,
+) -> None:
+    """The calm step, the stalls, and each freeze on its own axis."""
+    found = reader.table("freezes").filter(pl.col("test") == test.name)
+    calm = own.filter(
+        ~pl.col("step").is_in(found["step"].implode()) & (pl.col("stage") == "measure")
+    )
+    if found.height:
+        section.parts.append(("Stalls", freezes.stalls(found)))
+        if found["seconds"].n_unique() > 1:
+            section.parts.append(
+                Chart("Longest request against the freeze", freezes.longest(found))
+            )
+        section.parts.append(("Latencies around each freeze", freezes.phases(found)))
+    if calm.height:
+        section.parts.append(("Without a freeze", tables.points(calm, intervals)))
+    for freeze in found.sort("seconds", "leg").iter_rows(named=True):
+        step = pl.col("step") == freeze["step"]
+        figure = freezes.around(freeze, intervals.filter(step), causes.filter(step))
+        section.parts.append(Chart(freeze["label"].capitalize(), figure))
+    if found.height:
+        section.parts[-1].note = (  # type: ignore[union-attr]
+            "Shaded: while the leg did not answer. Tenths of a second; where nothing was done "
+            "there is no latency."
+        )
+
+
+def _checkpoints(
+    section: Section, test: Outcome, own: pl.DataFrame, intervals: pl.DataFrame
+) -> None:
+    with_bursts = own.filter(pl.col("pattern") == "bursts")
+    if with_bursts.height:
+        step = intervals.filter(pl.col("step") == with_bursts["step"][0])
+        section.parts.append(Chart("Reads while pages are written", checkpoints.series(step)))
+    _facts(section, test)
 
 
 def _facts(section: Section, test: Outcome) -> None:

@@ -160,6 +160,8 @@ def header(result: Result) -> list[tuple[str, str]]:
             ("write cache", str(target.get("write_cache") or "not known")),
             ("file system", str(target.get("file_system") or "none")),
         ]
+    if target.get("policy") and not result.simulated:
+        lines.append(("policy", f"{target['policy']} over {', '.join(target.get('legs') or [])}"))
     lines += [
         ("host", f"{result.host.processor}, {result.host.cores} cores, {result.host.kernel}"),
         ("engine", f"{result.engine.name} {result.engine.version}"),

@@ -203,6 +203,50 @@ class Found(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Freeze(BaseModel):
+    """One freeze of a leg, as the table `freezes` has it. Times are on the axis of the step's
+    intervals; before are requests done before it began, after those meant to go after it ended,
+    during all others."""
+
+    step: int
+    test: str
+    label: str
+    leg: int
+    seconds: float
+    began_seconds: float
+    ended_seconds: float
+    longest_request_seconds: float
+    """Of those under way at any time of the freeze."""
+    longest_silence_seconds: float
+    """In which no request was done."""
+    backlog_peak_bytes: float | None
+    """What the leg owed at most from the freeze on; this and what follows as the target's status
+    told it."""
+    exposure_peak_bytes: float | None
+    exposure_age_peak_seconds: float | None
+    drain_seconds: float | None
+    """From the thaw until the leg owed no more than before the freeze; nothing where the step
+    was over before."""
+    before_count: int
+    before_iops: float
+    before_p50_seconds: float | None
+    before_p99_seconds: float | None
+    before_p999_seconds: float | None
+    before_maximum_seconds: float | None
+    during_count: int
+    during_iops: float
+    during_p50_seconds: float | None
+    during_p99_seconds: float | None
+    during_p999_seconds: float | None
+    during_maximum_seconds: float | None
+    after_count: int
+    after_iops: float
+    after_p50_seconds: float | None
+    after_p99_seconds: float | None
+    after_p999_seconds: float | None
+    after_maximum_seconds: float | None
+
+
 class Round(BaseModel):
     """One value of a tracked variable, as the table `rounds` has it."""
 

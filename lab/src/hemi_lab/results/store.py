@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from hemi_lab.errors import LabError, UsageError
-from hemi_lab.results.model import VERSION, Found, Result, Round
+from hemi_lab.results.model import VERSION, Found, Freeze, Result, Round
 from hemi_lab.statistics.histogram import SCHEMA as BINS
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.steps import CAUSES, INTERVALS, StepResult
@@ -67,10 +67,16 @@ ROUNDS = {
     "in_window": pl.Boolean,
     "fitted": pl.Float64,
 }
+_FREEZE_TYPES = {int: pl.Int64, str: pl.String}
+FREEZES = {
+    name: _FREEZE_TYPES.get(field.annotation, pl.Float64)  # type: ignore[arg-type]
+    for name, field in Freeze.model_fields.items()
+}
 HISTOGRAMS = {**_STEP, "operation": pl.String, **BINS}
 TABLES = {
     "steps": STEPS,
     "rounds": ROUNDS,
+    "freezes": FREEZES,
     "intervals": {**_STEP, **INTERVALS},
     "histograms": HISTOGRAMS,
     "causes": {**_STEP, **CAUSES},
@@ -89,6 +95,7 @@ class Writer:
         self.folder = folder
         self.result = result
         self._frames: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+        self._freezes: list[Freeze] = []
         self._saved = -_EVERY_SECONDS
         try:
             folder.mkdir(parents=True, exist_ok=False)
@@ -118,6 +125,15 @@ class Writer:
         """A tracked variable has come to its end."""
         rows = [round_.model_dump() for round_ in rounds]
         self._frames["rounds"].append(pl.DataFrame(rows, schema=ROUNDS))
+
+    def add_freeze(self, freeze: Freeze) -> None:
+        """A leg froze and thawed."""
+        self._freezes.append(freeze)
+        self._frames["freezes"].append(pl.DataFrame([freeze.model_dump()], schema=FREEZES))
+
+    def freezes(self, test: str) -> list[Freeze]:
+        """Those of a test so far."""
+        return [freeze for freeze in self._freezes if freeze.test == test]
 
     def table(self, name: str) -> pl.DataFrame:
         """A table as it is so far."""

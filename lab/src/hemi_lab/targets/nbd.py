@@ -11,6 +11,7 @@ from hemi_lab.drivers.base import Driver, Outcome
 from hemi_lab.drivers.fio.driver import CauseWatch, FioDriver
 from hemi_lab.drivers.fio.job import Destination
 from hemi_lab.errors import LabError, ToolError
+from hemi_lab.faults import Faults
 from hemi_lab.targets import safety
 from hemi_lab.targets.base import Description, Hazards
 
@@ -71,14 +72,16 @@ def export_hazards(uri: str) -> Hazards:
         raise LabError(f"{uri}: {error}", "Look whether it is served there.") from error
 
 
-def export_driver(uri: str, watch: CauseWatch | None = None) -> FioDriver:
+def export_driver(
+    uri: str, watch: CauseWatch | None = None, faults: Faults | None = None
+) -> FioDriver:
     """fio on an export."""
     facts = export_facts(uri)
     if facts.get("is_read_only"):
         raise LabError(f"{uri} is read-only", "Serve it so that it can be written.")
     options = {"uri": uri}
     destination = Destination(options, "nbd", int(facts["export-size"]), _block(facts))
-    return FioDriver(destination, lambda: _trim(uri, facts), watch)
+    return FioDriver(destination, lambda: _trim(uri, facts), watch, faults=faults)
 
 
 def _block(facts: dict[str, Any]) -> int:

@@ -11,6 +11,7 @@ from hemi_lab.targets.device import DeviceTarget
 from hemi_lab.targets.file import FileTarget
 from hemi_lab.targets.hosts import HostsTarget
 from hemi_lab.targets.nbd import NbdTarget
+from hemi_lab.targets.setup import SetupTarget
 from hemi_lab.targets.simulated import SimulatedTarget
 from hemi_lab.targets.volume import VolumeTarget
 from hemi_lab.units import parse_size
@@ -18,7 +19,8 @@ from hemi_lab.units import parse_size
 HELP = (
     "a file (PATH or file:PATH,size=1GiB), a block device (/dev/…), an NBD export "
     "(nbd://HOST[:PORT]/[EXPORT], nbd+unix:///[EXPORT]?socket=PATH), a hemi volume "
-    "(hemi:VOLUME or hemi:CONTROL-SOCKET), or a simulated drive or volume (sim:PRESET, "
+    "(hemi:VOLUME or hemi:CONTROL-SOCKET), a volume made for the run (setup:FILE.toml, "
+    "setup:FILE.toml,policy=all,size=1GiB), or a simulated drive or volume (sim:PRESET, "
     "sim:PRESET+PRESET,policy=first, sim:SYSTEM.toml; also scale=16, volume=1GiB); a file or "
     "device on many hosts (PATH,size=1GiB,hosts=HOST+HOST)"
 )
@@ -39,6 +41,10 @@ def parse(text: str, hosts: list[str] | None = None) -> Target:
     if kind == "hemi":
         name, options = _options(text, rest, {"nbd"})
         return VolumeTarget(text, name, options.get("nbd"))
+    if kind == "setup":
+        name, options = _options(text, rest, {"policy", "size"})
+        size = _size(text, options.get("size"))
+        return SetupTarget(text, Path(name), options.get("policy"), size)
     if kind == "file":
         name, options = _options(text, rest, {"size"})
         return FileTarget(text, Path(name), _size(text, options.get("size")))

@@ -19,6 +19,13 @@ from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.steps import CAUSES
 from hemi_lab.targets.base import Description, Hazards
 from hemi_lab.targets.nbd import export_driver, export_hazards
+from hemi_lab.targets.volume_faults import VolumeFaults
+
+_EVERY_SECONDS = 1.0
+"""Between one status and the next."""
+
+_CLOSELY_SECONDS = 0.2
+"""As often as that changes, about: hemi makes one every quarter of a second."""
 
 
 class VolumeTarget:
@@ -29,13 +36,26 @@ class VolumeTarget:
         self.path = name
         self._named = ["--control", name] if "/" in name else ["--volume", name]
         self._uri = uri
+        self._every = _EVERY_SECONDS
 
-    def _status(self) -> dict[str, Any]:
+    def command(self, *arguments: str) -> str:
+        """What a `hemi` command says of this volume."""
         hemi = tool.find("hemi", "HEMI", INSTALL)
-        status: dict[str, Any] = json.loads(
-            tool.run([hemi, "status", "--json", *self._named]).output
-        )
+        return tool.run([hemi, *arguments, *self._named]).output
+
+    def status(self) -> dict[str, Any]:
+        """The volume's status."""
+        status: dict[str, Any] = json.loads(self.command("status", "--json"))
         return status
+
+    @contextmanager
+    def closely(self) -> Iterator[None]:
+        """Steps that begin meanwhile are watched as often as the status changes."""
+        self._every = _CLOSELY_SECONDS
+        try:
+            yield
+        finally:
+            self._every = _EVERY_SECONDS
 
     def _export(self) -> str:
         if self._uri:
@@ -50,7 +70,7 @@ class VolumeTarget:
 
     def describe(self) -> Description:
         """The volume and its legs, as its status has them."""
-        status = self._status()
+        status = self.status()
         return Description(
             self.text,
             "volume",
@@ -63,25 +83,26 @@ class VolumeTarget:
 
     def hazards(self) -> Hazards:
         """Other clients; data."""
-        connected = int(self._status()["clients"]["connections"]["open"])
+        connected = int(self.status()["clients"]["connections"]["open"])
         in_use = [f"{connected} clients are connected to it"] if connected else []
         return Hazards(in_use, export_hazards(self._export()).holds)
 
     def open(self, seed: int) -> Driver:
         """fio's nbd engine, with the status beside it every second."""
-        return export_driver(self._export(), self._watch)
+        return export_driver(self._export(), self._watch, VolumeFaults(self))
 
     @contextmanager
     def _watch(self) -> Iterator[Callable[[], pl.DataFrame]]:
         """Asks for the status every second until the step ends."""
+        every = self._every
         begun = time.monotonic()
-        seen: list[tuple[float, dict[str, Any]]] = [(0.0, self._status())]
+        seen: list[tuple[float, dict[str, Any]]] = [(0.0, self.status())]
         over = threading.Event()
 
         def ask() -> None:
-            while not over.wait(1.0):
+            while not over.wait(every):
                 try:
-                    seen.append((time.monotonic() - begun, self._status()))
+                    seen.append((time.monotonic() - begun, self.status()))
                 except (ToolError, LabError, ValueError):
                     continue  # A status that is missing leaves a gap, and the load goes on.
 

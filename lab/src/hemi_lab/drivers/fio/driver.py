@@ -13,15 +13,21 @@ from typing import Any
 
 import polars as pl
 
-from hemi_lab import tool
+from hemi_lab import requests, tool
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.drivers.fio import job, output
+from hemi_lab.drivers.fio.records import records
 from hemi_lab.errors import LabError, ToolError
+from hemi_lab.faults import Faults
 from hemi_lab.steps import Little, Step, StepResult, no_causes, no_intervals
+from hemi_lab.workload import Load
 
 INSTALL = "Install fio (Debian: apt-get install fio), or name it with HEMI_LAB_FIO."
 
 _CEILING_SECONDS = 2.0
+
+_FINE_SECONDS = 0.1
+"""Length of an interval of a step with a fault."""
 
 CauseWatch = Callable[[], AbstractContextManager[Callable[[], pl.DataFrame]]]
 """Watches a target while a step runs; what the context gives is asked afterwards."""
@@ -38,12 +44,14 @@ class FioDriver:
         purge: Callable[[], Outcome],
         watch: CauseWatch | None = None,
         notes: list[str] | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self._fio = tool.find("fio", "HEMI_LAB_FIO", INSTALL)
         self.version = tool.run([self._fio, "--version"]).output.strip().removeprefix("fio-")
-        self._destination = destination
+        self.destination = destination
+        self.watch = watch
+        self.faults = faults
         self._purge = purge
-        self._watch = watch
         self.notes = list(notes or [])
         self._folder = tempfile.TemporaryDirectory(prefix="hemi-lab-fio-")
         self._steps = 0
@@ -51,12 +59,12 @@ class FioDriver:
     @property
     def capacity(self) -> int:
         """Bytes of the destination."""
-        return self._destination.capacity
+        return self.destination.capacity
 
     @property
     def block(self) -> int:
         """The destination's smallest request."""
-        return self._destination.block
+        return self.destination.block
 
     def purge(self) -> Outcome:
         """What the target can do about what was written before."""
@@ -66,8 +74,13 @@ class FioDriver:
         """One job, its JSON and its logs."""
         if step.load is None:
             return idle(step.seconds or 0.0)
-        text, notes = job.job(self._destination, step.load, step.seed, step.seconds, step.bytes)
-        watch = self._watch() if self._watch else nullcontext(no_causes)
+        if not isinstance(step.load, Load):
+            raise LabError(f"fio makes closed loops only: {step.load.shown()}", "")
+        each = step.fault is not None
+        text, notes = job.job(
+            self.destination, step.load, step.seed, step.seconds, step.bytes, each
+        )
+        watch = self.watch() if self.watch else nullcontext(no_causes)
         with watch as causes:
             finished, folder, command = self._fio_run(text)
         found = _first_job(folder / "out.json", finished.interrupted, command)
@@ -83,18 +96,23 @@ class FioDriver:
         issued, completed = output.issued_and_completed(found)
         whole = operations["all"].moments
         rate = whole.count / seconds if seconds else 0.0
+        single, began = records(folder) if each else (None, None)
         return StepResult(
             seconds=seconds,
             operations=operations,
             issued=issued,
             completed=completed,
-            intervals=output.intervals(folder, found),
+            intervals=output.intervals(folder, found)
+            if single is None
+            else requests.intervals(single, _FINE_SECONDS),
             causes=causes(),
             little=Little(float(step.load.outstanding), rate * whole.mean),
             cpu_seconds=finished.cpu_seconds,
             command=command,
             notes=notes,
             interrupted=finished.interrupted,
+            records=single,
+            began=began,
         )
 
     def ceiling(self, outstanding: int) -> Ceiling | None:

@@ -42,8 +42,10 @@ def job(
     seed: int,
     seconds: float | None = None,
     amount: int | None = None,
+    every_request: bool = False,
 ) -> tuple[str, list[str]]:
-    """The job file's text, and notes of what could not be as asked."""
+    """The job file's text, and notes of what could not be as asked. With `every_request` the
+    latency log has a line for each, at the time of day, and there is no histogram log."""
     mix, notes = fitting_mix(load, destination.block)
     span = int(destination.capacity * load.span_percent / 100)
     span -= span % max(part.size for part in mix)
@@ -68,6 +70,10 @@ def job(
         **_direction(load),
         **_sizes(mix),
     }
+    if every_request:
+        for averaged in ("log_avg_msec", "log_max_value", "log_hist_msec", "write_hist_log"):
+            del options[averaged]
+        options["log_unix_epoch"] = "1"
     if load.zones:
         zones = ":".join(f"{zone.accesses:g}/{zone.space:g}" for zone in load.zones)
         options["random_distribution"] = f"zoned:{zones}"

@@ -1,0 +1,124 @@
+"""The driver of real targets: fio for closed loops, `hemi load` for what has times of its own,
+and faults laid on the target's legs meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import polars as pl
+
+from hemi_lab.drivers.base import Ceiling, Driver, Outcome
+from hemi_lab.drivers.fio.driver import FioDriver
+from hemi_lab.drivers.load.driver import LoadDriver
+from hemi_lab.errors import LabError
+from hemi_lab.faults import Faults
+from hemi_lab.steps import Fault, Step, StepResult
+from hemi_lab.workload import Load
+
+START_SECONDS = 0.5
+"""Time an engine gets to begin before a fault's own time counts."""
+
+
+class RealDriver:
+    """fio and `hemi load` on one target."""
+
+    def __init__(self, fio: FioDriver, faults: Faults | None) -> None:
+        self.name = fio.name
+        self.version = fio.version
+        self.notes = fio.notes
+        self.faults = faults
+        self._fio = fio
+        self._load: LoadDriver | None = None
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the target."""
+        return self._fio.capacity
+
+    @property
+    def block(self) -> int:
+        """The target's smallest request."""
+        return self._fio.block
+
+    def purge(self) -> Outcome:
+        """As the target can."""
+        return self._fio.purge()
+
+    def ceiling(self, outstanding: int) -> Ceiling | None:
+        """fio's: `hemi load` tells its lateness instead."""
+        return self._fio.ceiling(outstanding)
+
+    def run(self, step: Step) -> StepResult:
+        """One step by the engine it needs, and its fault if it has one."""
+        if step.fault is not None:
+            return self._run_with_fault(step, step.fault)
+        return self._run(step)
+
+    def close(self) -> None:
+        """Ends both engines."""
+        if self._load is not None:
+            self._load.close()
+        self._fio.close()
+
+    def _run(self, step: Step) -> StepResult:
+        if step.load is None or isinstance(step.load, Load):
+            return self._fio.run(step)
+        if self._load is None:
+            options = self._fio.destination.options
+            target = options.get("uri") or options["filename"].replace("\\:", ":")
+            direct = options.get("direct", "1") == "1"
+            self._load = LoadDriver(target, self.capacity, direct, self._fio.watch)
+        return self._load.run(step)
+
+    def _run_with_fault(self, step: Step, fault: Fault) -> StepResult:
+        faults = self.faults
+        if faults is None:
+            raise LabError(
+                "this target has no leg that can be frozen",
+                "Take a hemi volume that is served with --allow-inject, or setup:FILE.toml.",
+            )
+        over = threading.Event()
+        laid: list[tuple[float, float]] = []
+        failed: list[LabError] = []
+
+        def lay() -> None:
+            if over.wait(START_SECONDS + fault.after):
+                return
+            asked = time.time()
+            try:
+                faults.freeze(fault.leg, fault.seconds)
+                laid.append((asked, time.time()))
+            except LabError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=lay, name="fault", daemon=True)
+        asked = time.time()
+        with faults.closely():
+            thread.start()
+            try:
+                result = self._run(step)
+            finally:
+                over.set()
+                thread.join()
+                # Nothing to do where it ended by itself.
+                faults.clear(fault.leg)
+        if failed:
+            raise failed[0]
+        if result.interrupted or result.began is None:
+            return result
+        if not laid:
+            raise LabError(
+                "the load was over before a leg could be frozen", "Give the plan longer times."
+            )
+        # Between asking and the answer it began: from the first, to the latest end.
+        first, last = laid[0]
+        when = (first - result.began, last + fault.seconds - result.began)
+        causes = result.causes.with_columns(pl.col("start_seconds") + (asked - result.began))
+        return replace(result, fault=when, causes=causes)
+
+
+def with_load(driver: Driver) -> Driver:
+    """A real target's driver with all a plan may ask for; a simulated one has that itself."""
+    return RealDriver(driver, driver.faults) if isinstance(driver, FioDriver) else driver

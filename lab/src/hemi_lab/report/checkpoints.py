@@ -1,0 +1,57 @@
+"""Checkpoint bursts on the page: reads and page writes apart, on one axis."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from hemi_lab.report.figures import BLUE, GREEN, ORANGE
+
+RED = "#c2464a"
+
+
+def series(intervals: pl.DataFrame) -> go.Figure:
+    """Second by second: reads and writes done, and how long the reads took."""
+    figure = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=[0.9, 1.1]
+    )
+    for kind, name, colour in (("read", "reads", BLUE), ("write", "page writes", ORANGE)):
+        own = _whole(intervals, kind)
+        figure.add_scatter(
+            x=own["start_seconds"].to_list(),
+            y=(own["count"] / own["length_seconds"]).to_list(),
+            name=name,
+            line={"color": colour, "width": 1.3},
+            row=1,
+            col=1,
+        )
+    reads = intervals.filter(pl.col("operation") == "read").sort("start_seconds")
+    for column, name, colour in (
+        ("maximum_seconds", "slowest read", RED),
+        ("mean_seconds", "reads' mean", GREEN),
+    ):
+        figure.add_scatter(
+            x=reads["start_seconds"].to_list(),
+            y=(reads[column] * 1e3).to_list(),
+            name=name,
+            line={"color": colour, "width": 1.3},
+            row=2,
+            col=1,
+        )
+    figure.update_yaxes(title="a second", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title="latency of reads, ms", type="log", row=2, col=1)
+    figure.update_xaxes(title="seconds", row=2, col=1)
+    figure.update_layout(height=440, hovermode="x unified")
+    return figure
+
+
+def _whole(intervals: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """With zeros where none of the kind was done."""
+    every = intervals.filter(pl.col("operation") == "all").select("start_seconds", "length_seconds")
+    own = intervals.filter(pl.col("operation") == kind).select("start_seconds", "count")
+    return (
+        every.join(own, on="start_seconds", how="left")
+        .with_columns(pl.col("count").fill_null(0))
+        .sort("start_seconds")
+    )

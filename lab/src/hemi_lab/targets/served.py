@@ -1,0 +1,142 @@
+"""A hemi volume on new files, served by a process that does not outlive the lab."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from hemi_lab import tool
+from hemi_lab.drivers.simulated import INSTALL
+from hemi_lab.errors import LabError, ToolError
+
+_METADATA_BYTES = 8 << 20
+"""Room on a leg beside the volume; hemi wants 2 MiB of small volumes."""
+
+_START_SECONDS = 60.0
+_CONVERGE_SECONDS = 600.0
+_STOP_SECONDS = 60.0
+_ASK_SECONDS = 0.05
+
+
+class ServedVolume:
+    """Files, `hemi create`, `hemi serve`, and all of it gone with `remove`."""
+
+    def __init__(
+        self,
+        size: int,
+        delays: list[float],
+        policy: str,
+        direct: bool,
+        settings: dict[str, str | int | float | bool],
+        folder: str | None,
+    ) -> None:
+        self._hemi = tool.find("hemi", "HEMI", INSTALL)
+        self._size = size
+        self._delays = delays
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="hemi-lab-volume-", dir=folder))
+        except OSError as error:
+            raise LabError(
+                f"folder = {folder}: {error.strerror}", "Name one that is there."
+            ) from error
+        self.control = self._folder / "volume.sock"
+        self._socket = self._folder / "volume.nbd"
+        self.uri = f"nbd+unix:///?socket={self._socket}"
+        self._legs = [self._folder / f"leg{number}.img" for number in range(len(delays))]
+        named = [part for leg in self._legs for part in ("--leg", str(leg))]
+        cached = [] if direct else ["--no-direct"]
+        self._create = [self._hemi, "create", "--size", str(size), "--reserve", *named, *cached]
+        self._serve = [self._hemi, "serve", *named, *cached, "--nbd", f"unix:{self._socket}"]
+        self._serve += ["--control", str(self.control), "--policy", policy, "--allow-inject"]
+        # What is owed at the end is thrown away with the files.
+        self._serve += ["--drain-on-stop", "0s"]
+        for key, value in settings.items():
+            text = json.dumps(value) if isinstance(value, bool) else str(value)
+            self._serve += ["--set", f"{key}={text}"]
+        self._process: subprocess.Popen[str] | None = None
+
+    def shown(self) -> str:
+        """The commands, to be given again."""
+        lines = [self._create, self._serve]
+        lines += [
+            [*self._inject(number), "--delay", _duration(delay)]
+            for number, delay in enumerate(self._delays)
+            if delay
+        ]
+        return " && ".join(shlex.join(line) for line in lines)
+
+    def start(self) -> None:
+        """Makes it, serves it, waits until its legs are alike, and slows those to be slow."""
+        free = shutil.disk_usage(self._folder).free
+        needed = len(self._legs) * (self._size + _METADATA_BYTES)
+        if needed > free:
+            raise LabError(
+                f"{self._folder}: {free} bytes are free, and the legs need {needed}",
+                "Write a smaller size, or another folder.",
+            )
+        tool.run(self._create)
+        log = (self._folder / "serve.log").open("w")
+        command = self._serve
+        setpriv = shutil.which("setpriv")
+        if setpriv:
+            # The kernel ends it if the lab is killed without having a say.
+            command = [setpriv, "--pdeathsig", "TERM", *command]
+        with log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self._wait("phase", _START_SECONDS, lambda status: status["phase"] == "serving")
+        self._wait("legs alike", _CONVERGE_SECONDS, lambda status: bool(status["converged"]))
+        for number, delay in enumerate(self._delays):
+            if delay:
+                tool.run([*self._inject(number), "--delay", _duration(delay)])
+
+    def remove(self) -> None:
+        """Stops it and removes its files; says nothing of what it could not."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_SECONDS)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _inject(self, leg: int) -> list[str]:
+        return [self._hemi, "inject", "--control", str(self.control), "--leg", str(leg)]
+
+    def _wait(self, what: str, seconds: float, ready: Any) -> None:
+        until = time.monotonic() + seconds
+        said = ""
+        while time.monotonic() < until:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                text = (self._folder / "serve.log").read_text()[-4000:]
+                raise ToolError(self._serve, text)
+            try:
+                command = [self._hemi, "status", "--json", "--control", str(self.control)]
+                if ready(json.loads(tool.run(command).output)):
+                    return
+            except (ToolError, ValueError) as error:
+                said = str(error)
+            time.sleep(_ASK_SECONDS)
+        raise LabError(
+            f"the volume is not ready within {seconds:g} s ({what}) {said}", "Try again."
+        )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f}us"

@@ -1,0 +1,168 @@
+"""A hemi volume of a set-up file: the lab makes it, serves it, and takes it away again."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from hemi_lab.drivers.base import Ceiling, Driver, Outcome
+from hemi_lab.drivers.fio.driver import FioDriver
+from hemi_lab.drivers.real import RealDriver
+from hemi_lab.errors import UsageError
+from hemi_lab.steps import Step, StepResult
+from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.served import ServedVolume
+from hemi_lab.targets.volume import VolumeTarget
+from hemi_lab.units import Size, Time, shown_size, shown_time
+from hemi_lab.workload import Strict
+
+Policy = Literal["first", "paper", "all", "write-behind"]
+
+
+class SetupLeg(Strict):
+    """A file, and by how much it answers later than it would."""
+
+    name: str | None = None
+    delay: Annotated[Time, Field(ge=0, le=60)] = 0.0
+
+
+class Setup(Strict):
+    """A volume as its file describes it."""
+
+    title: str = ""
+    size: Size = 256 << 20
+    policy: Policy = "first"
+    """`all` is a plain mirror: every write waits for every leg."""
+    folder: str | None = None
+    """Where the legs' files are made; a new folder in it. The system's temporary one without."""
+    direct: bool = True
+    """Whether the legs bypass the page cache, which not every file system can."""
+    legs: Annotated[list[SetupLeg], Field(min_length=2, max_length=8)]
+    settings: Annotated[dict[str, str | int | float | bool], Field(default_factory=dict)]
+    """hemi's own, by dotted key, as after `hemi serve --set`."""
+
+    @field_validator("size")
+    @classmethod
+    def _whole_blocks(cls, size: int) -> int:
+        if size % 4096 or size < 1 << 20:
+            raise ValueError("write a multiple of 4096 bytes, 1 MiB or more")
+        return size
+
+
+class SetupTarget:
+    """A volume that is there only while it is measured."""
+
+    def __init__(self, text: str, file: Path, policy: str | None, size: int | None) -> None:
+        self.text = text
+        # Two policies over one file are two targets.
+        self.path = text
+        changed: dict[str, Any] = {"policy": policy, "size": size}
+        self._setup = _read(file, {key: value for key, value in changed.items() if value})
+
+    def describe(self) -> Description:
+        """What the file says; nothing is made yet."""
+        setup = self._setup
+        legs = [
+            f"{leg.name or f'leg {number}'} (file"
+            + (f", {shown_time(leg.delay)} later)" if leg.delay else ")")
+            for number, leg in enumerate(setup.legs)
+        ]
+        return Description(
+            self.text,
+            "volume",
+            bytes=setup.size,
+            model=setup.title or f"hemi volume of {shown_size(setup.size)}",
+            logical_block_bytes=4096,
+            policy=setup.policy,
+            legs=legs,
+        )
+
+    def hazards(self) -> Hazards:
+        """None: its files are new."""
+        return Hazards()
+
+    def open(self, seed: int) -> Driver:
+        """Makes and serves it."""
+        volume = ServedVolume(
+            self._setup.size,
+            [leg.delay for leg in self._setup.legs],
+            self._setup.policy,
+            self._setup.direct,
+            self._setup.settings,
+            self._setup.folder,
+        )
+        try:
+            volume.start()
+            driver = VolumeTarget(f"hemi:{volume.control}", str(volume.control), volume.uri).open(
+                seed
+            )
+            assert isinstance(driver, FioDriver)
+            return _Leaving(RealDriver(driver, driver.faults), volume)
+        except BaseException:
+            # Ctrl-C, too: nothing is left over.
+            volume.remove()
+            raise
+
+
+class _Leaving:
+    """A driver whose volume goes with it."""
+
+    def __init__(self, driver: RealDriver, volume: ServedVolume) -> None:
+        self.name, self.version, self.notes = driver.name, driver.version, driver.notes
+        self.notes.append(f"the volume was made and served by: {volume.shown()}")
+        self.faults = driver.faults
+        self._driver = driver
+        self._volume = volume
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the volume."""
+        return self._driver.capacity
+
+    @property
+    def block(self) -> int:
+        """Its smallest request."""
+        return self._driver.block
+
+    def purge(self) -> Outcome:
+        """Trims it."""
+        return self._driver.purge()
+
+    def run(self, step: Step) -> StepResult:
+        """As on any volume."""
+        return self._driver.run(step)
+
+    def ceiling(self, outstanding: int) -> Ceiling | None:
+        """fio's."""
+        return self._driver.ceiling(outstanding)
+
+    def close(self) -> None:
+        """Ends the engines, stops the volume and removes its files."""
+        try:
+            self._driver.close()
+        finally:
+            self._volume.remove()
+
+
+def _read(file: Path, changed: dict[str, Any]) -> Setup:
+    try:
+        table = tomllib.loads(file.read_text())
+    except OSError as error:
+        raise UsageError(
+            f"{file}: {error.strerror}", "Name a set-up file; docs/lab/plans/freeze.md has one."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file}: {error}", "A set-up is a TOML file.") from error
+    try:
+        return Setup.model_validate(table | changed)
+    except ValidationError as error:
+        problems = [
+            f"{file}: {'.'.join(map(str, problem['loc']))} = {problem['input']!r}: {problem['msg']}"
+            for problem in error.errors()
+        ]
+        raise UsageError(
+            "\n".join(problems), "docs/lab/plans/freeze.md says what a set-up may have."
+        ) from error

@@ -1,0 +1,69 @@
+"""Freezing a hemi volume's legs: `hemi inject`, inside hemi and before the drive."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from hemi_lab.errors import LabError, ToolError
+
+_ASK_SECONDS = 0.2
+
+
+class Served(Protocol):
+    """What is needed of a volume."""
+
+    def command(self, *arguments: str) -> str:
+        """What a `hemi` command says of this volume."""
+
+    def status(self) -> dict[str, Any]:
+        """Its status."""
+
+    def closely(self) -> AbstractContextManager[None]:
+        """Has it watched closely."""
+
+
+class VolumeFaults:
+    """The legs of a volume that is served with `--allow-inject`."""
+
+    def __init__(self, volume: Served) -> None:
+        self._volume = volume
+
+    def legs(self) -> list[int]:
+        """Slots of the legs that are in."""
+        return [int(leg["leg"]) for leg in self._volume.status()["legs"] if leg["state"] != "out"]
+
+    def freeze(self, leg: int, seconds: float) -> None:
+        """`hemi inject --freeze`."""
+        duration = f"{seconds * 1e3:.0f}ms"
+        try:
+            self._volume.command("inject", "--leg", str(leg), "--freeze", duration)
+        except ToolError as error:
+            raise LabError(
+                f"leg {leg} cannot be frozen: {error.what}",
+                "Serve the volume with --allow-inject, or take setup:FILE.toml.",
+            ) from error
+
+    def clear(self, leg: int) -> None:
+        """A freeze of no length takes the place of one that lasts."""
+        try:
+            self._volume.command("inject", "--leg", str(leg), "--freeze", "1ms")
+        except ToolError:
+            # It does not answer, or is gone: then so is the fault.
+            return
+
+    def settle(self, seconds: float) -> bool:
+        """Every leg that is in is healthy and owes nothing."""
+        until = time.monotonic() + seconds
+        while True:
+            legs = self._volume.status()["legs"]
+            if all(leg["state"] in ("healthy", "out") and not leg["owed_bytes"] for leg in legs):
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(_ASK_SECONDS)
+
+    def closely(self) -> AbstractContextManager[None]:
+        """The status as often as it changes."""
+        return self._volume.closely()
