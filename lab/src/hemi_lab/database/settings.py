@@ -92,7 +92,7 @@ class OltpSettings:
     """Buffer pool as a part of the data, but at least 8 MiB."""
 
     warehouses: int = 10
-    """TPC-C-like: about 75 MB each."""
+    """TPC-C-like: about 100 MB each."""
     items: int = TPCC_ITEMS
     customers: int = TPCC_CUSTOMERS
     checks: Checks = "all"
@@ -144,7 +144,7 @@ class OltpSettings:
         """About the room the tables take after the load."""
         if self.workload == "oltp_read_write":
             return 12 * MEBIBYTE + self.tables * self.rows * 240
-        a_warehouse = self.items * 400 + self.customers * 10 * 1500
+        a_warehouse = self.items * 400 + self.customers * 10 * 1900
         return 12 * MEBIBYTE + self.items * 120 + self.warehouses * a_warehouse
 
     def deviations(self) -> list[str]:
