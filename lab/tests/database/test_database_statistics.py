@@ -47,7 +47,7 @@ def report() -> Report:
 
 
 def test_a_true_report_passes_the_audit(report: Report) -> None:
-    found = audit(report)
+    found = audit(report, 5)
     assert found.problems == []
     # 40083.08 ms of latency in 5.0294 s on 8 threads.
     assert found.little == pytest.approx(40.08308 / 5.0294 / 8)
@@ -56,12 +56,20 @@ def test_a_true_report_passes_the_audit(report: Report) -> None:
 
 def test_the_audit_finds_what_does_not_fit(report: Report) -> None:
     lost = replace(report, bins=report.bins[1:])
-    assert "2010 events, the report 2011" in audit(lost).problems[0]
+    assert "2010 events, the report 2011" in audit(lost, 5).problems[0]
     idle = replace(report, latency_sum_ms=report.latency_sum_ms / 2)
-    assert "Little's law" in audit(idle).problems[0]
+    assert "Little's law" in audit(idle, 5).problems[0]
+    # A thread cannot be busier than the run was long.
+    many = replace(report, latency_sum_ms=report.latency_sum_ms * 1.05)
+    assert "Little's law" in audit(many, 5).problems[0]
+    # A last transaction of 2 s, for which seven threads wait, is no mistake.
+    tail = replace(report, seconds=7.0, latency_sum_ms=8 * 5000 + 2000)
+    assert audit(tail, 5).problems == []
     shifted = replace(report, bins=[Bin(b.milliseconds * 1.1, b.count) for b in report.bins])
-    assert "percentile 95" in audit(shifted).problems[0]
+    assert "percentile 95" in audit(shifted, 5).problems[0]
     kinds = [TransactionKind("payment", 1, 0, 0, [])]
-    assert "the threads tell of 1 transactions" in audit(replace(report, kinds=kinds)).problems[0]
+    assert (
+        "the threads tell of 1 transactions" in audit(replace(report, kinds=kinds), 5).problems[0]
+    )
     nothing = replace(report, events=0, transactions=0, bins=[], kinds=[])
-    assert audit(nothing).problems == ["no transaction was completed"]
+    assert audit(nothing, 5).problems == ["no transaction was completed"]

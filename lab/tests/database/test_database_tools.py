@@ -50,9 +50,7 @@ def test_a_missing_tool_is_named() -> None:
 def test_a_tool_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     with pytest.raises(ToolFailed, match=r"did not end within 1 s:\nbefore"):
-        CommandLog().run(
-            "sh", "-c", f"echo before; sleep 600 & echo $! > {note}; wait", timeout=1
-        )
+        CommandLog().run("sh", "-c", f"echo before; sleep 600 & echo $! > {note}; wait", timeout=1)
     wait_until(lambda: not alive(int(note.read_text())))
 
 

@@ -19,7 +19,14 @@ from .results import (
     percentiles,
 )
 from .server import MariaDb
-from .settings import BadSetting, OltpSettings, Place, Placement, pool_bytes
+from .settings import (
+    SMALLEST_POOL,
+    BadSetting,
+    OltpSettings,
+    Place,
+    Placement,
+    pool_bytes,
+)
 from .targets import OpenTarget, Target
 from .tools import LabError
 from .workplace import Workplace
@@ -109,6 +116,9 @@ class OltpRun:
         server = MariaDb(place, data, log, settings.log_file_bytes)
         self._say(f"{placement}: installing MariaDB")
         server.install()
+        # An option MariaDB refuses is told before the load, which may take hours.
+        server.start(self._measured_settings(SMALLEST_POOL))
+        server.stop()
         self._load(place, server, result)
         self._measure(place, server, result, opened)
         for directory in (data, log):
@@ -142,14 +152,7 @@ class OltpRun:
         settings = self._settings
         assert result.data_bytes is not None
         result.pool_bytes = pool_bytes(result.data_bytes, settings.pool_share)
-        server.start(
-            {
-                "innodb_flush_log_at_trx_commit": "1",
-                "max_connections": str(max(settings.threads) + 16),
-                **settings.server_options,
-                "innodb_buffer_pool_size": str(result.pool_bytes),
-            }
-        )
+        server.start(self._measured_settings(result.pool_bytes))
         result.server_version = server.version()
         result.server_settings = server.settings()
         self._say(
@@ -168,6 +171,14 @@ class OltpRun:
             self._say(f"{result.placement}: checking consistency after the run")
             result.checks_after_run = consistency.check(server, settings.checks, after_load=False)
         result.stop_seconds = server.stop()
+
+    def _measured_settings(self, pool: int) -> dict[str, str]:
+        return {
+            "innodb_flush_log_at_trx_commit": "1",
+            "max_connections": str(max(self._settings.threads) + 16),
+            **self._settings.server_options,
+            "innodb_buffer_pool_size": str(pool),
+        }
 
     def _step(
         self,
@@ -214,7 +225,7 @@ class OltpRun:
             counters={name: after[name] - counters.get(name, 0) for name in after},
             data_bytes=server.table_bytes(),
             target_status={letter: s for letter, s in statuses.items() if s is not None},
-            audit=audit(report),
+            audit=audit(report, seconds),
         )
 
 

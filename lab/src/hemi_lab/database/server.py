@@ -30,8 +30,8 @@ _ALWAYS = {
 }
 _REPORTED_PREFIXES = ("innodb_", "version")
 _REPORTED = {
-    "character_set_server", "log_bin", "max_connections", "performance_schema", "sync_binlog",
-    "thread_handling", "tx_isolation", "table_open_cache",
+    "character_set_server", "datadir", "log_bin", "max_connections", "performance_schema",
+    "sync_binlog", "table_open_cache", "thread_handling", "tx_isolation",
 }  # fmt: skip
 
 

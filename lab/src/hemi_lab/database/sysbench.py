@@ -90,7 +90,8 @@ _SECOND = re.compile(
     r"\(r/w/o: (?P<r>[\d.]+)/(?P<w>[\d.]+)/(?P<o>[\d.]+)\) "
     r"lat \(ms,\d+%\): (?P<latency>[\d.]+) err/s: (?P<err>[\d.]+) reconn/s: (?P<reconn>[\d.]+)$"
 )
-_BIN = re.compile(r"^ *(?P<value>\d+\.\d{3}) \|\*+ *(?P<count>\d+)$", re.MULTILINE)
+# A bin far below the largest has no star at all.
+_BIN = re.compile(r"^ *(?P<value>\d+\.\d{3}) \|\** +(?P<count>\d+)$", re.MULTILINE)
 _PERCENTILE = re.compile(r"^ +(?P<rank>\d+)th percentile: +(?P<value>[\d.]+)$", re.MULTILINE)
 _KIND = re.compile(
     r"^tpcc thread=\d+ transaction=(?P<name>\w+) committed=(?P<committed>\d+) "
