@@ -105,15 +105,21 @@ import os, signal, sys
 from pathlib import Path
 from hemi_lab.database.workplace import Workplace
 with Workplace(Path(sys.argv[1])) as place:
+    elsewhere = Path(sys.argv[2])
+    (place.subdirectory(elsewhere, "data") / "table").write_text("x")
     print(place.start("server", "sleep", "600").pid, flush=True)
     signal.pause()
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_what_a_killed_lab_leaves_is_swept(tmp_path: Path, how: signal.Signals) -> None:
+def test_what_a_killed_lab_leaves_is_swept(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, how: signal.Signals
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "mine").write_text("not the lab's")
     lab = subprocess.Popen(
-        [sys.executable, "-c", _LEAVES, str(tmp_path)],
+        [sys.executable, "-c", _LEAVES, str(tmp_path), str(elsewhere)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -128,5 +134,7 @@ def test_what_a_killed_lab_leaves_is_swept(tmp_path: Path, how: signal.Signals) 
         wait_until(lambda: not alive(server))
         left = 2 if how is signal.SIGKILL else 1
         assert len(list(tmp_path.iterdir())) == left
+        assert len(list(elsewhere.iterdir())) == left
         sweep(tmp_path)
         assert list(tmp_path.iterdir()) == [mine.directory]
+        assert list(elsewhere.iterdir()) == [elsewhere / "mine"]

@@ -162,8 +162,8 @@ class NbdTarget:
 class HemiTarget:
     """A new hemi volume, created and served for the run.
 
-    Legs that are files not there yet are made, and removed afterwards. Others are refused by
-    `hemi create` unless they are empty.
+    Legs that are files not there yet are made, and removed afterwards (unless the lab itself is
+    killed). Others are refused by `hemi create` unless they are empty.
     """
 
     legs: tuple[str, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ from .tools import Argument, Child, CommandLog
 _PREFIX = "hemi-lab-db-"
 # Names the process that owns a workplace, with its start time: process ids come again.
 _OWNER = ".owner"
+# Names directories made elsewhere, one to a line, so that they can be swept as well.
+_MADE = ".made"
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
@@ -71,6 +74,9 @@ class Workplace:
     def subdirectory(self, of: Path, name: str) -> Path:
         """A new directory on another file system, removed at the end with all that is in it."""
         made = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=of))
+        # Its name is random: nobody else will ever have a directory of that name.
+        with (self.directory / _MADE).open("a") as noted:
+            noted.write(f"{json.dumps(str(made.absolute()))}\n")
         self.defer(lambda: shutil.rmtree(made, ignore_errors=True))
         return made
 
@@ -125,6 +131,9 @@ def sweep(parent: Path) -> None:
     """
     for directory in parent.glob(f"{_PREFIX}*"):
         owner = directory / _OWNER
+        # The temporary directory is open to all: only what this user made is believed.
+        if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
+            continue
         # Not ours, or its owner is just making it.
         if not owner.exists() or not (text := owner.read_text()):
             continue
@@ -148,6 +157,10 @@ def sweep(parent: Path) -> None:
             _detach(device)
         for point in reversed(mounts):
             _unmount(Path(point))
+        for line in _content(directory / _MADE).splitlines():
+            # The last may be cut short.
+            with contextlib.suppress(ValueError):
+                shutil.rmtree(json.loads(line), ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)
 
 
