@@ -62,6 +62,16 @@ def test_scans_that_cannot_be_run_are_refused(settings: dict[str, Any]) -> None:
         ScanSettings(**settings)
 
 
+def test_how_long_it_will_take() -> None:
+    # 60 s of warm-up, 8 rests, 8 steps.
+    assert OltpSettings().planned_seconds() == 60 + 8 * 30 + 8 * 300
+    four = tuple(placement(text) for text in ("A/A", "A/B", "B/A", "B/B"))
+    short = OltpSettings(
+        threads=(8, 32), seconds=10, idle_seconds=5, warm_up_seconds=0, placements=four
+    )
+    assert short.planned_seconds() == 4 * (10 + 5 + 10)
+
+
 def test_placements() -> None:
     assert placement("A/B") == Placement("A", "B")
     assert str(placement("B/A")) == "B/A"

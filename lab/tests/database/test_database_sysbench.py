@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hemi_lab.database.histogram import percentile
-from hemi_lab.database.sysbench import OutputNotUnderstood, Second, parse, parse_second
+from hemi_lab.database.sysbench import (
+    OutputNotUnderstood,
+    Second,
+    parse,
+    parse_second,
+    version,
+)
+from hemi_lab.database.tools import CommandLog
 
 CAPTURED = Path(__file__).parent / "captured"
 
@@ -91,3 +99,16 @@ def test_only_interim_reports_are_seconds() -> None:
     assert parse_second("[ 1s ] thds: 8") is None
     lines = captured("server_killed.txt").splitlines()
     assert [s.at for line in lines if (s := parse_second(line))] == [1, 2, 3]
+
+
+def test_another_sysbench_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "sysbench"
+    other.write_text("#!/bin/sh\necho sysbench 1.1.0-bd4b418\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(OutputNotUnderstood, match=r"1\.1\.0-bd4b418"):
+        version(CommandLog())
+    other.write_text("#!/bin/sh\necho 'sysbench 1.0.20'\n")
+    assert version(CommandLog()) == "sysbench 1.0.20"

@@ -71,7 +71,7 @@ class OltpRun:
         """
         self.result.commands = place.log.commands
         try:
-            self.result.sysbench_version = place.log.run("sysbench", "--version").strip()
+            self.result.sysbench_version = sysbench.version(place.log)
             opened = self._open(place)
             for placement in self._settings.placements:
                 self._run_placement(place, opened, placement)

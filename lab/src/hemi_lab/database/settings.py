@@ -147,6 +147,12 @@ class OltpSettings:
         a_warehouse = self.items * 400 + self.customers * 10 * 1900
         return 12 * MEBIBYTE + self.items * 120 + self.warehouses * a_warehouse
 
+    def planned_seconds(self) -> int:
+        """How long warm-ups, steps and rests take; loads and checks come on top."""
+        rests = len(self.threads) - (0 if self.warm_up_seconds else 1)
+        one = self.warm_up_seconds + len(self.threads) * self.seconds + rests * self.idle_seconds
+        return len(self.placements) * one
+
     def deviations(self) -> list[str]:
         """How this run is smaller than, or other than, the plan's standard."""
         said = []

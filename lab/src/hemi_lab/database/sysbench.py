@@ -100,6 +100,16 @@ _KIND = re.compile(
 )
 
 
+def version(log: CommandLog) -> str:
+    """sysbench's version; fails if its report is not one the lab reads."""
+    said = log.run("sysbench", "--version").strip()
+    if not said.startswith("sysbench 1.0."):
+        raise OutputNotUnderstood(
+            f"`sysbench --version` says {said!r}; the lab reads the report of sysbench 1.0"
+        )
+    return said
+
+
 def parse_second(line: str) -> Second | None:
     """An interim report; None if the line is something else."""
     found = _SECOND.match(line)
