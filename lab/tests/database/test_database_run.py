@@ -242,6 +242,24 @@ def test_a_device_is_not_destroyed_unasked(tmp_path: Path) -> None:
 
 
 @needs_devices
+def test_a_loop_device_without_direct_io_is_refused(tmp_path: Path) -> None:
+    """On a file whose system has no O_DIRECT (ramfs has none) the page cache would be measured."""
+    with Workplace(tmp_path) as place:
+        ram = place.path("ram")
+        ram.mkdir()
+        place.log.run("mount", "-t", "ramfs", "hemi-lab-test", ram)
+        place.defer(lambda: subprocess.run(["umount", ram], check=True))
+        image = ram / "image"
+        image.write_bytes(bytes(MEBIBYTE))
+        with pytest.raises(LabError, match=r"direct I/O|Invalid argument"):
+            place.loop(image)
+    assert not any(
+        str(tmp_path) in entry.read_text()
+        for entry in Path("/sys/block").glob("loop*/loop/backing_file")
+    )
+
+
+@needs_devices
 def test_a_run_on_a_hemi_volume(tmp_path: Path) -> None:
     hemi = os.environ.get("HEMI") or shutil.which("hemi")
     if hemi is None or shutil.which("nbdfuse") is None:

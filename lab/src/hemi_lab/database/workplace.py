@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from .tools import Argument, Child, CommandLog
+from .tools import Argument, Child, CommandLog, LabError
 
 _PREFIX = "hemi-lab-db-"
 # Names the process that owns a workplace, with its start time: process ids come again.
@@ -86,6 +86,12 @@ class Workplace:
             self.log.run("losetup", "--find", "--show", "--direct-io=on", backing).strip()
         )
         self.defer(lambda: _detach(device))
+        # The kernel may grant the device and not the option.
+        if _content(Path(f"/sys/block/{device.name}/loop/dio")).strip() != "1":
+            raise LabError(
+                f"{device} on {backing} does not do direct I/O, so that the page cache would be "
+                "measured; put it on a file system with O_DIRECT"
+            )
         return device
 
     def mount(self, device: Path) -> Path:
