@@ -27,6 +27,7 @@ from hemi_lab.database import (
     ToolFailed,
     Workplace,
     placement,
+    sweep,
 )
 from hemi_lab.database.server import MariaDb
 from hemi_lab.database.settings import MEBIBYTE
@@ -278,6 +279,44 @@ def test_a_run_on_a_hemi_volume(tmp_path: Path) -> None:
     served = [c for c in result.commands if " serve " in c.line]
     assert [c.exit_code for c in served] == [0]
     assert list(tmp_path.iterdir()) == []
+
+
+_DIES = """
+import os, signal, sys
+from pathlib import Path
+from hemi_lab.database import NbdTarget, Workplace
+with Workplace(Path(sys.argv[1])) as place:
+    NbdTarget(sys.argv[2]).open(place)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@needs_devices
+def test_mounts_of_a_killed_lab_are_swept(tmp_path: Path) -> None:
+    """Its nbdfuse dies with it, and a FUSE mount without a server answers no question."""
+    if shutil.which("nbdkit") is None or shutil.which("nbdfuse") is None:
+        pytest.skip("needs nbdkit and nbdfuse")
+    work = tmp_path / "a work place"
+    work.mkdir()
+    with Workplace() as place:
+        socket = place.path("nbd.sock")
+        nbdkit = place.start("nbdkit", "nbdkit", "-f", "-U", socket, "memory", 64 * MEBIBYTE)
+        nbdkit.wait_ready(socket.exists, 60)
+        lab = subprocess.run(
+            [sys.executable, "-c", _DIES, str(work), f"nbd+unix:///?socket={socket}"],
+            capture_output=True,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert lab.returncode == -signal.SIGKILL, lab.stderr
+        assert "work\\040place" in Path("/proc/self/mounts").read_text()
+        sweep(work)
+    assert "work\\040place" not in Path("/proc/self/mounts").read_text()
+    assert list(work.iterdir()) == []
+    assert not any(
+        str(work) in entry.read_text()
+        for entry in Path("/sys/block").glob("loop*/loop/backing_file")
+    )
 
 
 def test_a_second_start_is_cold(tmp_path: Path, mariadb_installed: None) -> None:

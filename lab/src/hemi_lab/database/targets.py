@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from .tools import LabError
-from .workplace import Workplace
+from .workplace import Workplace, unmount
 
 FileSystem = Literal["ext4", "xfs"]
 
@@ -139,7 +138,7 @@ class NbdTarget:
         mounted_on.mkdir()
         file = mounted_on / "disk"
         nbdfuse = place.start("nbdfuse", "nbdfuse", file, self.uri)
-        place.defer(lambda: _unmount_fuse(mounted_on))
+        place.defer(lambda: unmount(mounted_on))
         nbdfuse.wait_ready(lambda: os.path.ismount(mounted_on) and file.exists(), 30)
         device = place.loop(file)
         opened = DeviceTarget(device, self.file_system, self.wipe).open(place)
@@ -236,11 +235,6 @@ def _mounted(place: Workplace, directory: Path) -> dict[str, Any]:
 
 def _is_special(leg: str) -> bool:
     return leg.startswith("stripe:") or "://" in leg
-
-
-def _unmount_fuse(point: Path) -> None:
-    if os.path.ismount(point):
-        subprocess.run(["fusermount3", "-u", "-z", point], capture_output=True)
 
 
 def _answers(path: Path) -> bool:

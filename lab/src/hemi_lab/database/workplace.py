@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -99,7 +100,7 @@ class Workplace:
         point = self.path("mnt")
         point.mkdir()
         self.log.run("mount", device, point)
-        self.defer(lambda: _unmount(point))
+        self.defer(lambda: unmount(point))
         return point
 
 
@@ -145,11 +146,7 @@ def sweep(parent: Path) -> None:
             continue
         if _identity(int(text.split()[0])) == text:
             continue
-        mounts = [
-            point
-            for line in Path("/proc/self/mounts").read_text().splitlines()
-            if (point := line.split()[1]).startswith(f"{directory}/")
-        ]
+        mounts = [point for point in _mount_points() if directory in point.parents]
         loops = [
             Path("/dev") / entry.parts[3]
             for entry in Path("/sys/block").glob("loop*/loop/backing_file")
@@ -157,12 +154,15 @@ def sweep(parent: Path) -> None:
         ]
         # The file system lies on the loop device, and that on the FUSE mount.
         for point in reversed(mounts):
-            if not point.endswith("/fuse"):
-                _unmount(Path(point))
+            if point.name != "fuse":
+                unmount(point)
         for device in loops:
             _detach(device)
         for point in reversed(mounts):
-            _unmount(Path(point))
+            unmount(point)
+        # Nothing is removed through a mount that stays; the next sweep tries again.
+        if any(directory in point.parents for point in _mount_points()):
+            continue
         for line in _content(directory / _MADE).splitlines():
             # The last may be cut short.
             with contextlib.suppress(ValueError):
@@ -183,9 +183,20 @@ def _content(path: Path) -> str:
         return ""
 
 
-def _unmount(point: Path) -> None:
-    """Unmounts if mounted; lazily if it must."""
-    if not os.path.ismount(point):
+def _mount_points() -> list[Path]:
+    # The kernel writes blanks and such as three octal digits.
+    return [
+        Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[1]))
+        for line in _content(Path("/proc/self/mounts")).splitlines()
+    ]
+
+
+def unmount(point: Path) -> None:
+    """Unmounts if mounted; lazily if it must.
+
+    The kernel's table is asked: a FUSE mount whose server has died answers no other question.
+    """
+    if point not in _mount_points():
         return
     plain = subprocess.run(["umount", point], capture_output=True)
     if plain.returncode != 0:
