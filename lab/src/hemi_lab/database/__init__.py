@@ -1,0 +1,59 @@
+"""Databases on a target: MariaDB under sysbench, from a private instance to its figures.
+
+    with Workplace() as place:
+        run = OltpRun(OltpSettings(workload="tpcc"), {"A": DirectoryTarget(Path("/mnt/a"))})
+        run.execute(place)
+    dataclasses.asdict(run.result)
+
+`OltpRun` is the load at rising thread counts, `ScanRun` the comparisons of scans. Both give plain
+data (`results.py`, `scans.py`), which stays valid when a run is broken off. `python -m
+hemi_lab.database` runs them alone.
+"""
+
+from .consistency import Condition, Finding
+from .histogram import Bin, merge, percentile
+from .results import Audit, OltpResult, PlacementResult, Step
+from .run import OltpRun
+from .scans import Scan, ScanResult, ScanRun, ScanSettings
+from .settings import BadSetting, OltpSettings, Placement, placement
+from .sysbench import Report, Second, TransactionKind
+from .targets import DeviceTarget, DirectoryTarget, HemiTarget, NbdTarget, OpenTarget, Target
+from .tools import Command, CommandLog, LabError, ToolFailed
+from .workplace import Workplace, sweep, terminable
+
+__all__ = [
+    "Audit",
+    "BadSetting",
+    "Bin",
+    "Command",
+    "CommandLog",
+    "Condition",
+    "DeviceTarget",
+    "DirectoryTarget",
+    "Finding",
+    "HemiTarget",
+    "LabError",
+    "NbdTarget",
+    "OltpResult",
+    "OltpRun",
+    "OltpSettings",
+    "OpenTarget",
+    "Placement",
+    "PlacementResult",
+    "Report",
+    "Scan",
+    "ScanResult",
+    "ScanRun",
+    "ScanSettings",
+    "Second",
+    "Step",
+    "Target",
+    "ToolFailed",
+    "TransactionKind",
+    "Workplace",
+    "merge",
+    "percentile",
+    "placement",
+    "sweep",
+    "terminable",
+]

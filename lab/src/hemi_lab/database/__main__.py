@@ -1,0 +1,194 @@
+"""`python -m hemi_lab.database`: OLTP runs and scans alone, without plan or report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import cast, get_args
+
+from .results import OltpResult
+from .run import OltpRun
+from .scans import ScanResult, ScanRun, ScanSettings
+from .settings import BadSetting, OltpSettings, Place, placement
+from .targets import DeviceTarget, DirectoryTarget, FileSystem, HemiTarget, NbdTarget, Target
+from .tools import LabError
+from .workplace import Workplace, terminable
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_TARGET_HELP = "dir:PATH, device:PATH, nbd:URI, or hemi:LEG,LEG (see --volume-size)"
+
+
+def main() -> int:
+    """Runs what is asked for; the exit code."""
+    options = _parser().parse_args()
+    try:
+        return _run(options)
+    except LabError as error:
+        print(f"hemi-lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("hemi-lab: interrupted; everything started was ended", file=sys.stderr)
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    targets: dict[Place, Target] = {"A": _target("--target", options.target, options)}
+    if getattr(options, "second_target", None):
+        targets["B"] = _target("--second-target", options.second_target, options)
+    run: OltpRun | ScanRun
+    if options.command == "oltp":
+        run = OltpRun(_oltp_settings(options), targets, say=_say, on_second=lambda s: None)
+    else:
+        settings = ScanSettings(
+            options.rows, options.repeats, options.pool_share, seed=options.seed
+        )
+        run = ScanRun(settings, targets["A"], say=_say)
+    # Before hours of work rather than after them.
+    if options.output:
+        options.output.write_text("")
+    try:
+        with terminable(), Workplace(options.work_directory) as place:
+            run.execute(place)
+    finally:
+        if options.output:
+            options.output.write_text(json.dumps(asdict(run.result), indent=1) + "\n")
+        print(_table(run.result))
+    problems = run.result.problems
+    for problem in problems:
+        print(f"PROBLEM: {problem}")
+    return 1 if problems else 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _oltp_settings(options: argparse.Namespace) -> OltpSettings:
+    pairs = [option.partition("=") for option in options.server_option]
+    return OltpSettings(
+        workload=options.workload,
+        threads=tuple(options.threads),
+        seconds=options.seconds,
+        idle_seconds=options.idle,
+        warm_up_seconds=options.warm_up,
+        placements=tuple(placement(text) for text in options.placements.split(",")),
+        seed=options.seed,
+        pool_share=options.pool_share,
+        warehouses=options.warehouses,
+        items=options.items,
+        customers=options.customers,
+        checks=options.checks,
+        tables=options.tables,
+        rows=options.rows,
+        distribution=options.distribution,
+        server_options={name.strip().replace("-", "_"): value for name, _, value in pairs},
+    )
+
+
+def _target(option: str, text: str, options: argparse.Namespace) -> Target:
+    kind, _, rest = text.partition(":")
+    file_system = cast(FileSystem, options.file_system)
+    if rest and kind == "dir":
+        return DirectoryTarget(Path(rest))
+    if rest and kind == "device":
+        return DeviceTarget(Path(rest), file_system, wipe=text in options.wipe)
+    if rest and kind == "nbd":
+        return NbdTarget(rest, file_system, wipe=text in options.wipe)
+    if rest and kind == "hemi":
+        legs = tuple(rest.split(","))
+        return HemiTarget(legs, options.volume_size, file_system, options.hemi)
+    raise BadSetting(option, text, f"give {_TARGET_HELP}")
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([KMGT]?)(?:iB)?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 4G or 512M")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 8,16,32") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hemi_lab.database", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    standard = OltpSettings()
+    oltp = commands.add_parser("oltp", help="a load at rising thread counts")
+    oltp.add_argument("--workload", choices=("tpcc", "oltp_read_write"), default="tpcc")
+    oltp.add_argument("--second-target", metavar="TARGET", help="target B, as --target")
+    oltp.add_argument("--placements", default="A/A", help="data/log: A/A,A/B,B/A,B/B")
+    oltp.add_argument("--threads", type=_numbers, default=list(standard.threads))
+    oltp.add_argument("--seconds", type=int, default=standard.seconds, help="of each step")
+    oltp.add_argument("--idle", type=int, default=standard.idle_seconds, help="s between steps")
+    oltp.add_argument("--warm-up", type=int, default=standard.warm_up_seconds, help="s before")
+    oltp.add_argument("--warehouses", type=int, default=standard.warehouses)
+    oltp.add_argument("--items", type=int, default=standard.items)
+    oltp.add_argument("--customers", type=int, default=standard.customers)
+    oltp.add_argument("--checks", choices=("all", "basic", "none"), default=standard.checks)
+    oltp.add_argument("--tables", type=int, default=standard.tables)
+    oltp.add_argument("--rows", type=int, default=standard.rows, help="of each table")
+    oltp.add_argument("--distribution", default=standard.distribution)
+    oltp.add_argument("--server-option", action="append", default=[], metavar="NAME=VALUE")
+    scan = commands.add_parser("scan", help="by index, and of a fragmented file")
+    scan.add_argument("--rows", type=int, default=ScanSettings().rows)
+    scan.add_argument("--repeats", type=int, default=ScanSettings().repeats)
+    for each in (oltp, scan):
+        each.add_argument("--target", required=True, help=_TARGET_HELP)
+        each.add_argument("--file-system", choices=get_args(FileSystem), default="ext4")
+        each.add_argument("--volume-size", type=_size, default=4 << 30, help="of hemi: targets")
+        each.add_argument("--hemi", type=Path, default=Path("hemi"), help="the program")
+        each.add_argument("--wipe", action="append", default=[], metavar="TARGET")
+        each.add_argument("--pool-share", type=float, default=standard.pool_share)
+        each.add_argument("--seed", type=int, default=standard.seed)
+        each.add_argument("--work-directory", type=Path, help="for sockets; default: /tmp")
+        each.add_argument("--output", type=Path, help="JSON of everything")
+    return parser
+
+
+def _table(result: OltpResult | ScanResult) -> str:
+    lines = []
+    if isinstance(result, ScanResult):
+        for scan in result.scans:
+            rate = scan.read_bytes / 1e6 / scan.seconds if scan.seconds else 0.0
+            lines.append(
+                f"{scan.comparison:>7}  {scan.subject:<36} {scan.seconds:9.3f} s "
+                f"{scan.read_bytes / 1e6:9.1f} MB read {rate:8.1f} MB/s"
+            )
+        for name, layout in result.layouts.items():
+            lines.append(f"{name}: {layout.fragments} fragments of {layout.file_bytes} bytes")
+        return "\n".join(lines)
+    lines += [f"differs from the standard: {said}" for said in result.deviations]
+    lines.append("place threads      tps  p50 ms  p95 ms  p99 ms  max ms errors reconn little")
+    for one in result.placements:
+        for step in one.steps:
+            if (report := step.report) is None:
+                lines.append(f"{one.placement:>5} {step.threads:7} broken off")
+                continue
+            ranks = " ".join(f"{step.percentiles_ms[rank] or 0:7.2f}" for rank in (50, 95, 99))
+            little = step.audit.little if step.audit else None
+            lines.append(
+                f"{one.placement:>5} {step.threads:7} {report.transactions_per_second:8.1f} "
+                f"{ranks} {report.latency_max_ms:7.1f} {report.ignored_errors:6} "
+                f"{report.reconnects:6} {little or 0:6.3f}{'  warm-up' if step.warm_up else ''}"
+            )
+        for when, findings in (
+            ("load", one.checks_after_load),
+            ("run", one.checks_after_run),
+        ):
+            if findings:
+                held = sum(f.holds for f in findings)
+                lines.append(f"{one.placement} after the {when}: {held}/{len(findings)} conditions")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Latency histograms: bins that merge, and percentiles from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .tools import LabError
+
+
+@dataclass(frozen=True)
+class Bin:
+    """How many events had about a latency."""
+
+    milliseconds: float
+    count: int
+
+
+def percentile(bins: Iterable[Bin], rank: float) -> float | None:
+    """The latency in milliseconds of the bin that holds the event of this rank.
+
+    By sysbench's own rule (of n events the one numbered n·rank/100, rounded to the nearest), so
+    that it can be compared with what sysbench reports. None of an empty histogram.
+    """
+    if not 0 < rank <= 100:
+        raise LabError(f"a percentile's rank must be above 0 and at most 100, not {rank:g}")
+    ordered = sorted(bins, key=lambda b: b.milliseconds)
+    total = sum(b.count for b in ordered)
+    if total == 0:
+        return None
+    wanted, seen = max(1, math.floor(total * rank / 100 + 0.5)), 0
+    for one in ordered:
+        seen += one.count
+        if seen >= wanted:
+            return one.milliseconds
+    return ordered[-1].milliseconds
+
+
+def merge(histograms: Iterable[Iterable[Bin]]) -> list[Bin]:
+    """One histogram of many. Percentiles are never averaged: merge, then ask."""
+    counts: dict[float, int] = {}
+    for bins in histograms:
+        for one in bins:
+            counts[one.milliseconds] = counts.get(one.milliseconds, 0) + one.count
+    return [Bin(value, count) for value, count in sorted(counts.items())]

@@ -1,0 +1,247 @@
+"""Where a database may lie: a directory, a block device, an NBD export, a hemi volume.
+
+Each kind knows how to become a directory (`open`), and to end that (`OpenTarget.close`). What is
+made on the way belongs to the workplace, so that nothing is left over when `close` is not
+reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from .tools import LabError
+from .workplace import Workplace, unmount
+
+FileSystem = Literal["ext4", "xfs"]
+
+_MKFS: dict[FileSystem, list[str]] = {
+    "ext4": ["mkfs.ext4", "-q", "-F"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+}
+_FSCK: dict[FileSystem, list[str]] = {"ext4": ["e2fsck", "-f", "-n"], "xfs": ["xfs_repair", "-n"]}
+_MEBIBYTE = 1 << 20
+
+
+@dataclass
+class OpenTarget:
+    """A target in use."""
+
+    directory: Path
+    """Empty, and the database's alone."""
+    description: dict[str, Any]
+    """What the target is, for the result."""
+    observe: Callable[[], dict[str, Any] | None] = field(default=lambda: None)
+    """What the target says of itself now (a hemi volume: its status); None if it says nothing."""
+    closers: list[Callable[[], object]] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Gives everything back, and fails if something is not as it should be (fsck)."""
+        while self.closers:
+            self.closers.pop()()
+
+    def free_bytes(self) -> int:
+        """What is left on its file system."""
+        return shutil.disk_usage(self.directory).free
+
+
+class Target(Protocol):
+    """Anything that can hold a database."""
+
+    def open(self, place: Workplace) -> OpenTarget:
+        """Makes it ready."""
+
+
+@dataclass(frozen=True)
+class DirectoryTarget:
+    """A directory on a mounted file system. Only a new subdirectory of it is used."""
+
+    path: Path
+
+    def open(self, place: Workplace) -> OpenTarget:
+        """Makes the subdirectory."""
+        if not self.path.is_dir():
+            raise LabError(f"target {self.path} is not a directory; make it first")
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise LabError(f"target {self.path} is not writable by this user")
+        directory = place.subdirectory(self.path.absolute(), "hemi-lab-oltp")
+        return OpenTarget(
+            directory,
+            {"kind": "directory", "path": str(self.path), **_mounted(place, directory)},
+            closers=[lambda: shutil.rmtree(directory)],
+        )
+
+
+@dataclass(frozen=True)
+class DeviceTarget:
+    """A block device, on which a new file system is made: what is on it is lost."""
+
+    device: Path
+    file_system: FileSystem = "ext4"
+    wipe: bool = False
+    """Allows destroying what is on the device, never what is in use."""
+
+    def open(self, place: Workplace) -> OpenTarget:
+        """Makes and mounts the file system."""
+        if not self.device.is_block_device():
+            raise LabError(f"target {self.device} is not a block device")
+        try:
+            # The kernel refuses this while it is mounted, or held by another driver.
+            os.close(os.open(self.device, os.O_RDWR | os.O_EXCL))
+        except OSError as error:
+            raise LabError(
+                f"target {self.device} cannot be used: {error.strerror}; unmount it, or name "
+                "another device"
+            ) from error
+        found = place.log.run("wipefs", "--no-act", "--noheadings", self.device).strip()
+        if found and not self.wipe:
+            raise LabError(
+                f"target {self.device} is not empty; name it as one to be wiped if what is on it "
+                f"may be destroyed:\n{found}"
+            )
+        place.log.run(*_MKFS[self.file_system], self.device, timeout=600)
+        point = place.mount(self.device)
+        directory = place.subdirectory(point, "database")
+
+        def end() -> None:
+            shutil.rmtree(directory)
+            place.log.run("umount", point, timeout=600)
+            place.log.run(*_FSCK[self.file_system], self.device, timeout=3600)
+
+        description = {"kind": "device", "device": str(self.device), **_mounted(place, directory)}
+        return OpenTarget(directory, description, closers=[end])
+
+
+@dataclass(frozen=True)
+class NbdTarget:
+    """An NBD export, through nbdfuse and a loop device (no kernel module is needed).
+
+    For function rather than speed: each request passes the kernel three times. A result on this
+    path is comparable only with results on this path.
+    """
+
+    uri: str
+    file_system: FileSystem = "ext4"
+    wipe: bool = False
+    """Allows destroying what is on the export."""
+
+    def open(self, place: Workplace) -> OpenTarget:
+        """Attaches the export, makes and mounts the file system."""
+        mounted_on = place.path("fuse")
+        mounted_on.mkdir()
+        file = mounted_on / "disk"
+        nbdfuse = place.start("nbdfuse", "nbdfuse", file, self.uri)
+        place.defer(lambda: unmount(mounted_on))
+        nbdfuse.wait_ready(lambda: os.path.ismount(mounted_on) and file.exists(), 30)
+        device = place.loop(file)
+        opened = DeviceTarget(device, self.file_system, self.wipe).open(place)
+
+        def end() -> None:
+            place.log.run("losetup", "--detach", device)
+            nbdfuse.wait_ready(lambda: not Path(f"/sys/block/{device.name}/loop").exists(), 60)
+            place.log.run("fusermount3", "-u", mounted_on)
+
+        opened.closers.insert(0, end)
+        opened.description |= {
+            "kind": "nbd",
+            "uri": self.uri,
+            "path": "NBD, nbdfuse, loop device with O_DIRECT",
+        }
+        return opened
+
+
+@dataclass(frozen=True)
+class HemiTarget:
+    """A new hemi volume, created and served for the run.
+
+    Legs that are files not there yet are made, and removed afterwards (unless the lab itself is
+    killed). Others are refused by `hemi create` unless they are empty.
+    """
+
+    legs: tuple[str, ...]
+    """What `hemi create --leg` takes, two or more; the first gets slot 0."""
+    size_bytes: int
+    """Of the volume: a multiple of 4096."""
+    file_system: FileSystem = "ext4"
+    hemi: Path = Path("hemi")
+    """The program."""
+    serve_options: tuple[str, ...] = ()
+    """More options of `hemi serve`."""
+
+    def open(self, place: Workplace) -> OpenTarget:
+        """Creates and serves the volume, waits until its legs are alike, makes the file system."""
+        if len(self.legs) < 2:
+            raise LabError(f"a hemi volume needs two legs or more, not {len(self.legs)}")
+        if self.size_bytes % 4096 or self.size_bytes < 64 * _MEBIBYTE:
+            raise LabError(
+                f"a volume of {self.size_bytes} bytes cannot hold a database: give a multiple of "
+                f"4096, at least {64 * _MEBIBYTE}"
+            )
+        for leg in self.legs:
+            if not _is_special(leg) and not Path(leg).exists():
+                place.defer(partial(Path(leg).unlink, missing_ok=True))
+        legs = [word for leg in self.legs for word in ("--leg", leg)]
+        export, control = place.path("volume.sock"), place.path("control.sock")
+        # `--zero` for all alike at once; the new file's space is reserved, not left sparse.
+        place.log.run(
+            self.hemi, "create", "--size", self.size_bytes, *legs, "--reserve", "--zero",
+            timeout=3600,
+        )  # fmt: skip
+        server = place.start(
+            "hemi", self.hemi, "serve", *legs, "--nbd", f"unix:{export}", "--control", control,
+            *self.serve_options,
+        )  # fmt: skip
+        server.wait_ready(lambda: _answers(export) and _answers(control), 60)
+
+        def status() -> dict[str, Any]:
+            text = place.log.run(self.hemi, "status", "--json", "--control", control)
+            found: dict[str, Any] = json.loads(text)
+            return found
+
+        server.wait_ready(lambda: status()["converged"] is True, 3600)
+        uri = f"nbd+unix:///?socket={export}"
+        opened = NbdTarget(uri, self.file_system).open(place)
+        opened.closers.insert(0, lambda: server.stop(600))
+        opened.observe = status
+        opened.description |= {
+            "kind": "hemi volume",
+            "legs": list(self.legs),
+            "size_bytes": self.size_bytes,
+            "serve_options": list(self.serve_options),
+            "hemi": place.log.run(self.hemi, "--version").strip(),
+        }
+        return opened
+
+
+def _mounted(place: Workplace, directory: Path) -> dict[str, Any]:
+    """The file system a directory lies on."""
+    text = place.log.run(
+        "findmnt", "--json", "--output", "SOURCE,FSTYPE,OPTIONS", "--target", directory
+    )
+    found = json.loads(text)["filesystems"][0]
+    return {
+        "file_system": found["fstype"],
+        "mount_source": found["source"],
+        "mount_options": found["options"],
+    }
+
+
+def _is_special(leg: str) -> bool:
+    return leg.startswith("stripe:") or "://" in leg
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(5)
+        try:
+            s.connect(str(path))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,276 @@
+"""Running the tools the database part drives, with every command remembered.
+
+A tool that fails is a `ToolFailed`, which shows the command and all the tool printed. Children
+are sessions of their own, so that Ctrl-C in the terminal reaches only the lab, which ends them
+in their order; if the lab itself is killed, the kernel kills them. (The kernel does so when the
+*thread* that started a child ends: start a run on a thread that outlives it.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+Argument = str | Path | int | float
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+# What a message shows of a tool's output: the end, where the reason stands.
+_SHOWN_BYTES = 8000
+
+
+class LabError(Exception):
+    """Something the user has to know; its text is the whole message."""
+
+
+class ToolFailed(LabError):
+    """A tool the lab drives has failed, is missing, or did not end."""
+
+    def __init__(self, command: str, what: str, output: str) -> None:
+        """`what` follows the command: "exited with 1", "did not end within 60 s"."""
+        self.command = command
+        self.output = output
+        shown = output[-_SHOWN_BYTES:].strip() or "(it printed nothing)"
+        super().__init__(f"`{command}` {what}:\n{shown}")
+
+
+@dataclass
+class Command:
+    """One command as it was run."""
+
+    line: str
+    """The command as a shell would take it."""
+    began: str
+    """When it was started, UTC, ISO 8601."""
+    seconds: float | None = None
+    """How long it ran; None while it runs."""
+    exit_code: int | None = None
+    """None while it runs; negative: ended by that signal."""
+
+
+@dataclass
+class CommandLog:
+    """Every command of a run, in the order they were started."""
+
+    commands: list[Command] = field(default_factory=list)
+
+    def begin(self, argv: Sequence[str]) -> Command:
+        """Notes a command about to be started."""
+        command = Command(shlex.join(argv), datetime.now(UTC).isoformat(timespec="milliseconds"))
+        self.commands.append(command)
+        return command
+
+    def run(self, *argv: Argument, timeout: float = 120, stdin: str | None = None) -> str:
+        """Runs a tool that must succeed within `timeout` seconds; its standard output."""
+        words = [str(a) for a in argv]
+        command = self.begin(words)
+        began = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise _not_started(command.line, words[0], error) from error
+        try:
+            given = None if stdin is None else stdin.encode()
+            out, err = process.communicate(given, timeout)
+        except BaseException as error:
+            _kill_session(process)
+            out, err = process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ToolFailed(
+                    command.line, f"did not end within {timeout:g} s", _text(out + err)
+                ) from error
+            raise
+        finally:
+            command.seconds = time.monotonic() - began
+            command.exit_code = process.returncode
+        if process.returncode != 0:
+            raise ToolFailed(command.line, _ending(process.returncode), _text(out + err))
+        return _text(out)
+
+    def stream(
+        self, *argv: Argument, timeout: float, on_line: Callable[[str], object]
+    ) -> tuple[str, float]:
+        """Runs a tool and gives each line it prints to `on_line` as it comes.
+
+        Returns all it printed (both streams) and the processor seconds it used. The tool is
+        killed when it does not end within `timeout` seconds, and when `on_line` raises.
+        """
+        words = [str(a) for a in argv]
+        command = self.begin(words)
+        began = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise _not_started(command.line, words[0], error) from error
+        usage = None
+        try:
+            printed, ended = _read_lines(process, began + timeout, on_line)
+            if ended:
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            if process.returncode is None:
+                _kill_session(process)
+                process.wait()
+            command.seconds = time.monotonic() - began
+            command.exit_code = process.returncode
+            assert process.stdout is not None
+            process.stdout.close()
+        if usage is None:
+            raise ToolFailed(command.line, f"did not end within {timeout:g} s", printed)
+        if process.returncode != 0:
+            raise ToolFailed(command.line, _ending(process.returncode), printed)
+        return printed, usage.ru_utime + usage.ru_stime
+
+
+def _read_lines(
+    process: subprocess.Popen[bytes], deadline: float, on_line: Callable[[str], object]
+) -> tuple[str, bool]:
+    """All that was printed, and whether the output has ended (rather than the time)."""
+    assert process.stdout is not None
+    descriptor = process.stdout.fileno()
+    whole, rest = bytearray(), b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            if not selector.select(left):
+                continue
+            piece = os.read(descriptor, 1 << 16)
+            whole += piece
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                on_line(_text(line))
+            if not piece:
+                if rest:
+                    on_line(_text(rest))
+                return _text(bytes(whole)), True
+    return _text(bytes(whole)), False
+
+
+class Child:
+    """A server that runs beside the lab; what it prints goes to a file."""
+
+    def __init__(self, log: CommandLog, output: Path, *argv: Argument) -> None:
+        """Starts it. `output` is appended to."""
+        words = [str(a) for a in argv]
+        self._command = log.begin(words)
+        self._output = output
+        self._began = time.monotonic()
+        with output.open("ab") as out:
+            try:
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    preexec_fn=_die_with_parent,
+                )
+            except OSError as error:
+                raise _not_started(self._command.line, words[0], error) from error
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def failed(self, what: str) -> ToolFailed:
+        """The error to raise when it did not do what it should; shows what it printed."""
+        return ToolFailed(self._command.line, what, self._output.read_text(errors="replace"))
+
+    def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
+        """Waits until `ready()`; fails if the child ends before, or after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if not self.running:
+                raise self.failed(f"{_ending(self._process.returncode)} before it was ready")
+            if time.monotonic() > deadline:
+                raise self.failed(f"was not ready within {timeout:g} s")
+            time.sleep(0.02)
+
+    def stop(self, timeout: float) -> None:
+        """SIGTERM, and waits; fails if it does not end by itself, or not with 0."""
+        if self.running:
+            self._process.terminate()
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise self.failed(f"did not end within {timeout:g} s after SIGTERM") from error
+        self._note_end()
+        if code != 0:
+            raise self.failed(f"{_ending(code)} after SIGTERM")
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        if self._command.exit_code is None:
+            self._command.exit_code = self._process.returncode
+            self._command.seconds = time.monotonic() - self._began
+
+    def cpu_seconds(self) -> float:
+        """Processor seconds used so far, user and system."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError as error:
+            raise self.failed("has ended") from error
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The lab blocks these while it cleans up; its children must not inherit that.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kills a tool and what it has started (`mariadb-install-db` is a shell script)."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ending(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _not_started(line: str, program: str, error: OSError) -> ToolFailed:
+    return ToolFailed(
+        line, "could not be started", f"{program}: {error.strerror}; is its package installed?"
+    )

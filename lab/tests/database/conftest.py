@@ -1,0 +1,70 @@
+"""A private MariaDB for tests of the database part."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hemi_lab.database.server import MariaDb
+from hemi_lab.database.settings import MEBIBYTE, OltpSettings
+from hemi_lab.database.workloads import load_rows, tables_of
+from hemi_lab.database.workplace import Workplace
+
+TINY = OltpSettings(
+    warehouses=2, items=200, customers=30, load_threads=2, threads=(4,), seconds=2,
+    idle_seconds=0, warm_up_seconds=0,
+)  # fmt: skip
+
+
+class LoadedServer:
+    """MariaDB with the TPC-C-like tables, tiny, and a way back to how they were."""
+
+    def __init__(self, place: Workplace, server: MariaDb) -> None:
+        self.place = place
+        self.server = server
+        for table in tables_of(TINY):
+            server.query(f"CREATE TABLE saved_{table} AS SELECT * FROM {table}")
+
+    def restore(self) -> None:
+        """Every table as after the load."""
+        for table in tables_of(TINY):
+            self.server.query(
+                f"TRUNCATE TABLE {table}; INSERT INTO {table} SELECT * FROM saved_{table}"
+            )
+
+
+def _need(*programs: str) -> None:
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def mariadb_installed() -> None:
+    """Skips where there is no MariaDB or sysbench."""
+    _need("mariadbd", "mariadb", "mariadb-install-db", "sysbench")
+
+
+@pytest.fixture(scope="module")
+def started(
+    mariadb_installed: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LoadedServer]:
+    """A running server with the tables loaded."""
+    target = tmp_path_factory.mktemp("target")
+    with Workplace() as place:
+        directories: list[Path] = [place.subdirectory(target, name) for name in ("data", "log")]
+        server = MariaDb(place, directories[0], directories[1], 16 * MEBIBYTE)
+        server.install()
+        server.start({"innodb_flush_log_at_trx_commit": "0"})
+        load_rows(place.log, TINY, server)
+        yield LoadedServer(place, server)
+        server.stop()
+
+
+@pytest.fixture
+def loaded(started: LoadedServer) -> Iterator[LoadedServer]:
+    """The same, as after the load; whatever the test does to it is undone."""
+    yield started
+    started.restore()
