@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Promote(commands::promote::PromoteArgs),
     Inject(commands::inject::InjectArgs),
     Sim(commands::sim::SimArgs),
+    Load(commands::load::LoadArgs),
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),

@@ -11,7 +11,7 @@
 
 pub mod arena;
 pub mod blocking;
-mod clock;
+pub mod clock;
 pub mod config;
 pub mod control;
 pub mod create;

@@ -44,6 +44,26 @@ pub struct Issue {
     pub intended: Instant,
 }
 
+/// What a workload will ask of whatever serves it, known before it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Whether anything is written or trimmed.
+    pub writes: bool,
+    /// The longest request, sectors.
+    pub longest_sectors: u64,
+}
+
+impl Demand {
+    /// What two workloads come to together.
+    #[must_use]
+    pub fn and(self, other: Demand) -> Demand {
+        Demand {
+            writes: self.writes || other.writes,
+            longest_sectors: self.longest_sectors.max(other.longest_sectors),
+        }
+    }
+}
+
 /// A source of requests.
 pub trait Workload {
     /// When the workload next issues something by itself; [`Instant::NEVER`] when only a

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hemi_core::units::{Extent, Instant};
+use hemi_drives::drive::Operation;
 use hemi_drives::quantity::Time;
 use serde::Deserialize;
 
@@ -12,7 +13,7 @@ use super::limit::{self, Limits, Quota};
 use super::tags::{MOST_OUTSTANDING, Tags};
 use super::traces::format::{Event, FormatSpec, TimeUnit};
 use super::traces::load::{Beyond, Trace};
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// A `replay` workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -145,6 +146,21 @@ impl Replay {
         self.limits.begin(at);
         self.begin = at;
         self.latest = at;
+    }
+
+    /// See [`super::any::AnyWorkload::cap`].
+    pub(super) fn cap(&mut self, under_way: u32) {
+        if self.pace == Pace::Timed {
+            self.queue_depth = self.queue_depth.min(under_way);
+        }
+    }
+
+    /// What the trace asks for.
+    pub(super) fn demand(&self) -> Demand {
+        self.trace.entries().iter().fold(Demand::default(), |demand, entry| {
+            let writes = matches!(entry.operation, Operation::Write { .. } | Operation::Trim);
+            demand.and(Demand { writes, longest_sectors: entry.sectors.into() })
+        })
     }
 
     /// From now on this much.

@@ -5,6 +5,8 @@ mod reproduce;
 mod run;
 mod table;
 
+pub(crate) use table::time;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
