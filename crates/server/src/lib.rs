@@ -24,6 +24,7 @@ mod notices;
 pub mod probe;
 pub mod promote;
 mod reactor;
+pub mod record;
 pub mod ring;
 pub mod ring_message;
 pub mod serve;
