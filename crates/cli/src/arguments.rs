@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Inject(commands::inject::InjectArgs),
     Sim(commands::sim::SimArgs),
     Load(commands::load::LoadArgs),
+    Trace(commands::trace::TraceArgs),
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),

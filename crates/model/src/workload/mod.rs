@@ -16,6 +16,7 @@ pub mod access;
 pub mod any;
 pub mod bursts;
 pub mod closed;
+mod dependencies;
 pub mod combine;
 pub mod error;
 pub mod limit;
