@@ -49,7 +49,8 @@ pub(crate) fn encode(header: Header, payload: &[u8]) -> Vec<u8> {
 
 /// A header, and the checksum of what follows its first 12 bytes; `None` for what is none.
 pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, u32)> {
-    let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let u32_at =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
     if bytes[..8] != MAGIC {
         return None;

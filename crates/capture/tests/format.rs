@@ -4,7 +4,12 @@ use hemi_capture::{CaptureError, Head, Kind, Reader, Record, Writer};
 use proptest::prelude::*;
 
 fn head() -> Head {
-    Head { volume_bytes: 1 << 30, block_bytes: 4096, began: 1_700_000_000_000_000_000, name: "db".into() }
+    Head {
+        volume_bytes: 1 << 30,
+        block_bytes: 4096,
+        began: 1_700_000_000_000_000_000,
+        name: "db".into(),
+    }
 }
 
 fn read(bytes: &[u8]) -> Result<(Vec<Record>, bool, u64), CaptureError> {

@@ -257,8 +257,7 @@ impl LoadReport {
         };
         let time = totals.time.max(1) as f64;
         let little = (totals.presence as f64 / time, account.stays as f64 / time);
-        let little_holds =
-            (little.0 - little.1).abs() <= LITTLE_TOLERANCE * little.0.max(little.1);
+        let little_holds = (little.0 - little.1).abs() <= LITTLE_TOLERANCE * little.0.max(little.1);
         let failed = account.failed();
         let counts_hold = totals.issued == account.completed + failed + totals.unfinished
             && totals.ended == account.completed + failed;

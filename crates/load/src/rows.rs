@@ -72,8 +72,7 @@ impl RowsFile {
     pub fn create(path: &Path) -> Result<RowsFile, RowsError> {
         let io = |source| RowsError::Io { path: path.display().to_string(), source };
         let file = File::create(path).map_err(io)?;
-        let parquet =
-            |source| RowsError::Parquet { path: path.display().to_string(), source };
+        let parquet = |source| RowsError::Parquet { path: path.display().to_string(), source };
         let none: &[FileRow] = &[];
         let schema = none.schema().map_err(parquet)?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();

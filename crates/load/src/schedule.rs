@@ -127,8 +127,7 @@ impl<W: Workload> Schedule<W> {
 
     /// Whether all has been issued, and is done.
     pub fn is_over(&self) -> bool {
-        self.under_way == 0
-            && (self.stopped || self.waiting.is_empty() && self.workload.is_over())
+        self.under_way == 0 && (self.stopped || self.waiting.is_empty() && self.workload.is_over())
     }
 }
 

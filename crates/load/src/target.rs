@@ -97,7 +97,8 @@ pub enum TargetError {
     /// Somebody uses it.
     #[error(
         "{path} is in use: {}. The load writes to it; release it first, --wipe does not \
-         override this", list(uses)
+         override this",
+        list(uses)
     )]
     InUse {
         /// Its name.
@@ -108,7 +109,8 @@ pub enum TargetError {
     /// Something is on it.
     #[error(
         "{path} is not empty; it holds {}. The load writes to it; if that may be destroyed, \
-         add --wipe {path}", list(contents)
+         add --wipe {path}",
+        list(contents)
     )]
     NotEmpty {
         /// Its name.

@@ -105,8 +105,7 @@ pub(crate) fn run(arguments: &LoadArgs) -> Result<()> {
 
 fn job(arguments: &LoadArgs) -> Result<Job> {
     let usage = |what: String| Failure::error(Kind::Usage, what, "hemi help load tells more.");
-    let (spec, folder) =
-        spec::load(&arguments.spec).map_err(|error| usage(error.to_string()))?;
+    let (spec, folder) = spec::load(&arguments.spec).map_err(|error| usage(error.to_string()))?;
     let parsed: TargetSpec =
         arguments.target.parse().map_err(|error| usage(format!("--target {error}")))?;
     Ok(Job {

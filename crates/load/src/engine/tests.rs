@@ -4,7 +4,7 @@ use hemi_model::workload::any::AnyWorkload;
 use hemi_model::workload::spec::WorkloadSpec;
 use hemi_server::ring::Ring;
 
-use super::{Engine, EngineOptions, Ending, Stop, Totals};
+use super::{Ending, Engine, EngineOptions, Stop, Totals};
 use crate::account::{Account, Progress};
 use crate::backend::Backend;
 use crate::buffers::Buffers;

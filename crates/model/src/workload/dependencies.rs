@@ -47,9 +47,10 @@ impl Dependencies {
         for (index, entry) in entries.iter().enumerate() {
             // What took no time at all and came at the same time is done before it only if
             // it also comes before it.
-            while order.get(before).is_some_and(|&other| {
-                ends[other as usize] <= entry.at && (other as usize) < index
-            }) {
+            while order
+                .get(before)
+                .is_some_and(|&other| ends[other as usize] <= entry.at && (other as usize) < index)
+            {
                 before += 1;
             }
             let last = before.checked_sub(1).map_or(0, |last| ends[order[last] as usize]);

@@ -8,12 +8,12 @@ use hemi_drives::drive::Operation;
 use hemi_drives::quantity::Time;
 use serde::Deserialize;
 
+use super::dependencies::Dependencies;
 use super::error::{WorkloadError, check_count};
 use super::limit::{self, Limits, Quota};
-use super::dependencies::Dependencies;
 use super::tags::{MOST_OUTSTANDING, Tags};
-use super::traces::format::{Event, FormatSpec, TimeUnit};
 use super::traces::TraceError;
+use super::traces::format::{Event, FormatSpec, TimeUnit};
 use super::traces::load::{Beyond, Trace};
 use super::{Demand, Issue, Workload};
 
@@ -226,12 +226,7 @@ impl Replay {
             self.position += 1;
             self.limits.spend(1);
             let extent = Extent::new(entry.start, entry.sectors.into());
-            issues.push(Issue {
-                tag,
-                operation: entry.operation,
-                extent,
-                intended,
-            });
+            issues.push(Issue { tag, operation: entry.operation, extent, intended });
         }
     }
 }

@@ -47,7 +47,8 @@ pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
             Operation::Trim => ("trim", false),
             Operation::Flush => ("flush", false),
         };
-        let (offset, length) = (entry.start * SECTOR_BYTES, u64::from(entry.sectors) * SECTOR_BYTES);
+        let (offset, length) =
+            (entry.start * SECTOR_BYTES, u64::from(entry.sectors) * SECTOR_BYTES);
         let latency = trace.latencies().get(index).map_or(String::new(), u64::to_string);
         writeln!(out, "{},{operation},{},{offset},{length},{latency}", entry.at, u8::from(fua))?;
     }
