@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Promote(commands::promote::PromoteArgs),
     Inject(commands::inject::InjectArgs),
     Sim(commands::sim::SimArgs),
+    Load(commands::load::LoadArgs),
+    Trace(commands::trace::TraceArgs),
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),

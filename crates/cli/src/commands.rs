@@ -12,11 +12,13 @@ pub(crate) mod generate;
 pub(crate) mod inject;
 pub(crate) mod inspect;
 pub(crate) mod leg;
+pub(crate) mod load;
 pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod trace;
 
 /// Runs one.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
@@ -30,6 +32,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
         Command::Sim(arguments) => done(sim::run(&arguments)),
+        Command::Load(arguments) => done(load::run(&arguments)),
+        Command::Trace(arguments) => done(trace::run(&arguments)),
         Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),
         Command::Generate(arguments) => done(generate::run(&arguments)),

@@ -10,6 +10,7 @@
 //! - in `cargo test` (`tests/replay.rs`): every input of the corpus in `fuzz/corpus/`, then
 //!   random changes of these inputs.
 
+mod capture;
 mod control;
 mod format;
 mod nbd_client;
@@ -29,7 +30,8 @@ pub struct Target {
 }
 
 /// Every target, by name.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
+    Target { name: "capture", run: capture::capture, cases: 5000 },
     Target { name: "config", run: text::config, cases: 1500 },
     Target { name: "control", run: control::control, cases: 2000 },
     Target { name: "leg_spec", run: text::leg_spec, cases: 10_000 },

@@ -30,7 +30,8 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    fn record(&mut self, latency: u64, bytes: u64) {
+    /// Counts one, of so many nanoseconds and bytes.
+    pub fn record(&mut self, latency: u64, bytes: u64) {
         self.histogram.saturating_record(latency);
         self.bytes += bytes;
         self.moments.add(latency);
@@ -59,7 +60,8 @@ pub struct Moments {
 }
 
 impl Moments {
-    fn add(&mut self, latency: u64) {
+    /// Counts one.
+    pub fn add(&mut self, latency: u64) {
         self.count += 1;
         self.max = self.max.max(latency);
         self.sum += u128::from(latency);
@@ -115,12 +117,15 @@ pub struct Little {
 
 /// A request that is done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    pub(crate) operation: Operation,
-    pub(crate) bytes: u64,
-    pub(crate) latency: u64,
+pub struct Ended {
+    /// What it was.
+    pub operation: Operation,
+    /// Bytes read, written or trimmed.
+    pub bytes: u64,
+    /// From the intended time, nanoseconds.
+    pub latency: u64,
     /// Whether it counts.
-    pub(crate) measured: bool,
+    pub measured: bool,
 }
 
 /// The account of one run.
@@ -182,24 +187,25 @@ impl Figures {
     }
 
     /// A request that is to be measured is issued.
-    pub(crate) fn begin(&mut self, now: Instant) {
-        self.measured.get_or_insert((now, now));
+    pub fn begin(&mut self, now: Instant) {
+        let (from, until) = self.measured.unwrap_or((now, now));
+        self.measured = Some((from.min(now), until));
     }
 
     /// When the current interval is over.
-    pub(crate) fn interval_end(&self) -> Instant {
+    pub fn interval_end(&self) -> Instant {
         self.interval.start + self.length
     }
 
     /// The current interval is over.
-    pub(crate) fn next_interval(&mut self, exposure_bytes: u64, exposure_age: u64) {
+    pub fn next_interval(&mut self, exposure_bytes: u64, exposure_age: u64) {
         let start = self.interval_end();
         self.intervals.push(Interval { exposure_bytes, exposure_age, ..self.interval });
         self.interval = Interval { start, ..Interval::default() };
     }
 
     /// A request ended at `now`, `latency` after it was intended.
-    pub(crate) fn record(&mut self, now: Instant, ended: Ended) {
+    pub fn record(&mut self, now: Instant, ended: Ended) {
         let Ended { operation, bytes, latency, measured } = ended;
         let interval = &mut self.interval;
         interval.latencies.add(latency);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hdrhistogram::Histogram;
 use hemi_core::units::SECOND;
 use hemi_drives::drive::Counters;
 use serde::Serialize;
@@ -136,7 +137,6 @@ impl Summary {
     pub fn of(figures: &Figures, latencies: &Latencies) -> Summary {
         let quantile = |q| seconds(latencies.histogram.value_at_quantile(q));
         let moments = latencies.moments();
-        let recorded = latencies.histogram.iter_recorded();
         Summary {
             count: latencies.count(),
             iops: figures.rate(latencies),
@@ -149,10 +149,15 @@ impl Summary {
             p999: quantile(0.999),
             p9999: quantile(0.9999),
             max: seconds(moments.max),
-            histogram: recorded
-                .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
-                .collect(),
+            histogram: Summary::histogram_of(&latencies.histogram),
         }
+    }
+
+    /// A histogram as results have it: highest value of each bucket that holds any, and how
+    /// many.
+    pub fn histogram_of(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+        let recorded = histogram.iter_recorded();
+        recorded.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     }
 }
 

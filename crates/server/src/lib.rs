@@ -11,7 +11,7 @@
 
 pub mod arena;
 pub mod blocking;
-mod clock;
+pub mod clock;
 pub mod config;
 pub mod control;
 pub mod create;
@@ -24,6 +24,7 @@ mod notices;
 pub mod probe;
 pub mod promote;
 mod reactor;
+pub mod record;
 pub mod ring;
 pub mod ring_message;
 pub mod serve;

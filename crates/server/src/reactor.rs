@@ -175,6 +175,11 @@ impl Reactor {
         Ok(())
     }
 
+    /// Records every request from now on.
+    pub(crate) fn record(&mut self, recorder: crate::record::Recorder) {
+        self.exports.record(recorder);
+    }
+
     /// Everything between two waits.
     fn turn(&mut self) {
         let mut batch = std::mem::take(&mut self.completions);
@@ -198,6 +203,7 @@ impl Reactor {
         }
         if self.now >= self.next_snapshot {
             self.publish();
+            self.exports.hand_over_records();
             self.published_at = self.now;
             self.next_snapshot = self.now + SNAPSHOT_INTERVAL;
             self.notices.say_errors(self.now, &self.published.load().legs);

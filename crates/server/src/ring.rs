@@ -72,6 +72,8 @@ pub struct Tag {
 /// nanoseconds: longer than a busy client takes for its next request, too short to matter to
 /// a send that was cut short.
 const IMMEDIATE_PATIENCE: u64 = 200_000;
+/// `IORING_ENTER_GETEVENTS` of the kernel's interface.
+const ENTER_GETEVENTS: u32 = 1;
 /// Owners of one source: 2^12.
 pub const OWNERS_MAX: u16 = 1 << 12;
 
@@ -539,6 +541,30 @@ impl Ring {
             Err(error) => match error.raw_os_error() {
                 // Time is up; a signal; completions to be reaped first; out of memory now.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Submits everything queued and lets completions arrive that are ready, without waiting
+    /// for any: for a loop that has no time to sleep. An error is one that will not go away by
+    /// itself.
+    pub fn poll(&mut self) -> io::Result<()> {
+        if !self.backlog.is_empty() {
+            self.refill();
+        }
+        self.immediate = 0;
+        self.submissions += 1;
+        let queued = self.uring.submission().len() as u32;
+        // SAFETY: the arguments are those of `submit`, whose entries `push` answers for; the
+        // flag only has deferred completions run (the crate sets it where it waits alone).
+        let submitted = unsafe {
+            self.uring.submitter().enter::<libc::sigset_t>(queued, 0, ENTER_GETEVENTS, None)
+        };
+        match submitted {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },
         }

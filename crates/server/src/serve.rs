@@ -5,6 +5,7 @@
 //! client is let in.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -26,6 +27,7 @@ use crate::export::{ExportOptions, Exports, ListenError, Listener};
 use crate::leg::{OpenError, OpenLeg, Purpose};
 use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
 use crate::reactor::{Parts, Reactor};
+use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
 use crate::volume::ServedVolume;
 
@@ -89,20 +91,38 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The file of the recording.
+    #[error(
+        "cannot record to {}: {source}; name a file that does not exist yet, in a folder that \
+         can be written", path.display()
+    )]
+    Record {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A thread, or the event loop while running.
     #[error("the event loop failed: {0}")]
     Reactor(io::Error),
 }
 
 /// Serves the volume the configuration names until it is stopped: by a signal, or through
-/// control. Blocks.
+/// control. Every request is recorded in the file `record`, if one is named. Blocks.
 ///
 /// # Errors
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
-pub fn serve(config: Config) -> Result<(), ServeError> {
+pub fn serve(config: Config, record: Option<&Path>) -> Result<(), ServeError> {
     let opened = open(&config.legs)?;
     check(&config, &opened)?;
     let name = opened.name();
+    let (recorder, recording) = match record {
+        Some(path) => {
+            let (recorder, recording) = record_to(path, &opened)?;
+            (Some(recorder), Some(recording))
+        }
+        None => (None, None),
+    };
     let control = Listeners::bind(&config, &name)?;
     let listeners = listen(&config, &opened)?;
     let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
@@ -114,7 +134,7 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
     for listener in &listeners {
         tracing::info!(address = listener.name(), "export");
     }
-    let running = start(opened, options, listeners, snapshot)?;
+    let running = start_recorded(opened, options, listeners, snapshot, recorder)?;
     let volume = Arc::new(ServedVolume::new(running.handle.clone()));
     let control = match control.spawn(Arc::new(config), volume) {
         Ok(control) => control,
@@ -127,8 +147,19 @@ pub fn serve(config: Config) -> Result<(), ServeError> {
         }
     };
     let result = running.join();
+    if let Some(recording) = recording {
+        recording.join();
+    }
     control.stop();
     result
+}
+
+/// Begins a recording of the volume's requests in a file that is not there yet.
+fn record_to(path: &Path, opened: &OpenedVolume) -> Result<(Recorder, Recording), ServeError> {
+    let superblock = &opened.opening.superblock;
+    let volume_bytes = superblock.layout.volume_bytes();
+    record::begin(path, &opened.name(), volume_bytes, superblock.block_bytes)
+        .map_err(|source| ServeError::Record { path: path.into(), source })
 }
 
 /// Every leg of a volume, opened and locked, and what recovery makes of them.
@@ -319,7 +350,17 @@ pub fn start(
     opened: OpenedVolume,
     options: ReactorOptions,
     listeners: Vec<Listener>,
+    snapshot: Snapshot,
+) -> Result<Running, ServeError> {
+    start_recorded(opened, options, listeners, snapshot, None)
+}
+
+fn start_recorded(
+    opened: OpenedVolume,
+    options: ReactorOptions,
+    listeners: Vec<Listener>,
     mut snapshot: Snapshot,
+    recorder: Option<Recorder>,
 ) -> Result<Running, ServeError> {
     let (messages, inbox) = sync_channel(MESSAGES_MAX);
     let (started, outcome) = sync_channel(1);
@@ -338,7 +379,10 @@ pub fn start(
         let waker = ring.waker();
         let inbox = Inbox { messages: inbox, published: shared };
         match build(ring, arena, opened, options, listeners, inbox) {
-            Ok(reactor) => {
+            Ok(mut reactor) => {
+                if let Some(recorder) = recorder {
+                    reactor.record(recorder);
+                }
                 let _ = started.send(Ok(waker));
                 reactor.run().inspect_err(|error| {
                     tracing::error!(%error, "the event loop failed; the volume is as after a kill");

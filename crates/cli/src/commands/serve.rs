@@ -55,6 +55,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "nbd")]
     read_only: bool,
 
+    /// Record every request in this file, which must not exist yet: hemi trace and hemi load
+    /// read it.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// The name the volume must have.
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
@@ -144,7 +149,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let _logging = logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
-    serve(config).map_err(|error| match &error {
+    serve(config, arguments.record.as_deref()).map_err(|error| match &error {
         // What to do is in the text: it differs from problem to problem.
         ServeError::Refused(_) => Failure::error(Kind::Refused, error.to_string(), ""),
         ServeError::OtherVolume { .. } => Failure::error(

@@ -9,7 +9,7 @@ use super::limit::Quota;
 use super::open::Open;
 use super::phases::Phases;
 use super::replay::Replay;
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// A workload of any kind.
 #[derive(Clone, Debug)]
@@ -46,6 +46,26 @@ impl AnyWorkload {
     /// issued yet; without it, a workload begins at time zero.
     pub fn begin(&mut self, at: Instant) {
         each!(self, workload => workload.begin(at));
+    }
+
+    /// What it will ask for.
+    pub fn demand(&self) -> Demand {
+        each!(self, workload => workload.demand())
+    }
+
+    /// At most so many of its requests will be under way at a time, or a little more: what
+    /// would wait for that anyway it need not issue yet. Nothing else changes: requests are
+    /// intended for the same times, and a client that stalls when full stalls at its own
+    /// limit.
+    pub fn cap(&mut self, under_way: u32) {
+        match self {
+            AnyWorkload::Open(open) => open.cap(under_way),
+            AnyWorkload::Bursts(bursts) => bursts.cap(under_way),
+            AnyWorkload::Replay(replay) => replay.cap(under_way),
+            AnyWorkload::Combine(combine) => combine.cap(under_way),
+            AnyWorkload::Phases(phases) => phases.cap(under_way),
+            AnyWorkload::Closed(_) => {}
+        }
     }
 
     /// From now on this much may be issued, within the workload's own limits. What it had to

@@ -15,7 +15,7 @@ use super::limit::{self, Limits, Quota};
 use super::seeds::Seeds;
 use super::spec::WorkloadSpec;
 use super::tags::{MOST_OUTSTANDING, Tags};
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// A `bursts` workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -121,6 +121,18 @@ impl Bursts {
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.next = at + self.every;
+    }
+
+    /// See [`super::any::AnyWorkload::cap`].
+    pub(super) fn cap(&mut self, under_way: u32) {
+        if !self.paced {
+            self.outstanding = self.outstanding.min(under_way);
+        }
+    }
+
+    /// What is asked for.
+    pub(super) fn demand(&self) -> Demand {
+        self.access.demand()
     }
 
     /// From now on this much.

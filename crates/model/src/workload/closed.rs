@@ -14,7 +14,7 @@ use super::error::{WorkloadError, check_count, check_duration};
 use super::limit::{self, Limits, Quota};
 use super::seeds::{Purpose, Seeds};
 use super::tags::MOST_OUTSTANDING;
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// A `closed` workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -106,6 +106,11 @@ impl Closed {
         self.limits.begin(at);
         self.ready.clear();
         self.ready.extend((0..self.places()).map(|tag| Reverse((at, tag))));
+    }
+
+    /// What is asked for.
+    pub(super) fn demand(&self) -> Demand {
+        self.access.demand()
     }
 
     /// From now on this much.

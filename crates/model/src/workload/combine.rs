@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::any::AnyWorkload;
 use super::limit::{Limits, Quota};
 use super::spec::WorkloadSpec;
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// Most parts, so that the names of all their requests fit 32 bits.
 pub(crate) const MOST_PARTS: usize = 64;
@@ -46,6 +46,16 @@ impl Combine {
         self.limits.begin(at);
         self.parts.iter_mut().for_each(|part| part.begin(at));
         self.share();
+    }
+
+    /// See [`AnyWorkload::cap`].
+    pub(super) fn cap(&mut self, under_way: u32) {
+        self.parts.iter_mut().for_each(|part| part.cap(under_way));
+    }
+
+    /// What all parts ask for.
+    pub(super) fn demand(&self) -> Demand {
+        self.parts.iter().map(AnyWorkload::demand).fold(Demand::default(), Demand::and)
     }
 
     /// From now on this much.

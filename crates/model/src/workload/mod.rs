@@ -17,6 +17,7 @@ pub mod any;
 pub mod bursts;
 pub mod closed;
 pub mod combine;
+mod dependencies;
 pub mod error;
 pub mod limit;
 pub mod open;
@@ -42,6 +43,26 @@ pub struct Issue {
     /// When it was to be issued. Latency counts from here: a request that had to wait in the
     /// client (because as many as may be were outstanding) has waited all the same.
     pub intended: Instant,
+}
+
+/// What a workload will ask of whatever serves it, known before it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Whether anything is written or trimmed.
+    pub writes: bool,
+    /// The longest request, sectors.
+    pub longest_sectors: u64,
+}
+
+impl Demand {
+    /// What two workloads come to together.
+    #[must_use]
+    pub fn and(self, other: Demand) -> Demand {
+        Demand {
+            writes: self.writes || other.writes,
+            longest_sectors: self.longest_sectors.max(other.longest_sectors),
+        }
+    }
 }
 
 /// A source of requests.

@@ -10,7 +10,7 @@ use super::error::{WorkloadError, check_count};
 use super::limit::{self, Limits, Quota};
 use super::seeds::{Purpose, Seeds};
 use super::tags::{MOST_OUTSTANDING, Tags};
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// Most requests a second: one a nanosecond.
 const MOST_RATE: f64 = 1e9;
@@ -148,6 +148,18 @@ impl Open {
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.clock.begin = at;
+    }
+
+    /// See [`super::any::AnyWorkload::cap`].
+    pub(super) fn cap(&mut self, under_way: u32) {
+        if self.when_full == WhenFull::Wait {
+            self.outstanding = self.outstanding.min(under_way);
+        }
+    }
+
+    /// What is asked for.
+    pub(super) fn demand(&self) -> Demand {
+        self.access.demand()
     }
 
     /// From now on this much.

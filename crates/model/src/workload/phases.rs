@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::any::AnyWorkload;
 use super::limit::Quota;
 use super::spec::WorkloadSpec;
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// One of the `phases`.
 #[derive(Clone, Debug, Deserialize)]
@@ -83,6 +83,18 @@ impl Phases {
     /// Begins at `at`. Nothing may have been issued yet.
     pub fn begin(&mut self, at: Instant) {
         self.enter(0, at);
+    }
+
+    /// See [`AnyWorkload::cap`].
+    pub(super) fn cap(&mut self, under_way: u32) {
+        let workloads = self.phases.iter_mut().filter_map(|phase| phase.workload.as_mut());
+        workloads.for_each(|workload| workload.cap(under_way));
+    }
+
+    /// What all phases ask for.
+    pub(super) fn demand(&self) -> Demand {
+        let workloads = self.phases.iter().filter_map(|phase| phase.workload.as_ref());
+        workloads.map(AnyWorkload::demand).fold(Demand::default(), Demand::and)
     }
 
     /// From now on this much.

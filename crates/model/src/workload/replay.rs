@@ -4,15 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hemi_core::units::{Extent, Instant};
+use hemi_drives::drive::Operation;
 use hemi_drives::quantity::Time;
 use serde::Deserialize;
 
+use super::dependencies::Dependencies;
 use super::error::{WorkloadError, check_count};
 use super::limit::{self, Limits, Quota};
 use super::tags::{MOST_OUTSTANDING, Tags};
+use super::traces::TraceError;
 use super::traces::format::{Event, FormatSpec, TimeUnit};
 use super::traces::load::{Beyond, Trace};
-use super::{Issue, Workload};
+use super::{Demand, Issue, Workload};
 
 /// A `replay` workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -62,6 +65,10 @@ pub enum Pace {
     Timed,
     /// The next as soon as the queue depth lets it. Latency counts from then.
     Fastest,
+    /// When everything is done that was done before it came in the recording, and as long
+    /// after that as it came then: a slower volume slows the trace as it would have slowed
+    /// who made it. Latency counts from then. For traces that say how long requests took.
+    Dependent,
 }
 
 /// A replay under way.
@@ -77,6 +84,9 @@ pub struct Replay {
     queue_depth: u32,
     limits: Limits,
     tags: Tags,
+    dependencies: Option<Dependencies>,
+    /// By tag, which entry of the trace it is.
+    entry_of: Vec<u32>,
 }
 
 impl ReplaySpec {
@@ -94,7 +104,7 @@ impl ReplaySpec {
             return Err(WorkloadError::new("queue_depth", "none", right));
         }
         if let Some(speed) = self.speed {
-            if self.pace == Pace::Fastest {
+            if self.pace != Pace::Timed {
                 let right = "leave it out, or write `pace = \"timed\"`";
                 return Err(WorkloadError::new("speed", speed, right));
             }
@@ -120,6 +130,9 @@ impl ReplaySpec {
         let format = self.format.with(self.time_unit, self.event)?;
         let mut trace = Trace::read(&path, format, self.volume.as_deref())?;
         trace.fit(volume_sectors, self.beyond)?;
+        if self.pace == Pace::Dependent && trace.latencies().is_empty() {
+            return Err(TraceError::NoLatencies { file: trace.file().to_owned() }.into());
+        }
         Ok(Replay::new(Arc::new(trace), self))
     }
 }
@@ -127,7 +140,10 @@ impl ReplaySpec {
 impl Replay {
     /// The replay of a trace that fits the volume.
     pub fn new(trace: Arc<Trace>, spec: &ReplaySpec) -> Replay {
+        let dependencies = (spec.pace == Pace::Dependent).then(|| Dependencies::of(&trace));
         Replay {
+            dependencies,
+            entry_of: Vec::new(),
             trace,
             position: 0,
             pace: spec.pace,
@@ -145,6 +161,24 @@ impl Replay {
         self.limits.begin(at);
         self.begin = at;
         self.latest = at;
+        if let Some(dependencies) = &mut self.dependencies {
+            dependencies.begin(at);
+        }
+    }
+
+    /// See [`super::any::AnyWorkload::cap`].
+    pub(super) fn cap(&mut self, under_way: u32) {
+        if self.pace != Pace::Fastest {
+            self.queue_depth = self.queue_depth.min(under_way);
+        }
+    }
+
+    /// What the trace asks for.
+    pub(super) fn demand(&self) -> Demand {
+        self.trace.entries().iter().fold(Demand::default(), |demand, entry| {
+            let writes = matches!(entry.operation, Operation::Write { .. } | Operation::Trim);
+            demand.and(Demand { writes, longest_sectors: entry.sectors.into() })
+        })
     }
 
     /// From now on this much.
@@ -162,6 +196,10 @@ impl Replay {
         match (self.trace.entries().get(self.position), self.pace) {
             (None, _) => Instant::NEVER,
             (Some(_), Pace::Fastest) => self.latest,
+            (Some(entry), Pace::Dependent) => {
+                let dependencies = self.dependencies.as_ref();
+                dependencies.map_or(Instant::NEVER, |known| known.due(self.position, entry.at))
+            }
             (Some(entry), Pace::Timed) if self.speed == 1.0 => self.begin + entry.at,
             (Some(entry), Pace::Timed) => {
                 self.begin + libm::round(entry.at as f64 / self.speed) as u64
@@ -173,20 +211,22 @@ impl Replay {
         self.latest = self.latest.max(now);
         while self.tags.outstanding() < self.queue_depth {
             let due = self.due();
-            let intended = if self.pace == Pace::Timed { due } else { now };
+            let intended = if self.pace == Pace::Fastest { now } else { due };
             if due > now || !self.limits.allow(intended) {
                 return;
             }
             let entry = self.trace.entries()[self.position];
+            let tag = self.tags.take();
+            if let Some(dependencies) = &mut self.dependencies {
+                let slot = tag as usize;
+                self.entry_of.resize(self.entry_of.len().max(slot + 1), 0);
+                self.entry_of[slot] = self.position as u32;
+                dependencies.look(self.position + 1);
+            }
             self.position += 1;
             self.limits.spend(1);
             let extent = Extent::new(entry.start, entry.sectors.into());
-            issues.push(Issue {
-                tag: self.tags.take(),
-                operation: entry.operation,
-                extent,
-                intended,
-            });
+            issues.push(Issue { tag, operation: entry.operation, extent, intended });
         }
     }
 }
@@ -207,11 +247,15 @@ impl Workload for Replay {
 
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>) {
         self.tags.give(tag);
+        if let Some(dependencies) = &mut self.dependencies {
+            dependencies.done(self.entry_of[tag as usize], now, self.position);
+        }
         self.issue(now, issues);
     }
 
     fn is_over(&self) -> bool {
-        self.tags.outstanding() == 0 && !self.limits.allow(self.due())
+        self.tags.outstanding() == 0
+            && (self.position == self.trace.entries().len() || !self.limits.allow(self.due()))
     }
 }
 

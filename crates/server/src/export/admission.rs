@@ -41,11 +41,11 @@ impl Connection {
                 if !requests.charge(request.length) {
                     return Step::Blocked(Blocked::Room);
                 }
-                let read = ClientRequest::new(self.id, Kind::Read, &request);
+                let read = ClientRequest::new(self.id, Kind::Read, &request, cx.now);
                 Intake::Reading { request: requests.insert(read), next: 0 }
             }
             Command::Write => {
-                let write = ClientRequest::new(self.id, Kind::Write, &request);
+                let write = ClientRequest::new(self.id, Kind::Write, &request, cx.now);
                 Intake::Writing { request: requests.insert(write), next: 0, part: None }
             }
             Command::Flush => self.plain(cx, requests, &request, Operation::Flush),
@@ -86,7 +86,7 @@ impl Connection {
         request: &Request,
         operation: Operation,
     ) -> Intake {
-        let id = requests.insert(ClientRequest::new(self.id, Kind::Plain, request));
+        let id = requests.insert(ClientRequest::new(self.id, Kind::Plain, request, cx.now));
         let part = Part { at: 0, length: request.length, buffer: None, last: true };
         requests.submit(cx, id, operation, part, self.number);
         Intake::Idle

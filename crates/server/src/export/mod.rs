@@ -20,6 +20,7 @@ use hemi_core::io::{Buffers, Reply};
 use hemi_core::units::{Instant, SECOND};
 
 use crate::arena::Arena;
+use crate::record::Recorder;
 use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
 use hemi_core::engine::Engine;
@@ -74,6 +75,7 @@ pub(crate) struct Exports {
     counts: Counts,
     next_sweep: Instant,
     stopped: bool,
+    recorder: Option<Recorder>,
 }
 
 impl Exports {
@@ -97,6 +99,19 @@ impl Exports {
             counts: Counts::default(),
             next_sweep: Instant(0),
             stopped: false,
+            recorder: None,
+        }
+    }
+
+    /// Every request is recorded from now on.
+    pub(crate) fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// What has been recorded goes to the file soon.
+    pub(crate) fn hand_over_records(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hand_over();
         }
     }
 
@@ -208,6 +223,9 @@ impl Exports {
     /// The engine answered a request.
     pub(crate) fn reply(&mut self, cx: &mut ExportContext<'_>, reply: Reply) {
         let Some(done) = self.requests.reply(cx.engine.buffers_mut(), reply) else { return };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.push(cx.now, &done.as_recorded());
+        }
         match self.connections.get_mut(done.connection) {
             Some(connection) => {
                 let id = done.connection;

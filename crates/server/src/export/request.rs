@@ -5,10 +5,11 @@
 
 use hemi_core::io::{Buffers, Operation, Reply, Request, RequestError};
 use hemi_core::units::{BufferId, Extent, Instant, SECTOR_BYTES};
-use hemi_nbd::server::ReplyTo;
+use hemi_nbd::server::{Command, ReplyTo};
 
 use super::{ExportContext, REQUEST_BYTES_MAX, client_share, release};
 use crate::arena::Arena;
+use crate::record::Answered;
 use crate::slots::{SlotId, SlotTable};
 
 /// Largest part of a request.
@@ -48,6 +49,12 @@ pub(super) struct ClientRequest {
     pub(super) offset: u64,
     /// Payload in bytes; zero for [`Kind::Plain`].
     pub(super) length: u64,
+    /// Bytes asked for, payload or not.
+    pub(super) extent_bytes: u64,
+    /// What a recording calls it.
+    pub(super) recorded: hemi_capture::Kind,
+    /// When it was let in.
+    pub(super) arrived: Instant,
     pub(super) fua: bool,
     pub(super) held: Held,
     pub(super) error: Option<RequestError>,
@@ -58,13 +65,21 @@ pub(super) struct ClientRequest {
 }
 
 impl ClientRequest {
-    pub(super) fn new(connection: SlotId, kind: Kind, request: &hemi_nbd::server::Request) -> Self {
+    pub(super) fn new(
+        connection: SlotId,
+        kind: Kind,
+        request: &hemi_nbd::server::Request,
+        arrived: Instant,
+    ) -> Self {
         ClientRequest {
             connection,
             kind,
             to: request.reply_to(),
             offset: request.offset,
             length: if kind == Kind::Plain { 0 } else { request.length },
+            extent_bytes: request.length,
+            recorded: recorded(request.command),
+            arrived,
             fua: request.fua,
             held: Held::Nothing,
             error: None,
@@ -73,9 +88,34 @@ impl ClientRequest {
         }
     }
 
+    /// For a recording.
+    pub(super) fn as_recorded(&self) -> Answered {
+        Answered {
+            arrived: self.arrived,
+            kind: self.recorded,
+            offset: self.offset,
+            bytes: self.extent_bytes,
+            fua: self.fua,
+            failed: self.error.is_some(),
+        }
+    }
+
     /// Bytes of the part that begins `at` bytes in.
     pub(super) fn part_length(&self, at: u64) -> u64 {
         (self.length - at).min(PART_BYTES)
+    }
+}
+
+/// What a recording calls a command that reaches the engine.
+fn recorded(command: Command) -> hemi_capture::Kind {
+    match command {
+        Command::Write => hemi_capture::Kind::Write,
+        Command::Trim => hemi_capture::Kind::Trim,
+        Command::WriteZeroes { .. } => hemi_capture::Kind::WriteZeroes,
+        Command::Flush => hemi_capture::Kind::Flush,
+        Command::Read { .. } | Command::Cache | Command::BlockStatus { .. } => {
+            hemi_capture::Kind::Read
+        }
     }
 }
 

@@ -12,6 +12,8 @@ mod session;
 mod snapshots;
 mod table;
 
+pub(crate) use table::time;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 

@@ -115,7 +115,7 @@ fn leg_row(report: &Report, leg: &LegReport) -> Vec<String> {
 }
 
 /// Seconds with three digits and a unit.
-pub(super) fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     let (number, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),

@@ -69,6 +69,11 @@ fn threshold(percent: f64) -> u64 {
 }
 
 impl Mix {
+    /// Whether anything is written or trimmed.
+    pub(crate) fn writes(&self) -> bool {
+        self.read < 1 << BITS
+    }
+
     /// Draws what to do; `writes` counts the thread's since its last flush.
     pub(crate) fn next(&self, rng: &mut Rng, writes: &mut u64) -> Operation {
         if *writes >= self.flush_every {

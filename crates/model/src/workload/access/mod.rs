@@ -10,6 +10,7 @@ use self::addresses::{Addresses, AddressesSpec};
 use self::mix::{Mix, MixSpec};
 use self::sizes::{Sizes, SizesSpec};
 use self::span::SpanSpec;
+use super::Demand;
 use super::error::WorkloadError;
 use super::seeds::{Purpose, Seeds};
 
@@ -95,6 +96,11 @@ impl Access {
             cursor: self.addresses.first(thread),
             writes: 0,
         }
+    }
+
+    /// What the requests come to.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand { writes: self.mix.writes(), longest_sectors: self.sizes.longest_sectors() }
     }
 
     /// The thread's next request.

@@ -118,6 +118,11 @@ impl Sizes {
         self.table.iter().map(|size| size.sectors).min().unwrap_or(1)
     }
 
+    /// The largest, in sectors.
+    pub(crate) fn longest_sectors(&self) -> u64 {
+        self.table.iter().map(|size| size.sectors).max().unwrap_or(1)
+    }
+
     /// The largest, in units of the alignment.
     pub(crate) fn largest_units(&self) -> u64 {
         self.table.iter().map(|size| size.units).max().unwrap_or(1)

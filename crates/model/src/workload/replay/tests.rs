@@ -97,3 +97,44 @@ fn a_real_trace_is_replayed_from_its_file() {
         assert!(log.iter().all(|done| done.issue.extent.end <= sectors));
     }
 }
+
+/// MSR lines of requests that came at `at` and took `took`, in microseconds.
+fn dependent(requests: &[(u64, u64)], more: &str) -> Replay {
+    let line = |&(at, took): &(u64, u64)| format!("{},h,0,Read,0,4096,{}\n", at * 10, took * 10);
+    let lines: String = requests.iter().map(line).collect();
+    let trace = Trace::from_lines(Cursor::new(lines), "a.csv", Format::Msr, None).unwrap();
+    let text = format!("trace = \"a.csv\"\nformat = \"msr\"\npace = \"dependent\"\n{more}");
+    let spec: ReplaySpec = toml::from_str(&text).unwrap();
+    spec.check().unwrap();
+    Replay::new(Arc::new(trace), &spec)
+}
+
+#[test]
+fn a_dependent_request_waits_for_what_was_done_before_it_came_and_thinks_as_long() {
+    // The second and third overlap the first; the fourth came 50 µs after both of the first
+    // two were done (at 100 and 130), and while the third (until 500) was not.
+    let requests = [(0, 100), (10, 120), (20, 480), (180, 10), (600, 10)];
+    let times = |service| -> Vec<u64> {
+        let log = run(&mut dependent(&requests, ""), &mut Server::fixed(service));
+        assert!(log.iter().all(|done| done.issue.intended == done.issued));
+        log.iter().map(|done| done.issued.0 / 1000).collect()
+    };
+    // Ten times as slow as the first: nothing waits for the third but the fifth, which came
+    // 100 µs after it.
+    assert_eq!(times(1_000_000), [0, 10, 20, 1060, 2160]);
+    // Faster: the fourth is thought about all the same.
+    assert_eq!(times(1_000), [0, 10, 20, 61, 162]);
+}
+
+#[test]
+fn a_closed_loop_recorded_is_a_closed_loop_again() {
+    // One at a time, 100 µs each, no time to think.
+    let requests: Vec<(u64, u64)> = (0..200).map(|index| (index * 100, 100)).collect();
+    let mut server = Server::fixed(300_000);
+    let log = run(&mut dependent(&requests, ""), &mut server);
+    assert_eq!((log.len(), server.most_outstanding), (200, 1));
+    assert_eq!(log.last().unwrap().at.0, 200 * 300_000);
+    // What never overlapped in the recording is not made to by a cap either.
+    let log = run(&mut dependent(&requests, "queue_depth = 4"), &mut Server::fixed(50_000));
+    assert_eq!(log.last().unwrap().at.0, 200 * 50_000);
+}

@@ -18,5 +18,5 @@ pub(super) fn parse(line: &str, volumes: &mut Volumes) -> Result<Said, Wrong> {
     let at = fields.next("timestamp")?.number_of(MICROSECOND)?;
     fields.end()?;
     let volume = volumes.number(format_args!("{device}"));
-    Ok(Said::One(Record { at, volume, operation, extent, rounded }))
+    Ok(Said::One(Record { at, volume, operation, extent, rounded, latency: None }))
 }

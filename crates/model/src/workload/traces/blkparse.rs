@@ -43,7 +43,8 @@ pub(super) fn parse(line: &str, event: Event, volumes: &mut Volumes) -> Result<S
         None => Extent::default(),
     };
     let volume = volumes.number(format_args!("{}", device.text));
-    let record = |operation, extent| Record { at, volume, operation, extent, rounded: false };
+    let record =
+        |operation, extent| Record { at, volume, operation, extent, rounded: false, latency: None };
     let flush = record(Operation::Flush, Extent::default());
     Ok(match operation {
         // A passed-through command, neither of the drive's data nor of its cache.

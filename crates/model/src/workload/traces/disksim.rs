@@ -31,5 +31,5 @@ pub(super) fn parse(line: &str, unit: TimeUnit, volumes: &mut Volumes) -> Result
         _ => Operation::Write { fua: false },
     };
     let volume = volumes.number(format_args!("{device}"));
-    Ok(Said::One(Record { at, volume, operation, extent, rounded: false }))
+    Ok(Said::One(Record { at, volume, operation, extent, rounded: false, latency: None }))
 }

@@ -13,6 +13,23 @@ pub enum TraceError {
         /// Why not.
         error: io::Error,
     },
+    /// A recording of hemi's that cannot be read.
+    #[error("{file}: {error}")]
+    Capture {
+        /// The file.
+        file: String,
+        /// Why not.
+        error: hemi_capture::CaptureError,
+    },
+    /// No completion times, where they are needed.
+    #[error(
+        "{file} does not say how long its requests took, which `pace = \"dependent\"` needs: \
+         replay it with `pace = \"timed\"`, or record with hemi serve --record"
+    )]
+    NoLatencies {
+        /// The file.
+        file: String,
+    },
     /// A line that does not parse.
     #[error("{file}, line {line}: {field} is `{value}`: {right}")]
     Line {

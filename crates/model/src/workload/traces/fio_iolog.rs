@@ -87,6 +87,6 @@ impl State {
         };
         fields.end()?;
         let volume = volumes.number(format_args!("{}", file.text));
-        Ok(Said::One(Record { at, volume, operation, extent, rounded }))
+        Ok(Said::One(Record { at, volume, operation, extent, rounded, latency: None }))
     }
 }

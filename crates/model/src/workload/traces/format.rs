@@ -25,6 +25,8 @@ pub enum FormatSpec {
     Blkparse,
     /// What fio writes with `write_iolog`, version 2 or 3.
     FioIolog,
+    /// What `hemi serve --record` writes.
+    Hemi,
 }
 
 /// What times count.
@@ -68,6 +70,8 @@ pub enum Format {
     Blkparse(Event),
     /// [`FormatSpec::FioIolog`].
     FioIolog,
+    /// [`FormatSpec::Hemi`].
+    Hemi,
 }
 
 impl FormatSpec {
@@ -110,6 +114,7 @@ impl FormatSpec {
             })?),
             FormatSpec::Blkparse => Format::Blkparse(event.unwrap_or_default()),
             FormatSpec::FioIolog => Format::FioIolog,
+            FormatSpec::Hemi => Format::Hemi,
         })
     }
 }

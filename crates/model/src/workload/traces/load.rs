@@ -41,6 +41,9 @@ pub struct Entry {
 pub struct Trace {
     file: String,
     entries: Vec<Entry>,
+    /// By entry, how long it took; empty where that is not known of all.
+    latencies: Vec<u64>,
+    dropped: u64,
     rounded: u64,
     empty: u64,
     wrapped: u64,
@@ -91,6 +94,12 @@ impl Trace {
                 value: format!("{} B", record.extent.bytes()),
                 right: "write a request below 2 TiB",
             })?;
+            match record.latency {
+                Some(latency) if trace.latencies.len() == trace.entries.len() => {
+                    trace.latencies.push(latency);
+                }
+                _ => trace.latencies.clear(),
+            }
             trace.entries.push(Entry {
                 at: record.at,
                 start: record.extent.start,
@@ -110,6 +119,7 @@ impl Trace {
         if trace.entries.is_empty() {
             return Err(trace.nothing(volume, &reader));
         }
+        trace.dropped = reader.dropped();
         trace.begin_at_zero();
         Ok(trace)
     }
@@ -129,6 +139,13 @@ impl Trace {
     /// In the order of their times, the first at zero. Some traces are written as requests
     /// end, or by several processors, and are not quite in order.
     fn begin_at_zero(&mut self) {
+        if self.latencies.len() == self.entries.len() {
+            let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
+            order.sort_by_key(|&index| self.entries[index as usize].at);
+            self.latencies = order.iter().map(|&index| self.latencies[index as usize]).collect();
+        } else {
+            self.latencies = Vec::new();
+        }
         self.entries.sort_by_key(|entry| entry.at);
         let first = self.entries.first().map_or(0, |entry| entry.at);
         self.entries.iter_mut().for_each(|entry| entry.at -= first);
@@ -163,6 +180,22 @@ impl Trace {
     /// The requests.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// By request, how long it took when it was recorded, nanoseconds; empty where the trace
+    /// does not say it of all.
+    pub fn latencies(&self) -> &[u64] {
+        &self.latencies
+    }
+
+    /// How many requests are missing because the recorder could not keep up.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The file.
+    pub fn file(&self) -> &str {
+        &self.file
     }
 
     /// Where the furthest request ends, bytes.

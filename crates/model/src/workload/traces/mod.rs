@@ -15,6 +15,8 @@ use self::format::Format;
 
 mod alibaba;
 mod blkparse;
+mod capture;
+pub mod convert;
 mod disksim;
 mod error;
 mod fields;
@@ -44,6 +46,8 @@ pub struct Record {
     pub extent: Extent,
     /// Whether it had to be rounded.
     pub rounded: bool,
+    /// How long it took, nanoseconds, where the format says.
+    pub latency: Option<u64>,
 }
 
 /// What a line says.
@@ -87,9 +91,17 @@ impl Volumes {
     }
 }
 
+/// What a reader reads.
+enum Source<R> {
+    /// Lines of text.
+    Lines(R),
+    /// hemi's own recordings.
+    Capture(hemi_capture::Reader<R>),
+}
+
 /// Reads a trace.
 pub struct Reader<R> {
-    source: R,
+    source: Source<R>,
     file: String,
     format: Format,
     iolog: fio_iolog::State,
@@ -104,6 +116,10 @@ pub struct Reader<R> {
 impl<R: BufRead> Reader<R> {
     /// Of a source in a format; errors name `file`.
     pub fn new(source: R, file: impl Into<String>, format: Format) -> Reader<R> {
+        let source = match format {
+            Format::Hemi => Source::Capture(hemi_capture::Reader::new(source)),
+            _ => Source::Lines(source),
+        };
         Reader {
             source,
             file: file.into(),
@@ -122,10 +138,42 @@ impl<R: BufRead> Reader<R> {
         self.volumes.names.get(number as usize).map(String::as_str)
     }
 
+    /// Where the reader is, from 1: the line, or the record of a recording.
+    pub fn position(&self) -> u64 {
+        self.line
+    }
+
+    /// Requests that the recorder could not keep up with, as far as it has been read; only
+    /// hemi's own recordings say.
+    pub fn dropped(&self) -> u64 {
+        match &self.source {
+            Source::Lines(_) => 0,
+            Source::Capture(capture) => capture.dropped(),
+        }
+    }
+
+    /// Whether the recording ends in the middle, which only hemi's own say.
+    pub fn is_cut(&self) -> bool {
+        matches!(&self.source, Source::Capture(capture) if capture.is_cut())
+    }
+
+    /// What comes next, or what is wrong with it.
+    fn next_said(&mut self) -> Result<Said, TraceError> {
+        match &mut self.source {
+            Source::Lines(_) => self.line(),
+            Source::Capture(capture) => {
+                self.line += 1;
+                capture::next(capture, &mut self.volumes)
+                    .map_err(|error| TraceError::Capture { file: self.file.clone(), error })
+            }
+        }
+    }
+
     /// The next line's, or what is wrong with it.
     fn line(&mut self) -> Result<Said, TraceError> {
         self.buffer.clear();
-        let mut limited = io::Read::take(&mut self.source, LONGEST_LINE);
+        let Source::Lines(source) = &mut self.source else { return Ok(Said::End) };
+        let mut limited = io::Read::take(source, LONGEST_LINE);
         let length = limited
             .read_until(b'\n', &mut self.buffer)
             .map_err(|error| TraceError::Read { file: self.file.clone(), error })?;
@@ -168,6 +216,8 @@ fn parse(
         Format::Disksim(unit) => disksim::parse(line, unit, volumes),
         Format::Blkparse(event) => blkparse::parse(line, event, volumes),
         Format::FioIolog => iolog.parse(line, volumes),
+        // Not of lines.
+        Format::Hemi => Ok(Said::End),
     }
 }
 
@@ -179,7 +229,7 @@ impl<R: BufRead> Iterator for Reader<R> {
             return Some(Ok(record));
         }
         while !self.ended {
-            match self.line() {
+            match self.next_said() {
                 Ok(Said::Nothing) => {}
                 Ok(Said::One(record)) => return Some(Ok(record)),
                 Ok(Said::Two(first, second)) => {

@@ -27,8 +27,8 @@ pub(super) fn parse(line: &str, volumes: &mut Volumes) -> Result<Said, Wrong> {
     let size = fields.next("size")?;
     let (extent, rounded) = extent_of_bytes(offset.number()?, size.number()?)
         .ok_or_else(|| offset.wrong("write an offset that, with the size, is below 2^64"))?;
-    fields.next("response time")?.number()?;
+    let latency = Some(fields.next("response time")?.number_of(100)?);
     fields.end()?;
     let volume = volumes.number(format_args!("{}.{disk}", host.text));
-    Ok(Said::One(Record { at, volume, operation, extent, rounded }))
+    Ok(Said::One(Record { at, volume, operation, extent, rounded, latency }))
 }

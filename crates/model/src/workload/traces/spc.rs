@@ -18,5 +18,5 @@ pub(super) fn parse(line: &str, volumes: &mut Volumes) -> Result<Said, Wrong> {
     let operation = fields.next("opcode")?.read_or_write()?;
     let at = fields.next("timestamp")?.decimal(SECOND)?;
     let volume = volumes.number(format_args!("{unit}"));
-    Ok(Said::One(Record { at, volume, operation, extent, rounded }))
+    Ok(Said::One(Record { at, volume, operation, extent, rounded, latency: None }))
 }

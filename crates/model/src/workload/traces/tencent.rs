@@ -26,5 +26,5 @@ pub(super) fn parse(line: &str, volumes: &mut Volumes) -> Result<Said, Wrong> {
     let id = fields.next("volume ID")?.number()?;
     fields.end()?;
     let volume = volumes.number(format_args!("{id}"));
-    Ok(Said::One(Record { at, volume, operation, extent, rounded: false }))
+    Ok(Said::One(Record { at, volume, operation, extent, rounded: false, latency: None }))
 }

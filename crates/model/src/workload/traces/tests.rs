@@ -255,6 +255,7 @@ fn line_of(format: Format, seconds: u64, volume: u64, write: bool, extent: Exten
                 "  8,{volume}  1 2  {seconds}.000000000 77  {action} {letter}S {start} + {sectors} [x]"
             )
         }
+        Format::Hemi => unreachable!("not of lines"),
         Format::FioIolog => {
             let action = if write { "write" } else { "read" };
             format!("{} f{volume} {action} {offset} {length}", seconds * 1_000_000)
@@ -327,4 +328,40 @@ proptest! {
         prop_assert!(record.extent.end * 512 >= end && end > (record.extent.end - 1) * 512);
         prop_assert_eq!(record.rounded, !offset.is_multiple_of(512) || !end.is_multiple_of(512));
     }
+}
+
+#[test]
+fn a_recording_of_hemis_is_a_trace_with_latencies() {
+    use hemi_capture::{Head, Kind, Record, Writer};
+    let head = Head { volume_bytes: 1 << 30, block_bytes: 512, began: 0, name: "db".into() };
+    let mut writer = Writer::new(Vec::new(), &head).unwrap();
+    let record = |at, kind, start, sectors| Record {
+        at,
+        latency: at / 10,
+        start,
+        sectors,
+        kind,
+        fua: true,
+        failed: false,
+    };
+    // As they were answered.
+    for record in [
+        record(3000, Kind::Flush, 0, 0),
+        record(1000, Kind::Write, 8, 16),
+        record(4000, Kind::WriteZeroes, 80, 8),
+    ] {
+        writer.push(&record, 0).unwrap();
+    }
+    let bytes = writer.finish(5).unwrap();
+    let trace = Trace::from_lines(Cursor::new(&bytes), "a", Format::Hemi, Some("db")).unwrap();
+    let expected = [
+        entry(0, Operation::Write { fua: true }, 8, 16),
+        entry(2000, Operation::Flush, 0, 0),
+        entry(3000, Operation::Trim, 80, 8),
+    ];
+    assert_eq!(trace.entries(), &expected[..]);
+    assert_eq!((trace.latencies(), trace.dropped()), (&[100, 300, 400][..], 5));
+    // Text is no recording.
+    let error = Trace::from_lines(Cursor::new("1,2,3\n"), "a", Format::Hemi, None).unwrap_err();
+    assert!(error.to_string().starts_with("a: "), "{error}");
 }

@@ -1,0 +1,226 @@
+//! The account of a load: figures of all that ended, kept on a thread beside the engine.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+use hemi_core::units::{Instant, SECTOR_BYTES};
+use hemi_drives::drive::Operation;
+use hemi_model::figures::{Ended, Figures, Latencies, Moments};
+
+use crate::rows::{RowsError, RowsFile};
+use crate::segments::{Outcome, Row};
+
+/// How far a load has come, for whoever watches.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Nanoseconds since it began, of the last request accounted for.
+    pub time: AtomicU64,
+    /// Requests accounted for.
+    pub ended: AtomicU64,
+}
+
+/// What an interval had beside what the figures keep.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// Requests that failed in it.
+    pub failed: u64,
+    /// The latest request that ended in it, nanoseconds.
+    pub lateness_max: u64,
+    /// Its latencies: highest nanoseconds of each bucket that holds any, and how many.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// Failures of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// How many.
+    pub count: u64,
+    /// When the first was seen, nanoseconds since the beginning.
+    pub first: u64,
+}
+
+/// The account.
+#[derive(Debug)]
+pub struct Account {
+    /// Latencies of what ended well, from the intended time.
+    pub figures: Figures,
+    /// Per interval of [`Account::figures`], what they lack.
+    pub beside: Vec<Beside>,
+    /// From when a request might have gone to when it went.
+    pub lateness: Latencies,
+    /// From when it went to when it was seen to be done.
+    pub service: Latencies,
+    /// Nanoseconds that requests were under way, all together.
+    pub stays: u128,
+    /// Requests that ended well.
+    pub completed: u64,
+    /// Requests that did not, by what they were and how they ended.
+    pub failures: BTreeMap<(&'static str, Outcome), Failures>,
+    present: Histogram<u64>,
+    failed: u64,
+    lateness_max: u64,
+    file: Option<RowsFile>,
+}
+
+impl Account {
+    /// An account of nothing yet, in intervals of so many nanoseconds; every row is also
+    /// written to `file`, if there is one.
+    pub fn new(interval: u64, file: Option<RowsFile>) -> Account {
+        Account {
+            figures: Figures::new(Instant(0), interval),
+            beside: Vec::new(),
+            lateness: Latencies::default(),
+            service: Latencies::default(),
+            stays: 0,
+            completed: 0,
+            failures: BTreeMap::new(),
+            present: Latencies::default().histogram,
+            failed: 0,
+            lateness_max: 0,
+            file,
+        }
+    }
+
+    /// Takes in rows, in the order of their ends.
+    ///
+    /// # Errors
+    /// The rows' file.
+    pub fn take(&mut self, rows: &[Row], progress: &Progress) -> Result<(), RowsError> {
+        for row in rows {
+            self.close_intervals(row.completed);
+            self.row(row);
+        }
+        if let Some(last) = rows.last() {
+            progress.time.store(last.completed, Ordering::Relaxed);
+            progress.ended.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.write(rows))
+    }
+
+    fn row(&mut self, row: &Row) {
+        self.stays += u128::from(row.completed - row.issued);
+        let late = row.issued.saturating_sub(row.due);
+        self.lateness_max = self.lateness_max.max(late);
+        if row.outcome != Outcome::Done {
+            self.failed += 1;
+            let key = (name_of(row.operation), row.outcome);
+            let first = Failures { count: 0, first: row.completed };
+            self.failures.entry(key).or_insert(first).count += 1;
+            return;
+        }
+        self.completed += 1;
+        let latency = row.completed - row.intended;
+        let bytes = u64::from(row.sectors) * SECTOR_BYTES;
+        if row.measured {
+            self.figures.begin(Instant(row.issued));
+            self.lateness.record(late, 0);
+            self.service.record(row.completed - row.issued, bytes);
+        }
+        self.present.saturating_record(latency);
+        let ended = Ended { operation: row.operation, bytes, latency, measured: row.measured };
+        self.figures.record(Instant(row.completed), ended);
+    }
+
+    fn close_intervals(&mut self, now: u64) {
+        while self.figures.interval_end().0 <= now {
+            self.figures.next_interval(0, 0);
+            self.close_interval();
+        }
+    }
+
+    fn close_interval(&mut self) {
+        let recorded = self.present.iter_recorded();
+        let histogram =
+            recorded.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect();
+        self.present.reset();
+        let (failed, lateness_max) = (self.failed, self.lateness_max);
+        (self.failed, self.lateness_max) = (0, 0);
+        self.beside.push(Beside { failed, lateness_max, histogram });
+    }
+
+    /// Nothing more will come: closes the last interval, if anything was in it, and the file.
+    ///
+    /// # Errors
+    /// The rows' file.
+    pub fn finish(&mut self) -> Result<(), RowsError> {
+        if self.failed > 0 || !self.present.is_empty() {
+            self.figures.next_interval(0, 0);
+            self.close_interval();
+        }
+        self.file.take().map_or(Ok(()), RowsFile::finish)
+    }
+
+    /// Requests that ended badly.
+    pub fn failed(&self) -> u64 {
+        self.failures.values().map(|failures| failures.count).sum()
+    }
+
+    /// Exact moments of the lateness.
+    pub fn lateness_moments(&self) -> &Moments {
+        self.lateness.moments()
+    }
+}
+
+/// A request's kind as results have it.
+pub fn name_of(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "read",
+        Operation::Write { .. } => "write",
+        Operation::Trim => "trim",
+        Operation::Flush => "flush",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(intended: u64, issued: u64, completed: u64) -> Row {
+        Row {
+            intended,
+            due: intended,
+            issued,
+            completed,
+            start: 8,
+            sectors: 8,
+            phase: 0,
+            operation: Operation::Read,
+            outcome: Outcome::Done,
+            measured: true,
+        }
+    }
+
+    #[test]
+    fn latency_is_from_the_intended_time_and_failures_are_counted_apart() {
+        let mut account = Account::new(1000, None);
+        let bad = Row { outcome: Outcome::Media, ..row(900, 900, 1100) };
+        let rows = [row(0, 10, 100), row(100, 150, 400), bad, row(2000, 2000, 2500)];
+        account.take(&rows, &Progress::default()).expect("no file");
+        account.finish().expect("no file");
+        assert_eq!((account.completed, account.failed()), (3, 1));
+        let media = account.failures[&("read", Outcome::Media)];
+        assert_eq!(media, Failures { count: 1, first: 1100 });
+        assert_eq!(account.figures.all.moments().max, 500);
+        assert_eq!(account.lateness.moments().max, 50);
+        assert_eq!(account.stays, 90 + 250 + 200 + 500);
+        // Three intervals: two requests, a failure, one request.
+        let counts: Vec<(u64, u64)> = (account.figures.intervals.iter().zip(&account.beside))
+            .map(|(interval, beside)| (interval.latencies.count, beside.failed))
+            .collect();
+        assert_eq!(counts, [(2, 0), (0, 1), (1, 0)]);
+        assert_eq!(account.beside[0].histogram.iter().map(|(_, count)| count).sum::<u64>(), 2);
+        assert_eq!(account.beside[0].lateness_max, 50);
+    }
+
+    #[test]
+    fn what_only_prepares_is_in_no_latency_but_in_the_intervals() {
+        let mut account = Account::new(1000, None);
+        let warm = Row { measured: false, ..row(0, 500, 600) };
+        account.take(&[warm, row(700, 700, 900)], &Progress::default()).expect("no file");
+        account.finish().expect("no file");
+        assert_eq!((account.figures.all.count(), account.lateness.moments().max), (1, 0));
+        assert_eq!(account.figures.intervals[0].latencies.count, 2);
+        assert_eq!(account.figures.measured(), 200);
+    }
+}

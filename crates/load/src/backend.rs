@@ -1,0 +1,158 @@
+//! How requests reach a target: through the ring, by the same code that drives a volume's
+//! legs, or nowhere at all.
+
+use std::io;
+
+use hemi_core::io::{LegError, LegEvent, LegOperation};
+use hemi_core::units::{Instant, IoId};
+use hemi_drives::drive::Operation;
+use hemi_server::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
+use hemi_server::memory::Span;
+use hemi_server::ring::{Completion, Ring, Source};
+
+use crate::segments::Outcome;
+
+/// Completions taken in at a time before the vector grows.
+const COMPLETIONS: usize = 4096;
+/// The only leg's name in the ring's tags.
+const OWNER: u16 = 1;
+
+/// A request, addressed in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The schedule's name for it.
+    pub tag: u32,
+    /// What to do.
+    pub operation: Operation,
+    /// Where, bytes.
+    pub offset: u64,
+    /// How much, bytes; zero for a flush.
+    pub length: u64,
+    /// For reads and writes, `length` bytes of memory.
+    pub data: Option<Span>,
+}
+
+/// A target in the engine's hands.
+#[derive(Debug)]
+pub struct Backend {
+    ring: Ring,
+    /// Without one every request is done as soon as it is issued.
+    leg: Option<Leg>,
+    nowhere: Vec<u32>,
+    completions: Vec<Completion>,
+    outcomes: Vec<LegOutcome>,
+    gone: bool,
+}
+
+impl Backend {
+    /// The target behind `opened`; nothing at all without it.
+    ///
+    /// # Errors
+    /// What the leg's driver needs cannot be had.
+    pub fn new(mut ring: Ring, opened: Option<OpenLeg>) -> io::Result<Backend> {
+        let leg = opened.map(|opened| Leg::attach(opened, &mut ring, OWNER, false)).transpose()?;
+        Ok(Backend {
+            ring,
+            leg,
+            nowhere: Vec::with_capacity(COMPLETIONS),
+            completions: Vec::with_capacity(COMPLETIONS),
+            outcomes: Vec::with_capacity(COMPLETIONS),
+            gone: false,
+        })
+    }
+
+    /// The ring, to make memory known to it.
+    pub fn ring(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    /// Queues a request; [`Backend::poll`] or [`Backend::wait`] hands it over.
+    pub fn submit(&mut self, now: Instant, request: Request) {
+        let Some(leg) = &mut self.leg else { return self.nowhere.push(request.tag) };
+        let operation = match request.operation {
+            Operation::Read => LegOperation::Read,
+            Operation::Write { fua } => LegOperation::Write { fua },
+            Operation::Trim => LegOperation::WriteZeroes { may_unmap: true, fua: false },
+            Operation::Flush => LegOperation::Flush,
+        };
+        let Request { tag, offset, length, data, .. } = request;
+        let io = ResolvedIo { id: IoId(tag.into()), operation, offset, length, data };
+        let outcomes = &mut self.outcomes;
+        leg.submit(&mut LegContext { ring: &mut self.ring, now, owner: OWNER, outcomes }, io);
+    }
+
+    /// Hands over what is queued without waiting for anything.
+    ///
+    /// # Errors
+    /// The ring's, which do not go away by themselves.
+    pub fn poll(&mut self) -> io::Result<()> {
+        if self.leg.is_some() { self.ring.poll() } else { Ok(()) }
+    }
+
+    /// Hands over what is queued and sleeps until something is done, at most so many
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Backend::poll`].
+    pub fn wait(&mut self, nanoseconds: u64) -> io::Result<()> {
+        if self.nowhere.is_empty() { self.ring.wait(Some(nanoseconds)) } else { Ok(()) }
+    }
+
+    /// When the target's own timers are due.
+    pub fn deadline(&self) -> Instant {
+        self.leg.as_ref().map_or(Instant::NEVER, Leg::deadline)
+    }
+
+    /// Appends what has been done, and how.
+    pub fn reap(&mut self, now: Instant, done: &mut Vec<(u32, Outcome)>) {
+        let Some(leg) = &mut self.leg else {
+            return done.extend(self.nowhere.drain(..).map(|tag| (tag, Outcome::Done)));
+        };
+        self.ring.completions(&mut self.completions);
+        let outcomes = &mut self.outcomes;
+        let mut cx = LegContext { ring: &mut self.ring, now, owner: OWNER, outcomes };
+        for completion in self.completions.drain(..) {
+            match completion.tag.source {
+                Source::Leg => leg.completion(&mut cx, completion),
+                Source::Wake => cx.ring.arm_wake(),
+                Source::Listener | Source::Connection | Source::Nobody => {}
+            }
+        }
+        if leg.deadline() <= now {
+            leg.tick(&mut cx);
+        }
+        for outcome in self.outcomes.drain(..) {
+            match outcome {
+                LegOutcome::Done { id, result } => {
+                    leg.settle(id);
+                    // Tags are 32 bits.
+                    done.push((id.0 as u32, outcome_of(result)));
+                }
+                LegOutcome::Event(LegEvent::Gone { .. }) => self.gone = true,
+                LegOutcome::Event(LegEvent::Back) => {}
+            }
+        }
+    }
+
+    /// Whether the target has gone away: a device that vanished, a session that ended.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Lets go of the target. What is under way keeps its memory for ever.
+    pub fn close(mut self) {
+        if let Some(leg) = self.leg.take() {
+            leg.detach(&mut self.ring);
+        }
+    }
+}
+
+fn outcome_of(result: Result<(), LegError>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(LegError::Media) => Outcome::Media,
+        Err(LegError::NoSpace) => Outcome::NoSpace,
+        Err(LegError::Gone) => Outcome::Gone,
+        Err(LegError::Other) => Outcome::Other,
+    }
+}

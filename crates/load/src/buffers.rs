@@ -1,0 +1,111 @@
+//! What is written, and where what is read goes.
+//!
+//! Nothing that is read is ever looked at, so reads under way may share memory: each takes the
+//! next piece of one area, around and around, which costs nothing and keeps the processor's
+//! caches as cold as a program with buffers of its own would. Writes take pieces of another
+//! area, filled once with random bytes; each page of a write carries a number of its own, so
+//! that no two pages written are the same. It neither compresses nor deduplicates.
+
+use std::io;
+
+use hemi_random::{Rng, split_mix};
+use hemi_server::memory::{Mapping, PAGE_BYTES, Span};
+use hemi_server::ring::Ring;
+
+/// Each area has room for this many bytes, or for [`LONGEST_IN_AREA`] of the longest request.
+const AREA_BYTES: usize = 32 << 20;
+/// See [`AREA_BYTES`].
+const LONGEST_IN_AREA: usize = 2;
+/// The longest request that can be issued, bytes.
+pub const LONGEST_BYTES: u64 = 256 << 20;
+
+/// Memory for requests.
+#[derive(Debug)]
+pub struct Buffers {
+    reads: Area,
+    writes: Area,
+    /// State of the numbers that pages carry.
+    numbers: u64,
+}
+
+#[derive(Debug)]
+struct Area {
+    whole: Span,
+    cursor: usize,
+}
+
+impl Buffers {
+    /// Memory for requests up to `longest` bytes, known to the ring. `seed` makes what is
+    /// written; without `writes` there is nothing to write from.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn new(ring: &mut Ring, longest: u64, writes: bool, seed: u64) -> io::Result<Buffers> {
+        let bytes = AREA_BYTES.max(longest as usize * LONGEST_IN_AREA);
+        let mut area = |bytes| {
+            let mut mapping = Mapping::new(bytes, true)?;
+            // Touched now rather than by the first request of each page.
+            mapping.whole().zero();
+            ring.add_memory(&mut mapping);
+            io::Result::Ok(Area { whole: mapping.whole(), cursor: 0 })
+        };
+        let reads = area(bytes)?;
+        let mut writes = area(if writes { bytes } else { PAGE_BYTES })?;
+        let mut rng = Rng::new(seed, 0);
+        for word in writes.whole.bytes_mut().as_chunks_mut::<8>().0 {
+            *word = rng.draw().to_le_bytes();
+        }
+        Ok(Buffers { reads, writes, numbers: rng.draw() })
+    }
+
+    /// Where a read of so many bytes goes.
+    pub fn read(&mut self, bytes: usize) -> Span {
+        self.reads.take(bytes)
+    }
+
+    /// So many bytes to write.
+    pub fn write(&mut self, bytes: usize) -> Span {
+        let mut span = self.writes.take(bytes);
+        for page in span.bytes_mut().chunks_mut(PAGE_BYTES) {
+            if let Some(word) = page.first_chunk_mut::<8>() {
+                *word = split_mix(&mut self.numbers).to_le_bytes();
+            }
+        }
+        span
+    }
+}
+
+impl Area {
+    fn take(&mut self, bytes: usize) -> Span {
+        if self.cursor + bytes > self.whole.length() {
+            self.cursor = 0;
+        }
+        let span = self.whole.slice(self.cursor, bytes);
+        self.cursor += bytes.next_multiple_of(PAGE_BYTES);
+        span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_pages_written_are_the_same() {
+        let mut ring = Ring::new().expect("a ring");
+        let mut buffers = Buffers::new(&mut ring, 1 << 20, true, 1).expect("memory");
+        let mut seen = HashSet::new();
+        // Three times around.
+        for _ in 0..3 * AREA_BYTES / (1 << 20) {
+            for page in buffers.write(1 << 20).bytes().chunks(PAGE_BYTES) {
+                assert!(seen.insert(page.to_vec()));
+            }
+        }
+        // As many ones as zeros: nothing to compress.
+        let page = buffers.write(4096);
+        let ones: u32 = page.bytes().iter().map(|byte| byte.count_ones()).sum();
+        assert!((15_500..17_300).contains(&ones), "{ones}");
+        assert_eq!(buffers.read(5000).length(), 5000);
+    }
+}

@@ -1,0 +1,153 @@
+//! A load from its spec to its report.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hemi_core::units::SECTOR_BYTES;
+use hemi_model::workload::error::WorkloadError;
+use hemi_server::ring::{Ring, RingError};
+
+use crate::account::{Account, Progress};
+use crate::backend::Backend;
+use crate::buffers::{Buffers, LONGEST_BYTES};
+use crate::engine::{Engine, EngineOptions, Stop, process_time};
+use crate::report::{LoadReport, Setting, TargetReport};
+use crate::rows::{RowsError, RowsFile};
+use crate::segments::segments;
+use crate::spec::LoadSpec;
+use crate::target::{Target, TargetError, TargetOptions};
+
+/// The lateness a load may have at its 99th percentile unless told otherwise, nanoseconds.
+pub const LATENESS_BOUND_DEFAULT: u64 = 1_000_000;
+/// How long before its time a request is spun for unless told otherwise, nanoseconds: what a
+/// sleeper's wake-up takes on a busy machine.
+pub const SPIN_DEFAULT: u64 = 200_000;
+
+/// Most requests under way unless told otherwise: beyond what any device queues.
+pub const QUEUE_DEPTH_CAP_DEFAULT: u32 = 4096;
+
+/// A load to be run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What is asked.
+    pub spec: LoadSpec,
+    /// The folder that paths in the spec are relative to.
+    pub folder: PathBuf,
+    /// Of what.
+    pub target: TargetOptions,
+    /// Instead of the spec's.
+    pub seed: Option<u64>,
+    /// Most requests under way; [`QUEUE_DEPTH_CAP_DEFAULT`].
+    pub queue_depth_cap: u32,
+    /// Nanoseconds; [`LATENESS_BOUND_DEFAULT`].
+    pub lateness_bound: u64,
+    /// Nanoseconds; [`SPIN_DEFAULT`].
+    pub spin: u64,
+    /// Where every request is written to.
+    pub records: Option<PathBuf>,
+    /// The command, for the report.
+    pub command: Vec<String>,
+    /// Version of the program, for the report.
+    pub version: &'static str,
+}
+
+/// Why a load was not run, or not to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The requests.
+    #[error("workload: {0}")]
+    Workload(#[from] WorkloadError),
+    /// One request is too long.
+    #[error(
+        "workload: its longest request has {0} bytes; a load issues up to {LONGEST_BYTES}: write \
+         smaller requests"
+    )]
+    Longest(u64),
+    /// The ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// Memory, threads, the ring at work.
+    #[error("the load engine failed: {0}")]
+    Engine(#[from] std::io::Error),
+    /// The requests' file.
+    #[error("the records could not be written: {0}")]
+    Rows(#[from] RowsError),
+}
+
+/// Runs a load on this thread, its account on another.
+///
+/// # Errors
+/// See [`LoadError`]. Nothing has been written to the target but where it says so:
+/// [`LoadError::Engine`] and [`LoadError::Rows`] may come later.
+pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, LoadError> {
+    let spec = &job.spec;
+    let seed = job.seed.unwrap_or(spec.seed);
+    let target = Target::look(job.target.clone())?;
+    let mut workload = spec.workload.build(target.size() / SECTOR_BYTES, seed, &job.folder)?;
+    workload.cap(job.queue_depth_cap);
+    let demand = workload.demand();
+    // Rounding outwards can add a block at either end.
+    let longest = demand.longest_sectors * SECTOR_BYTES + 2 * u64::from(target.block());
+    if longest > LONGEST_BYTES {
+        return Err(LoadError::Longest(demand.longest_sectors * SECTOR_BYTES));
+    }
+    let target = if demand.writes { target.for_writing()? } else { target };
+    let file = job.records.as_deref().map(RowsFile::create).transpose()?;
+
+    let options = EngineOptions {
+        queue_depth_cap: job.queue_depth_cap,
+        spin: job.spin,
+        limit: spec.run.limit.0,
+        block: target.block(),
+    };
+    let setting = setting(job, seed, &target);
+    let mut backend = Backend::new(Ring::new()?, target.into_opened())?;
+    let buffers = Buffers::new(backend.ring(), longest, demand.writes, seed)?;
+    let interval = spec.run.interval.0;
+    let (filler, drain) = segments();
+    let (began, begun) = sync_channel(1);
+    let before = process_time();
+    let (totals, account) = std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().name("hemi-account".into());
+        let reader = reader.spawn_scoped(scope, move || {
+            let mut account = Account::new(interval, file);
+            let _ = began.send(());
+            let taken = drain.run(|rows| account.take(rows, progress));
+            if taken.is_err() {
+                stop.ask();
+            }
+            taken.and_then(|()| account.finish()).map(|()| account)
+        })?;
+        // Its memory is made before the first request.
+        let _ = begun.recv();
+        let totals = Engine::new(options, workload, backend, buffers, filler).run(stop)?;
+        let account = reader
+            .join()
+            .map_err(|_| std::io::Error::other("the thread of the account panicked"))??;
+        Ok::<_, LoadError>((totals, account))
+    })?;
+    let spent = process_time() - before;
+    Ok(LoadReport::new(setting, &totals, &account, job.lateness_bound, interval, spent))
+}
+
+fn setting(job: &Job, seed: u64, target: &Target) -> Setting {
+    let seconds = |nanoseconds| hemi_model::report::seconds(nanoseconds);
+    let kernel = std::fs::read_to_string(Path::new("/proc/sys/kernel/osrelease"));
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Setting {
+        title: job.spec.title.clone(),
+        seed,
+        command: job.command.clone(),
+        version: job.version,
+        kernel: kernel.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
+        began: began.as_secs_f64(),
+        target: TargetReport::of(target),
+        queue_depth_cap: job.queue_depth_cap,
+        spin: seconds(job.spin),
+        lateness_bound: seconds(job.lateness_bound),
+    }
+}

@@ -1,0 +1,141 @@
+//! A load as a file has it: the workload of a simulation's spec, without its drives.
+//!
+//! ```toml
+//! title = "A database's night"
+//! seed = 1
+//!
+//! [workload.open]
+//! rate = 2000
+//! duration = "60 s"
+//! access = { addresses = "uniform", sizes = "8 KiB", mix = { read_percent = 70 } }
+//! ```
+//!
+//! A spec of `hemi sim run` is one as it stands, if it has no sweep: what it says of the
+//! simulated system is left aside.
+
+use std::path::{Path, PathBuf};
+
+use hemi_model::spec::RunSpec;
+use hemi_model::workload::spec::WorkloadSpec;
+use serde::Deserialize;
+use toml::Table;
+
+/// A load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    /// What it is, for people.
+    #[serde(default)]
+    pub title: String,
+    /// All chance comes from it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The requests.
+    pub workload: WorkloadSpec,
+    /// The intervals of the figures, and the longest the load may last.
+    #[serde(default)]
+    pub run: RunSpec,
+    /// A simulation's; left aside.
+    #[serde(default)]
+    pub system: Option<Table>,
+    /// A simulation's; refused.
+    #[serde(default)]
+    pub sweep: Table,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Why a spec was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadSpecError {
+    /// The file cannot be read.
+    #[error("{file}: {source}")]
+    Unreadable {
+        /// Its path.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no TOML, or not of this shape: the message shows the line.
+    #[error("{file}: {problem}")]
+    Wrong {
+        /// Its path.
+        file: String,
+        /// With line and column, and what would be right.
+        problem: String,
+    },
+    /// Something in it does not go with a load.
+    #[error("{file}: {key} = {value}: {right}")]
+    Impossible {
+        /// Its path.
+        file: String,
+        /// Dotted.
+        key: &'static str,
+        /// As given.
+        value: String,
+        /// What would be right.
+        right: &'static str,
+    },
+}
+
+/// Reads a spec. The folder that paths in it are relative to comes with it.
+///
+/// # Errors
+/// See [`LoadSpecError`].
+pub fn load(path: &Path) -> Result<(LoadSpec, PathBuf), LoadSpecError> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| LoadSpecError::Unreadable { file: file.clone(), source })?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    Ok((parse(&file, &text)?, folder))
+}
+
+/// As [`load`], of the text of a file; errors call it `file`.
+///
+/// # Errors
+/// See [`LoadSpecError`].
+pub fn parse(file: &str, text: &str) -> Result<LoadSpec, LoadSpecError> {
+    let spec: LoadSpec = toml::from_str(text)
+        .map_err(|error| LoadSpecError::Wrong { file: file.into(), problem: error.to_string() })?;
+    let impossible = |key, value: String, right| {
+        Err(LoadSpecError::Impossible { file: file.to_owned(), key, value, right })
+    };
+    if !spec.sweep.is_empty() {
+        let right = "a load is one case: write one spec for each, or leave the sweep out";
+        return impossible("sweep", spec.sweep.to_string().trim().to_owned(), right);
+    }
+    if spec.run.interval.0 == 0 || spec.run.limit.0 == 0 {
+        let key = if spec.run.limit.0 == 0 { "run.limit" } else { "run.interval" };
+        return impossible(key, "0 s".to_owned(), "write a duration above zero");
+    }
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    const WORKLOAD: &str = "[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 9\n\
+        access = { addresses = \"uniform\", sizes = \"4 KiB\", mix = { read_percent = 70 } }\n";
+
+    #[test]
+    fn a_simulations_spec_is_one_of_a_load() {
+        let text = format!("title = \"x\"\n[system]\nlegs = [\"gp3\"]\n{WORKLOAD}");
+        let spec = parse("x.toml", &text).expect("it is one");
+        assert!(spec.system.is_some() && spec.seed == 1);
+        assert!(parse("x.toml", WORKLOAD).is_ok());
+    }
+
+    #[test]
+    fn what_does_not_go_with_a_load_is_named() {
+        let error = |text: &str| {
+            parse("x.toml", &format!("{text}{WORKLOAD}")).expect_err("wrong").to_string()
+        };
+        let sweep = error("[sweep]\n\"workload.closed.threads\" = [1, 2]\n");
+        assert!(sweep.starts_with("x.toml: sweep = "), "{sweep}");
+        assert!(error("run = { interval = \"0 s\" }\n").contains("run.interval = 0 s"));
+        assert!(error("sed = 1\n").contains("unknown field `sed`"));
+    }
+}

@@ -1,0 +1,319 @@
+//! What the load goes to, and whether it may.
+//!
+//! A load that only reads opens its target for reading, whoever else uses it. One that writes
+//! refuses what is mounted, partitioned, held or locked, always, and what is not empty, unless
+//! the operator has named it a second time.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use hemi_drives::quantity::Size;
+use hemi_server::config::legs::{LegConfig, LegSpec, LegSpecError};
+use hemi_server::config::units::Time;
+use hemi_server::leg::{OpenError, OpenLeg, Purpose};
+use hemi_server::probe::{Content, Kind, Probe, ProbeError, Use, contents_of_leg};
+
+/// How large `null` is unless it says otherwise.
+const NULL_BYTES: u64 = 1 << 40;
+
+/// A target as it is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetSpec {
+    /// Nothing: every request is done at once. Of so many bytes.
+    Null(u64),
+    /// A file, a block device or an NBD export.
+    Real(LegSpec),
+}
+
+/// Why a target's name was not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetSpecError {
+    /// `null:SIZE`.
+    #[error("`{0}`: write null, or null and a size, as in null:64GiB")]
+    Null(String),
+    /// A stripe.
+    #[error("`{0}` is a stripe, which only hemi's volumes have: name a file, device or export")]
+    Stripe(String),
+    /// Neither path nor export.
+    #[error(transparent)]
+    Leg(#[from] LegSpecError),
+}
+
+impl FromStr for TargetSpec {
+    type Err = TargetSpecError;
+
+    fn from_str(text: &str) -> Result<TargetSpec, TargetSpecError> {
+        if text == "null" {
+            return Ok(TargetSpec::Null(NULL_BYTES));
+        }
+        if let Some(size) = text.strip_prefix("null:") {
+            let size = size.parse::<Size>().ok().filter(|size| size.0 >= 4096);
+            let size = size.ok_or_else(|| TargetSpecError::Null(text.to_owned()))?;
+            return Ok(TargetSpec::Null(size.0));
+        }
+        match text.parse::<LegSpec>()? {
+            LegSpec::Stripe { .. } => Err(TargetSpecError::Stripe(text.to_owned())),
+            spec => Ok(TargetSpec::Real(spec)),
+        }
+    }
+}
+
+/// How a target is opened.
+#[derive(Clone, Debug)]
+pub struct TargetOptions {
+    /// As it was named.
+    pub name: String,
+    /// What that names.
+    pub spec: TargetSpec,
+    /// Whether the page cache is bypassed; for files and devices.
+    pub direct: bool,
+    /// Connections to an export that lets them share its cache.
+    pub connections: u8,
+    /// What may be overwritten though it is not empty: the target, named again.
+    pub wipe: Option<PathBuf>,
+}
+
+/// Why a target cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// It could not be looked at.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// It could not be opened.
+    #[error(transparent)]
+    Open(Box<OpenError>),
+    /// Nothing there, or nothing in it.
+    #[error("{0} has no bytes: make it first, as large as it is to be (truncate -s 1G {0})")]
+    Empty(String),
+    /// `--wipe` for something else.
+    #[error("--wipe {wipe} does not name the target, which is {target}")]
+    WipeWhat {
+        /// What it names.
+        wipe: String,
+        /// What the target is.
+        target: String,
+    },
+    /// Somebody uses it.
+    #[error(
+        "{path} is in use: {}. The load writes to it; release it first, --wipe does not \
+         override this",
+        list(uses)
+    )]
+    InUse {
+        /// Its name.
+        path: String,
+        /// By whom.
+        uses: Vec<Use>,
+    },
+    /// Something is on it.
+    #[error(
+        "{path} is not empty; it holds {}. The load writes to it; if that may be destroyed, \
+         add --wipe {path}",
+        list(contents)
+    )]
+    NotEmpty {
+        /// Its name.
+        path: String,
+        /// What.
+        contents: Vec<Content>,
+    },
+    /// What it holds could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Its name.
+        path: String,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A target that was looked at.
+#[derive(Debug)]
+pub struct Target {
+    options: TargetOptions,
+    opened: Option<OpenLeg>,
+    kind: &'static str,
+    size: u64,
+    block: u32,
+}
+
+impl Target {
+    /// Opens a target for reading.
+    ///
+    /// # Errors
+    /// It is not there, is no storage, or may not be read.
+    pub fn look(options: TargetOptions) -> Result<Target, TargetError> {
+        let spec = match &options.spec {
+            TargetSpec::Null(size) => {
+                let size = *size;
+                return Ok(Target { options, opened: None, kind: "null", size, block: 512 });
+            }
+            TargetSpec::Real(spec) => spec,
+        };
+        let kind = match spec {
+            LegSpec::Path(path) => match Probe::new(path)? {
+                Probe { kind: Kind::Missing, .. } | Probe { size: 0, kind: Kind::File, .. } => {
+                    return Err(TargetError::Empty(options.name));
+                }
+                Probe { kind: Kind::Block, .. } => "block device",
+                _ => "file",
+            },
+            _ => "nbd",
+        };
+        let opened = open(&options, spec, Purpose::Inspect)?;
+        let (size, block) = (opened.size(), opened.block().max(512));
+        if size < u64::from(block) {
+            return Err(TargetError::Empty(options.name));
+        }
+        Ok(Target { options, opened: Some(opened), kind, size, block })
+    }
+
+    /// Opens it again to be written to, if nobody uses it and nothing is on it, or what is on
+    /// it may be destroyed. Nothing is destroyed here.
+    ///
+    /// # Errors
+    /// What stands against it.
+    pub fn for_writing(mut self) -> Result<Target, TargetError> {
+        let name = self.options.name.clone();
+        if let Some(wipe) = &self.options.wipe
+            && !is_named(wipe, &self.options)
+        {
+            let wipe = wipe.display().to_string();
+            return Err(TargetError::WipeWhat { wipe, target: name });
+        }
+        let TargetSpec::Real(spec) = &self.options.spec else { return Ok(self) };
+        // One session or lock at a time.
+        self.opened = None;
+        let wipes = self.options.wipe.is_some();
+        let probe = match spec {
+            LegSpec::Path(path) => Some(Probe::new(path)?),
+            _ => None,
+        };
+        if let Some(probe) = probe.as_ref().filter(|probe| !probe.uses.is_empty()) {
+            return Err(TargetError::InUse { path: name, uses: probe.uses.clone() });
+        }
+        let opened = open(&self.options, spec, Purpose::Serve)?;
+        if !wipes {
+            // Now that nobody else can come in between.
+            let contents = match &probe {
+                Some(probe) => probe.contents()?,
+                None => contents_of_leg(&opened)
+                    .map_err(|source| TargetError::Read { path: name.clone(), source })?,
+            };
+            if !contents.is_empty() {
+                return Err(TargetError::NotEmpty { path: name, contents });
+            }
+        }
+        self.opened = Some(opened);
+        Ok(self)
+    }
+
+    /// As it was named.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// `file`, `block device`, `nbd` or `null`.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Bytes, whole blocks only.
+    pub fn size(&self) -> u64 {
+        self.size / u64::from(self.block) * u64::from(self.block)
+    }
+
+    /// The smallest unit it reads and writes, bytes.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// Whether the page cache is bypassed; `None` where that is not ours to say.
+    pub fn direct(&self) -> Option<bool> {
+        matches!(self.kind, "file" | "block device").then_some(self.options.direct)
+    }
+
+    /// What the engine drives; nothing for `null`.
+    pub fn into_opened(self) -> Option<OpenLeg> {
+        self.opened
+    }
+}
+
+fn open(options: &TargetOptions, spec: &LegSpec, purpose: Purpose) -> Result<OpenLeg, TargetError> {
+    let mut config = LegConfig::new(spec.clone());
+    if spec.is_remote() {
+        config.connections = Some(options.connections);
+        // A lost session ends the load; nothing is retried that a late write could meet.
+        config.quarantine = Some(Time::seconds(0));
+    } else {
+        config.direct = options.direct;
+    }
+    OpenLeg::configured(&config, purpose).map_err(|error| TargetError::Open(Box::new(error)))
+}
+
+fn is_named(wipe: &Path, options: &TargetOptions) -> bool {
+    if wipe.to_str() == Some(&options.name) {
+        return true;
+    }
+    match (wipe.canonicalize(), Path::new(&options.name).canonicalize()) {
+        (Ok(wipe), Ok(target)) => wipe == target,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(name: &str, wipe: Option<&str>) -> TargetOptions {
+        TargetOptions {
+            name: name.into(),
+            spec: name.parse().expect("a target"),
+            direct: false,
+            connections: 1,
+            wipe: wipe.map(PathBuf::from),
+        }
+    }
+
+    #[test]
+    fn names_are_understood_or_refused() {
+        assert_eq!("null".parse::<TargetSpec>().expect("null"), TargetSpec::Null(1 << 40));
+        let small = "null:4 MiB".parse::<TargetSpec>().expect("null");
+        assert_eq!(small, TargetSpec::Null(4 << 20));
+        for wrong in ["null:", "null:7", "null:1 B", "stripe:a,b"] {
+            assert!(wrong.parse::<TargetSpec>().is_err(), "{wrong}");
+        }
+        assert!(matches!("nbd://host/x".parse(), Ok(TargetSpec::Real(LegSpec::NbdTcp { .. }))));
+    }
+
+    #[test]
+    fn what_is_not_empty_is_written_only_if_it_is_named_twice() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x");
+        let name = path.to_str().expect("plain");
+        assert!(matches!(Target::look(options(name, None)), Err(TargetError::Empty(_))));
+        std::fs::write(&path, vec![0; 10_000]).expect("a file");
+        let target = Target::look(options(name, None)).expect("it can be read");
+        assert_eq!((target.size(), target.block(), target.kind()), (9728, 512, "file"));
+        drop(target.for_writing().expect("it is empty"));
+
+        std::fs::write(&path, vec![7; 8192]).expect("a file");
+        let error = Target::look(options(name, None)).expect("readable").for_writing();
+        let error = error.expect_err("it holds data").to_string();
+        assert!(error.contains("data (at byte 0)") && error.contains("--wipe"), "{error}");
+        let other = Target::look(options(name, Some("/elsewhere"))).expect("readable");
+        let other = other.for_writing().expect_err("another is named");
+        assert!(matches!(other, TargetError::WipeWhat { .. }));
+        let held = Target::look(options(name, Some(name))).expect("readable").for_writing();
+        let held = held.expect("named twice");
+        // And nobody else's meanwhile.
+        let second = Target::look(options(name, Some(name))).expect("readable").for_writing();
+        assert!(matches!(second, Err(TargetError::InUse { .. })));
+        drop(held);
+    }
+}
