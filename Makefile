@@ -22,7 +22,7 @@ DEMO_ARGS ?=
 LAB_DEMO_ARGS ?=
 PLANTED_ARGS ?=
 
-.PHONY: help setup build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
+.PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz \
 	reproduce validate bench-sim lab-demo lab-sweep-check
 
@@ -32,13 +32,16 @@ help: ## list the targets
 setup: ## install what a bare Debian 12 lacks (packages, Python environment); quick when all is there
 	@scripts/setup.sh
 
+setup-test: # as setup, without what only benchmarks, demonstrations and longer tests use
+	@HEMI_SETUP_OPTIONAL=0 scripts/setup.sh
+
 build: ## build hemi for tests (debug, with the engine's assertions)
 	$(CARGO) build --locked --workspace
 
 release: ## build hemi as it is meant to run
 	$(CARGO) build --locked --release -p hemi-cli
 
-test: setup build test-unit torture-known torture-daily test-blackbox ## everything CI runs: unit, property and black-box tests, 20,000 seeds and new ones (under 22 minutes cold)
+test: setup-test build test-unit torture-known torture-daily test-blackbox ## everything CI runs: unit, property and black-box tests, 20,000 seeds and new ones (under 22 minutes cold)
 
 test-unit:
 	$(CARGO) test --locked --workspace --quiet

@@ -23,8 +23,9 @@ TOOLS=(
   jq curl procps
 )
 # What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.
-# Chromium takes the pictures of `make lab-demo`.
-OPTIONAL=(user-mode-linux mdadm dmsetup busybox-static linux-perf chromium)
+# Chromium takes the pictures of `make lab-demo`; MariaDB and sysbench are the lab's `oltp` plan
+# (instances of its own: the server that Debian's package starts is not used).
+OPTIONAL=(user-mode-linux mdadm dmsetup busybox-static linux-perf chromium mariadb-server sysbench)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

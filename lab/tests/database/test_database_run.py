@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from conftest import TINY
 from hemi_lab.database import (
     DeviceTarget,
     DirectoryTarget,
@@ -31,6 +30,7 @@ from hemi_lab.database import (
 )
 from hemi_lab.database.server import MariaDb
 from hemi_lab.database.settings import MEBIBYTE
+from tiny_database import TINY
 
 pytestmark = pytest.mark.usefixtures("mariadb_installed")
 
