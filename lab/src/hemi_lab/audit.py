@@ -44,6 +44,7 @@ def audit(
         _drift(result),
         _clock(clock_drift),
         _neighbours(stolen),
+        *(check for test in result.tests for check in test.audit),
     ]
 
 

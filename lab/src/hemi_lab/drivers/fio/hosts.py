@@ -30,6 +30,7 @@ from hemi_lab.steps import (
     no_causes,
     no_intervals,
 )
+from hemi_lab.workload import Load
 
 PORT = 8765
 """fio's own."""
@@ -104,6 +105,10 @@ class HostsDriver:
         """One job for each host, its own seed in each; everything they counted together."""
         if step.load is None:
             return idle(step.seconds or 0.0)
+        if not isinstance(step.load, Load):
+            raise LabError(
+                f"{step.test}: many hosts make closed loops only", "Run this test without --hosts."
+            )
         amount = None if step.bytes is None else step.bytes // len(self._hosts)
         texts: list[str] = []
         notes: list[str] = []
