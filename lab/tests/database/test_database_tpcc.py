@@ -8,6 +8,8 @@ from hemi_lab.database.consistency import check
 from hemi_lab.database.sysbench import Report, parse
 from hemi_lab.database.workloads import load_of
 
+pytestmark = pytest.mark.long
+
 DISTRICTS = 20
 CUSTOMERS = 30 * DISTRICTS
 
