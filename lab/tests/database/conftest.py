@@ -7,32 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from database_server import TINY, LoadedServer
 from hemi_lab.database.server import MariaDb
-from hemi_lab.database.settings import MEBIBYTE, OltpSettings
-from hemi_lab.database.workloads import load_rows, tables_of
+from hemi_lab.database.settings import MEBIBYTE
+from hemi_lab.database.workloads import load_rows
 from hemi_lab.database.workplace import Workplace
-
-TINY = OltpSettings(
-    warehouses=2, items=200, customers=30, load_threads=2, threads=(4,), seconds=2,
-    idle_seconds=0, warm_up_seconds=0,
-)  # fmt: skip
-
-
-class LoadedServer:
-    """MariaDB with the TPC-C-like tables, tiny, and a way back to how they were."""
-
-    def __init__(self, place: Workplace, server: MariaDb) -> None:
-        self.place = place
-        self.server = server
-        for table in tables_of(TINY):
-            server.query(f"CREATE TABLE saved_{table} AS SELECT * FROM {table}")
-
-    def restore(self) -> None:
-        """Every table as after the load."""
-        for table in tables_of(TINY):
-            self.server.query(
-                f"TRUNCATE TABLE {table}; INSERT INTO {table} SELECT * FROM saved_{table}"
-            )
 
 
 def _need(*programs: str) -> None:

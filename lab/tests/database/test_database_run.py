@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from conftest import TINY
+from database_server import TINY
 from hemi_lab.database import (
     DeviceTarget,
     DirectoryTarget,

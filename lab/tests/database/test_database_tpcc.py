@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import TINY, LoadedServer
+from database_server import TINY, LoadedServer
 from hemi_lab.database.consistency import check
 from hemi_lab.database.sysbench import Report, parse
 from hemi_lab.database.workloads import load_of
