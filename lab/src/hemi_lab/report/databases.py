@@ -59,7 +59,8 @@ def series(steps: pl.DataFrame, intervals: pl.DataFrame, told: dict[str, Any] | 
     figure.update_yaxes(title="tps", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="95 %, ms", type="log", row=2, col=1)
     figure.update_xaxes(title="seconds since the test's first step", row=2, col=1)
-    figure.update_layout(height=440)
+    # Each line tells its own name when pointed at.
+    figure.update_layout(height=440, showlegend=steps.height <= 10)
     return figure
 
 
