@@ -52,9 +52,11 @@ def test_the_bootstrap_agrees_with_scipys() -> None:
     def ratio(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
         def at(values: np.ndarray) -> np.ndarray:
             rank = math.ceil(0.9 * values.shape[axis]) - 1
-            return np.asarray(np.take(np.sort(values, axis=axis), rank, axis=axis))
+            taken: np.ndarray = np.take(np.sort(values, axis=axis), rank, axis=axis)
+            return taken
 
-        return np.asarray(at(y) / at(x) - 1)
+        share: np.ndarray = at(y) / at(x) - 1
+        return share
 
     there = stats.bootstrap(
         (a, b), ratio, n_resamples=4000, method="percentile", rng=np.random.default_rng(1)
@@ -71,8 +73,8 @@ def test_bootstrap_intervals_hold_the_truth() -> None:
     chance = np.random.default_rng(2)
     held = 0
     for number in range(200):
-        sides = [bins(chance.exponential(1e6, 500).astype(int) + 1) for _ in range(2)]
-        found = bootstrap_percentile(sides[0], sides[1], 0.9, resamples=500, seed=number)
+        a, b = (bins(chance.exponential(1e6, 500).astype(int) + 1) for _ in range(2))
+        found = bootstrap_percentile(a, b, 0.9, resamples=500, seed=number)
         held += found.low <= 0 <= found.high
     assert held / 200 > 0.9
 

@@ -44,6 +44,7 @@ def audit(
         _drift(result),
         _clock(clock_drift),
         _neighbours(stolen),
+        *(check for test in result.tests for check in test.audit),
     ]
 
 
@@ -52,7 +53,9 @@ def _little(loads: pl.DataFrame) -> Check:
         pl.col("in_system").is_not_null() & (pl.col("length_seconds") >= _SHORTEST)
     ).with_columns((pl.col("rate_by_stay") / pl.col("in_system") - 1).alias("off"))
     if known.is_empty():
-        return Check(name="Little's law", passed=None, said="no step was long enough to ask")
+        return Check(
+            name="Little's law", passed=None, said="no step tells it for long enough to ask"
+        )
     worst = known.sort(pl.col("off").abs(), descending=True).row(0, named=True)
     beyond = known.filter(pl.col("off").abs() > LITTLE).height
     said = (

@@ -164,17 +164,25 @@ class Bench:
         # Far apart, so that no two steps of near runs share one; below 2^63 for the tables.
         return (self.seed * 0x9E3779B97F4A7C15 + (self._steps + 1) * 0xBF58476D1CE4E5B9) % 2**53
 
-    def _do(self, step: Step) -> Done:
+    def begin(self, step: Step) -> None:
+        """Shows a step that a method has somebody else do; `record` when it is done."""
         self._show(step, None)
-        result = self.driver.run(step)
+
+    def _do(self, step: Step) -> Done:
+        self.begin(step)
+        done = self.record(step, self.driver.run(step))
+        if done.result.interrupted:
+            raise Interrupted("interrupted", "What was measured until then is kept.")
+        return done
+
+    def record(self, step: Step, result: StepResult) -> Done:
+        """Keeps and shows what a step has found."""
         self._steps += 1
         found = self._found(step, result)
         self._clock += result.seconds
         self._written += found.written_bytes
         self.writer.add(found, result, step.histogram)
         self._show(step, found)
-        if result.interrupted:
-            raise Interrupted("interrupted", "What was measured until then is kept.")
         return Done(found, result)
 
     def _found(self, step: Step, result: StepResult) -> Found:
@@ -203,6 +211,7 @@ class Bench:
             mean_seconds=moments.mean,
             standard_deviation_seconds=moments.standard_deviation,
             p50_seconds=_percentile(bins, 0.5, moments.maximum),
+            p95_seconds=_percentile(bins, 0.95, moments.maximum),
             p99_seconds=_percentile(bins, 0.99, moments.maximum),
             p999_seconds=_percentile(bins, 0.999, moments.maximum),
             p9999_seconds=_percentile(bins, 0.9999, moments.maximum),

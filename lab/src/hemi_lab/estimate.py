@@ -62,8 +62,8 @@ def of_plan(plan: Plan, time_scale: float) -> PlanEstimate:
         mean = estimate.most / max(estimate.steps, 1)
         factor = max(time_scale, min(1.0, SHORTEST_SECONDS / mean)) if mean else time_scale
         scaled = Estimate(
-            estimate.least * factor,
-            estimate.most * factor + estimate.steps * _OVERHEAD_SECONDS,
+            estimate.least * factor + estimate.unscaled[0],
+            estimate.most * factor + estimate.steps * _OVERHEAD_SECONDS + estimate.unscaled[1],
             estimate.steps,
         )
         tests.append((test.name, test.title, scaled, test.fill.times if test.fill else 0.0))

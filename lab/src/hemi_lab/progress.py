@@ -11,6 +11,7 @@ from rich.progress import Progress as Bars
 
 from hemi_lab.results.model import Found
 from hemi_lab.steps import Step
+from hemi_lab.transactions import DatabaseLoad
 from hemi_lab.units import shown_count, shown_rate, shown_time
 
 
@@ -51,6 +52,11 @@ class Progress:
             return
         self._bars.update(self._task, completed=time.monotonic() - self._begun)
         if step.load is None:
+            return
+        if isinstance(step.load, DatabaseLoad):
+            known = (found.p50_seconds, found.p95_seconds, found.p99_seconds)
+            ranks = " ".join("–" if rank is None else shown_time(rank) for rank in known)
+            self._console.print(f"{name}: {shown_count(found.iops)} tps, 50/95/99 % {ranks}")
             return
         self._console.print(
             f"{name}: {shown_count(found.iops)} IOPS, {shown_rate(found.bytes_per_second)}, "

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from database_server import TINY, LoadedServer
 from hemi_lab.database.server import MariaDb
 from hemi_lab.database.settings import MEBIBYTE
 from hemi_lab.database.workloads import load_rows
 from hemi_lab.database.workplace import Workplace
-from tiny_database import TINY, LoadedServer
 
 
 def _need(*programs: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from database_server import TINY
 from hemi_lab.database import (
     DeviceTarget,
     DirectoryTarget,
@@ -30,7 +31,6 @@ from hemi_lab.database import (
 )
 from hemi_lab.database.server import MariaDb
 from hemi_lab.database.settings import MEBIBYTE
-from tiny_database import TINY
 
 pytestmark = pytest.mark.usefixtures("mariadb_installed")
 
@@ -48,6 +48,7 @@ def servers_of(directory: Path) -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_a_run_on_all_placements(tmp_path: Path) -> None:
     targets = {letter: tmp_path / letter for letter in "AB"}
     for path in targets.values():
@@ -92,6 +93,7 @@ def test_a_run_on_all_placements(tmp_path: Path) -> None:
     assert list(targets["A"].iterdir()) == list(targets["B"].iterdir()) == []
 
 
+@pytest.mark.long
 def test_oltp_read_write(tmp_path: Path) -> None:
     settings = replace(
         TINY, workload="oltp_read_write", tables=2, rows=2000, threads=(1, 4), warm_up_seconds=1
@@ -110,6 +112,7 @@ def test_oltp_read_write(tmp_path: Path) -> None:
         assert report.ignored_errors > 0 or report.reads == 14 * report.transactions
 
 
+@pytest.mark.long
 def test_a_server_that_dies_is_an_error_that_tells(tmp_path: Path) -> None:
     def kill(second: Second) -> None:
         for pid in servers_of(place.directory):
@@ -127,6 +130,7 @@ def test_a_server_that_dies_is_an_error_that_tells(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_its_results_and_nothing_else(
     tmp_path: Path, how: signal.Signals
@@ -161,6 +165,7 @@ def test_an_interrupted_run_leaves_its_results_and_nothing_else(
     assert list(target.iterdir()) == list(work.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_setting_mariadb_refuses_is_shown_in_its_words(tmp_path: Path) -> None:
     settings = replace(TINY, server_options={"innodb_no_such_thing": "1"})
     run = OltpRun(settings, {"A": DirectoryTarget(tmp_path)})
@@ -192,6 +197,7 @@ def test_targets_that_are_no_directories(tmp_path: Path) -> None:
             HemiTarget(("a", "b"), (1 << 30) + 1).open(place)
 
 
+@pytest.mark.long
 def test_scans(tmp_path: Path) -> None:
     run = ScanRun(ScanSettings(rows=60_000, repeats=2), DirectoryTarget(tmp_path))
     with Workplace() as place:
@@ -260,6 +266,7 @@ def test_a_loop_device_without_direct_io_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 @needs_devices
 def test_a_run_on_a_hemi_volume(tmp_path: Path) -> None:
     hemi = os.environ.get("HEMI") or shutil.which("hemi")
@@ -319,6 +326,7 @@ def test_mounts_of_a_killed_lab_are_swept(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_second_start_is_cold(tmp_path: Path, mariadb_installed: None) -> None:
     """A restart forgets the pool, or scans would be read from memory."""
     with Workplace() as place:

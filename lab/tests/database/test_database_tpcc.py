@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from database_server import TINY, LoadedServer
 from hemi_lab.database.consistency import check
 from hemi_lab.database.sysbench import Report, parse
 from hemi_lab.database.workloads import load_of
-from tiny_database import TINY, LoadedServer
+
+pytestmark = pytest.mark.long
 
 DISTRICTS = 20
 CUSTOMERS = 30 * DISTRICTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,8 @@ from hemi_lab.estimate import of_plan
 from hemi_lab.plans.load import load
 from hemi_lab.progress import Progress
 from hemi_lab.runner import Ended
+from hemi_lab.targets.base import Target
+from hemi_lab.targets.database import parse_database
 from hemi_lab.targets.parse import HELP, parse
 
 
@@ -67,7 +70,13 @@ def compare(
         if not chosen.tests:
             known = ", ".join(found.name for found in whole.tests)
             raise UsageError(f"--test {' '.join(test or [])}: no such test", f"There are {known}.")
-        turns = Turns(chosen, text, sides, parse, rounds, out, seed, time_scale, wipe or [])
+        chosen = chosen.placed(second=False)
+        if not chosen.tests:
+            raise UsageError(
+                f"{plan}: every placement names a target B", "hemi-lab run takes --second-target."
+            )
+        named: Callable[[str], Target] = parse_database if chosen.of_databases else parse
+        turns = Turns(chosen, text, sides, named, rounds, out, seed, time_scale, wipe or [])
         for destroyed in check(turns):
             console.print(f"will be destroyed: {destroyed}")
 

@@ -44,7 +44,8 @@ def plans(
         table.add_column(column)
     for test in plan.tests:
         estimate = METHODS[test.kind].estimate(test)
-        least, most = shown_time(estimate.least), shown_time(estimate.most)
+        least = shown_time(estimate.least + estimate.unscaled[0])
+        most = shown_time(estimate.most + estimate.unscaled[1])
         table.add_row(
             test.name, test.kind, test.title, least if least == most else f"{least} to {most}"
         )

@@ -18,6 +18,8 @@ from hemi_lab.runner import Order
 from hemi_lab.runner import run as carry_out
 from hemi_lab.targets import safety
 from hemi_lab.targets.base import Target
+from hemi_lab.targets.database import HELP as DATABASE_HELP
+from hemi_lab.targets.database import DatabaseTarget, parse_database
 from hemi_lab.targets.parse import HELP, parse
 from hemi_lab.units import shown_size
 
@@ -29,7 +31,13 @@ def register(app: typer.Typer) -> None:
 
 def run(
     plan: Annotated[str, typer.Argument(help="A built-in plan's name, or a plan file's path.")],
-    target: Annotated[str, typer.Option("--target", "-t", help=f"What is measured: {HELP}.")],
+    target: Annotated[
+        str, typer.Option("--target", "-t", help=f"What is measured: {HELP}; {DATABASE_HELP}.")
+    ],
+    second_target: Annotated[
+        str | None,
+        typer.Option(help="Plans of databases: a target B, for the log apart from the data."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder in which the run gets one.")] = Path(
         "hemi-lab-results"
     ),
@@ -78,16 +86,23 @@ def run(
         chosen = with_trace(chosen, trace, trace_format, trace_volume)
     elif trace_format or trace_volume:
         raise UsageError("--trace-format and --trace-volume go with --trace", "Name a trace.")
+    chosen = _placed(chosen, second_target, hosts)
+
+    def named() -> Target:
+        return (
+            parse_database(target, second_target) if chosen.of_databases else parse(target, hosts)
+        )
+
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if dry_run:
-        _dry_run(chosen, parse(target, hosts), wipe or [], time_scale, console)
+        _dry_run(chosen, named(), wipe or [], time_scale, console)
         return
     for number in range(1, repeat + 1):
         # What the last run wrote is its own to write over.
-        named = [*(wipe or []), *([parse(target, hosts).path] if number > 1 else [])]
-        known = parse(target, hosts)
+        known = named()
+        own = safety.paths(known) if number > 1 else []
         known.describe()
-        for destroyed in safety.check(known, named):
+        for destroyed in safety.check(known, [*(wipe or []), *own]):
             console.print(f"will be destroyed: {destroyed}")
         order = Order(chosen, text, known, out, seed, time_scale, number)
         with Progress(of_plan(chosen, time_scale).most, console) as progress:
@@ -101,6 +116,24 @@ def run(
         typer.echo(ended.folder)
 
 
+def _placed(plan: Plan, second: str | None, hosts: list[str] | None) -> Plan:
+    """A plan of databases with the placements that its targets allow."""
+    if not plan.of_databases:
+        if second is not None:
+            raise UsageError(
+                f"--second-target {second}: {plan.name} runs no database", "The plan oltp does."
+            )
+        return plan
+    if hosts:
+        raise UsageError(f"--hosts goes not with {plan.name}", "A database is on this machine.")
+    placed = plan.placed(second is not None)
+    if not placed.tests:
+        raise UsageError(
+            f"{plan.name}: every placement names a target B", "Give it: --second-target."
+        )
+    return placed
+
+
 def _dry_run(
     plan: Plan, target: Target, wipe: list[str], time_scale: float, console: Console
 ) -> None:
@@ -111,11 +144,15 @@ def _dry_run(
     console.print(f"target    {description.text} ({description.kind}{size})")
     for line in estimate.lines(description.bytes, description.simulated):
         console.print(line)
+    if isinstance(target, DatabaseTarget):
+        for letter, part in zip("AB", target.parts, strict=False):
+            console.print(f"makes {letter}   {part.text}: {part.makes}")
     hazards = target.hazards()
     for use in hazards.in_use:
         console.print(f"refused   {use}")
     for held in hazards.holds:
         console.print(f"destroys  {held}")
     if not hazards.in_use and not hazards.holds:
-        console.print("destroys  nothing: the target is empty")
+        why = "" if isinstance(target, DatabaseTarget) else ": the target is empty"
+        console.print(f"destroys  nothing{why}")
     safety.check(target, wipe)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from hemi_lab.comparison.sides import QUANTILES, Measured, Point, Side, percentile
+from hemi_lab.comparison.sides import OF_DATABASES, QUANTILES, Measured, Point, Side, percentile
 from hemi_lab.statistics.confidence import LEVEL, compare
 from hemi_lab.statistics.difference import Difference, bootstrap_percentile, unpaired
 from hemi_lab.statistics.histogram import Histogram
@@ -84,13 +84,21 @@ def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Comp
             basis = "within"
         elif len(of_a) == len(of_b):
             basis = "pairs"
+        rates = [_rate("IOPS", "rate", lambda run: run.iops, of_a, of_b, basis, level)]
+        rates.append(
+            _rate("rate", "bytes", lambda run: run.bytes_per_second, of_a, of_b, basis, level)
+        )
+        quantiles = QUANTILES
+        if of_a[0].transactions:
+            # Bytes of a transaction are not known.
+            rates = [replace(rates[0], name="tps")]
+            quantiles = OF_DATABASES
         figures = [
-            _rate("IOPS", "rate", lambda run: run.iops, of_a, of_b, basis, level),
-            _rate("rate", "bytes", lambda run: run.bytes_per_second, of_a, of_b, basis, level),
+            *rates,
             _mean(of_a, of_b, basis, level),
             *(
                 _percentile(name, quantile, of_a, of_b, basis, level, seed)
-                for name, quantile in QUANTILES.items()
+                for name, quantile in quantiles.items()
             ),
             _maximum(of_a, of_b, basis, level),
         ]

@@ -69,7 +69,7 @@ def take_turns(turns: Turns, show: Show, told: Told) -> list[Path]:
         for text, folder in zip(turns.targets, folders, strict=True):
             target = turns.parse(text)
             # What the round before wrote is this comparison's own to write over.
-            safety.check(target, [*turns.wipe, *([target.path] if number > 1 else [])])
+            safety.check(target, [*turns.wipe, *(safety.paths(target) if number > 1 else [])])
             order = Order(
                 turns.plan,
                 turns.plan_text,

@@ -13,6 +13,7 @@ from hemi_lab.results.store import HEADER, Reader
 from hemi_lab.statistics.histogram import Histogram
 
 QUANTILES = {"50 %": 0.5, "99 %": 0.99, "99.9 %": 0.999}
+OF_DATABASES = {"50 %": 0.5, "95 %": 0.95, "99 %": 0.99}
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class Measured:
     rates: tuple[float, ...]
     """IOPS second by second, of whole seconds."""
     means: tuple[float, ...]
-    """Mean latency of the same seconds."""
+    """Mean latency of the same seconds; none where it is not known of seconds."""
+    transactions: bool = False
+    """Whether these are of a database."""
 
 
 Point = tuple[str, str]
@@ -91,6 +94,7 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
         for test in reader.result.tests
         if test.tracked and test.tracked[0].first is not None
     }
+    databases = {test.name for test in reader.result.tests if test.kind == "database"}
     for (test, label), every in steps.group_by(["test", "label"], maintain_order=True):
         part = every.filter(pl.col("stage") == "measure")
         if part.is_empty():
@@ -111,7 +115,8 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
                 float(part["maximum_seconds"].to_numpy().max()),
                 Histogram.from_frame(bins.filter(pl.col("step").is_in(numbers))),
                 tuple((seconds["count"] / seconds["length_seconds"]).to_list()),
-                tuple(seconds["mean_seconds"].to_list()),
+                tuple(seconds["mean_seconds"].drop_nulls().to_list()),
+                test in databases,
             ),
         )
 

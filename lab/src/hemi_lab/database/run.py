@@ -48,9 +48,10 @@ class OltpRun:
         *,
         say: Callable[[str], object] = lambda text: None,
         on_second: Callable[[sysbench.Second], object] = lambda second: None,
+        on_step: Callable[[PlacementResult, Step], object] = lambda placement, step: None,
     ) -> None:
         """`targets`: A, and B if a placement names it. `say` gets a line for each stage,
-        `on_second` each interim report of sysbench."""
+        `on_second` each interim report of sysbench, `on_step` each step that is done."""
         for placement in settings.placements:
             for letter in (placement.data, placement.log):
                 if letter not in targets:
@@ -61,6 +62,7 @@ class OltpRun:
         self._targets = dict(targets)
         self._say = say
         self._on_second = on_second
+        self._on_step = on_step
         self.result = OltpResult(_plain(settings), settings.deviations())
 
     def execute(self, place: Workplace) -> OltpResult:
@@ -227,6 +229,7 @@ class OltpRun:
             target_status={letter: s for letter, s in statuses.items() if s is not None},
             audit=audit(report, seconds),
         )
+        self._on_step(result, result.steps[-1])
 
 
 def _plain(settings: OltpSettings) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hemi_lab.bench import Bench
 from hemi_lab.methods import (
     checkpoints,
     cross_stimulus,
+    database,
     demand_intensity,
     freeze,
     idle_recovery,
@@ -39,6 +40,7 @@ METHODS = {
     "demand-intensity": Method(demand_intensity.run, demand_intensity.estimate),
     "freeze": Method(freeze.run, freeze.estimate),
     "checkpoints": Method(checkpoints.run, checkpoints.estimate),
+    "database": Method(database.run, database.estimate),
     "replay": Method(replay.run, replay.estimate),
 }
 """By the plan's `kind`. A new kind is a model in `plans/model.py` and a line here."""

@@ -13,3 +13,6 @@ class Estimate:
     most: float
     steps: int
     """How many steps at the most: each costs a driver a moment to begin."""
+    unscaled: tuple[float, float] = (0.0, 0.0)
+    """Seconds that come on top whatever the times are multiplied by: at the earliest, at the
+    latest."""

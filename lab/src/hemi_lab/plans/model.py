@@ -6,6 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from hemi_lab.database.settings import (
+    STANDARD_IDLE_SECONDS,
+    STANDARD_POOL_SHARE,
+    STANDARD_SECONDS,
+    STANDARD_THREADS,
+    STANDARD_WARM_UP_SECONDS,
+    BadSetting,
+    Checks,
+    OltpSettings,
+    Workload,
+    placement,
+)
 from hemi_lab.timed import CheckpointLoad, OpenLoad, TraceFormat
 from hemi_lab.traces import MailLike
 from hemi_lab.units import Size, Time
@@ -13,6 +25,8 @@ from hemi_lab.workload import Load, Strict
 
 Percent = Annotated[float, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=1, le=4096)]
+Placed = Literal["A/A", "A/B", "B/A", "B/B"]
+"""Where a database's data and its log are."""
 
 
 class Fill(Strict):
@@ -203,6 +217,64 @@ class ReplayTest(Test):
     synthetic: MailLike = MailLike()
 
 
+class DatabaseTest(Test):
+    """MariaDB on the target under sysbench, at rising thread counts, for each placement of data
+    and log. The tables are loaded anew for each."""
+
+    kind: Literal["database"]
+    purge: Literal[False] = False
+    fill: None = None
+    workload: Workload
+    threads: Annotated[tuple[Count, ...], Field(min_length=1)] = STANDARD_THREADS
+    time: Time = STANDARD_SECONDS
+    idle: Time = STANDARD_IDLE_SECONDS
+    warm_up: Time = STANDARD_WARM_UP_SECONDS
+    placements: Annotated[tuple[Placed, ...], Field(min_length=1)] = ("A/A",)
+    """Data and log. Those with a B are left out where there is one target only."""
+    warehouses: int = OltpSettings.warehouses
+    items: int = OltpSettings.items
+    customers: int = OltpSettings.customers
+    checks: Checks = "all"
+    tables: int = OltpSettings.tables
+    rows: int = OltpSettings.rows
+    distribution: Literal["uniform", "special", "gaussian", "pareto"] = "uniform"
+    pool_share: float = STANDARD_POOL_SHARE
+    server_options: Annotated[dict[str, str], Field(default_factory=dict)]
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> DatabaseTest:
+        for key in ("threads", "placements"):
+            if len(set(values := getattr(self, key))) < len(values):
+                raise ValueError(f"{key}: one is named twice; --repeat measures it again")
+        try:
+            self.settings(1.0, 1)
+        except BadSetting as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def settings(self, time_scale: float, seed: int) -> OltpSettings:
+        """As the database part takes it: whole seconds, a step of one at the least."""
+        return OltpSettings(
+            workload=self.workload,
+            threads=self.threads,
+            seconds=max(1, round(self.time * time_scale)),
+            idle_seconds=round(self.idle * time_scale),
+            warm_up_seconds=round(self.warm_up * time_scale),
+            placements=tuple(placement(text) for text in self.placements),
+            # Neither 0, which would be the time, nor too near to the end: each step has the next.
+            seed=seed % 2**30 + 1,
+            pool_share=self.pool_share,
+            warehouses=self.warehouses,
+            items=self.items,
+            customers=self.customers,
+            checks=self.checks,
+            tables=self.tables,
+            rows=self.rows,
+            distribution=self.distribution,
+            server_options=self.server_options,
+        )
+
+
 AnyTest = Annotated[
     MatrixTest
     | SaturationTest
@@ -212,7 +284,8 @@ AnyTest = Annotated[
     | DemandIntensityTest
     | FreezeTest
     | CheckpointTest
-    | ReplayTest,
+    | ReplayTest
+    | DatabaseTest,
     Field(discriminator="kind"),
 ]
 
@@ -234,6 +307,33 @@ class Plan(Strict):
                 raise ValueError(f"tests: two are called {name!r}; give each a name of its own")
         return self
 
+    @model_validator(mode="after")
+    def _one_kind_of_target(self) -> Plan:
+        kinds = {isinstance(test, DatabaseTest) for test in self.tests}
+        if len(kinds) > 1:
+            raise ValueError(
+                "tests: some are of databases and some are not; they need other targets: write "
+                "two plans"
+            )
+        return self
+
+    @property
+    def of_databases(self) -> bool:
+        """Whether its tests run a database on the target."""
+        return any(isinstance(test, DatabaseTest) for test in self.tests)
+
+    def placed(self, second: bool) -> Plan:
+        """The plan with the placements that can be run: without a second target, on the first."""
+        tests: list[AnyTest] = []
+        for test in self.tests:
+            if isinstance(test, DatabaseTest) and not second:
+                kept = tuple(text for text in test.placements if "B" not in text)
+                if kept:
+                    tests.append(test.model_copy(update={"placements": kept}))
+            else:
+                tests.append(test)
+        return self.model_copy(update={"tests": tests})
+
     def chosen(self, names: list[str]) -> Plan:
         """The plan with only these tests; a name that ends in `*` means all it begins."""
         if not names:
@@ -253,6 +353,7 @@ __all__ = [
     "Cell",
     "CheckpointTest",
     "CrossStimulusTest",
+    "DatabaseTest",
     "DemandIntensityTest",
     "Fill",
     "FreezeTest",

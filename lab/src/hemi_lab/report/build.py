@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from hemi_lab import __version__
 from hemi_lab.errors import LabError
-from hemi_lab.report import checkpoints, figures, freezes, tables
+from hemi_lab.report import checkpoints, databases, figures, freezes, tables
 from hemi_lab.report.tables import Table
 from hemi_lab.results.model import Outcome, Result, Tracked
 from hemi_lab.results.store import Reader
@@ -118,6 +118,9 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             & pl.col("stage").is_in(["measure", "round", "baseline"])
             & (pl.col("count") > 0)
         )
+        if test.kind == "database":
+            # One that was broken off has no latencies.
+            own = own.filter(~pl.col("interrupted"))
         if own.is_empty():
             rows.append([test.title, "–", "–", "–", "–", "–", "–", _steady_said(test)])
             continue
@@ -145,8 +148,8 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             [
                 test.title,
                 best["label"],
-                shown_count(best["iops"]),
-                shown_rate(best["bytes_per_second"]),
+                shown_count(best["iops"]) + (" tps" if test.kind == "database" else ""),
+                "–" if test.kind == "database" else shown_rate(best["bytes_per_second"]),
                 shown_time(best["mean_seconds"]),
                 "–" if p999 is None else shown_time(p999),
                 shown_time(best["maximum_seconds"]),
@@ -185,6 +188,9 @@ def _section(
         if preparation.test == test.name:
             state = "" if preparation.done else "NOT done: "
             section.said.append(f"{preparation.what}: {state}{preparation.how}")
+    if test.kind == "database":
+        _database(section, test, own, reader, intervals)
+        return section
     if not any(p.test == test.name and p.what == "purge" for p in reader.result.preparations):
         section.said.append("purge: none; the target is as the test before left it")
     if own.is_empty():
@@ -292,6 +298,34 @@ def _freezes(
             "Shaded: while the leg did not answer. Tenths of a second; where nothing was done "
             "there is no latency."
         )
+
+
+def _database(
+    section: Section, test: Outcome, own: pl.DataFrame, reader: Reader, intervals: pl.DataFrame
+) -> None:
+    """Throughput and percentiles of each placement, and what the database says of itself."""
+    told = reader.database(test.name)
+    measured = own.filter((pl.col("stage") == "measure") & ~pl.col("interrupted"))
+    if measured.height:
+        section.parts += [
+            Chart("tps against threads", databases.against_threads(measured)),
+            Chart("Latency against threads", databases.latencies(measured)),
+            ("Steps", databases.points(measured, told)),
+        ]
+    if own.height:
+        figure = databases.series(own, intervals, told)
+        section.parts.append(
+            Chart("Second by second", figure, "Each step, warm-up included; idle between them.")
+        )
+    if told is None:
+        return
+    section.parts.append(("The database", databases.server(told)))
+    for title, table in (
+        ("Consistency", databases.consistency(told)),
+        ("Transactions by kind", databases.kinds(told)),
+    ):
+        if table is not None:
+            section.parts.append((title, table))
 
 
 def _checkpoints(

@@ -128,7 +128,7 @@ def run_to_run(runs: list[tuple[Result, pl.DataFrame]]) -> Table:
             ]
         )
     return Table(
-        ["", "runs", "mean IOPS", "95 % interval", "least to most"],
+        ["", "runs", "mean IOPS (databases: tps)", "95 % interval", "least to most"],
         rows,
         "Student's t over the runs.",
     )

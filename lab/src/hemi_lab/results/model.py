@@ -82,6 +82,8 @@ class Outcome(_Part):
     tracked: list[Tracked] = []
     facts: dict[str, float | str] = {}
     """Figures that are of this test alone, by name."""
+    audit: list[Check] = []
+    """Questions that only this test is asked."""
 
 
 class CeilingFound(_Part):
@@ -180,6 +182,7 @@ class Found(BaseModel):
     mean_seconds: float
     standard_deviation_seconds: float
     p50_seconds: float | None = None
+    p95_seconds: float | None = None
     p99_seconds: float | None = None
     p999_seconds: float | None = None
     p9999_seconds: float | None = None

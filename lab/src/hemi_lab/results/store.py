@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from pydantic import ValidationError
@@ -38,6 +40,7 @@ STEPS = {
     "mean_seconds": pl.Float64,
     "standard_deviation_seconds": pl.Float64,
     "p50_seconds": pl.Float64,
+    "p95_seconds": pl.Float64,
     "p99_seconds": pl.Float64,
     "p999_seconds": pl.Float64,
     "p9999_seconds": pl.Float64,
@@ -85,6 +88,9 @@ TABLES = {
 
 HEADER = "result.json"
 
+DATABASE = "database.json"
+"""What tests of databases tell beside steps, by test."""
+
 _EVERY_SECONDS = 10.0
 
 
@@ -96,6 +102,7 @@ class Writer:
         self.result = result
         self._frames: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
         self._freezes: list[Freeze] = []
+        self._databases: dict[str, dict[str, Any]] = {}
         self._saved = -_EVERY_SECONDS
         try:
             folder.mkdir(parents=True, exist_ok=False)
@@ -131,6 +138,10 @@ class Writer:
         self._freezes.append(freeze)
         self._frames["freezes"].append(pl.DataFrame([freeze.model_dump()], schema=FREEZES))
 
+    def add_database(self, test: str, told: dict[str, Any]) -> None:
+        """What a test's database told; the same test's later word replaces the earlier."""
+        self._databases[test] = told
+
     def freezes(self, test: str) -> list[Freeze]:
         """Those of a test so far."""
         return [freeze for freeze in self._freezes if freeze.test == test]
@@ -149,17 +160,22 @@ class Writer:
                 temporary = self.folder / f".{name}.parquet"
                 self.table(name).write_parquet(temporary, compression="zstd")
                 temporary.replace(self.folder / f"{name}.parquet")
-            temporary = self.folder / f".{HEADER}"
-            with temporary.open("w") as file:
-                file.write(self.result.model_dump_json(indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.folder / HEADER)
+            if self._databases:
+                self._replace(DATABASE, json.dumps(self._databases, indent=1) + "\n")
+            self._replace(HEADER, self.result.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise LabError(
                 f"{self.folder}: {error}", "Make room, or give another --out."
             ) from error
         self._saved = time.monotonic()
+
+    def _replace(self, name: str, text: str) -> None:
+        temporary = self.folder / f".{name}"
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.folder / name)
 
 
 class Reader:
@@ -199,6 +215,17 @@ class Reader:
             return pl.read_parquet(path)
         except pl.exceptions.PolarsError as error:
             raise UsageError(f"{path}: {error}", "It is no Parquet file.") from error
+
+    def database(self, test: str) -> dict[str, Any] | None:
+        """What a test's database told; nothing of other tests."""
+        path = self.folder / DATABASE
+        if not path.exists():
+            return None
+        try:
+            told: dict[str, dict[str, Any]] = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: {error}", "It is no result of hemi-lab.") from error
+        return told.get(test)
 
     def histogram(self, steps: list[int], operation: str = "all") -> Histogram:
         """Bins of some steps, merged."""

@@ -58,7 +58,7 @@ class FileTarget:
             self.text,
             "file",
             bytes=size,
-            file_system=_file_system(folder),
+            file_system=file_system_of(folder),
             **facts,
         )
 
@@ -127,7 +127,7 @@ def _direct(path: Path) -> tuple[bool, list[str]]:
     return True, []
 
 
-def _file_system(folder: Path) -> str | None:
+def file_system_of(folder: Path) -> str | None:
     try:
         text = tool.run(["stat", "--file-system", "--format=%T", str(folder)]).output
     except ToolError:

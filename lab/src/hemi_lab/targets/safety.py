@@ -17,7 +17,10 @@ _HEAD_BYTES = 4 << 20
 
 
 def check(target: Target, wipe: list[str]) -> list[str]:
-    """What will be destroyed, having been named; raises where it may not be."""
+    """What will be destroyed, having been named; raises where it may not be. Of a target made of
+    several (`parts`), each has to be named."""
+    if parts := _parts(target):
+        return [said for part in parts for said in check(part, wipe)]
     hazards = target.hazards()
     if hazards.in_use:
         raise RefusedError(
@@ -31,6 +34,15 @@ def check(target: Target, wipe: list[str]) -> list[str]:
             f"If it may be destroyed, say so: --wipe {target.path}",
         )
     return hazards.holds
+
+
+def paths(target: Target) -> list[str]:
+    """What `--wipe` has to name."""
+    return [part.path for part in _parts(target)] or [target.path]
+
+
+def _parts(target: Target) -> list[Target]:
+    return list(getattr(target, "parts", []))
 
 
 def same(one: str, other: str) -> bool:

@@ -106,7 +106,9 @@ class HostsDriver:
         if step.load is None:
             return idle(step.seconds or 0.0)
         if not isinstance(step.load, Load):
-            raise LabError(f"fio makes closed loops only: {step.load.shown()}", "")
+            raise LabError(
+                f"{step.test}: many hosts make closed loops only", "Run this test without --hosts."
+            )
         amount = None if step.bytes is None else step.bytes // len(self._hosts)
         texts: list[str] = []
         notes: list[str] = []

@@ -1,4 +1,4 @@
-"""A database small enough for tests."""
+"""A tiny load, and a private MariaDB that holds it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,90 @@
+"""A step of sysbench as a step of the lab: seconds, bins, counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import polars as pl
+
+from hemi_lab.database.histogram import Bin
+from hemi_lab.database.results import Step
+from hemi_lab.database.sysbench import Second
+from hemi_lab.statistics.histogram import Histogram, Moments
+from hemi_lab.steps import INTERVALS, Operation, StepResult, no_causes
+
+# sysbench's grid: 1,024 logarithmic bins whose middles go from 1 µs to 100 s.
+_LAST = 1023
+_FIRST_NS = 1_000
+_DECADES = 8
+
+
+def histogram(bins: Iterable[Bin]) -> Histogram:
+    """sysbench's bins with their edges: half a bin around each printed middle."""
+    return Histogram.of((*_edges(bin_.milliseconds), bin_.count) for bin_ in bins)
+
+
+def _edges(milliseconds: float) -> tuple[int, int]:
+    # The printed middle has three decimals; which of the grid's it is, is told by the nearest.
+    index = round(math.log10(milliseconds * 1e6 / _FIRST_NS) * _LAST / _DECADES)
+    return _edge(index), _edge(index + 1) - 1
+
+
+def _edge(index: int) -> int:
+    """The lowest nanoseconds of a bin."""
+    return math.ceil(_FIRST_NS * 10 ** ((index - 0.5) * _DECADES / _LAST))
+
+
+def intervals(series: Iterable[Second]) -> pl.DataFrame:
+    """A row a second. sysbench tells no mean of a second, and its counts are rates."""
+    rows = []
+    before = 0
+    for second in series:
+        length = second.at - before
+        rows.append(
+            {
+                "start_seconds": float(before),
+                "length_seconds": float(length),
+                "operation": "all",
+                "count": round(second.transactions * length),
+                "bytes": 0,
+            }
+        )
+        before = second.at
+    return pl.DataFrame(rows, schema=INTERVALS)
+
+
+def step_result(step: Step) -> StepResult:
+    """A step as every driver would tell it."""
+    seconds = intervals(step.series)
+    report = step.report
+    if report is None:
+        length = float(step.series[-1].at) if step.series else 0.0
+        count = int(seconds["count"].sum())
+        return StepResult(
+            length,
+            {"all": Operation(Moments(count))},
+            count,
+            count,
+            seconds,
+            no_causes(),
+            notes=["broken off: only its seconds are known, no latencies"],
+            interrupted=True,
+        )
+    bins = histogram(report.bins)
+    moments = Moments(
+        report.events,
+        report.latency_sum_ms / 1e3 / report.events if report.events else 0.0,
+        bins.moments().standard_deviation,
+        report.latency_max_ms / 1e3,
+    )
+    transactions = Operation(moments, 0, bins)
+    return StepResult(
+        report.seconds,
+        {"transaction": transactions, "all": transactions},
+        report.events,
+        bins.total,
+        seconds,
+        no_causes(),
+        cpu_seconds=step.sysbench_cpu_seconds,
+    )
