@@ -69,9 +69,9 @@ torture-known: ## the seeds that are known to pass, with every rare path taken a
 
 # New seeds every day: 100,000 to a day, from its number since 1970. DAY=20779 repeats that day's.
 DAY ?= $(shell echo $$(( $$(date -u +%s) / 86400 )))
-DAILY_SECONDS ?= 60
+DAILY_SECONDS ?= 30
 
-torture-daily: ## seeds nobody has run before, for a minute; DAY=n repeats day n's
+torture-daily: ## seeds nobody has run before, for half a minute; DAY=n repeats day n's
 	$(CARGO) build --locked --release -p hemi-sim --bin hemi-torture
 	@echo "day $(DAY): again with make torture-daily DAY=$(DAY)"
 	"$(TARGET_DIR)/release/hemi-torture" --seeds $$(( $(DAY) * 100000 ))..$$(( $(DAY) * 100000 + 100000 )) \
