@@ -23,7 +23,11 @@ fn options(folder: &Path, legs: &[&str]) -> CreateOptions {
 }
 
 fn create_plain(folder: &Path) -> Created {
-    create(&options(folder, &["a", "b"])).expect("nothing is in the way")
+    let created = create(&options(folder, &["a", "b"])).expect("nothing is in the way");
+    for leg in ["a", "b"] {
+        released(folder, leg);
+    }
+    created
 }
 
 fn file(folder: &Path, name: &str, size: u64) -> (PathBuf, File) {
