@@ -148,9 +148,10 @@ def test_a_signal_ends_it_as_ctrl_c_does(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         return 1000.0
 
+    before = signal.getsignal(signal.SIGTERM)
     ended = carry_out(SWEEP, FakeDriver(rate), tmp_path)
     assert Reader(ended.folder).result.status == "partial"
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_tools_failure_is_kept_with_its_command(tmp_path: Path) -> None:
