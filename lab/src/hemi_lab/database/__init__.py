@@ -10,6 +10,8 @@ data (`results.py`, `scans.py`), which stays valid when a run is broken off. `py
 hemi_lab.database` runs them alone.
 """
 
+from hemi_lab.errors import LabError
+
 from .consistency import Condition, Finding
 from .histogram import Bin, merge, percentile
 from .results import Audit, OltpResult, PlacementResult, Step
@@ -18,7 +20,7 @@ from .scans import Scan, ScanResult, ScanRun, ScanSettings
 from .settings import BadSetting, OltpSettings, Placement, placement
 from .sysbench import Report, Second, TransactionKind
 from .targets import DeviceTarget, DirectoryTarget, HemiTarget, NbdTarget, OpenTarget, Target
-from .tools import Command, CommandLog, LabError, ToolFailed
+from .tools import Command, CommandLog, ToolFailed
 from .workplace import Workplace, sweep, terminable
 
 __all__ = [

@@ -10,12 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import cast, get_args
 
+from hemi_lab.errors import LabError
+
 from .results import OltpResult
 from .run import OltpRun
 from .scans import ScanResult, ScanRun, ScanSettings
 from .settings import BadSetting, OltpSettings, Place, placement
 from .targets import DeviceTarget, DirectoryTarget, FileSystem, HemiTarget, NbdTarget, Target
-from .tools import LabError
 from .workplace import Workplace, terminable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from .tools import CommandLog, LabError
+from hemi_lab.errors import LabError
+
+from .tools import CommandLog
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _COLLAPSE_RANGE = 0x08

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .tools import LabError
+from hemi_lab.errors import LabError
 
 
 @dataclass(frozen=True)

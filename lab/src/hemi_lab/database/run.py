@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from hemi_lab.errors import LabError
+
 from . import consistency, sysbench, workloads
 from .results import (
     OltpResult,
@@ -28,7 +30,6 @@ from .settings import (
     pool_bytes,
 )
 from .targets import OpenTarget, Target
-from .tools import LabError
 from .workplace import Workplace
 
 # A target may stall for long; sysbench ends only when its last transactions have.

@@ -18,11 +18,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hemi_lab.errors import LabError
+
 from .extents import Layout, copy_contiguous, copy_fragmented, layout_of
 from .server import MariaDb
 from .settings import MEBIBYTE, BadSetting, pool_bytes
 from .targets import OpenTarget, Target
-from .tools import Command, LabError
+from .tools import Command
 from .workplace import Workplace
 
 _T = TypeVar("_T")

@@ -13,7 +13,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .tools import Child, LabError, ToolFailed
+from hemi_lab.errors import LabError
+
+from .tools import Child, ToolFailed
 from .workplace import Workplace
 
 DATABASE = "lab"

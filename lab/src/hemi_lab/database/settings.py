@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from .tools import LabError
+from hemi_lab.errors import LabError
 
 Workload = Literal["tpcc", "oltp_read_write"]
 Place = Literal["A", "B"]

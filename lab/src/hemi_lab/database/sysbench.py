@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hemi_lab.errors import LabError
+
 from .histogram import Bin, merge
-from .tools import Argument, CommandLog, LabError, ToolFailed
+from .tools import Argument, CommandLog, ToolFailed
 
 
 class OutputNotUnderstood(LabError):

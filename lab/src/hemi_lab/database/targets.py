@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from .tools import LabError
+from hemi_lab.errors import LabError
+
 from .workplace import Workplace, unmount
 
 FileSystem = Literal["ext4", "xfs"]

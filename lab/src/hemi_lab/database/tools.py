@@ -21,16 +21,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hemi_lab.errors import LabError
+
 Argument = str | Path | int | float
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 # What a message shows of a tool's output: the end, where the reason stands.
 _SHOWN_BYTES = 8000
-
-
-class LabError(Exception):
-    """Something the user has to know; its text is the whole message."""
 
 
 class ToolFailed(LabError):

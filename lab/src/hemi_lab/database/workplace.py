@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from .tools import Argument, Child, CommandLog, LabError
+from hemi_lab.errors import LabError
+
+from .tools import Argument, Child, CommandLog
 
 _PREFIX = "hemi-lab-db-"
 # Names the process that owns a workplace, with its start time: process ids come again.

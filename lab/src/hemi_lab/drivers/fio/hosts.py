@@ -277,27 +277,8 @@ def _intervals(folder: Path, hosts: list[Host], parts: list[dict[str, Any]]) -> 
     for (start, operation), group in every.group_by(
         "start_seconds", "operation", maintain_order=True
     ):
-        moments = Moments.merged(
-            Moments(
-                row["count"],
-                row["mean_seconds"],
-                row["standard_deviation_seconds"],
-                row["maximum_seconds"],
-            )
-            for row in group.iter_rows(named=True)
-        )
-        rows.append(
-            (
-                start,
-                float(group["length_seconds"].to_numpy().max()),
-                operation,
-                moments.count,
-                int(group["bytes"].sum()),
-                moments.mean,
-                moments.maximum,
-                moments.standard_deviation,
-            )
-        )
+        length = float(group["length_seconds"].to_numpy().max())
+        rows.append((start, length, operation, *output.together(group)))
     frame = pl.DataFrame(rows, schema=INTERVALS, orient="row")
     # Of one second, one length: it is what `all` is grouped by.
     longest = pl.col("length_seconds").max().over("start_seconds")

@@ -117,29 +117,30 @@ def with_all(frame: pl.DataFrame) -> pl.DataFrame:
     for (start, length), group in frame.group_by(
         "start_seconds", "length_seconds", maintain_order=True
     ):
-        merged = Moments.merged(
-            Moments(
-                row["count"],
-                row["mean_seconds"],
-                row["standard_deviation_seconds"],
-                row["maximum_seconds"],
-            )
-            for row in group.iter_rows(named=True)
-        )
-        rows.append(
-            (
-                start,
-                length,
-                "all",
-                merged.count,
-                int(group["bytes"].sum()),
-                merged.mean,
-                merged.maximum,
-                merged.standard_deviation,
-            )
-        )
+        rows.append((start, length, "all", *together(group)))
     added = pl.DataFrame(rows, schema=INTERVALS, orient="row")
     return pl.concat([frame, added]).sort("start_seconds", "operation")
+
+
+def together(rows: pl.DataFrame) -> tuple[int, int, float, float, float]:
+    """Count, bytes, mean, maximum and standard deviation of intervals of the same time taken as
+    one: what stands behind `operation` in a row."""
+    moments = Moments.merged(
+        Moments(
+            row["count"],
+            row["mean_seconds"],
+            row["standard_deviation_seconds"],
+            row["maximum_seconds"],
+        )
+        for row in rows.iter_rows(named=True)
+    )
+    return (
+        moments.count,
+        int(rows["bytes"].sum()),
+        moments.mean,
+        moments.maximum,
+        moments.standard_deviation,
+    )
 
 
 def _second(milliseconds: int) -> int:
