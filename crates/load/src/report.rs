@@ -6,7 +6,7 @@
 
 use hemi_core::units::SECOND;
 use hemi_model::figures::Latencies;
-use hemi_model::report::{IntervalReport, Summary, seconds};
+use hemi_model::report::{IntervalReport, Spread, seconds};
 use serde::Serialize;
 
 use crate::account::{Account, Beside};
@@ -149,29 +149,6 @@ pub struct Kind {
     pub latency: Option<Spread>,
 }
 
-/// How times are spread.
-#[derive(Clone, Debug, Serialize)]
-pub struct Spread {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation of the population.
-    pub standard_deviation: f64,
-    /// Median.
-    pub p50: f64,
-    /// 90 % are no longer.
-    pub p90: f64,
-    /// 99 %.
-    pub p99: f64,
-    /// 99.9 %.
-    pub p999: f64,
-    /// 99.99 %.
-    pub p9999: f64,
-    /// The longest.
-    pub max: f64,
-    /// The HDR histogram: highest nanoseconds of each bucket that holds any, and how many.
-    pub histogram: Vec<(u64, u64)>,
-}
-
 /// What the load checked of itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audit {
@@ -238,7 +215,7 @@ impl LoadReport {
         interval: u64,
         process_time: u64,
     ) -> LoadReport {
-        let lateness = spread(&account.lateness);
+        let lateness = Spread::of(&account.lateness);
         let late = account.lateness.histogram.value_at_quantile(0.99);
         let refusal = (late > lateness_bound).then(|| {
             format!(
@@ -253,7 +230,7 @@ impl LoadReport {
             count: latencies.count(),
             iops: account.figures.rate(latencies),
             bandwidth: account.figures.bandwidth(latencies),
-            latency: shown.then(|| spread(latencies)),
+            latency: shown.then(|| Spread::of(latencies)),
         };
         let time = totals.time.max(1) as f64;
         let little = (totals.presence as f64 / time, account.stays as f64 / time);
@@ -276,7 +253,7 @@ impl LoadReport {
             rounded: totals.rounded,
             errors: errors(account),
             lateness,
-            service: shown.then(|| spread(&account.service)),
+            service: shown.then(|| Spread::of(&account.service)),
             reads: kind(&account.figures.reads),
             writes: kind(&account.figures.writes),
             flushes: kind(&account.figures.flushes),
@@ -333,20 +310,4 @@ fn intervals(account: &Account, length: u64, shown: bool) -> Vec<Interval> {
             }
         })
         .collect()
-}
-
-fn spread(latencies: &Latencies) -> Spread {
-    let quantile = |q| seconds(latencies.histogram.value_at_quantile(q));
-    let moments = latencies.moments();
-    Spread {
-        mean: moments.mean(),
-        standard_deviation: moments.standard_deviation(),
-        p50: quantile(0.5),
-        p90: quantile(0.9),
-        p99: quantile(0.99),
-        p999: quantile(0.999),
-        p9999: quantile(0.9999),
-        max: seconds(moments.max),
-        histogram: Summary::histogram_of(&latencies.histogram),
-    }
 }

@@ -55,6 +55,14 @@ pub struct Summary {
     pub iops: f64,
     /// Bytes a second.
     pub bandwidth: f64,
+    /// How long they took.
+    #[serde(flatten)]
+    pub latency: Spread,
+}
+
+/// How times are spread.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spread {
     /// Mean.
     pub mean: f64,
     /// Standard deviation of the population.
@@ -135,12 +143,21 @@ pub struct IntervalReport {
 impl Summary {
     /// Of what a run measured.
     pub fn of(figures: &Figures, latencies: &Latencies) -> Summary {
-        let quantile = |q| seconds(latencies.histogram.value_at_quantile(q));
-        let moments = latencies.moments();
         Summary {
             count: latencies.count(),
             iops: figures.rate(latencies),
             bandwidth: figures.bandwidth(latencies),
+            latency: Spread::of(latencies),
+        }
+    }
+}
+
+impl Spread {
+    /// Of what was recorded.
+    pub fn of(latencies: &Latencies) -> Spread {
+        let quantile = |q| seconds(latencies.histogram.value_at_quantile(q));
+        let moments = latencies.moments();
+        Spread {
             mean: moments.mean(),
             standard_deviation: moments.standard_deviation(),
             p50: quantile(0.5),
@@ -149,7 +166,7 @@ impl Summary {
             p999: quantile(0.999),
             p9999: quantile(0.9999),
             max: seconds(moments.max),
-            histogram: Summary::histogram_of(&latencies.histogram),
+            histogram: Spread::histogram_of(&latencies.histogram),
         }
     }
 

@@ -113,12 +113,12 @@ fn case_row(case: i64, report: &Report) -> CaseRow<'_> {
         measured_seconds: report.measured,
         iops: all.iops,
         bytes_per_second: all.bandwidth,
-        mean_seconds: all.mean,
-        standard_deviation_seconds: all.standard_deviation,
-        p50_seconds: all.p50,
-        p99_seconds: all.p99,
-        p999_seconds: all.p999,
-        max_seconds: all.max,
+        mean_seconds: all.latency.mean,
+        standard_deviation_seconds: all.latency.standard_deviation,
+        p50_seconds: all.latency.p50,
+        p99_seconds: all.latency.p99,
+        p999_seconds: all.latency.p999,
+        max_seconds: all.latency.max,
         exposure_peak_bytes: report.exposure_peak as i64,
     }
 }
@@ -142,7 +142,7 @@ fn latency_rows(
     operation: &'static str,
     summary: &Summary,
 ) -> impl Iterator<Item = LatencyRow> {
-    summary.histogram.iter().map(move |&(nanoseconds, count)| LatencyRow {
+    summary.latency.histogram.iter().map(move |&(nanoseconds, count)| LatencyRow {
         case,
         operation,
         nanoseconds: nanoseconds as i64,

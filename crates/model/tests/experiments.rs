@@ -47,9 +47,9 @@ fn a_report_accounts_for_every_request() {
         let intervals: f64 = report.intervals.iter().map(|interval| interval.iops).sum();
         assert!(intervals <= sum as f64 && intervals > 0.9 * sum as f64);
         for kind in kinds {
-            let counted: u64 = kind.histogram.iter().map(|(_, count)| count).sum();
+            let counted: u64 = kind.latency.histogram.iter().map(|(_, count)| count).sum();
             assert_eq!(counted, kind.count);
-            assert!(kind.p50 <= kind.p99 && kind.p99 <= kind.p999);
+            assert!(kind.latency.p50 <= kind.latency.p99 && kind.latency.p99 <= kind.latency.p999);
         }
     }
 }

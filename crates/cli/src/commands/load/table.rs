@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use hemi_load::report::{Kind, LoadReport, Spread};
+use hemi_load::report::{Kind, LoadReport};
+use hemi_model::report::Spread;
 
 use crate::commands::sim::time;
 

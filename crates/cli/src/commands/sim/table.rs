@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use hemi_model::report::{LegReport, Report, Summary};
+use hemi_model::report::{LegReport, Report, Spread, Summary};
 use hemi_model::spec::Case;
 
 /// All cases: what was chosen, latencies, then what each leg did.
@@ -91,7 +91,7 @@ fn row(report: &Report, kind: &str, mut cells: Vec<String>, exposed: String) -> 
 }
 
 fn latencies(summary: &Summary) -> Vec<String> {
-    let Summary { mean, standard_deviation, p50, p99, p999, max, .. } = *summary;
+    let Spread { mean, standard_deviation, p50, p99, p999, max, .. } = summary.latency;
     let rates = [format!("{:.0}", summary.iops), format!("{:.1}", summary.bandwidth / 1e6)];
     let times = [mean, standard_deviation, p50, p99, p999, max].map(time);
     rates.into_iter().chain(times).collect()
