@@ -133,9 +133,10 @@ fn client_table(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> Strin
     head.extend(["p50", "p99", "p99.9", "max"].map(str::to_owned));
     table.set_header(head);
     type Of = fn(&VolumeStatus) -> &Latencies;
-    let rows: [(&str, &Latencies, Of); 3] = [
+    let rows: [(&str, &Latencies, Of); 4] = [
         ("read", &clients.reads, |status| &status.clients.reads),
         ("write", &clients.writes, |status| &status.clients.writes),
+        ("zero", &clients.zeroes, |status| &status.clients.zeroes),
         ("flush", &clients.flushes, |status| &status.clients.flushes),
     ];
     for (name, now, of) in rows {

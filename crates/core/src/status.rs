@@ -107,8 +107,10 @@ pub struct Status {
     pub requests: u32,
     /// Client reads answered.
     pub reads: u64,
-    /// Client writes answered.
+    /// Client writes answered, of data.
     pub writes: u64,
+    /// Client requests for zeros answered: write-zeroes and trims.
+    pub zeroes: u64,
     /// Client flushes answered.
     pub flushes: u64,
     /// Client requests that failed.
@@ -131,8 +133,10 @@ pub struct Status {
     pub scrub_mismatches: u64,
     /// Client latencies: reads.
     pub client_reads: LatencyHistogram,
-    /// Client latencies: writes.
+    /// Client latencies: writes of data.
     pub client_writes: LatencyHistogram,
+    /// Client latencies: write-zeroes and trims, each of which may be the whole volume.
+    pub client_zeroes: LatencyHistogram,
     /// Client latencies: flushes.
     pub client_flushes: LatencyHistogram,
 }

@@ -18,6 +18,7 @@ const USUAL_SECTORS: u64 = 8;
 pub(super) struct Counters {
     reads: u64,
     writes: u64,
+    zeroes: u64,
     flushes: u64,
     failed: u64,
     pub(super) hedges: u64,
@@ -28,6 +29,7 @@ pub(super) struct Counters {
     pub(super) repairs: u64,
     client_reads: LatencyHistogram,
     client_writes: LatencyHistogram,
+    client_zeroes: LatencyHistogram,
     client_flushes: LatencyHistogram,
 }
 
@@ -48,9 +50,15 @@ impl<B: Buffers> Engine<B> {
                 counters.flushes += 1;
                 counters.client_flushes.record(latency);
             }
-            _ => {
+            Operation::Write => {
                 counters.writes += 1;
                 counters.client_writes.record(latency);
+            }
+            // One of these may be gigabytes: among the writes it would be a stall that no
+            // write had.
+            Operation::WriteZeroes { .. } | Operation::Discard => {
+                counters.zeroes += 1;
+                counters.client_zeroes.record(latency);
             }
         }
     }
@@ -88,6 +96,7 @@ impl<B: Buffers> Engine<B> {
         into.requests = self.requests.len() as u32;
         into.reads = counters.reads;
         into.writes = counters.writes;
+        into.zeroes = counters.zeroes;
         into.flushes = counters.flushes;
         into.failed = counters.failed;
         into.hedges = counters.hedges;
@@ -100,6 +109,7 @@ impl<B: Buffers> Engine<B> {
         into.scrub_mismatches = self.scrub_mismatches;
         into.client_reads = counters.client_reads.clone();
         into.client_writes = counters.client_writes.clone();
+        into.client_zeroes = counters.client_zeroes.clone();
         into.client_flushes = counters.client_flushes.clone();
     }
 

@@ -152,8 +152,11 @@ pub struct ClientStatus {
     pub failed: u64,
     /// Reads.
     pub reads: Latencies,
-    /// Writes.
+    /// Writes of data.
     pub writes: Latencies,
+    /// Write-zeroes and trims.
+    #[serde(default)]
+    pub zeroes: Latencies,
     /// Flushes.
     pub flushes: Latencies,
 }

@@ -107,6 +107,7 @@ impl SnapshotCollector {
         out.histograms("request_seconds", "Latency of client requests, from receipt to acknowledgement", &[
             (operation("read"), &status.client_reads),
             (operation("write"), &status.client_writes),
+            (operation("zero"), &status.client_zeroes),
             (operation("flush"), &status.client_flushes),
         ])
     }

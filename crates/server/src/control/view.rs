@@ -115,6 +115,7 @@ fn clients(snapshot: &Snapshot, base: Option<&Status>) -> ClientStatus {
         failed: status.failed,
         reads: latencies(&status.client_reads, base.map(|base| &base.client_reads)),
         writes: latencies(&status.client_writes, base.map(|base| &base.client_writes)),
+        zeroes: latencies(&status.client_zeroes, base.map(|base| &base.client_zeroes)),
         flushes: latencies(&status.client_flushes, base.map(|base| &base.client_flushes)),
     }
 }
