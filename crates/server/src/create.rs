@@ -250,6 +250,12 @@ impl Drop for Opened {
             // Best effort: the error that led here is what the operator must hear of.
             let _ = std::fs::remove_file(path);
         }
+        // Last, so that nobody takes a file that is about to go. Whoever starts a process at
+        // this moment has copies of the descriptors, and with them the locks, until it is
+        // another program: the legs are let go by name. All I/O was waited for.
+        for leg in &self.legs {
+            leg.unlock();
+        }
     }
 }
 

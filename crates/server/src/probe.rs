@@ -77,12 +77,12 @@ pub enum Use {
         /// The device that holds it.
         holder: String,
     },
-    /// The file behind a loop device.
+    /// The file or device behind a loop device.
     Loop {
         /// The loop device.
         device: String,
     },
-    /// Locked, as a served volume's legs are.
+    /// Locked, as a served volume's legs and a virtual machine's disks are.
     Locked {
         /// The process, where the system tells.
         process: Option<u32>,
@@ -97,9 +97,11 @@ impl fmt::Display for Use {
             Use::Holder { device, holder } => write!(formatter, "{device} is held by {holder}"),
             Use::Loop { device } => write!(formatter, "it is attached to {device}"),
             Use::Locked { process: Some(process) } => {
-                write!(formatter, "it is in use by another hemi (process {process})")
+                write!(formatter, "it is locked by another hemi or program (process {process})")
             }
-            Use::Locked { process: None } => formatter.write_str("it is in use by another hemi"),
+            Use::Locked { process: None } => {
+                formatter.write_str("it is locked by another hemi or program")
+            }
         }
     }
 }

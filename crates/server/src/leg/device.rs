@@ -102,6 +102,12 @@ impl Device {
         Ok(device)
     }
 
+    /// Gives up the lock; see [`OpenLeg::unlock`](super::OpenLeg::unlock).
+    pub(super) fn unlock(&self) {
+        // That it was not locked (inspected only) is no error, and there is no other.
+        let _ = rustix::fs::flock(&self.descriptor, FlockOperation::Unlock);
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size

@@ -43,6 +43,18 @@ fn a_leg_in_use_is_refused_with_its_holder_and_still_inspectable() {
 }
 
 #[test]
+fn a_leg_let_go_is_free_though_a_child_still_has_a_copy_of_its_descriptor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leg");
+    let first = open(&path, CREATE).unwrap();
+    // As a child has it that was forked and has not become its program yet.
+    let _copy = first.descriptor.try_clone().unwrap();
+    first.unlock();
+    drop(first);
+    open(&path, Purpose::Serve).unwrap();
+}
+
+#[test]
 fn what_is_no_storage_or_not_there_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let error = open(folder.path(), Purpose::Serve).unwrap_err().to_string();

@@ -277,6 +277,17 @@ impl OpenLeg {
         }
     }
 
+    /// Gives up the locks of its files and devices, for all who hold a copy of a descriptor.
+    /// Only for a leg that has no I/O under way, nor will have.
+    pub fn unlock(&self) {
+        match self {
+            OpenLeg::File(device) => device.unlock(),
+            OpenLeg::Stripe(stripe) => stripe.unlock(),
+            // An export has no locks.
+            OpenLeg::Nbd(_) => {}
+        }
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         match self {

@@ -302,6 +302,10 @@ impl OpenStripe {
         &self.devices
     }
 
+    pub(super) fn unlock(&self) {
+        self.devices.iter().for_each(Device::unlock);
+    }
+
     pub(super) fn size(&self) -> u64 {
         self.layout.size()
     }

@@ -4,7 +4,7 @@
 //! found. What must not fail is held by the exclusive open and the lock of the leg itself.
 
 use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,14 +24,22 @@ pub(super) fn uses_of_file(path: &Path, metadata: &Metadata) -> Vec<Use> {
     if is_swap(&real) {
         uses.push(Use::Swap);
     }
-    for device in entries(Path::new("/sys/block")) {
-        let backing = Path::new("/sys/block").join(&device).join("loop/backing_file");
-        let text = fs::read_to_string(backing).unwrap_or_default();
-        if !text.is_empty() && Path::new(text.trim_end_matches('\n')) == real {
-            uses.push(Use::Loop { device: format!("/dev/{device}") });
-        }
-    }
+    // By inode: the loop device may have been given another of the file's names.
+    let same = |behind: &Metadata| (behind.dev(), behind.ino()) == (metadata.dev(), metadata.ino());
+    uses.extend(loops_over(same));
     uses
+}
+
+/// Loop devices over what `same` tells of. The kernel counts them neither as holders of a
+/// device, nor does an exclusive open fail for them.
+fn loops_over(same: impl Fn(&Metadata) -> bool) -> impl Iterator<Item = Use> {
+    let over = move |device: &String| {
+        let backing = Path::new("/sys/block").join(device).join("loop/backing_file");
+        let text = fs::read_to_string(backing).unwrap_or_default();
+        !text.is_empty() && fs::metadata(text.trim_end_matches('\n')).is_ok_and(|it| same(&it))
+    };
+    let devices = entries(Path::new("/sys/block")).into_iter().filter(over);
+    devices.map(|device| Use::Loop { device: format!("/dev/{device}") })
 }
 
 pub(super) fn uses_of_device(metadata: &Metadata) -> Vec<Use> {
@@ -57,6 +65,11 @@ pub(super) fn uses_of_device(metadata: &Metadata) -> Vec<Use> {
         if is_swap(Path::new(&device)) {
             uses.push(Use::Swap);
         }
+        uses.extend(loops_over(|behind| {
+            let (major, minor) =
+                (rustix::fs::major(behind.rdev()), rustix::fs::minor(behind.rdev()));
+            behind.file_type().is_block_device() && format!("{major}:{minor}") == number.trim()
+        }));
     }
     uses
 }
@@ -65,7 +78,8 @@ pub(super) fn partitions(number: u64) -> Vec<String> {
     partition_names(&sys_folder(number))
 }
 
-/// Whether someone holds a `flock` on the file or device node, and which process.
+/// Whether someone holds a lock on the file or device node, and which process: another hemi a
+/// `flock`, qemu locks of ranges.
 pub(super) fn lock_owner(metadata: &Metadata) -> Option<Option<u32>> {
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let inode = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
@@ -74,7 +88,7 @@ pub(super) fn lock_owner(metadata: &Metadata) -> Option<Option<u32>> {
         // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"
         let fields: Vec<&str> = line.split_whitespace().collect();
         match fields[..] {
-            [_, "FLOCK", _, _, process, of, ..] if of == inode => {
+            [_, "FLOCK" | "POSIX" | "OFDLCK", _, _, process, of, ..] if of == inode => {
                 Some(process.parse().ok().filter(|&process| process != 0))
             }
             _ => None,
