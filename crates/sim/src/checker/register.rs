@@ -251,13 +251,13 @@ impl Register {
         (settled && last.answered != NEVER && is_last).then_some(last.version)
     }
 
-    /// Whether this may be the newest that was written to a sector for certain, if nothing is
-    /// under way there: of writes that were together each may be.
+    /// Whether this may be the newest that was written to a sector for certain: of writes that
+    /// were together each may be. What is under way there may or may not come to be newer.
     pub fn may_be_newest(&self, sector: usize, version: u64) -> bool {
         let state = &self.sectors[sector];
-        let settled = state.crash == Crash::Settled
-            && state.writes.iter().all(|written| written.answered != NEVER);
-        let candidates = || state.writes.iter().filter(|w| w.certain && w.excluded == 0);
+        let settled = state.crash == Crash::Settled;
+        let done = |w: &&Written| w.answered != NEVER && w.certain && w.excluded == 0;
+        let candidates = || state.writes.iter().filter(done);
         let is_newest = |one: &Written| !candidates().any(|other| one.is_before(other));
         settled && candidates().any(|one| one.version == version && is_newest(one))
     }
