@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -210,3 +213,43 @@ def test_refusals_name_what_is_wrong(sandbox: Sandbox) -> None:
     text = f'[workload.replay]\ntrace = "{bare}"\nformat = "fio_iolog"\npace = "dependent"\n'
     hemi_fails("load", spec(sandbox, text), "--target", "null", says=["how long", "dependent"])
     hemi_fails("trace", "convert", bare, "-", "--to", "csv", says=["--from"])
+
+
+def test_what_is_below_a_loop_device_is_in_use(sandbox: Sandbox) -> None:
+    writes = spec(
+        sandbox, f"[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 1\n{MIXED}"
+    )
+    file = sandbox.file("disk.img", MIB)
+    other_name = sandbox.path("link.img")
+    other_name.hardlink_to(file)
+    lower = sandbox.loop(file)
+    upper = sandbox.loop(Path(lower))
+    for target, user in ((file, lower), (other_name, lower), (lower, upper)):
+        argv = ("load", writes, "--target", target, "--wipe", target)
+        hemi_fails(*argv, says=[target, "in use", f"attached to {user}"])
+    hemi("load", writes, "--target", upper, *PATIENT)
+
+
+def test_what_another_program_has_locked_is_in_use(sandbox: Sandbox) -> None:
+    """As qemu locks its disks: ranges, of the open file."""
+    writes = spec(
+        sandbox, f"[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 1\n{MIXED}"
+    )
+    disk = sandbox.file("disk.img", MIB)
+    argv = ("load", writes, "--buffered", "--target", disk, "--wipe", disk)
+    with disk.open("rb+") as held:
+        whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(held, fcntl.F_OFD_SETLK, whole)
+        hemi_fails(*argv, says=[disk, "in use", "locked"])
+    hemi(*argv, *PATIENT)
+
+
+def test_requests_below_the_targets_block_are_rounded_and_that_is_said(sandbox: Sandbox) -> None:
+    small = ACCESS.replace("4 KiB", "512 B") % (100, "")
+    reads = spec(
+        sandbox, f"[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 64\n{small}"
+    )
+    device = sandbox.loop(sandbox.file("disk.img", MIB), "--sector-size", 4096)
+    assert load(reads, "--target", device)["rounded"] == 64
+    printed = hemi("load", reads, "--target", device, *PATIENT)
+    assert "rounded    64 requests to whole blocks of 4096 B" in printed

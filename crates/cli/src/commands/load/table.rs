@@ -98,6 +98,14 @@ fn account(report: &LoadReport) -> String {
         report.unfinished,
         time(report.time)
     );
+    if report.rounded > 0 {
+        let block = report.setting.target.block;
+        let _ = writeln!(
+            text,
+            "rounded    {} requests to whole blocks of {block} B; MB/s is of what was asked for",
+            report.rounded
+        );
+    }
     let processor = &report.processor;
     let _ = writeln!(
         text,
