@@ -122,9 +122,9 @@ bench-sim: ## how many requests a second the simulation makes, on one core
 	$(CARGO) build --locked --release -p hemi-model --bin hemi-bench-sim
 	"$(TARGET_DIR)/release/hemi-bench-sim"
 
-lab-sweep-check: setup release ## 200 simulations on local processes and on Ray: the tables must be identical (3 minutes)
+lab-sweep-check: setup release ## 200 simulations and a trace's analysis on local processes and on Ray: identical tables (3 minutes)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable 'lab[ray]'
-	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest -m long lab/tests/test_sweep.py $(PYTEST_ARGS)
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest -m long lab/tests/test_sweep.py lab/tests/test_trace_analysis.py $(PYTEST_ARGS)
 
 lint: setup ## formatting, clippy, licences and advisories, Python lint and types
 	@scripts/lint.sh
