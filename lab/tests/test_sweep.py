@@ -13,9 +13,10 @@ import pytest
 from hemi_lab.cli.sweep import seeds_of
 from hemi_lab.errors import LabError, UsageError
 from hemi_lab.parallel.base import Pool, pool
+from hemi_lab.parallel.kept import write_once
 from hemi_lab.sweeps import cases
 from hemi_lab.sweeps.cases import Task, Version
-from hemi_lab.sweeps.store import Store, write_once
+from hemi_lab.sweeps.store import Store
 from hemi_lab.sweeps.sweep import keep_table, sweep, table
 from hemi_lab.sweeps.task import simulate
 from polars.testing import assert_frame_equal

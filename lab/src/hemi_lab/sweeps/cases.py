@@ -76,6 +76,11 @@ class Task:
     snapshots: str | None = None
     """A folder on the machine that runs it, for preconditioned flash."""
 
+    @property
+    def partition(self) -> str:
+        """The folder of its results."""
+        return f"spec={self.spec_hash}"
+
 
 def tasks(spec: Path, seeds: list[int], snapshots: Path | None = None) -> list[Task]:
     """Every case of a spec; with seeds, every case with each of them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import polars as pl
 
 from hemi_lab.errors import LabError
 from hemi_lab.parallel.base import Pool
+from hemi_lab.parallel.kept import run_missing
 from hemi_lab.sweeps.cases import Task
 from hemi_lab.sweeps.store import Store
 from hemi_lab.sweeps.task import Simulated, simulate
-from hemi_lab.tool import Interrupted
 
 
 @dataclass
@@ -37,27 +36,8 @@ Show = Callable[[int, int, Simulated | None], None]
 def sweep(tasks: list[Task], store: Store, pool: Pool, show: Show) -> Swept:
     """Runs what has no result yet. One that fails leaves the others alone; Ctrl-C leaves what
     is done."""
-    missing = list({task.key: task for task in tasks if not store.has(task)}.values())
-    swept = Swept(tasks, len({task.key for task in tasks}) - len(missing))
-    show(0, len(missing), None)
-    if not missing:
-        return swept
-    results = pool.run(simulate, missing)
-    try:
-        with closing(results):  # type: ignore[type-var]
-            for done, result in enumerate(results, 1):
-                if result.failed is None:
-                    store.add(result.task, result.tables)
-                    swept.run += 1
-                else:
-                    swept.failed.append(result)
-                show(done, len(missing), result)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted: {swept.run} of {len(missing)} simulations were done",
-            "The same command again runs the others.",
-        ) from None
-    return swept
+    done = run_missing(simulate, tasks, store, pool, show, "simulations")
+    return Swept(tasks, done.known, done.run, done.failed)
 
 
 def table(tasks: list[Task], store: Store) -> pl.DataFrame:

@@ -1,0 +1,133 @@
+"""`hemi-lab traces`: what large traces are like, on local processes or on Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hemi_lab.errors import UsageError
+from hemi_lab.parallel.base import pool
+from hemi_lab.trace_analysis import results, shown
+from hemi_lab.trace_analysis.analysis import Store, read_missing
+from hemi_lab.trace_analysis.figures import Row
+from hemi_lab.trace_analysis.formats import NAMES
+from hemi_lab.trace_analysis.page import notes
+from hemi_lab.trace_analysis.task import Analysed
+from hemi_lab.trace_analysis.tasks import Trace
+from hemi_lab.trace_analysis.tasks import traces as traces_of
+from hemi_lab.units import parse_size, shown_size
+
+_SHOWN_VOLUMES = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("traces")(traces)
+
+
+def traces(
+    files: Annotated[list[Path], typer.Argument(help="Traces, of one format.")],
+    out: Annotated[Path, typer.Option(help="Folder of results; parts there are not read again.")],
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help=f"{', '.join(NAMES)}. Recordings of hemi's are recognised."),
+    ] = None,
+    time_unit: Annotated[
+        str | None, typer.Option(help="What a disksim trace's times count: ms, us or ns.")
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Which events of blkparse are requests: Q (default) or D.")
+    ] = None,
+    joined: Annotated[
+        bool, typer.Option("--joined", help="The files are one trace, one after the other.")
+    ] = False,
+    block: Annotated[str, typer.Option(help="Block of the working set.")] = "4 KiB",
+    part: Annotated[str, typer.Option(help="About how much text is one task.")] = "16 MiB",
+    on: Annotated[str, typer.Option(help="`local` processes, or `ray`.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Ray: the cluster; Ray on this machine if left out.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Parts at a time; one for each core if left out.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many parts would be read; read none.")
+    ] = False,
+) -> None:
+    """Say what request streams are like: load, bursts, sizes, runs, working set, skew."""
+    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    sizes = {"--block": block, "--part": part}
+    block_bytes, part_bytes = (_size(name, text) for name, text in sizes.items())
+    workers = pool(on, jobs, address)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+        line = bars.add_task("bytes hashed", total=_bytes(files))
+        found = traces_of(
+            files,
+            format_,
+            time_unit,
+            event,
+            joined,
+            block_bytes,
+            part_bytes,
+            lambda read: bars.advance(line, read),
+        )
+        bars.remove_task(line)
+        store = Store(out)
+        tasks = [task for trace in found for task in trace.tasks]
+        if dry_run:
+            missing = {task.key for task in tasks if not store.has(task)}
+            console.print(f"{len(tasks)} parts, {len(missing)} without a result yet")
+            return
+        line = bars.add_task("parts", total=None)
+
+        def show(done: int, whole: int, last: Analysed | None) -> None:
+            bars.update(line, completed=done, total=whole)
+
+        done = read_missing(found, store, workers, show)
+    folder, figures = results.write(found, store, out)
+    _print(found, figures, console)
+    console.print(f"{done.run} parts read, {done.known} known before")
+    typer.echo(folder / "report.html")
+
+
+def _size(name: str, text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
+def _bytes(files: list[Path]) -> int | None:
+    sizes = [file.stat().st_size for file in files if file.is_file()]
+    return sum(sizes) or None
+
+
+def _print(found: list[Trace], figures: list[Row], console: Console) -> None:
+    plain = Console(highlight=False, markup=False, soft_wrap=True)
+    # Nobody reads a file's lines cut short.
+    wide = Console(width=max(200, plain.width), highlight=False, markup=False)
+    for trace in found:
+        own = [row for row in figures if row["trace"] == trace.name]
+        volumes = own[1:] if len(own) > 2 else []
+        content = shown.summary(own[:1] + volumes[:_SHOWN_VOLUMES])
+        table = Table(box=None)
+        for number, heading in enumerate(content.headings):
+            table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+        for cells in content.rows:
+            table.add_row(*cells)
+        plain.print(f"{trace.name}: {trace.format.name}, {shown_size(_length(trace))}")
+        wide.print(table)
+        if len(volumes) > _SHOWN_VOLUMES:
+            console.print(f"… and {len(volumes) - _SHOWN_VOLUMES} more volumes")
+        for note in notes(own):
+            console.print(note)
+
+
+def _length(trace: Trace) -> int:
+    return sum(task.end - task.start for task in trace.tasks)
