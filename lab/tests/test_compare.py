@@ -6,15 +6,19 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from fakes import CAPACITY, FakeDriver, FakeTarget
 from hemi_lab.comparison import page
 from hemi_lab.comparison.figures import Compared, Figure, compared
+from hemi_lab.comparison.freezes import SHOWN, compared_freezes
 from hemi_lab.comparison.interleave import Turns, take_turns
 from hemi_lab.comparison.sides import Side, side
 from hemi_lab.errors import RefusedError, UsageError
 from hemi_lab.plans.load import parse
-from hemi_lab.results.store import Reader
+from hemi_lab.report.freezes import stalls
+from hemi_lab.results.model import Freeze
+from hemi_lab.results.store import FREEZES, Reader
 from hemi_lab.steps import Step
 from hemi_lab.targets.base import Description, Hazards
 from hemi_lab.tool import Interrupted
@@ -221,3 +225,133 @@ def test_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
     assert "better" in text
     assert "B against A" in text
     assert isinstance(a.readers[0], Reader)
+
+
+def frozen(longest: float, meanwhile: float, drain: float | None, ended: float = 3.0) -> Freeze:
+    """A freeze of 1 s of leg 1, of which only so much is of interest."""
+    fields = dict.fromkeys(Freeze.model_fields, 0.0) | {
+        "step": 2,
+        "leg": 1,
+        "test": "writes",
+        "label": "leg 1 frozen for 1 s",
+        "seconds": 1.0,
+        "began_seconds": ended - 1,
+        "ended_seconds": ended,
+        "longest_request_seconds": longest,
+        "longest_silence_seconds": longest,
+        "drain_seconds": drain,
+        "during_iops": meanwhile,
+        "during_p50_seconds": longest / 2,
+        "during_p99_seconds": None,
+        "during_p999_seconds": None,
+    }
+    counts = {f"{phase}_count": 10 for phase in ("before", "during", "after")}
+    return Freeze.model_validate(fields | counts)
+
+
+def with_freezes(folders: list[Path], runs: list[list[Freeze]]) -> list[Side]:
+    """The sides, each run of which has a freeze."""
+    for folder, freezes in zip(folders, runs, strict=True):
+        for run, freeze in zip(sorted(folder.iterdir()), freezes, strict=True):
+            pl.DataFrame([freeze.model_dump()], schema=FREEZES).write_parquet(
+                run / "freezes.parquet"
+            )
+    return sides_of(folders)
+
+
+@pytest.fixture
+def frozen_sides(tmp_path: Path) -> list[Side]:
+    """A mirror that waits for its leg, and one that does not: the same speed but for that."""
+    mirror = [frozen(longest, 0, 0) for longest in (1.0, 1.01, 1.004)]
+    other = [
+        frozen(longest, rate, 0.3) for longest, rate in ((0.05, 900), (0.04, 990), (0.06, 940))
+    ]
+    return with_freezes(taken(tmp_path, {"one": 1000, "two": 1000}, 3), [mirror, other])
+
+
+def test_a_freeze_is_compared_by_itself(frozen_sides: list[Side]) -> None:
+    (found,) = compared_freezes(frozen_sides[0], frozen_sides[1])
+    assert found.freeze
+    assert found.label == "leg 1 frozen for 1 s: around the freeze"
+    known = {item.name: item for item in found.figures}
+    longest = known["longest request"]
+    # The worst of the runs; the difference is of the rounds.
+    assert (longest.a, longest.b) == (1.01, 0.06)
+    assert longest.better is True
+    assert -0.98 < longest.low < 0.05 - 1 < longest.high < -0.9
+    assert known["longest silence"].better is True
+    # Neither side had enough requests for it.
+    assert "99 % meanwhile" not in known
+
+
+def test_what_is_zero_has_a_verdict_and_no_ratio(frozen_sides: list[Side]) -> None:
+    known = {
+        item.name: item for item in compared_freezes(frozen_sides[0], frozen_sides[1])[0].figures
+    }
+    rate, drain = known["IOPS meanwhile"], known["drained in"]
+    assert (rate.difference, rate.verdict, rate.better) == (None, "more", True)
+    assert rate.a == 0
+    assert rate.b == pytest.approx((900 + 990 + 940) / 3)
+    assert (drain.difference, drain.better) == (None, False)
+    a = frozen_sides[0]
+    (same,) = compared_freezes(a, replace(a, letter="C"))
+    assert same.figures[2].name == "IOPS meanwhile"
+    assert same.figures[2].said() == "inside the noise"
+
+
+def test_one_freeze_each_has_values_and_no_interval(tmp_path: Path) -> None:
+    folders = taken(tmp_path, {"one": 1000, "two": 1000}, 1)
+    a, b = with_freezes(folders, [[frozen(1.0, 0, 0)], [frozen(0.05, 900, None)]])
+    (found,) = compared_freezes(a, b)
+    assert all(item.said() == "not known" for item in found.figures)
+    longest = found.figures[0]
+    assert longest.difference == pytest.approx(-0.95)
+    assert next(item for item in found.figures if item.name == "drained in").b is None
+
+
+def test_a_freeze_before_the_load_is_in_no_figure(tmp_path: Path) -> None:
+    mirror = [frozen(1.0, 5, 0), frozen(0.0, 0, 0, ended=-0.4), frozen(1.02, 5, 0)]
+    other = [frozen(0.05, 900, 0)] * 3
+    a, b = with_freezes(taken(tmp_path, {"one": 1000, "two": 1000}, 3), [mirror, other])
+    (found,) = compared_freezes(a, b)
+    assert found.rounds == (2, 3)
+    assert found.figures[0].better is True
+    assert any("only after the freeze" in said for said in page.warnings([a, b]))
+
+
+def test_the_page_has_the_freezes(frozen_sides: list[Side], tmp_path: Path) -> None:
+    a, b = frozen_sides
+    path = tmp_path / "page.html"
+    page.write([a, b], {"B": [*compared_freezes(a, b), *compared(a, b)]}, path)
+    text = path.read_text()
+    assert "Longest request against the freeze" in text
+    assert "B, leg 1 frozen" in text
+    assert text.index("around the freeze</h3>") < text.index("1T/1Q</h3>")
+
+
+def test_two_rounds_are_said_to_be_few(tmp_path: Path) -> None:
+    two = sides_of(taken(tmp_path / "two", {"one": 1000, "two": 1000}, 2))
+    three = sides_of(taken(tmp_path / "three", {"one": 1000, "two": 1000}, 3))
+    assert any("more rounds" in said for said in page.warnings(two))
+    assert not any("more rounds" in said for said in page.warnings(three))
+
+
+def test_a_report_marks_what_was_missed() -> None:
+    rows = [frozen(1.0, 5, 0), frozen(0.0, 0, 0, ended=-0.4)]
+    table = stalls(pl.DataFrame([row.model_dump() for row in rows], schema=FREEZES))
+    assert [row[0] for row in table.rows] == [
+        "leg 1 frozen for 1 s",
+        "leg 1 frozen for 1 s: MISSED, over before the load began",
+    ]
+
+
+def test_loads_of_one_label_are_not_laid_over_each_other(frozen_sides: list[Side]) -> None:
+    """Two tests may freeze the same leg for as long."""
+    a, b = frozen_sides
+    for known in (a, b):
+        (runs,) = known.freezes.values()
+        known.freezes[("reads", "leg 1 frozen for 1 s")] = runs
+    figure = page._forest(compared_freezes(a, b), SHOWN)
+    names = [str(trace.y[0]) for trace in figure.data]
+    assert len(names) == len(set(names)) == 4
+    assert "writes, leg 1 frozen for 1 s, longest request" in names

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from fakes import FakeDriver, always
 from hemi_lab.report import build
 from hemi_lab.results.store import Reader
-from test_runner import MATRIX, SWEEP, carry_out
+from test_runner import HEAD, MATRIX, SWEEP, carry_out
 
 
 def page(tmp_path: Path, *runs: Path) -> str:
@@ -77,3 +79,47 @@ def test_names_are_text_and_not_markup(tmp_path: Path) -> None:
     plan = SWEEP.replace('title = "Reads"', 'title = "<script>alert(1)</script>"')
     text = page(tmp_path, carry_out(plan, FakeDriver(), tmp_path / "runs").folder)
     assert "<script>alert" not in text
+
+
+def test_rests_and_crossing_loads_have_their_charts(tmp_path: Path) -> None:
+    load = '{ read_percent = 0, sizes = "4 KiB" }'
+    large = load.replace("4 KiB", "1 MiB")
+    plan = f"""{HEAD}
+[[tests]]
+name = "rest"
+title = "Rest"
+kind = "idle-recovery"
+load = {load}
+burst = "1 s"
+rests = ["2 s", "3 s"]
+bursts = 3
+baseline = "2 s"
+round = "1 s"
+
+[[tests]]
+name = "cross"
+title = "Cross"
+kind = "cross-stimulus"
+sections = [{{ load = {load}, time = "3 s" }}, {{ load = {large}, time = "3 s" }}]
+point = "1 s"
+"""
+    text = page(tmp_path, carry_out(plan, FakeDriver(), tmp_path / "runs").folder)
+    rests = chart(text, "Bursts and what rests bring back")
+    names = [trace["name"] for trace in rests]
+    assert names == ["rest 2 s", "after rest 2 s", "rest 3 s", "after rest 3 s"]
+    assert len(rests[0]["x"]) == 3
+    # Three bursts of 1 s with 2 s after each, and then 2 s without.
+    assert [trace["x"][0] for trace in rests] == [0.5, 10.0, 11.5, 24.0]
+    assert len(chart(text, "One load after another")) == 2
+
+
+def chart(text: str, title: str) -> list[dict[str, Any]]:
+    """The lines of a chart, as the page's script reads them."""
+    found = re.search(
+        rf"<h3>{re.escape(title)}</h3>.*?<script type=\"application/json\">(.*?)</script>",
+        text,
+        re.S,
+    )
+    assert found is not None, title
+    lines: list[dict[str, Any]] = json.loads(found[1].replace("<\\/", "</"))["data"]
+    return lines

@@ -70,20 +70,30 @@ class Compared:
     basis: Basis
     rounds: tuple[int, int]
     figures: list[Figure]
+    freeze: bool = False
+    """Whether the figures are of the requests around a freeze, and not of the whole step."""
+
+    @property
+    def label(self) -> str:
+        """What a reader tells it by, within its test."""
+        return f"{self.point[1]}: around the freeze" if self.freeze else self.point[1]
+
+
+def basis_of(a: int, b: int) -> Basis:
+    """Where intervals come from with so many runs of each side."""
+    if min(a, b) == 1:
+        return "within"
+    return "pairs" if a == b else "runs"
 
 
 def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Compared]:
-    """Every point that both sides have."""
+    """Every load that both sides have."""
     found = []
     for point, of_a in a.points.items():
         of_b = b.points.get(point)
         if not of_b:
             continue
-        basis: Basis = "runs"
-        if min(len(of_a), len(of_b)) == 1:
-            basis = "within"
-        elif len(of_a) == len(of_b):
-            basis = "pairs"
+        basis = basis_of(len(of_a), len(of_b))
         rates = [_rate("IOPS", "rate", lambda run: run.iops, of_a, of_b, basis, level)]
         rates.append(
             _rate("rate", "bytes", lambda run: run.bytes_per_second, of_a, of_b, basis, level)
@@ -93,6 +103,11 @@ def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Comp
             # Bytes of a transaction are not known.
             rates = [replace(rates[0], name="tps")]
             quantiles = OF_DATABASES
+        if of_a[0].scans:
+            # Few and long: how long one takes is all there is.
+            mean = replace(_mean(of_a, of_b, basis, level), name="scan")
+            found.append(Compared(point, basis, (len(of_a), len(of_b)), [mean]))
+            continue
         figures = [
             *rates,
             _mean(of_a, of_b, basis, level),
@@ -106,7 +121,7 @@ def compared(a: Side, b: Side, level: float = LEVEL, seed: int = 1) -> list[Comp
     return found
 
 
-def _over_runs(
+def over_runs(
     a: list[float | None], b: list[float | None], basis: Basis, level: float
 ) -> Difference | None:
     """Of one value for each run; `None` where a run has none, or none that has a ratio."""
@@ -120,9 +135,10 @@ def _over_runs(
     return unpaired(known_a, known_b, level)
 
 
-def _figure(
+def figure_of(
     name: str, kind: Kind, a: float | None, b: float | None, found: Difference | None
 ) -> Figure:
+    """A figure with the values that are shown of it, and what is known of their difference."""
     if found is None:
         plain = b / a - 1 if a and b else None
         return Figure(name, kind, a, b, plain, math.nan, math.nan, "unknown")
@@ -149,8 +165,8 @@ def _rate(
     if basis == "within":
         found = _batched([run.rates for run in a], [run.rates for run in b], level)
     else:
-        found = _over_runs([of(run) for run in a], [of(run) for run in b], basis, level)
-    return _figure(name, kind, shown[0], shown[1], found)
+        found = over_runs([of(run) for run in a], [of(run) for run in b], basis, level)
+    return figure_of(name, kind, shown[0], shown[1], found)
 
 
 def _mean(a: list[Measured], b: list[Measured], basis: Basis, level: float) -> Figure:
@@ -162,8 +178,8 @@ def _mean(a: list[Measured], b: list[Measured], basis: Basis, level: float) -> F
     if basis == "within":
         found = _batched([run.means for run in a], [run.means for run in b], level)
     else:
-        found = _over_runs([run.mean for run in a], [run.mean for run in b], basis, level)
-    return _figure("mean", "time", shown[0], shown[1], found)
+        found = over_runs([run.mean for run in a], [run.mean for run in b], basis, level)
+    return figure_of("mean", "time", shown[0], shown[1], found)
 
 
 def _percentile(
@@ -185,12 +201,12 @@ def _percentile(
         values = [
             [percentile(run.histogram, quantile, run.maximum) for run in runs] for runs in (a, b)
         ]
-        found = _over_runs(values[0], values[1], basis, level)
+        found = over_runs(values[0], values[1], basis, level)
     elif None not in shown:
         found = bootstrap_percentile(merged[0], merged[1], quantile, level, _RESAMPLES, seed)
     if found is not None:
         found = _widened(found, merged[0], merged[1], quantile)
-    return _figure(name, "time", shown[0], shown[1], found)
+    return figure_of(name, "time", shown[0], shown[1], found)
 
 
 def _widened(found: Difference, a: Histogram, b: Histogram, quantile: float) -> Difference:
@@ -212,8 +228,8 @@ def _maximum(a: list[Measured], b: list[Measured], basis: Basis, level: float) -
     shown = [max(run.maximum for run in runs) for runs in (a, b)]
     found = None
     if basis != "within":
-        found = _over_runs([run.maximum for run in a], [run.maximum for run in b], basis, level)
-    return _figure("max", "time", shown[0], shown[1], found)
+        found = over_runs([run.maximum for run in a], [run.maximum for run in b], basis, level)
+    return figure_of("max", "time", shown[0], shown[1], found)
 
 
 def _batched(

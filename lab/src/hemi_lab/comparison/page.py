@@ -6,16 +6,16 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
+from hemi_lab.comparison import freezes
 from hemi_lab.comparison.figures import BASES, Compared, Figure
 from hemi_lab.comparison.sides import Side
 from hemi_lab.report import figures
-from hemi_lab.report.build import Chart
 from hemi_lab.report.page import write_page
-from hemi_lab.report.tables import Table
+from hemi_lab.report.parts import Chart, Table
 from hemi_lab.statistics.confidence import LEVEL
 from hemi_lab.units import shown_count, shown_rate, shown_time
 
-_COLOURS = {True: figures.GREEN, False: "#c2464a", None: figures.GREY}
+_COLOURS = {True: figures.GREEN, False: figures.RED, None: figures.GREY}
 
 
 def shown(figure: Figure, value: float | None) -> str:
@@ -30,6 +30,10 @@ def share(value: float | None) -> str:
     """`+12.3 %`."""
     if value is None or value != value:
         return "–"
+    if value > 1e6:
+        return "× over 10⁶"
+    if value > 999:
+        return f"× {value + 1:,.0f}"
     return f"{100 * value:+.1f} %" if abs(value) < 9.995 else f"× {value + 1:.3g}"
 
 
@@ -73,6 +77,16 @@ def warnings(sides: list[Side]) -> list[str]:
                 said.append(f"{named}: partial: {reader.result.why_partial or 'not ended'}")
             for check in reader.result.failed_checks():
                 said.append(f"{named}: audit failed: {check.name}: {check.said}")
+    for side in sides:
+        said += [
+            f"{side.letter} ({folder}): {freeze}: the load began only after the freeze; left out"
+            for folder, freeze in side.missed
+        ]
+    if any(len(side.readers) == 2 for side in sides):
+        said.append(
+            "two runs for a side: their intervals are seven times as wide as five runs' of the "
+            "same scatter, and what lies inside them may differ much: take more rounds"
+        )
     plans = {reader.result.plan_text for side in sides for reader in side.readers}
     if len(plans) > 1:
         said.append("the runs are of different plans: points of one name may be other loads")
@@ -104,32 +118,15 @@ def write(sides: list[Side], found: dict[str, list[Compared]], path: Path) -> No
     sections = []
     for letter, compareds in found.items():
         other = next(side for side in sides if side.letter == letter)
-        parts: list[Chart | tuple[str, Table]] = [
-            Chart(
-                f"{letter} against A",
-                _forest(compareds),
-                "Points: ratios; lines: 95 % intervals. Green is better, red worse, grey "
-                "inside the noise.",
-            )
-        ]
-        for compared in compareds:
-            test, label = compared.point
-            runs = f"{compared.rounds[0]} and {compared.rounds[1]} runs; {BASES[compared.basis]}."
-            rows = [row(figure) for figure in compared.figures]
-            title = f"{sides[0].titles.get(test, test)}: {label}"
-            parts.append((title, Table(headings(letter), rows, runs)))
-            distributions = {
-                f"A: {sides[0].name}": [run.histogram for run in sides[0].points[compared.point]],
-                f"{letter}: {other.name}": [run.histogram for run in other.points[compared.point]],
-            }
-            parts.append(
-                Chart(
-                    "Distribution of latencies",
-                    figures.distribution(distributions),
-                    "Lines: all runs merged from their bins; bands: from the lowest to the highest "
-                    "of the runs.",
-                )
-            )
+        parts: list[Chart | tuple[str, Table]] = []
+        around = [compared for compared in compareds if compared.freeze]
+        loads = [compared for compared in compareds if not compared.freeze]
+        if around:
+            parts += _of_freezes(sides[0], other, around)
+        if loads:
+            parts.append(Chart(f"{letter} against A", _forest(loads, _OF_LOADS), _READ_IT))
+        for compared in loads:
+            parts += _of_load(sides[0], other, compared)
         sections.append((f"{letter}: {other.name}", summary(compareds), parts))
     write_page(
         "compare.html.j2",
@@ -141,13 +138,70 @@ def write(sides: list[Side], found: dict[str, list[Compared]], path: Path) -> No
     )
 
 
-def _forest(compareds: list[Compared]) -> go.Figure:
-    rows = [
-        (f"{compared.point[1]}, {figure.name}" if len(compareds) > 1 else figure.name, figure)
-        for compared in compareds
-        for figure in compared.figures
-        if figure.difference is not None and figure.name in ("IOPS", "mean", "99 %", "99.9 %")
+def _table(a: Side, b: Side, compared: Compared, note: str = "") -> tuple[str, Table]:
+    basis = BASES[compared.basis]
+    if compared.freeze and compared.basis == "within":
+        basis = "one run for a side: a freeze by itself has no interval; several rounds would tell"
+    said = f"{compared.rounds[0]} and {compared.rounds[1]} runs; {basis}."
+    rows = [row(figure) for figure in compared.figures]
+    test = compared.point[0]
+    title = f"{a.titles.get(test, test)}: {compared.label}"
+    return title, Table(headings(b.letter), rows, f"{said} {note}".strip())
+
+
+def _of_freezes(a: Side, b: Side, around: list[Compared]) -> list[Chart | tuple[str, Table]]:
+    tests = list(dict.fromkeys(compared.point[0] for compared in around))
+    parts: list[Chart | tuple[str, Table]] = [
+        Chart(
+            "Longest request against the freeze"
+            + (f": {a.titles.get(test, test)}" if len(tests) > 1 else ""),
+            freezes.longest([a, b], test),
+            "A point for every run. What waits for the leg lies on the dotted line.",
+        )
+        for test in tests
     ]
+    title = f"{b.letter} against A, around the freezes"
+    parts.append(Chart(title, _forest(around, freezes.SHOWN), _READ_IT))
+    parts += [
+        _table(a, b, compared, freezes.NOTE if compared is around[-1] else "")
+        for compared in around
+    ]
+    return parts
+
+
+def _of_load(a: Side, b: Side, compared: Compared) -> list[Chart | tuple[str, Table]]:
+    distributions = {
+        f"{side.letter}: {side.name}": [run.histogram for run in side.points[compared.point]]
+        for side in (a, b)
+    }
+    return [
+        _table(a, b, compared),
+        Chart(
+            "Distribution of latencies",
+            figures.distribution(distributions),
+            "Lines: all runs merged from their bins; bands: from the lowest to the highest "
+            "of the runs.",
+        ),
+    ]
+
+
+_OF_LOADS = ("IOPS", "tps", "mean", "99 %", "99.9 %")
+_READ_IT = (
+    "Points: ratios; lines: 95 % intervals. Green is better, red worse, grey inside the noise."
+)
+
+
+def _forest(compareds: list[Compared], names: tuple[str, ...]) -> go.Figure:
+    tests = len({compared.point[0] for compared in compareds})
+    rows = []
+    for compared in compareds:
+        # Loads of two tests may have one label.
+        named = [compared.point[0]] * (tests > 1) + [compared.point[1]] * (len(compareds) > 1)
+        rows += [
+            (", ".join([*named, figure.name]), figure)
+            for figure in compared.figures
+            if figure.difference is not None and figure.name in names
+        ]
     figure = go.Figure()
     figure.update_layout(height=120 + 22 * max(4, len(rows)), showlegend=False)
     for name, item in rows:

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from hemi_lab.errors import UsageError
+from hemi_lab.results.model import Freeze
 from hemi_lab.results.store import HEADER, Reader
 from hemi_lab.statistics.histogram import Histogram
 
@@ -31,6 +32,8 @@ class Measured:
     """Mean latency of the same seconds; none where it is not known of seconds."""
     transactions: bool = False
     """Whether these are of a database."""
+    scans: bool = False
+    """Whether each is a scan of a table."""
 
 
 Point = tuple[str, str]
@@ -46,6 +49,10 @@ class Side:
     readers: list[Reader]
     points: dict[Point, list[Measured]] = field(default_factory=dict)
     """Of each point, what each run that has it found."""
+    freezes: dict[Point, list[Freeze]] = field(default_factory=dict)
+    """Of each freeze of a leg, by its test and label, what each run that has it found."""
+    missed: list[tuple[str, str]] = field(default_factory=list)
+    """Runs, and freezes in them that were over before the load began: they are in no figure."""
     titles: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -77,6 +84,12 @@ def side(letter: str, folder: Path) -> Side:
             found.titles.setdefault(test.name, test.title)
         for point, measured in _points(reader):
             found.points.setdefault(point, []).append(measured)
+        for row in reader.table("freezes").iter_rows(named=True):
+            freeze = Freeze.model_validate(row)
+            if freeze.missed:
+                found.missed.append((reader.folder.name, f"{freeze.test}, {freeze.label}"))
+            else:
+                found.freezes.setdefault((freeze.test, freeze.label), []).append(freeze)
     return found
 
 
@@ -94,6 +107,7 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
         for test in reader.result.tests
         if test.tracked and test.tracked[0].first is not None
     }
+    scans = {test.name for test in reader.result.tests if test.kind == "scans"}
     databases = {test.name for test in reader.result.tests if test.kind == "database"}
     for (test, label), every in steps.group_by(["test", "label"], maintain_order=True):
         part = every.filter(pl.col("stage") == "measure")
@@ -117,6 +131,7 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
                 tuple((seconds["count"] / seconds["length_seconds"]).to_list()),
                 tuple(seconds["mean_seconds"].drop_nulls().to_list()),
                 test in databases,
+                test in scans,
             ),
         )
 

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
-import jinja2
-import plotly.graph_objects as go
 import polars as pl
-from plotly.offline import get_plotlyjs
 
-from hemi_lab import __version__
-from hemi_lab.errors import LabError
-from hemi_lab.report import checkpoints, databases, figures, freezes, tables
-from hemi_lab.report.tables import Table
-from hemi_lab.results.model import Outcome, Result, Tracked
+from hemi_lab.report import (
+    checkpoints,
+    databases,
+    figures,
+    freezes,
+    matrices,
+    replays,
+    scans,
+    tables,
+    together,
+    windows,
+    written,
+)
+from hemi_lab.report.header import header
+from hemi_lab.report.page import write_page
+from hemi_lab.report.parts import Chart, Part, Table
+from hemi_lab.results.model import Outcome, Result
 from hemi_lab.results.store import Reader
-from hemi_lab.statistics.histogram import Histogram
-from hemi_lab.units import shown_count, shown_rate, shown_size, shown_time
-
-
-@dataclass
-class Chart:
-    """A chart with its heading and what stands under it."""
-
-    title: str
-    figure: go.Figure
-    note: str = ""
-
-    @property
-    def json(self) -> str:
-        """For a script element: no `</` may end it."""
-        return str(self.figure.to_json()).replace("</", "<\\/")
+from hemi_lab.units import shown_count, shown_rate, shown_time
 
 
 @dataclass
@@ -44,7 +35,7 @@ class Section:
 
     outcome: Outcome
     said: list[str] = field(default_factory=list)
-    parts: list[Chart | tuple[str, Table]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
 
 
 @dataclass
@@ -63,29 +54,12 @@ class RunPage:
 def write(readers: list[Reader], path: Path) -> None:
     """Writes the page. Runs stand in it in the order given."""
     runs = [_run(reader, chr(ord("A") + n)) for n, reader in enumerate(readers[:26])]
-    steps = [(reader.result, reader.table("steps")) for reader in readers]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("hemi_lab", "report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    folder = resources.files("hemi_lab.report")
-    page = environment.get_template("page.html.j2").render(
+    write_page(
+        "page.html.j2",
+        path,
         runs=runs,
-        run_to_run=tables.run_to_run(steps) if len(runs) > 1 else None,
-        style=(folder / "style.css").read_text(),
-        script=(folder / "charts.js").read_text(),
-        plotly=get_plotlyjs(),
-        lab_version=__version__,
-        is_chart=lambda part: isinstance(part, Chart),
-        json=json,
+        together=together.parts(list(zip((run.letter for run in runs), readers, strict=False))),
     )
-    try:
-        path.write_text(page)
-    except OSError as error:
-        raise LabError(f"{path}: {error.strerror}", "Give another --out.") from error
 
 
 def _run(reader: Reader, letter: str) -> RunPage:
@@ -101,7 +75,7 @@ def _run(reader: Reader, letter: str) -> RunPage:
     return RunPage(
         letter,
         result,
-        [*tables.header(result), ("command", shlex.join(result.command_line))],
+        [*header(result, steps), ("command", shlex.join(result.command_line))],
         _glance(result, steps),
         sections,
         commands,
@@ -148,7 +122,9 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             [
                 test.title,
                 best["label"],
-                shown_count(best["iops"]) + (" tps" if test.kind == "database" else ""),
+                "–"
+                if test.kind == "scans"
+                else shown_count(best["iops"]) + (" tps" if test.kind == "database" else ""),
                 "–" if test.kind == "database" else shown_rate(best["bytes_per_second"]),
                 shown_time(best["mean_seconds"]),
                 "–" if p999 is None else shown_time(p999),
@@ -191,32 +167,59 @@ def _section(
     if test.kind == "database":
         _database(section, test, own, reader, intervals)
         return section
+    if test.kind == "scans":
+        section.parts += scans.parts(reader.database(test.name) or {"scans": []})
+        _facts(section, test)
+        return section
     if not any(p.test == test.name and p.what == "purge" for p in reader.result.preparations):
         section.said.append("purge: none; the target is as the test before left it")
     if own.is_empty():
         return section
     if test.kind == "matrix":
-        _matrix(section, test, own, reader)
+        section.parts += matrices.matrix(test, own, reader)
     elif test.kind == "demand-intensity":
-        _demand(section, test, own, reader)
-    elif test.kind == "saturation":
-        points = own.with_columns((pl.col("fills_before")).alias("fills"))
-        section.parts.append(Chart("Write saturation", figures.against_fills(points)))
-    elif test.kind == "idle-recovery":
+        section.parts += matrices.demand(test, own, reader)
         _facts(section, test)
+    elif test.kind == "idle-recovery":
+        bursts = own.filter(pl.col("stage").is_in(["burst", "baseline"]))
+        if bursts.height:
+            note = "Bursts with each rest between them, and after each the load without rests."
+            chart = figures.by_load(bursts, "iops", "IOPS")
+            section.parts.append(Chart("Bursts and what rests bring back", chart, note))
+        _facts(section, test)
+    elif test.kind == "cross-stimulus":
+        chart = figures.by_load(own, "bytes_per_second", "MB/s", 1e-6)
+        section.parts.append(Chart("One load after another", chart))
     elif test.kind == "freeze":
         _freezes(section, test, own, reader, intervals, causes)
         return section
     elif test.kind == "checkpoints":
         _checkpoints(section, test, own, intervals)
     elif test.kind == "replay":
+        section.parts += replays.parts(own, intervals, reader)
         _facts(section, test)
     measured = own.filter(pl.col("stage").is_in(["measure", "again", "baseline"]))
     if measured.height:
         _measured(section, measured, intervals, reader)
     for tracked in test.tracked:
-        _window(section, tracked)
+        section.parts += windows.parts(tracked)
+    window = _in_window(test, own)
+    section.parts += written.consistency(own, intervals, window)
     section.parts.append(_time_chart(own, intervals, causes))
+    # Of rounds, those of the steady window.
+    loads = measured if measured.height else own.filter(pl.col("step").is_in(window))
+    if test.kind == "cross-stimulus":
+        # Each of its loads has a window of its own: all of each counts.
+        loads = own
+    capacity = reader.result.target.get("bytes")
+    if capacity:
+        section.parts += written.parts(own, intervals, float(capacity))
+    for title, table in (
+        ("Energy", tables.energy(loads)),
+        ("Legs", tables.legs(measured, causes)),
+    ):
+        if table is not None:
+            section.parts.append((title, table))
     if test.kind == "cross-stimulus":
         _facts(section, test)
     return section
@@ -235,36 +238,31 @@ def _measured(
                 "Each point is one of the sweep, in order of requests under way.",
             )
         )
-        section.parts.append(Chart("Rate, mean and standard deviation", figures.bars(sweep)))
+        section.parts.append(
+            Chart("Rate, mean, standard deviation and maximum", figures.bars(sweep))
+        )
     shown = sweep if sweep.height <= 8 else sweep.sort("iops").gather_every(sweep.height // 6)
     parts = {row["label"]: [reader.histogram([row["step"]])] for row in shown.iter_rows(named=True)}
-    section.parts.append(Chart("Distribution of latencies", figures.distribution(parts)))
-
-
-def _window(section: Section, tracked: Tracked) -> None:
-    if len(tracked.values) < 2:
-        return
-    if tracked.reached:
-        said = f"Steady in rounds {tracked.first} to {tracked.last}"
-    else:
-        said = f"Steady state NOT REACHED in {len(tracked.values)} rounds"
-    if tracked.mean is not None and tracked.range_share is not None:
-        said += (
-            f": mean {_amount(tracked.mean)} {tracked.unit}, range {tracked.range_share:.1%} of it "
-            f"(at most 20 %), excursion of the fitted line {tracked.excursion_share:.1%} (at most "
-            f"10 %), slope {_amount(tracked.slope)} a round."
-        )
-    if tracked.left_in_round:
-        said += f" Left again: the window from round {tracked.left_in_round} is not steady."
     section.parts.append(
-        Chart(f"Measurement window: {tracked.label}", figures.window(tracked), said)
+        Chart(
+            "Distribution of latencies",
+            figures.distribution(parts),
+            "Bands: 95 % intervals of the percentiles.",
+        )
     )
+    merged = {label: bins for label, (bins,) in parts.items() if bins.total}
+    section.parts.append(("Quality of service", tables.quality(merged)))
 
 
-def _amount(value: float | None) -> str:
-    """Four digits, and never as a power of ten where a reader can count."""
-    value = value or 0.0
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def _in_window(test: Outcome, own: pl.DataFrame) -> list[int]:
+    """Steps of the window of the first tracked variable."""
+    if not test.tracked or test.tracked[0].first is None:
+        return []
+    first, last = test.tracked[0].first, test.tracked[0].last
+    rounds = own.filter(
+        pl.col("stage").is_in(["precondition", "round"]) & pl.col("round").is_between(first, last)
+    )
+    return rounds["step"].to_list()
 
 
 def _freezes(
@@ -287,6 +285,9 @@ def _freezes(
                 Chart("Longest request against the freeze", freezes.longest(found))
             )
         section.parts.append(("Latencies around each freeze", freezes.phases(found)))
+    told = tables.legs(own.filter(pl.col("stage") == "measure"), causes)
+    if told is not None:
+        section.parts.append(("Legs", told))
     if calm.height:
         section.parts.append(("Without a freeze", tables.points(calm, intervals)))
     for freeze in found.sort("seconds", "leg").iter_rows(named=True):
@@ -344,99 +345,6 @@ def _facts(section: Section, test: Outcome) -> None:
         for name, value in test.facts.items()
     ]
     section.parts.append(("Found", Table(["", ""], rows)))
-
-
-def _in_window(test: Outcome, rounds: pl.DataFrame) -> pl.DataFrame:
-    first = test.tracked[0].first if test.tracked else None
-    return rounds.filter(pl.col("round") >= first) if first else rounds
-
-
-def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
-    """Cells of a matrix over their rounds: rates as means, percentiles of merged bins."""
-    rows = []
-    for (label,), part in rounds.group_by(["label"], maintain_order=True):
-        bins = reader.histogram(part["step"].to_list())
-        most = part["maximum_seconds"].max()
-
-        def percentile(q: float, bins: Histogram = bins, most: Any = most) -> float | None:
-            return min(bins.percentile(q), most) if bins.total * (1 - q) >= 1 else None
-
-        count = int(part["count"].sum())
-        weighted = float((part["mean_seconds"] * part["count"]).sum())
-        rows.append(
-            {
-                "label": label,
-                "read_percent": part["read_percent"][0],
-                "size_bytes": part["size_bytes"][0],
-                "threads": part["threads"][0],
-                "queue_depth": part["queue_depth"][0],
-                "iops": part["iops"].mean(),
-                "bytes_per_second": part["bytes_per_second"].mean(),
-                "mean": weighted / count,
-                "p50": percentile(0.5),
-                "p99": percentile(0.99),
-                "p999": percentile(0.999),
-                "p9999": percentile(0.9999),
-                "p99999": percentile(0.99999),
-                "maximum": most,
-            }
-        )
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _matrix(section: Section, test: Outcome, own: pl.DataFrame, reader: Reader) -> None:
-    rounds = own.filter(pl.col("stage") == "round")
-    window = _in_window(test, rounds)
-    table = _merged(window, reader)
-    shares = table["read_percent"].unique().sort(descending=True).to_list()
-    sizes = table["size_bytes"].unique().sort(descending=True).to_list()
-    if len(shares) > 1 and len(sizes) > 1:
-        for title, column, factor in (("IOPS", "iops", 1.0), ("Mean latency, ms", "mean", 1e3)):
-            known = {
-                (row["size_bytes"], row["read_percent"]): row[column] * factor
-                for row in table.iter_rows(named=True)
-            }
-            values = [[known.get((size, share)) for share in shares] for size in sizes]
-            rows = [shown_size(size) for size in sizes]
-            columns = [f"{share:g} % read" for share in shares]
-            section.parts.append(Chart(title, figures.heat(rows, columns, values)))
-        section.parts.append(Chart("IOPS against size", figures.matrix_lines(table)))
-    section.parts.append(("Cells", tables.cells(table)))
-    section.parts.append(Chart("Convergence", figures.convergence(rounds)))
-    tracked = [tracked.label for tracked in test.tracked]
-    parts = {
-        label: [
-            reader.histogram([step])
-            for step in window.filter(pl.col("label") == label)["step"].to_list()
-        ]
-        for label in tracked
-    }
-    section.parts.append(
-        Chart(
-            "Distribution of latencies",
-            figures.distribution(parts),
-            "Bands: from the lowest to the highest of the window's rounds; lines: all merged.",
-        )
-    )
-
-
-def _demand(section: Section, test: Outcome, own: pl.DataFrame, reader: Reader) -> None:
-    table = _merged(_in_window(test, own.filter(pl.col("stage") == "round")), reader)
-    threads = table["threads"].unique().sort().to_list()
-    depths = table["queue_depth"].unique().sort().to_list()
-    for title, column, factor in (("IOPS", "iops", 1.0), ("Mean latency, ms", "mean", 1e3)):
-        known = {
-            (row["threads"], row["queue_depth"]): row[column] * factor
-            for row in table.iter_rows(named=True)
-        }
-        values = [[known.get((t, q)) for q in depths] for t in threads]
-        rows, columns = [f"{t} threads" for t in threads], [f"{q} deep" for q in depths]
-        section.parts.append(Chart(title, figures.heat(rows, columns, values)))
-    points = table.rename(
-        {"mean": "mean_seconds", "p99": "p99_seconds", "maximum": "maximum_seconds"}
-    )
-    section.parts.append(Chart("Throughput against latency", figures.knee(points)))
-    _facts(section, test)
 
 
 def _time_chart(own: pl.DataFrame, intervals: pl.DataFrame, causes: pl.DataFrame) -> Chart:

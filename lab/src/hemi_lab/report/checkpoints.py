@@ -6,9 +6,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, GREEN, ORANGE
-
-RED = "#c2464a"
+from hemi_lab.report.figures import BLUE, GREEN, ORANGE, RED
 
 
 def series(intervals: pl.DataFrame) -> go.Figure:

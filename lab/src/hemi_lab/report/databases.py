@@ -10,7 +10,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from hemi_lab.report.figures import BLUE, COLOURS, GREEN, ORANGE
-from hemi_lab.report.tables import Table
+from hemi_lab.report.parts import Table
 from hemi_lab.units import shown_count, shown_size, shown_time
 
 _RANKS = (

@@ -3,6 +3,7 @@ whether it is light, dark or paper."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
@@ -11,10 +12,12 @@ from plotly.subplots import make_subplots
 
 from hemi_lab.results.model import Tracked
 from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.statistics.quantiles import percentile_interval
 from hemi_lab.units import shown_size
 
 BLUE, ORANGE, GREEN, GREY = "#3b76d6", "#d9822b", "#2f9e72", "#8a8f98"
-COLOURS = (BLUE, ORANGE, GREEN, "#a855b5", "#c2464a", "#4aa3b8", "#9a7b2f", GREY)
+RED = "#c2464a"
+COLOURS = (BLUE, ORANGE, GREEN, "#a855b5", RED, "#4aa3b8", "#9a7b2f", GREY)
 
 _MOST_POINTS = 1500
 """Points of one line; longer series are gathered into as many bins."""
@@ -133,16 +136,7 @@ def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
     figure.add_scatter(
         x=at, y=rate, name="IOPS", text=fills, line={"color": BLUE, "width": 1.2}, row=1, col=1
     )
-    for column, name, colour in (
-        ("maximum_seconds", "maximum", "#c2464a"),
-        ("standard_deviation_seconds", "standard deviation", ORANGE),
-        ("mean_seconds", "mean", GREEN),
-    ):
-        values = [1e3 * value if value else None for value in series[column]]
-        line = {"color": colour, "width": 1.2}
-        figure.add_scatter(x=at, y=values, name=name, line=line, row=2, col=1)
-    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="latency, ms", type="log", row=2, col=1)
+    latency_lines(figure, at, series)
     for row, (title, lines) in enumerate(groups, 3):
         for number, (name, x, y) in enumerate(lines):
             line = {"color": COLOURS[number % len(COLOURS)], "width": 1.2}
@@ -153,10 +147,26 @@ def time_series(series: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:
     return figure
 
 
+def latency_lines(figure: go.Figure, x: list[float], series: pl.DataFrame) -> None:
+    """The second row of a chart whose first is IOPS: the largest, the deviation and the mean."""
+    for column, name, colour in (
+        ("maximum_seconds", "maximum", RED),
+        ("standard_deviation_seconds", "standard deviation", ORANGE),
+        ("mean_seconds", "mean", GREEN),
+    ):
+        values = [1e3 * value if value else None for value in series[column]]
+        line = {"color": colour, "width": 1.2}
+        figure.add_scatter(x=x, y=values, name=name, line=line, row=2, col=1)
+    figure.update_yaxes(title="IOPS", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title="latency, ms", type="log", row=2, col=1)
+
+
 _CAUSES = {
     "share": ("share of bytes", 100.0, "%"),
     "backlog_bytes": ("backlog", 1 / (1 << 20), "MiB"),
     "exposure_bytes": ("exposure", 1 / (1 << 20), "MiB"),
+    "write_seconds": ("legs' writes", 1e3, "ms"),
+    "dirty_regions": ("dirty regions", 1.0, ""),
     "frozen_seconds": ("frozen", 1.0, "s"),
     "write_amplification": ("write ampl.", 1.0, ""),
     "busy": ("busy", 100.0, "%"),
@@ -197,7 +207,7 @@ def knee(points: pl.DataFrame) -> go.Figure:
     for column, name, colour in (
         ("mean_seconds", "mean", GREEN),
         ("p99_seconds", "99 %", BLUE),
-        ("maximum_seconds", "maximum", "#c2464a"),
+        ("maximum_seconds", "maximum", RED),
     ):
         y = [None if value is None else value * 1e3 for value in ordered[column]]
         figure.add_scatter(x=x, y=y, name=name, line={"color": colour, "width": 1.4}, **common)
@@ -207,8 +217,9 @@ def knee(points: pl.DataFrame) -> go.Figure:
 
 
 def bars(points: pl.DataFrame) -> go.Figure:
-    """Rate of each point, with mean and standard deviation of its latency beside it."""
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
+    """Rate of each point, with mean and standard deviation of its latency beside it, and its
+    slowest request."""
+    figure = make_subplots(rows=1, cols=3, horizontal_spacing=0.11)
     labels = points["label"].to_list()
     figure.add_bar(
         x=labels, y=points["iops"].to_list(), name="IOPS", marker_color=BLUE, row=1, col=1
@@ -219,9 +230,13 @@ def bars(points: pl.DataFrame) -> go.Figure:
     ):
         y = (points[column] * 1e3).to_list()
         figure.add_bar(x=labels, y=y, name=name, marker_color=colour, row=1, col=2)
+    most = (points["maximum_seconds"] * 1e3).to_list()
+    figure.add_bar(x=labels, y=most, name="maximum", marker_color=RED, row=1, col=3)
     figure.update_yaxes(title="IOPS", row=1, col=1)
     figure.update_yaxes(title="latency, ms", row=1, col=2)
-    figure.update_layout(height=320)
+    figure.update_yaxes(title="slowest request, ms", row=1, col=3)
+    figure.update_xaxes(tickangle=-60)
+    figure.update_layout(height=340)
     return figure
 
 
@@ -237,8 +252,11 @@ def heat(
         for row in values
     ]
     figure = _figure(90 + 34 * len(rows))
+    # Values of one matrix lie decades apart.
+    colours = [[math.log10(value) if value else None for value in row] for row in values]
     figure.add_heatmap(
-        z=values,
+        z=colours,
+        hovertemplate="%{y}, %{x}: %{text}<extra></extra>",
         x=list(columns),
         y=list(rows),
         text=shown,
@@ -270,9 +288,12 @@ def matrix_lines(table: pl.DataFrame) -> go.Figure:
     return figure
 
 
-def distribution(parts: dict[str, list[Histogram]]) -> go.Figure:
-    """The CDF, and latency against nines. Where a part has several rounds, the band is from the
-    lowest to the highest of them; the line is of all of them merged."""
+def distribution(
+    parts: dict[str, list[Histogram]], quantity: str = "latency", below: str = "requests no slower"
+) -> go.Figure:
+    """The CDF, and latency (or another time) against nines, each line with a band. Where a part
+    has several rounds, the band is from the lowest to the highest of them, and the line is of all
+    of them merged; of one round it is the percentiles' 95 % interval."""
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.1)
     for number, (name, rounds) in enumerate(parts.items()):
         colour = COLOURS[number % len(COLOURS)]
@@ -292,10 +313,8 @@ def distribution(parts: dict[str, list[Histogram]]) -> go.Figure:
         nines = _NINES[1:]
         known = [n for n, q in enumerate(nines) if merged.total * (1 - q) >= 1]
         x = [_NINE_NAMES[n] for n in known]
-        if len(rounds) > 1:
-            spread = [
-                [part.percentile(nines[n]) * 1e3 for part in rounds if part.total] for n in known
-            ]
+        if merged.total:
+            spread = [[value * 1e3 for value in _spread(rounds, merged, nines[n])] for n in known]
             band = {
                 "line": {"width": 0},
                 "hoverinfo": "skip",
@@ -324,8 +343,8 @@ def distribution(parts: dict[str, list[Histogram]]) -> go.Figure:
             row=1,
             col=2,
         )
-    figure.update_xaxes(title="latency, ms", type="log", row=1, col=1)
-    figure.update_yaxes(title="% of requests no slower", row=1, col=1)
+    figure.update_xaxes(title=f"{quantity}, ms", type="log", row=1, col=1)
+    figure.update_yaxes(title=f"% of {below}", row=1, col=1)
     figure.update_xaxes(
         title="percentile",
         type="category",
@@ -334,9 +353,15 @@ def distribution(parts: dict[str, list[Histogram]]) -> go.Figure:
         row=1,
         col=2,
     )
-    figure.update_yaxes(title="latency, ms", type="log", row=1, col=2)
+    figure.update_yaxes(title=f"{quantity}, ms", type="log", row=1, col=2)
     figure.update_layout(height=360)
     return figure
+
+
+def _spread(rounds: list[Histogram], merged: Histogram, quantile: float) -> list[float]:
+    if len(rounds) > 1:
+        return [part.percentile(quantile) for part in rounds if part.total]
+    return list(percentile_interval(merged, quantile))
 
 
 _NINE_NAMES = ("50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %")
@@ -347,22 +372,20 @@ def _faint(colour: str) -> str:
     return f"rgba({red},{green},{blue},0.18)"
 
 
-def against_fills(points: pl.DataFrame) -> go.Figure:
-    """Rate and latency against what was written, in capacities."""
-    figure = make_subplots(specs=[[{"secondary_y": True}]])
-    x = points["fills"].to_list()
-    figure.add_scatter(x=x, y=points["iops"].to_list(), name="IOPS", line={"color": BLUE})
-    figure.add_scatter(
-        x=x,
-        y=(points["mean_seconds"] * 1e3).to_list(),
-        name="mean latency",
-        line={"color": ORANGE, "width": 1.2},
-        secondary_y=True,
-    )
-    figure.update_xaxes(title="capacities written since the purge")
-    figure.update_yaxes(title="IOPS", rangemode="tozero", secondary_y=False)
-    figure.update_yaxes(
-        title="mean latency, ms", rangemode="tozero", showgrid=False, secondary_y=True
-    )
-    figure.update_layout(height=340)
+def by_load(steps: pl.DataFrame, column: str, title: str, factor: float = 1.0) -> go.Figure:
+    """A point for every step where it was in time, in the colour of its load: what one load
+    does to the next, what rest brings back."""
+    figure = _figure(330)
+    first = float(steps["start_seconds"].min())  # type: ignore[arg-type]
+    for number, label in enumerate(steps["label"].unique(maintain_order=True)):
+        part = steps.filter(pl.col("label") == label)
+        figure.add_scatter(
+            x=(part["start_seconds"] + part["length_seconds"] / 2 - first).to_list(),
+            y=(part[column] * factor).to_list(),
+            name=label,
+            mode="markers",
+            marker={"size": 6, "color": COLOURS[number % len(COLOURS)]},
+        )
+    figure.update_xaxes(title="seconds, rests included")
+    figure.update_yaxes(title=title, rangemode="tozero")
     return figure

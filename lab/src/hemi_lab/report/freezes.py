@@ -6,11 +6,9 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from hemi_lab.report.figures import BLUE, COLOURS, GREEN, ORANGE
-from hemi_lab.report.tables import Table
+from hemi_lab.report.figures import BLUE, COLOURS, GREEN, ORANGE, RED
+from hemi_lab.report.parts import Table
 from hemi_lab.units import shown_count, shown_size, shown_time
-
-RED = "#c2464a"
 
 _CAUSES = (
     ("backlog_bytes", "owed MiB", 1 / (1 << 20)),
@@ -22,7 +20,7 @@ def stalls(freezes: pl.DataFrame) -> Table:
     """What each freeze did to clients, and to the legs."""
     rows = [
         [
-            row["label"],
+            row["label"] + (": MISSED, over before the load began" * (row["ended_seconds"] <= 0)),
             shown_time(row["longest_request_seconds"]),
             shown_time(row["longest_silence_seconds"]),
             shown_count(row["before_iops"]),
@@ -85,18 +83,23 @@ def longest(freezes: pl.DataFrame) -> go.Figure:
             mode="lines+markers",
             line={"color": COLOURS[number % len(COLOURS)], "width": 1.5},
         )
-    ends = [float(freezes["seconds"].min()), float(freezes["seconds"].max())]  # type: ignore[arg-type]
+    along_the_freeze(figure, freezes["seconds"].to_list(), RED)
+    figure.update_layout(height=300)
+    return figure
+
+
+def along_the_freeze(figure: go.Figure, seconds: list[float], colour: str) -> None:
+    """The axes of a chart of longest requests, and where they lie that wait for the leg."""
+    ends = [min(seconds), max(seconds)]
     figure.add_scatter(
         x=ends,
         y=ends,
         name="as long as the freeze",
         mode="lines",
-        line={"color": RED, "dash": "dot", "width": 1.2},
+        line={"color": colour, "dash": "dot", "width": 1.2},
     )
     figure.update_xaxes(title="length of the freeze, s", type="log")
     figure.update_yaxes(title="longest request, s", type="log")
-    figure.update_layout(height=300)
-    return figure
 
 
 def around(freeze: dict[str, object], intervals: pl.DataFrame, causes: pl.DataFrame) -> go.Figure:

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from hemi_lab import __version__
 from hemi_lab.errors import LabError
-from hemi_lab.report.build import Chart
+from hemi_lab.report.parts import Chart
 
 
 def write_page(template: str, path: Path, **content: object) -> None:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import polars as pl
 
-from hemi_lab.results.model import Result
-from hemi_lab.statistics.confidence import batch_means, of_mean
+from hemi_lab.report.parts import Table
+from hemi_lab.statistics.confidence import batch_means
+from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.statistics.quantiles import percentile_interval
 from hemi_lab.units import shown_count, shown_rate, shown_size, shown_time
-
-
-@dataclass(frozen=True)
-class Table:
-    """Headings, rows, and what stands under it."""
-
-    headings: list[str]
-    rows: list[list[str]]
-    note: str = ""
 
 
 def _time(value: float | None) -> str:
@@ -27,7 +17,6 @@ def _time(value: float | None) -> str:
 
 def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
     """Steps with rates and latencies, a row each."""
-    joules = steps["energy_joules"].is_not_null().any()
     headings = [
         "",
         "IOPS",
@@ -61,12 +50,7 @@ def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
                 )
             ),
         ]
-        if joules:
-            used, count = step["energy_joules"], step["count"]
-            row.append(f"{1e6 * used / count:.3g} µJ" if used and count else "–")
         rows.append(row)
-    if joules:
-        headings.append("energy a request")
     note = (
         "± 95 %: of the IOPS, from means of ten batches of seconds (Student's t); none below ten "
         "seconds. Percentiles are of merged bins, at most 1.6 % high; – where fewer than one "
@@ -106,72 +90,151 @@ def cells(table: pl.DataFrame) -> Table:
     )
 
 
-def run_to_run(runs: list[tuple[Result, pl.DataFrame]]) -> Table:
-    """The same step over several runs: how far they agree."""
-    values: dict[tuple[str, str], list[float]] = {}
-    for _, steps in runs:
-        measured = steps.filter(pl.col("stage") == "measure")
-        for row in measured.iter_rows(named=True):
-            values.setdefault((row["test"], row["label"]), []).append(row["iops"])
+def energy(steps: pl.DataFrame) -> Table | None:
+    """What the requests of each load cost; nothing where no energy is known."""
     rows = []
-    for (test, label), known in values.items():
-        if len(known) < 2:
-            continue
-        found = of_mean(known)
+    known = steps.filter((pl.col("energy_joules") > 0) & (pl.col("count") > 0))
+    for (label,), part in known.group_by(["label"], maintain_order=True):
+        used, count, moved, length = (
+            float(part[column].to_numpy().sum())
+            for column in ("energy_joules", "count", "bytes", "length_seconds")
+        )
+        watts = used / length
         rows.append(
             [
-                f"{test}, {label}",
-                str(found.count),
-                shown_count(found.mean),
-                f"{shown_count(found.low)} to {shown_count(found.high)}",
-                f"{shown_count(min(known))} to {shown_count(max(known))}",
+                str(label),
+                f"{watts:.3g} W",
+                shown_energy(used / count),
+                shown_count(count / used),
+                f"{moved / 1e6 / used:.3g} MB",
+                f"{used:.3g} J",
             ]
         )
-    return Table(
-        ["", "runs", "mean IOPS (databases: tps)", "95 % interval", "least to most"],
-        rows,
-        "Student's t over the runs.",
+    if not rows:
+        return None
+    headings = ["", "power", "a request", "IOPS a watt", "moved a joule", "in all"]
+    return Table(headings, rows, "Of all legs, what they take when idle included.")
+
+
+def shown_energy(joules: float) -> str:
+    """`12.3 µJ`."""
+    for unit, factor in (("J", 1.0), ("mJ", 1e-3)):
+        if joules >= factor:
+            return f"{joules / factor:.3g} {unit}"
+    return f"{joules / 1e-6:.3g} µJ"
+
+
+def legs(steps: pl.DataFrame, causes: pl.DataFrame) -> Table | None:
+    """What each leg did in each step, and what was owed and exposed at most; nothing of a target
+    of one leg."""
+    rows = []
+    for step in steps.iter_rows(named=True):
+        own = causes.filter(pl.col("step") == step["step"])
+        for leg in own["leg"].drop_nulls().unique().sort().to_list():
+            part = own.filter(pl.col("leg") == leg)
+            moved = _weighted(part, "bytes_per_second")
+            rows.append(
+                [
+                    f"{step['label']}: leg {leg}",
+                    _share(_weighted(part, "share", own, "bytes_per_second")),
+                    "–" if moved is None else shown_rate(moved),
+                    _time(_weighted(part, "read_seconds", part, "reads_per_second")),
+                    _time(_weighted(part, "write_seconds", part, "writes_per_second")),
+                    _share(_weighted(part, "busy")),
+                    _plain(_weighted(part, "write_amplification", part, "bytes_per_second")),
+                    _size(_peak(part, "backlog_bytes")),
+                    _count(part, "freezes"),
+                    _time(_sum(part, "frozen_seconds")),
+                    _size(_peak(own, "exposure_bytes")),
+                    _time(_peak(own, "exposure_age_seconds")),
+                    _count_of(_peak(own, "dirty_regions")),
+                ]
+            )
+    if len({row[0].rsplit(" ", 1)[1] for row in rows}) < 2:
+        return None
+    names = ["", "share", "rate", "reads in", "writes in", "busy", "write ampl."]
+    headings = [*names, "owed", "freezes", "frozen", "exposed", "for", "dirty"]
+    known = [0, *(n for n in range(1, len(headings)) if any(row[n] != "–" for row in rows))]
+    note = (
+        "Share: of the bytes that legs moved. Reads and writes in: the leg's mean time to answer. "
+        "Owed (by the leg), exposed (acknowledged and on one leg only, of the whole volume; for "
+        "how long) and dirty (regions of the volume, to be compared after a crash) are peaks."
     )
+    return Table([headings[n] for n in known], [[row[n] for n in known] for row in rows], note)
 
 
-def header(result: Result) -> list[tuple[str, str]]:
-    """The box at the top, line by line."""
-    target: dict[str, Any] = result.target
-    lines = [
-        ("target", str(target["text"])),
-        ("model", _joined(target.get("model"), target.get("firmware"))),
-        ("capacity", shown_size(target["bytes"]) if target.get("bytes") else "–"),
-    ]
-    if result.simulated:
-        legs = ", ".join(target.get("legs") or [])
-        scale = target.get("scale")
-        lines += [
-            ("policy", f"{target.get('policy')} over {legs}"),
-            (
-                "scale",
-                f"flash divided by {scale}, beside its preset's own"
-                if scale != 1
-                else "as its preset",
-            ),
-        ]
-    else:
-        lines += [
-            ("scheduler", str(target.get("scheduler") or "–")),
-            ("write cache", str(target.get("write_cache") or "not known")),
-            ("file system", str(target.get("file_system") or "none")),
-        ]
-    if target.get("policy") and not result.simulated:
-        lines.append(("policy", f"{target['policy']} over {', '.join(target.get('legs') or [])}"))
-    lines += [
-        ("host", f"{result.host.processor}, {result.host.cores} cores, {result.host.kernel}"),
-        ("engine", f"{result.engine.name} {result.engine.version}"),
-        ("seed", str(result.seed)),
-        ("run", f"{result.id}, {result.started:%Y-%m-%d %H:%M} UTC, hemi-lab {result.lab_version}"),
-    ]
-    if result.ceiling:
-        lines.append(("generator", f"{result.ceiling.iops:,.0f} IOPS at most, with one thread"))
-    return lines
+def _of(causes: pl.DataFrame, name: str) -> pl.DataFrame:
+    return causes.filter(pl.col("name") == name)
 
 
-def _joined(*parts: object) -> str:
-    return ", ".join(str(part) for part in parts if part) or "not known"
+def _weighted(
+    part: pl.DataFrame, name: str, other: pl.DataFrame | None = None, weight: str | None = None
+) -> float | None:
+    """The mean of a cause over time; or over what another one counts in the same intervals."""
+    own = _of(part, name)
+    if own.is_empty():
+        return None
+    weights = own["length_seconds"]
+    if other is not None and weight is not None:
+        by = _of(other, weight).group_by("start_seconds").agg(pl.col("value").sum().alias("weight"))
+        joined = own.join(by, on="start_seconds", how="left")
+        weights = joined["length_seconds"] * joined["weight"].fill_null(0.0)
+        own = joined
+    whole = float(weights.sum())
+    return float((own["value"] * weights).sum()) / whole if whole else None
+
+
+def _peak(part: pl.DataFrame, name: str) -> float | None:
+    values = _of(part, name)["value"]
+    return float(values.max()) if values.len() else None  # type: ignore[arg-type]
+
+
+def _sum(part: pl.DataFrame, name: str) -> float | None:
+    values = _of(part, name)["value"]
+    return float(values.sum()) if values.len() else None
+
+
+def _count(part: pl.DataFrame, name: str) -> str:
+    return _count_of(_sum(part, name))
+
+
+def _count_of(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _size(value: float | None) -> str:
+    return "–" if value is None else shown_size(value)
+
+
+_NINES = ((0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %"))
+
+
+def quality(parts: dict[str, Histogram]) -> Table:
+    """Percentiles with their intervals: what a latency objective is judged by."""
+    rows = []
+    for label, bins in parts.items():
+        row = [label, f"{bins.total:,}"]
+        for quantile, _ in _NINES:
+            if bins.total * (1 - quantile) < 1:
+                row.append("–")
+                continue
+            found = percentile_interval(bins, quantile)
+            row.append(
+                f"{shown_time(bins.percentile(quantile))}\n"
+                f"{shown_time(found[0])} to {shown_time(found[1])}"
+            )
+        rows.append(row)
+    headings = ["", "requests", *(name for _, name in _NINES)]
+    note = (
+        "Below each: its 95 % interval, by the ranks of the requests (the binomial's). Requests "
+        "count as independent; where slow ones come together, the truth is wider."
+    )
+    return Table(headings, rows, note)

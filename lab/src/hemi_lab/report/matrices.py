@@ -1,0 +1,125 @@
+"""Tests of many cells: their tables, colours and lines, over the steady window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+
+from hemi_lab.report import figures, tables
+from hemi_lab.report.parts import Chart, Part, Table
+from hemi_lab.results.model import Outcome
+from hemi_lab.results.store import Reader
+from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.units import shown_count, shown_size, shown_time
+
+_FIGURES: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
+    ("IOPS", "iops", 1.0, shown_count),
+    ("Mean latency, ms", "mean", 1e3, lambda value: shown_time(value / 1e3)),
+)
+
+
+def matrix(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
+    """Shares of reads × sizes: a matrix as a table and in colours, lines, every cell, and the
+    way to the steady window."""
+    parts: list[Part] = []
+    rounds = own.filter(pl.col("stage") == "round")
+    window = in_window(test, rounds)
+    table = _merged(window, reader)
+    shares = table["read_percent"].unique().sort(descending=True).to_list()
+    sizes = table["size_bytes"].unique().sort(descending=True).to_list()
+    if len(shares) > 1 and len(sizes) > 1:
+        rows = [shown_size(size) for size in sizes]
+        columns = [f"{share:g} % read" for share in shares]
+        parts += _grids(table, ("size_bytes", sizes, rows), ("read_percent", shares, columns))
+        parts.append(Chart("IOPS against size", figures.matrix_lines(table)))
+    parts.append(("Cells", tables.cells(table)))
+    parts.append(Chart("Convergence", figures.convergence(rounds)))
+    tracked = {
+        tracked.label: [
+            reader.histogram([step])
+            for step in window.filter(pl.col("label") == tracked.label)["step"].to_list()
+        ]
+        for tracked in test.tracked
+    }
+    note = "Bands: from the lowest to the highest of the window's rounds; lines: all merged."
+    parts.append(Chart("Distribution of latencies", figures.distribution(tracked), note))
+    return parts
+
+
+def demand(test: Outcome, own: pl.DataFrame, reader: Reader) -> list[Part]:
+    """Threads × queue depths, and throughput against latency."""
+    table = _merged(in_window(test, own.filter(pl.col("stage") == "round")), reader)
+    threads = table["threads"].unique().sort().to_list()
+    depths = table["queue_depth"].unique().sort().to_list()
+    parts = _grids(
+        table,
+        ("threads", threads, [f"{count} threads" for count in threads]),
+        ("queue_depth", depths, [f"{depth} deep" for depth in depths]),
+    )
+    points = table.rename(
+        {"mean": "mean_seconds", "p99": "p99_seconds", "maximum": "maximum_seconds"}
+    )
+    parts.append(Chart("Throughput against latency", figures.knee(points)))
+    return parts
+
+
+_Axis = tuple[str, Sequence[Any], list[str]]
+"""A column, the values it has, and their names."""
+
+
+def _grids(table: pl.DataFrame, down: _Axis, across: _Axis) -> list[Part]:
+    """Rate and mean latency of every cell, as a table and in colours."""
+    parts: list[Part] = []
+    for title, column, factor, shown in _FIGURES:
+        known = {
+            (row[down[0]], row[across[0]]): row[column] * factor
+            for row in table.iter_rows(named=True)
+        }
+        values = [[known.get((y, x)) for x in across[1]] for y in down[1]]
+        cells = [
+            [name, *("–" if value is None else shown(value) for value in row)]
+            for name, row in zip(down[2], values, strict=True)
+        ]
+        parts.append((title.split(",")[0], Table(["", *across[2]], cells)))
+        parts.append(Chart(title, figures.heat(down[2], across[2], values)))
+    return parts
+
+
+def in_window(test: Outcome, rounds: pl.DataFrame) -> pl.DataFrame:
+    first = test.tracked[0].first if test.tracked else None
+    return rounds.filter(pl.col("round") >= first) if first else rounds
+
+
+def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
+    """Cells of a matrix over their rounds: rates as means, percentiles of merged bins."""
+    rows = []
+    for (label,), part in rounds.group_by(["label"], maintain_order=True):
+        bins = reader.histogram(part["step"].to_list())
+        most = part["maximum_seconds"].max()
+
+        def percentile(q: float, bins: Histogram = bins, most: Any = most) -> float | None:
+            return min(bins.percentile(q), most) if bins.total * (1 - q) >= 1 else None
+
+        count = int(part["count"].sum())
+        weighted = float((part["mean_seconds"] * part["count"]).sum())
+        rows.append(
+            {
+                "label": label,
+                "read_percent": part["read_percent"][0],
+                "size_bytes": part["size_bytes"][0],
+                "threads": part["threads"][0],
+                "queue_depth": part["queue_depth"][0],
+                "iops": part["iops"].mean(),
+                "bytes_per_second": part["bytes_per_second"].mean(),
+                "mean": weighted / count,
+                "p50": percentile(0.5),
+                "p99": percentile(0.99),
+                "p999": percentile(0.999),
+                "p9999": percentile(0.9999),
+                "p99999": percentile(0.99999),
+                "maximum": most,
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
