@@ -147,7 +147,23 @@ def test_percentiles_are_of_every_hosts_bins(
                     break
             assert found.operations[kind].histogram.percentile(quantile) == high / 1e9
     counted = found.intervals.filter(pl.col("operation") == "all")["count"].sum()
-    assert counted == found.all.moments.count or any("logs" in note for note in found.notes)
+    assert counted == found.all.moments.count
+    assert found.notes == []
+
+
+@fio
+def test_seconds_make_the_whole_however_many_they_are(servers: list[Host], tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(SIZE))
+    driver = driver_of(servers, path)
+    try:
+        found = driver.run(step(Load(read_percent=50, sizes=4096, threads=2), seconds=5.3))
+    finally:
+        driver.close()
+    assert found.notes == []
+    for kind in ("read", "write", "all"):
+        seconds = found.intervals.filter(pl.col("operation") == kind)
+        assert seconds["count"].sum() == found.operations[kind].moments.count
     assert found.intervals["start_seconds"].n_unique() >= 3
 
 

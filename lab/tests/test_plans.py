@@ -34,7 +34,8 @@ def test_every_built_in_plan_is_valid_and_documented(name: str) -> None:
     for test in plan.tests:
         assert f"`{test.name}`" in page, f"{test.name} is not on {name}.md"
         estimate = METHODS[test.kind].estimate(test)
-        assert 0 < estimate.least <= estimate.most
+        assert 0 <= estimate.least <= estimate.most
+        assert estimate.least + estimate.unscaled[0] > 0
 
 
 def test_the_pts_matrix_has_its_56_cells() -> None:
@@ -135,3 +136,19 @@ def test_tests_can_be_chosen() -> None:
         "spare-mixed-8k",
     ]
     assert plan.chosen(["nothing"]).tests == []
+
+
+def test_a_test_that_goes_on_where_another_left_off_is_prepared_like_it() -> None:
+    plan, _ = load("sql")
+    first = plan.tests[0]
+    assert first.fill is not None
+    (alone,) = plan.chosen(["checkpoints"]).tests
+    assert (alone.purge, alone.fill) == (first.purge, first.fill)
+    # Once is enough; and as the plan has it where the first is there.
+    several = plan.chosen(["random-8k-writes", "checkpoints"]).tests
+    assert [test.fill is not None for test in several] == [True, False]
+    assert plan.chosen([test.name for test in plan.tests]) == plan
+    low = load("enterprise")[0].chosen(["low-write-4k"]).tests[0]
+    assert isinstance(low, SweepTest)
+    assert low.purge
+    assert low.precondition is not None

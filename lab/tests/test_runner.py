@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fakes import CAPACITY, FakeDriver, FakeTarget, Rate
+from hemi_lab.audit import audit
 from hemi_lab.errors import ToolError
 from hemi_lab.plans.load import parse
 from hemi_lab.results.model import Check
@@ -192,6 +193,32 @@ def test_the_audit_fails_what_is_wrong(driver: FakeDriver, name: str, tmp_path: 
 
 def test_little_within_two_percent_passes(tmp_path: Path) -> None:
     assert check(carry_out(SWEEP, FakeDriver(little_off=0.019), tmp_path), "Little's law").passed
+
+
+@pytest.mark.parametrize(
+    ("late", "means", "counts", "passed", "says"),
+    [
+        ((1e-4, 2e-4), (1e-3, 1e-3), (9, 9), True, "200 µs"),
+        # The latest is not the worst: 0.1 ms is nothing to 10 ms, and all of 0.05 ms.
+        ((1e-4, 9e-5), (1e-2, 5e-5), (9, 9), False, "1 of 2 steps later than their mean"),
+        ((1e-4, 7e-2), (1e-2, 0.0), (9, 0), False, "1 of them too late for latencies"),
+    ],
+)
+def test_every_late_step_fails_the_audit(
+    late: tuple[float, float],
+    means: tuple[float, float],
+    counts: tuple[int, int],
+    passed: bool,
+    says: str,
+    tmp_path: Path,
+) -> None:
+    ended = carry_out(SWEEP, FakeDriver(), tmp_path)
+    steps = Reader(ended.folder).table("steps").head(2)
+    asked = {"lateness_p99_seconds": late, "mean_seconds": means, "count": counts}
+    known = steps.with_columns(pl.Series(name, values) for name, values in asked.items())
+    found = next(one for one in audit(ended.result, known, 0.0, 0.0) if one.name == "lateness")
+    assert found.passed is passed
+    assert says in found.said
 
 
 def test_results_of_a_newer_schema_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -86,8 +89,27 @@ def test_a_file_behind_a_loop_device_is_in_use(tmp_path: Path) -> None:
     loop = tmp_path / "block/loop7/loop"
     loop.mkdir(parents=True)
     (loop / "backing_file").write_text(f"{image}\n")
-    assert safety.loops_on(image, tmp_path) == ["it is behind the loop device loop7"]
-    assert safety.loops_on(tmp_path / "other.img", tmp_path) == []
+    (tmp_path / "link.img").hardlink_to(image)
+    (tmp_path / "other.img").write_bytes(b"")
+    for name in ("disk.img", "link.img"):
+        found = safety.uses_of_file(tmp_path / name, tmp_path)
+        assert found == ["it is behind the loop device loop7"]
+    assert safety.uses_of_file(tmp_path / "other.img", tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["flock", "range"])
+def test_a_locked_file_is_in_use_whatever_is_said(kind: str, tmp_path: Path) -> None:
+    leg = tmp_path / "leg.img"
+    leg.write_bytes(bytes(1 << 20))
+    with leg.open("rb+") as held:
+        if kind == "flock":
+            fcntl.flock(held, fcntl.LOCK_EX)
+        else:
+            whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(held, fcntl.F_OFD_SETLK, whole)
+        with pytest.raises(RefusedError, match="it is locked"):
+            safety.check(FileTarget("x", leg, None), [str(leg)])
+    assert safety.uses_of_file(leg) == []
 
 
 def test_dry_run_touches_nothing(tmp_path: Path) -> None:

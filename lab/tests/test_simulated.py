@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from hemi_lab.drivers.rest import Rests
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import ToolError, UsageError
 from hemi_lab.steps import Step
@@ -71,6 +73,15 @@ def test_what_hemi_says_is_shown_with_the_command() -> None:
     assert "sim session" in caught.value.what
 
 
+@needs_hemi
+def test_flash_scaled_so_far_that_it_stands_still_has_a_way_out() -> None:
+    driver = opened("sim:iodrive-duo-640gb,scale=1024")
+    fill = Load(read_percent=0, sizes=128 << 10, pattern="sequential", queue_depth=16)
+    with pytest.raises(ToolError, match=r"run\.limit") as caught:
+        driver.run(Step("t", "precondition", "fill", fill, bytes=driver.capacity, seed=1))
+    assert "take a smaller one" in caught.value.way_out
+
+
 def test_a_target_by_its_name_says_what_it_is() -> None:
     told = parse("sim:gp3+gp3-16k,policy=all,scale=4").describe()
     assert (told.policy, told.legs, told.scale) == ("all", ["gp3", "gp3-16k"], 4)
@@ -102,3 +113,47 @@ def test_a_file_of_a_system(tmp_path: Path) -> None:
     file.write_text("title = ")
     with pytest.raises(UsageError, match="Invalid value"):
         parse(f"sim:{file}")
+
+
+READS = Load(read_percent=100, sizes=4096)
+
+
+@needs_hemi
+def test_a_rest_has_its_own_energy() -> None:
+    """3.5 W at rest: no whole number of seconds, and not counted with the step that follows."""
+    driver = opened("sim:nvme-enterprise,volume=1 GiB")
+    alone = driver.run(Step("t", "measure", "r", READS, seconds=2.0, seed=1))
+    rest = driver.run(Step("t", "idle", "rest", None, seconds=2.7))
+    after = driver.run(Step("t", "measure", "r", READS, seconds=2.0, seed=1))
+    short = driver.run(Step("t", "idle", "rest", None, seconds=0.4))
+    again = driver.run(Step("t", "measure", "r", READS, seconds=2.0, seed=1))
+    driver.close()
+    assert rest.energy_joules == pytest.approx(2.7 * 3.5, rel=1e-6)
+    assert short.energy_joules == pytest.approx(0.4 * 3.5, rel=1e-6)
+    assert alone.energy_joules is not None
+    for found in (after, again):
+        assert found.energy_joules == pytest.approx(alone.energy_joules, rel=1e-3)
+    watts = rest.causes.filter(pl.col("name") == "watts")["value"].to_list()
+    assert watts == pytest.approx([3.5] * 3)
+
+
+def test_what_is_not_known_of_a_rest_is_not_made_up() -> None:
+    """Rests below a second tell no watts, and what follows them counts more than its own."""
+
+    def report(*seconds: tuple[float, float]) -> dict[str, Any]:
+        parts = [{"length": length, "legs": [{"energy": joules}]} for length, joules in seconds]
+        return {"legs": [{"energy": sum(joules for _, joules in seconds)}], "intervals": parts}
+
+    rests = Rests()
+    short, longer, load = report((0.7, 0.0)), report((1.0, 8.5), (0.5, 0.0)), report((1.0, 12.0))
+    for told, resting in ((short, True), (longer, True), (load, False)):
+        rests.settle(told, resting)
+    assert short["legs"][0]["energy"] == 0
+    # 8.5 J is of 1.7 s: it is no watts, and nothing is added to it or taken from the load.
+    assert longer["legs"][0]["energy"] == 8.5
+    assert load["legs"][0]["energy"] == 12.0
+    whole, last = report((1.0, 5.0), (1.0, 5.0), (0.5, 0.0)), report((1.0, 9.5))
+    rests.settle(whole, True)
+    rests.settle(last, False)
+    assert whole["legs"][0]["energy"] == 12.5
+    assert last["legs"][0]["energy"] == 7.0

@@ -17,7 +17,7 @@ from hemi_lab.plans.trace import with_trace
 from hemi_lab.steps import Step
 from hemi_lab.targets.parse import parse
 from hemi_lab.targets.setup import SetupTarget
-from hemi_lab.timed import CheckpointLoad, OpenLoad, ReplayLoad, Timed
+from hemi_lab.timed import CheckpointLoad, OpenLoad, ReferenceLoad, ReplayLoad, Timed
 from hemi_lab.traces import MailLike, mail_like
 from hemi_lab.workload import Load
 from pydantic import ValidationError
@@ -41,6 +41,9 @@ def test_bursts_are_over_the_load() -> None:
     assert given["over"]["closed"]["duration"] == given["duration"]
     assert given["over"]["closed"]["threads"] == 2
     assert "outstanding" not in given
+    # What they are held against is the same loop, by the same engine.
+    calm = said(ReferenceLoad(over=over))["closed"]
+    assert calm == given["over"]["closed"]
 
 
 def test_a_replay(tmp_path: Path) -> None:

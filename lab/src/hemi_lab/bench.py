@@ -175,6 +175,10 @@ class Bench:
             raise Interrupted("interrupted", "What was measured until then is kept.")
         return done
 
+    def stage(self, test: str, text: str) -> None:
+        """Shows what a database is being prepared with; nothing is measured."""
+        self.begin(Step(test, "database", text, None, 0.0, histogram=False))
+
     def record(self, step: Step, result: StepResult) -> Done:
         """Keeps and shows what a step has found."""
         self._steps += 1

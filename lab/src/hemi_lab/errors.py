@@ -34,5 +34,6 @@ class ToolError(LabError):
 
     def __init__(self, command: Sequence[str], message: str, way_out: str = "") -> None:
         self.command = list(command)
+        self.message = message
         shown = message.strip() or "it said nothing"
         super().__init__(f"{command[0]} failed: {shown}\n  command: {shlex.join(command)}", way_out)

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bars
 
 from hemi_lab.results.model import Found
 from hemi_lab.steps import Step
-from hemi_lab.transactions import DatabaseLoad
+from hemi_lab.transactions import DatabaseLoad, ScanLoad
 from hemi_lab.units import shown_count, shown_rate, shown_time
 
 
@@ -57,6 +57,14 @@ class Progress:
             known = (found.p50_seconds, found.p95_seconds, found.p99_seconds)
             ranks = " ".join("–" if rank is None else shown_time(rank) for rank in known)
             self._console.print(f"{name}: {shown_count(found.iops)} tps, 50/95/99 % {ranks}")
+            return
+        if isinstance(step.load, ScanLoad):
+            seconds, rate = shown_time(found.length_seconds), shown_rate(found.bytes_per_second)
+            self._console.print(f"{name}: {seconds}, {rate}")
+            return
+        if not found.count and found.notes:
+            # There are no figures, and zeros would look like some.
+            self._console.print(f"{name}: {found.notes}")
             return
         self._console.print(
             f"{name}: {shown_count(found.iops)} IOPS, {shown_rate(found.bytes_per_second)}, "

@@ -112,7 +112,13 @@ def _carry_out(
             after = stolen()
             stole = (after[0] - ticks[0]) / max(after[1] - ticks[1], 1.0)
         result.audit = audit(result, writer.table("steps"), drift, stole)
-        writer.save()
+        try:
+            writer.save()
+        except LabError as failure:
+            # The tables stay as they were saved last; that they lack something is told.
+            result.status, result.why_partial = "partial", failure.what
+            writer.save_header()
+            raise
         if cards is not None:
             # The figures are safe already: whoever does not want to wait for it ends it.
             if error is None and not cards.ready:

@@ -8,7 +8,7 @@ import polars as pl
 
 from hemi_lab.statistics.histogram import Histogram, Moments
 from hemi_lab.timed import Timed
-from hemi_lab.transactions import DatabaseLoad
+from hemi_lab.transactions import OfDatabase
 from hemi_lab.workload import Load
 
 INTERVALS = {
@@ -64,7 +64,7 @@ class Step:
     """What it is for: `precondition`, `round`, `measure`, `baseline`, `idle`."""
     label: str
     """What a reader tells it by."""
-    load: Load | Timed | DatabaseLoad | None = None
+    load: Load | Timed | OfDatabase | None = None
     """`None` is idle."""
     seconds: float | None = None
     bytes: int | None = None

@@ -44,45 +44,52 @@ class OpenLoad(Strict):
         return f"{shown_size(self.size)} random {mix}, {self.rate:,.0f}/s, open loop"
 
 
-class CheckpointLoad(Strict):
-    """Every so often a burst of page writes, over a closed loop."""
+class OverLoop(Strict):
+    """What is over a closed loop, or is that loop by the engine of such loads: its threads, depth,
+    span and sizes are the loop's."""
 
     zones: ClassVar[tuple[Zone, ...]] = ()
-    pattern: ClassVar[str] = "bursts"
 
     over: Load
-    every: Time
-    pages: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    page: Size = 8 << 10
-    outstanding: Annotated[int, Field(ge=1)] | None = None
-    """Page writes under way at a time; all at once without it."""
     lateness: Annotated[Time, Field(gt=0, le=10)] = 0.001
     """How late the engine itself may be (99 %) for its latencies to be the target's; beyond there
     are none."""
 
     @property
-    def read_percent(self) -> float | None:
-        """Of a load whose shares change with time there is none."""
-        return None
-
-    @property
     def threads(self) -> int:
-        """Of the load below."""
+        """Of the loop."""
         return self.over.threads
 
     @property
     def queue_depth(self) -> int:
-        """Of the load below."""
+        """Of the loop."""
         return self.over.queue_depth
 
     @property
     def span_percent(self) -> float:
-        """Of the load below."""
+        """Of the loop."""
         return self.over.span_percent
 
     def mean_size(self) -> float:
-        """Bytes of a request of the load below."""
+        """Bytes of a request of the loop."""
         return self.over.mean_size()
+
+
+class CheckpointLoad(OverLoop):
+    """Every so often a burst of page writes, over a closed loop."""
+
+    pattern: ClassVar[str] = "bursts"
+
+    every: Time
+    pages: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    page: Size = 8 << 10
+    outstanding: Annotated[int, Field(ge=1)] | None = None
+    """Page writes under way at a time; all at once without it."""
+
+    @property
+    def read_percent(self) -> float | None:
+        """Of a load whose shares change with time there is none."""
+        return None
 
     def writes(self) -> bool:
         """It does."""
@@ -93,6 +100,26 @@ class CheckpointLoad(Strict):
         return (
             f"{self.over.shown()}, with {self.pages:,} pages of {shown_size(self.page)} at a time"
         )
+
+
+class ReferenceLoad(OverLoop):
+    """A closed loop to hold another load against, made by that load's engine: two engines do not
+    reach the same on a fast target."""
+
+    pattern: ClassVar[str] = "reference"
+
+    @property
+    def read_percent(self) -> float | None:
+        """Of the loop."""
+        return self.over.read_percent
+
+    def writes(self) -> bool:
+        """Whether the loop does."""
+        return self.over.writes()
+
+    def shown(self) -> str:
+        """The loop."""
+        return self.over.shown()
 
 
 class ReplayLoad(Strict):
@@ -143,5 +170,5 @@ class ReplayLoad(Strict):
         return f"replay, at most {self.queue_depth} under way{speed}"
 
 
-Timed = OpenLoad | CheckpointLoad | ReplayLoad
+Timed = OpenLoad | CheckpointLoad | ReferenceLoad | ReplayLoad
 """What a closed loop's driver cannot do."""

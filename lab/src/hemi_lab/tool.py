@@ -1,7 +1,14 @@
-"""Driving other programs: their output, their failures whole, and ending them on Ctrl-C."""
+"""Driving other programs: their output, their failures whole, and ending them on Ctrl-C.
+
+Every program is started by `start`, in a session of its own: the terminal's Ctrl-C reaches the lab
+alone, which ends them in their order. If the lab itself is killed, the kernel kills them: a load
+nobody measures any more would go on writing. (The kernel does so when the *thread* that started a
+program ends: start it on one that outlives it.)"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
 import shutil
@@ -10,8 +17,12 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from hemi_lab.errors import LabError, ToolError
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
 
 _TAIL = 4000
 """Characters of a tool's message that are kept: its end, where the reason is."""
@@ -49,44 +60,71 @@ def _children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+Stream = int | IO[bytes] | None
+
+
+def start(
+    command: Sequence[str],
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = subprocess.PIPE,
+    stderr: Stream = subprocess.PIPE,
+    folder: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts a program; an `OSError` says why it could not be."""
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The lab blocks these while it cleans up; its children must not inherit that.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kills a program and what it has started (`mariadb-install-db` is a shell script)."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def run(command: Sequence[str], folder: Path | None = None, patience: float = 30.0) -> Finished:
     """Runs a command to its end. On Ctrl-C it gets SIGINT and `patience` seconds to write what
-    it knows, then it is killed; the result says that it was interrupted.
-
-    It has a process group of its own: the terminal's Ctrl-C reaches the lab alone, which
-    decides the order of things."""
+    it knows, then it is killed; the result says that it was interrupted."""
     before = _children_cpu()
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        process = start(command, folder=folder)
     except OSError as error:
         raise ToolError(command, str(error)) from error
     interrupted = False
     try:
-        output, errors = process.communicate()
+        output, errors = map(_text, process.communicate())
     except KeyboardInterrupt:
         interrupted = True
-        output, errors = _end(process, patience)
+        output, errors = map(_text, _end(process, patience))
     if process.returncode != 0 and not interrupted:
-        raise ToolError(command, (errors + "\n" + output)[-_TAIL:] or _died(process.returncode))
+        said = (errors + "\n" + output).strip()
+        raise ToolError(command, said[-_TAIL:] or _died(process.returncode))
     return Finished(output, errors, _children_cpu() - before, interrupted)
 
 
-def _end(process: subprocess.Popen[str], patience: float) -> tuple[str, str]:
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes], patience: float) -> tuple[bytes, bytes]:
     process.send_signal(signal.SIGINT)
     try:
         return process.communicate(timeout=patience)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         # It does not end, or the person asked twice.
-        process.kill()
+        kill_session(process)
         return process.communicate()
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a database on the target: transactions of so many threads."""
+"""What is asked of a database on the target: transactions of so many threads, or a scan."""
 
 from __future__ import annotations
 
@@ -34,3 +34,35 @@ class DatabaseLoad(Strict):
     def shown(self) -> str:
         """`A/B, 8 threads`."""
         return f"{self.placement}, {self.threads} threads"
+
+
+class ScanLoad(Strict):
+    """One reading of a whole table, by one connection."""
+
+    zones: ClassVar[tuple[Zone, ...]] = ()
+    pattern: ClassVar[str] = "scan"
+    read_percent: ClassVar[float | None] = None
+    threads: ClassVar[int | None] = 1
+    queue_depth: ClassVar[int | None] = None
+    span_percent: ClassVar[float | None] = None
+
+    comparison: str
+    """`access` or `layout`."""
+    subject: str
+    """The way of access, or the layout."""
+
+    def mean_size(self) -> float | None:
+        """Of a scan's requests there is none."""
+        return None
+
+    def writes(self) -> bool:
+        """The table has to be made."""
+        return True
+
+    def shown(self) -> str:
+        """`access: key order`."""
+        return f"{self.comparison}: {self.subject}"
+
+
+OfDatabase = DatabaseLoad | ScanLoad
+"""What only a database can be asked."""

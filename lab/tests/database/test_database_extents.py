@@ -13,7 +13,8 @@ from hemi_lab.database.extents import (
     parse_filefrag,
     summed_up,
 )
-from hemi_lab.database.tools import CommandLog, LabError
+from hemi_lab.database.tools import CommandLog
+from hemi_lab.errors import LabError
 
 CAPTURED = Path(__file__).parent / "captured"
 

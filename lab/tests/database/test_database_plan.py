@@ -16,11 +16,12 @@ from hemi_lab.comparison.figures import compared
 from hemi_lab.comparison.sides import side
 from hemi_lab.database.histogram import Bin, percentile
 from hemi_lab.database.results import Step, percentiles
+from hemi_lab.database.scans import ScanSettings
 from hemi_lab.database.sysbench import Report, parse
-from hemi_lab.errors import RefusedError, UsageError
+from hemi_lab.errors import RefusedError, ToolError, UsageError
 from hemi_lab.methods.transactions import histogram, step_result
 from hemi_lab.plans import load as plans
-from hemi_lab.plans.model import DatabaseTest, Plan
+from hemi_lab.plans.model import DatabaseTest, Plan, ScanTest
 from hemi_lab.report import build
 from hemi_lab.results.store import Reader
 from hemi_lab.runner import Ended, Order, run
@@ -113,7 +114,10 @@ def test_placements_with_a_second_target_only() -> None:
     plan, _ = plans.load("oltp")
     assert plan.of_databases
     for second, expected in ((False, 1), (True, 4)):
-        for test in plan.placed(second).tests:
+        *loads, scans = plan.placed(second).tests
+        assert isinstance(scans, ScanTest)
+        assert len(loads) == 2
+        for test in loads:
             assert isinstance(test, DatabaseTest)
             assert len(test.placements) == expected
     assert tiny(placements=("A/B",)).placed(False).tests == []
@@ -124,7 +128,10 @@ def test_placements_with_a_second_target_only() -> None:
 
 def test_the_built_in_plan_is_the_standard() -> None:
     plan, _ = plans.load("oltp")
-    for test in plan.tests:
+    *loads, scans = plan.tests
+    assert isinstance(scans, ScanTest)
+    assert scans.settings(0) == ScanSettings(seed=1)
+    for test in loads:
         assert isinstance(test, DatabaseTest)
         assert test.settings(1.0, 1).deviations() == []
         assert any("steps of 30 s instead" in said for said in test.settings(0.1, 1).deviations())
@@ -158,6 +165,10 @@ def test_targets_that_hold_no_database(tmp_path: Path) -> None:
         ("hemi:/a,/b,file-system=fat", "file-system=fat"),
     ):
         with pytest.raises(UsageError, match=says):
+            parse_database(text)
+    # An export is named with or without `nbd:`; whether it is there is asked next.
+    for text in ("nbd+unix:///?socket=/nowhere", "nbd:nbd+unix:///?socket=/nowhere"):
+        with pytest.raises(ToolError, match="nbdinfo failed"):
             parse_database(text)
     with pytest.raises(UsageError, match="it is the first target"):
         parse_database(f"dir:{tmp_path}", f"dir:{tmp_path}")

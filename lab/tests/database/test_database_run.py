@@ -74,6 +74,10 @@ def test_a_run_on_all_placements(tmp_path: Path) -> None:
         assert served["innodb_doublewrite"] == "ON"
         assert served["innodb_io_capacity"] == "321"
         assert int(served["innodb_buffer_pool_size"]) == one.pool_bytes == 8 * MEBIBYTE
+        assert any(
+            said.startswith(f"{one.placement}: the buffer pool, 8 MiB") and "memory" in said
+            for said in result.deviations
+        )
         assert one.server_version and "MariaDB" in one.server_version
         assert len(one.checks_after_load) == 12
         assert len(one.checks_after_run) == 11

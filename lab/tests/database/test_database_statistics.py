@@ -9,7 +9,7 @@ import pytest
 from hemi_lab.database.histogram import Bin, merge, percentile
 from hemi_lab.database.results import audit
 from hemi_lab.database.sysbench import Report, TransactionKind, parse
-from hemi_lab.database.tools import LabError
+from hemi_lab.errors import LabError
 
 CAPTURED = Path(__file__).parent / "captured"
 

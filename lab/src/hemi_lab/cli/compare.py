@@ -12,6 +12,7 @@ from rich.table import Table
 
 from hemi_lab.comparison import page
 from hemi_lab.comparison.figures import BASES, Compared, compared
+from hemi_lab.comparison.freezes import compared_freezes
 from hemi_lab.comparison.interleave import Turns, check, letters, take_turns
 from hemi_lab.comparison.sides import Side, side
 from hemi_lab.errors import UsageError
@@ -89,7 +90,11 @@ def compare(
         with Progress(most, console) as progress:
             folders = take_turns(turns, progress.show, told)
     known_sides = [side(name, folder) for name, folder in zip(names, folders, strict=True)]
-    found = {other.letter: compared(known_sides[0], other) for other in known_sides[1:]}
+    a = known_sides[0]
+    found = {
+        other.letter: [*compared_freezes(a, other), *compared(a, other)]
+        for other in known_sides[1:]
+    }
     if not any(found.values()):
         raise UsageError("the runs have no point in common", "Compare runs of one plan.")
     _print(known_sides, found)
@@ -106,7 +111,7 @@ def _print(sides: list[Side], found: dict[str, list[Compared]]) -> None:
         console.print(f"note: {said}")
     for letter, compareds in found.items():
         for item in compareds:
-            console.print(f"\n{item.point[0]}, {item.point[1]}: {letter} against A")
+            console.print(f"\n{item.point[0]}, {item.label}: {letter} against A")
             table = Table(box=None)
             for number, heading in enumerate(page.headings(letter)):
                 table.add_column(heading, justify="left" if number in (0, 5) else "right")

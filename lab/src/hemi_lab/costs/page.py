@@ -9,9 +9,8 @@ import plotly.graph_objects as go
 from hemi_lab.costs.costs import Cost
 from hemi_lab.costs.plan import CostPlan
 from hemi_lab.report import figures
-from hemi_lab.report.build import Chart
 from hemi_lab.report.page import write_page
-from hemi_lab.report.tables import Table
+from hemi_lab.report.parts import Chart, Table
 from hemi_lab.units import shown_count
 
 

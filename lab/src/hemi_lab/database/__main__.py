@@ -8,7 +8,7 @@ import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast, get_args
+from typing import Literal, cast, get_args, get_origin, get_type_hints
 
 from hemi_lab.errors import LabError
 
@@ -21,6 +21,22 @@ from .workplace import Workplace, terminable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _TARGET_HELP = "dir:PATH, device:PATH, nbd:URI, or hemi:LEG,LEG (see --volume-size)"
+
+# Those that are as the settings have them, whose types, choices and defaults they take.
+_OLTP_OPTIONS = {
+    "workload": ("--workload", "what is asked of the database"),
+    "threads": ("--threads", "a list: 8,16,32"),
+    "seconds": ("--seconds", "of each step"),
+    "idle_seconds": ("--idle", "s between steps"),
+    "warm_up_seconds": ("--warm-up", "s before"),
+    "warehouses": ("--warehouses", "about 100 MB each"),
+    "items": ("--items", "TPC-C-like"),
+    "customers": ("--customers", "TPC-C-like, of each district"),
+    "checks": ("--checks", "consistency conditions that are asked"),
+    "tables": ("--tables", "OLTP read/write"),
+    "rows": ("--rows", "of each table"),
+    "distribution": ("--distribution", "how rows are chosen"),
+}
 
 
 def main() -> int:
@@ -70,22 +86,10 @@ def _say(text: str) -> None:
 
 def _oltp_settings(options: argparse.Namespace) -> OltpSettings:
     pairs = [option.partition("=") for option in options.server_option]
+    given = {name: getattr(options, name) for name in (*_OLTP_OPTIONS, "seed", "pool_share")}
     return OltpSettings(
-        workload=options.workload,
-        threads=tuple(options.threads),
-        seconds=options.seconds,
-        idle_seconds=options.idle,
-        warm_up_seconds=options.warm_up,
+        **given,
         placements=tuple(placement(text) for text in options.placements.split(",")),
-        seed=options.seed,
-        pool_share=options.pool_share,
-        warehouses=options.warehouses,
-        items=options.items,
-        customers=options.customers,
-        checks=options.checks,
-        tables=options.tables,
-        rows=options.rows,
-        distribution=options.distribution,
         server_options={name.strip().replace("-", "_"): value for name, _, value in pairs},
     )
 
@@ -112,9 +116,9 @@ def _size(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text: str) -> tuple[int, ...]:
     try:
-        return [int(part) for part in text.split(",")]
+        return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 8,16,32") from None
 
@@ -124,20 +128,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     standard = OltpSettings()
     oltp = commands.add_parser("oltp", help="a load at rising thread counts")
-    oltp.add_argument("--workload", choices=("tpcc", "oltp_read_write"), default="tpcc")
     oltp.add_argument("--second-target", metavar="TARGET", help="target B, as --target")
     oltp.add_argument("--placements", default="A/A", help="data/log: A/A,A/B,B/A,B/B")
-    oltp.add_argument("--threads", type=_numbers, default=list(standard.threads))
-    oltp.add_argument("--seconds", type=int, default=standard.seconds, help="of each step")
-    oltp.add_argument("--idle", type=int, default=standard.idle_seconds, help="s between steps")
-    oltp.add_argument("--warm-up", type=int, default=standard.warm_up_seconds, help="s before")
-    oltp.add_argument("--warehouses", type=int, default=standard.warehouses)
-    oltp.add_argument("--items", type=int, default=standard.items)
-    oltp.add_argument("--customers", type=int, default=standard.customers)
-    oltp.add_argument("--checks", choices=("all", "basic", "none"), default=standard.checks)
-    oltp.add_argument("--tables", type=int, default=standard.tables)
-    oltp.add_argument("--rows", type=int, default=standard.rows, help="of each table")
-    oltp.add_argument("--distribution", default=standard.distribution)
+    hints = get_type_hints(OltpSettings)
+    for name, (flag, said) in _OLTP_OPTIONS.items():
+        default = getattr(standard, name)
+        kind = _numbers if isinstance(default, tuple) else type(default)
+        choices = get_args(hints[name]) if get_origin(hints[name]) is Literal else None
+        oltp.add_argument(flag, dest=name, type=kind, default=default, choices=choices, help=said)
     oltp.add_argument("--server-option", action="append", default=[], metavar="NAME=VALUE")
     scan = commands.add_parser("scan", help="by index, and of a fragmented file")
     scan.add_argument("--rows", type=int, default=ScanSettings().rows)

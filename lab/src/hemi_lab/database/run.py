@@ -155,6 +155,13 @@ class OltpRun:
         settings = self._settings
         assert result.data_bytes is not None
         result.pool_bytes = pool_bytes(result.data_bytes, settings.pool_share)
+        share = result.pool_bytes / max(result.data_bytes, 1)
+        if share > 2 * settings.pool_share:
+            # The smallest pool is a large one for so little data.
+            self.result.deviations.append(
+                f"{result.placement}: the buffer pool, {result.pool_bytes >> 20} MiB at least, is "
+                f"{share:.2g} of the data: memory is measured more than the target"
+            )
         server.start(self._measured_settings(result.pool_bytes))
         result.server_version = server.version()
         result.server_settings = server.settings()

@@ -151,11 +151,13 @@ class ScanRun:
         target: Target,
         *,
         say: Callable[[str], object] = lambda text: None,
+        on_scan: Callable[[Scan], object] = lambda scan: None,
     ) -> None:
-        """`say` gets a line for each stage."""
+        """`say` gets a line for each stage, `on_scan` each scan when it is done."""
         self._settings = settings
         self._target = target
         self._say = say
+        self._on_scan = on_scan
         self.result = ScanResult(asdict(settings))
 
     def execute(self, place: Workplace) -> ScanResult:
@@ -260,17 +262,17 @@ class ScanRun:
         def grown(name: str) -> int:
             return after[name] - before[name]
 
-        self.result.scans.append(
-            Scan(
-                comparison,
-                subject,
-                seconds.total_seconds(),
-                int(count),
-                grown("innodb_data_read"),
-                grown("innodb_pages_read"),
-                grown("innodb_buffer_pool_read_ahead"),
-            )
+        scan = Scan(
+            comparison,
+            subject,
+            seconds.total_seconds(),
+            int(count),
+            grown("innodb_data_read"),
+            grown("innodb_pages_read"),
+            grown("innodb_buffer_pool_read_ahead"),
         )
+        self.result.scans.append(scan)
+        self._on_scan(scan)
 
 
 def _explain(server: MariaDb, access: Access) -> str:

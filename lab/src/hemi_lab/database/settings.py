@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from hemi_lab.errors import LabError
 
 Workload = Literal["tpcc", "oltp_read_write"]
 Place = Literal["A", "B"]
 Checks = Literal["all", "basic", "none"]
+Distribution = Literal["uniform", "special", "gaussian", "pareto"]
 
 STANDARD_THREADS = (8, 16, 24, 32, 48, 64, 96, 128)
 STANDARD_SECONDS = 300
@@ -101,7 +102,7 @@ class OltpSettings:
     tables: int = 8
     """OLTP read/write: tables, and rows of each (about 230 bytes a row)."""
     rows: int = 1_000_000
-    distribution: Literal["uniform", "special", "gaussian", "pareto"] = "uniform"
+    distribution: Distribution = "uniform"
     """OLTP read/write: how rows are chosen. sysbench's own default, special, asks mostly for a
     hundredth of the rows, which a small buffer pool already holds."""
 
@@ -115,9 +116,9 @@ class OltpSettings:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be run."""
-        _choice("workload", self.workload, ("tpcc", "oltp_read_write"))
-        _choice("checks", self.checks, ("all", "basic", "none"))
-        _choice("distribution", self.distribution, ("uniform", "special", "gaussian", "pareto"))
+        _choice("workload", self.workload, get_args(Workload))
+        _choice("checks", self.checks, get_args(Checks))
+        _choice("distribution", self.distribution, get_args(Distribution))
         if not self.threads:
             raise BadSetting("threads", self.threads, "give at least one thread count")
         for count in self.threads:

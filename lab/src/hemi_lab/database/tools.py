@@ -1,19 +1,14 @@
 """Running the tools the database part drives, with every command remembered.
 
-A tool that fails is a `ToolFailed`, which shows the command and all the tool printed. Children
-are sessions of their own, so that Ctrl-C in the terminal reaches only the lab, which ends them
-in their order; if the lab itself is killed, the kernel kills them. (The kernel does so when the
-*thread* that started a child ends: start a run on a thread that outlives it.)
+A tool that fails is a `ToolFailed`, which shows the command and all the tool printed. They are
+started as all the lab's are (`hemi_lab.tool.start`): none outlives the lab.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import selectors
 import shlex
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -22,11 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hemi_lab.errors import LabError
+from hemi_lab.tool import kill_session, start
 
 Argument = str | Path | int | float
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
 # What a message shows of a tool's output: the end, where the reason stands.
 _SHOWN_BYTES = 8000
 
@@ -74,21 +68,14 @@ class CommandLog:
         command = self.begin(words)
         began = time.monotonic()
         try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+            process = start(words, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         except OSError as error:
             raise _not_started(command.line, words[0], error) from error
         try:
             given = None if stdin is None else stdin.encode()
             out, err = process.communicate(given, timeout)
         except BaseException as error:
-            _kill_session(process)
+            kill_session(process)
             out, err = process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise ToolFailed(
@@ -114,14 +101,7 @@ class CommandLog:
         command = self.begin(words)
         began = time.monotonic()
         try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+            process = start(words, stderr=subprocess.STDOUT)
         except OSError as error:
             raise _not_started(command.line, words[0], error) from error
         usage = None
@@ -132,7 +112,7 @@ class CommandLog:
                 process.returncode = os.waitstatus_to_exitcode(status)
         finally:
             if process.returncode is None:
-                _kill_session(process)
+                kill_session(process)
                 process.wait()
             command.seconds = time.monotonic() - began
             command.exit_code = process.returncode
@@ -180,14 +160,7 @@ class Child:
         self._began = time.monotonic()
         with output.open("ab") as out:
             try:
-                self._process = subprocess.Popen(
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
+                self._process = start(words, stdout=out, stderr=out)
             except OSError as error:
                 raise _not_started(self._command.line, words[0], error) from error
 
@@ -246,18 +219,6 @@ class Child:
         except OSError as error:
             raise self.failed("has ended") from error
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The lab blocks these while it cleans up; its children must not inherit that.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-
-
-def _kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kills a tool and what it has started (`mariadb-install-db` is a shell script)."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _ending(code: int) -> str:

@@ -14,6 +14,7 @@ from hemi_lab import tool
 from hemi_lab.cards import Cards
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.drivers.fio.output import with_all
+from hemi_lab.drivers.rest import Rests
 from hemi_lab.drivers.workloads import workload
 from hemi_lab.errors import LabError, ToolError
 from hemi_lab.statistics.histogram import Histogram, Moments, from_hdr_bins
@@ -49,6 +50,7 @@ class SimulatedDriver:
         self._spec.write_text(spec)
         self._command = [self._hemi, "sim", "session", str(self._spec), "--seed", str(seed)]
         self._process: subprocess.Popen[str] | None = None
+        self._rests = Rests()
         self.opened: dict[str, Any] = self._open()
         self._fresh = True
 
@@ -67,6 +69,7 @@ class SimulatedDriver:
         if not self._fresh:
             self.close_process()
             self.opened = self._open()
+            self._rests = Rests()
             self._fresh = True
         return Outcome(True, "simulated drives made anew")
 
@@ -88,6 +91,7 @@ class SimulatedDriver:
             return StepResult(
                 0.0, {}, 0, 0, no_intervals(), no_causes(), command=command, interrupted=True
             )
+        self._rests.settle(report, resting=step.load is None)
         return _result(report, command)
 
     def ceiling(self, outstanding: int) -> Ceiling | None:
@@ -141,9 +145,18 @@ class SimulatedDriver:
         if not line:
             _, errors = process.communicate()
             self._process = None
-            raise ToolError(self._command, errors, "hemi sim session tells what it takes.")
+            raise ToolError(self._command, errors, _way_out(errors))
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def _way_out(errors: str) -> str:
+    if "run.limit" in errors:
+        return (
+            "Flash divided by too large a scale has no room to collect garbage in, and stands "
+            "still: take a smaller one."
+        )
+    return "hemi help sim session tells what it takes."
 
 
 def _result(report: dict[str, Any], command: list[str]) -> StepResult:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hemi_lab.steps import Step
-from hemi_lab.timed import CheckpointLoad, OpenLoad, ReplayLoad
+from hemi_lab.timed import CheckpointLoad, OpenLoad, ReferenceLoad, ReplayLoad
 from hemi_lab.workload import Load
 
 
@@ -23,6 +23,8 @@ def workload(step: Step, capacity: int) -> dict[str, Any]:
             "mix": {"read_percent": load.read_percent},
         }
         return {"open": {"rate": load.rate, "access": access} | duration}
+    if isinstance(load, ReferenceLoad):
+        return {"closed": _closed(load.over, capacity) | duration}
     if isinstance(load, CheckpointLoad):
         bursts: dict[str, Any] = {
             "every": _time(load.every),

@@ -17,6 +17,7 @@ from hemi_lab.methods import (
     matrix,
     replay,
     saturation,
+    scans,
     sweep,
 )
 from hemi_lab.methods.estimate import Estimate
@@ -41,6 +42,7 @@ METHODS = {
     "freeze": Method(freeze.run, freeze.estimate),
     "checkpoints": Method(checkpoints.run, checkpoints.estimate),
     "database": Method(database.run, database.estimate),
+    "scans": Method(scans.run, scans.estimate),
     "replay": Method(replay.run, replay.estimate),
 }
 """By the plan's `kind`. A new kind is a model in `plans/model.py` and a line here."""

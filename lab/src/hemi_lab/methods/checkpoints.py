@@ -8,6 +8,7 @@ from hemi_lab.bench import Bench
 from hemi_lab.methods.estimate import Estimate
 from hemi_lab.plans.model import CheckpointTest
 from hemi_lab.results.model import Outcome
+from hemi_lab.timed import ReferenceLoad
 
 
 def estimate(test: CheckpointTest) -> Estimate:
@@ -17,7 +18,8 @@ def estimate(test: CheckpointTest) -> Estimate:
 
 def run(test: CheckpointTest, bench: Bench, outcome: Outcome) -> None:
     """The load by itself, then with the bursts over it."""
-    bench.measure(test.name, "measure", "without bursts", test.load.over, test.calm)
+    calm = ReferenceLoad(over=test.load.over, lateness=test.load.lateness)
+    bench.measure(test.name, "measure", "without bursts", calm, test.calm)
     # A burst keeps its distance in a run whose times are scaled: pages and drives do not scale.
     seconds = max(bench.scaled(test.time), 2.5 * test.load.every)
     done = bench.measure(test.name, "measure", "with bursts", test.load, seconds, scale=False)

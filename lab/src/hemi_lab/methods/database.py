@@ -74,8 +74,7 @@ class _Keeper:
 
     def say(self, text: str) -> None:
         """A stage begins."""
-        stage = Step(self._test.name, "database", text, None, 0.0, histogram=False)
-        self._bench.begin(stage)
+        self._bench.stage(self._test.name, text)
 
     def step(self, placement: PlacementResult, step: DatabaseStep) -> None:
         """A step is done, or was broken off."""

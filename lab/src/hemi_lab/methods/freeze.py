@@ -47,6 +47,11 @@ def run(test: FreezeTest, bench: Bench, outcome: Outcome) -> None:
             found = examined(test.name, label, fault, done)
             if found is not None:
                 bench.writer.add_freeze(found)
+                if found.missed:
+                    bench.writer.result.notes.append(
+                        f"{test.name}, {label}: the load began only after the freeze: its figures "
+                        "say nothing of it; run it again on a quieter machine"
+                    )
     longest = [freeze.longest_request_seconds for freeze in bench.writer.freezes(test.name)]
     if longest:
         outcome.facts["longest request, s"] = max(longest)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from hemi_lab.database.scans import ScanSettings
 from hemi_lab.database.settings import (
     STANDARD_IDLE_SECONDS,
     STANDARD_POOL_SHARE,
@@ -14,6 +16,7 @@ from hemi_lab.database.settings import (
     STANDARD_WARM_UP_SECONDS,
     BadSetting,
     Checks,
+    Distribution,
     OltpSettings,
     Workload,
     placement,
@@ -234,10 +237,10 @@ class DatabaseTest(Test):
     warehouses: int = OltpSettings.warehouses
     items: int = OltpSettings.items
     customers: int = OltpSettings.customers
-    checks: Checks = "all"
+    checks: Checks = OltpSettings.checks
     tables: int = OltpSettings.tables
     rows: int = OltpSettings.rows
-    distribution: Literal["uniform", "special", "gaussian", "pareto"] = "uniform"
+    distribution: Distribution = OltpSettings.distribution
     pool_share: float = STANDARD_POOL_SHARE
     server_options: Annotated[dict[str, str], Field(default_factory=dict)]
 
@@ -254,25 +257,47 @@ class DatabaseTest(Test):
 
     def settings(self, time_scale: float, seed: int) -> OltpSettings:
         """As the database part takes it: whole seconds, a step of one at the least."""
+        # Those of one name mean the same in both.
+        shared = {
+            field.name: getattr(self, field.name)
+            for field in fields(OltpSettings)
+            if field.name in type(self).model_fields and field.name != "placements"
+        }
         return OltpSettings(
-            workload=self.workload,
-            threads=self.threads,
+            **shared,
             seconds=max(1, round(self.time * time_scale)),
             idle_seconds=round(self.idle * time_scale),
             warm_up_seconds=round(self.warm_up * time_scale),
             placements=tuple(placement(text) for text in self.placements),
             # Neither 0, which would be the time, nor too near to the end: each step has the next.
             seed=seed % 2**30 + 1,
-            pool_share=self.pool_share,
-            warehouses=self.warehouses,
-            items=self.items,
-            customers=self.customers,
-            checks=self.checks,
-            tables=self.tables,
-            rows=self.rows,
-            distribution=self.distribution,
-            server_options=self.server_options,
         )
+
+
+class ScanTest(Test):
+    """One table on the target A, read whole: in key order, by the secondary index alone, row by row
+    through it; and in key order from a contiguous and from a fragmented file."""
+
+    kind: Literal["scans"]
+    purge: Literal[False] = False
+    fill: None = None
+    rows: int = ScanSettings.rows
+    repeats: int = ScanSettings.repeats
+    pool_share: float = ScanSettings.pool_share
+    piece: Size = ScanSettings.piece_bytes
+    """Of the fragmented file."""
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> ScanTest:
+        try:
+            self.settings(1)
+        except BadSetting as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def settings(self, seed: int) -> ScanSettings:
+        """As the database part takes it."""
+        return ScanSettings(self.rows, self.repeats, self.pool_share, self.piece, seed % 2**30 + 1)
 
 
 AnyTest = Annotated[
@@ -285,7 +310,8 @@ AnyTest = Annotated[
     | FreezeTest
     | CheckpointTest
     | ReplayTest
-    | DatabaseTest,
+    | DatabaseTest
+    | ScanTest,
     Field(discriminator="kind"),
 ]
 
@@ -309,7 +335,7 @@ class Plan(Strict):
 
     @model_validator(mode="after")
     def _one_kind_of_target(self) -> Plan:
-        kinds = {isinstance(test, DatabaseTest) for test in self.tests}
+        kinds = {isinstance(test, DatabaseTest | ScanTest) for test in self.tests}
         if len(kinds) > 1:
             raise ValueError(
                 "tests: some are of databases and some are not; they need other targets: write "
@@ -320,7 +346,7 @@ class Plan(Strict):
     @property
     def of_databases(self) -> bool:
         """Whether its tests run a database on the target."""
-        return any(isinstance(test, DatabaseTest) for test in self.tests)
+        return any(isinstance(test, DatabaseTest | ScanTest) for test in self.tests)
 
     def placed(self, second: bool) -> Plan:
         """The plan with the placements that can be run: without a second target, on the first."""
@@ -335,7 +361,11 @@ class Plan(Strict):
         return self.model_copy(update={"tests": tests})
 
     def chosen(self, names: list[str]) -> Plan:
-        """The plan with only these tests; a name that ends in `*` means all it begins."""
+        """The plan with only these tests; a name that ends in `*` means all it begins.
+
+        What prepared the target for a test, and is left out itself, is not left out with it: the
+        test begins with its purge, fill and preconditioning, or it would read what was never
+        written."""
         if not names:
             return self
 
@@ -345,7 +375,21 @@ class Plan(Strict):
                 for name in names
             )
 
-        return self.model_copy(update={"tests": [test for test in self.tests if wanted(test)]})
+        tests: list[AnyTest] = []
+        prepared: dict[str, Any] = {}
+        for test in self.tests:
+            own = {key: getattr(test, key, None) for key in ("purge", "fill", "precondition")}
+            if any(own.values()):
+                prepared = own
+            if not wanted(test):
+                continue
+            if not any(own.values()):
+                given = {key: value for key, value in prepared.items() if hasattr(test, key)}
+                test = test.model_copy(update=given)
+            # The target is ready for those that follow.
+            prepared = {}
+            tests.append(test)
+        return self.model_copy(update={"tests": tests})
 
 
 __all__ = [
@@ -363,6 +407,7 @@ __all__ = [
     "Precondition",
     "ReplayTest",
     "SaturationTest",
+    "ScanTest",
     "Section",
     "SweepTest",
     "Test",

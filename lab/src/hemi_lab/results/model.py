@@ -249,6 +249,11 @@ class Freeze(BaseModel):
     after_p999_seconds: float | None
     after_maximum_seconds: float | None
 
+    @property
+    def missed(self) -> bool:
+        """Whether it was over before the load's first request went: its figures say nothing."""
+        return self.ended_seconds <= 0
+
 
 class Round(BaseModel):
     """One value of a tracked variable, as the table `rounds` has it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,27 +157,38 @@ class Writer:
 
     def save(self) -> None:
         """Writes everything known."""
-        try:
-            for name in TABLES:
-                temporary = self.folder / f".{name}.parquet"
+        for name in TABLES:
+            with self._replacing(f"{name}.parquet") as temporary:
                 self.table(name).write_parquet(temporary, compression="zstd")
-                temporary.replace(self.folder / f"{name}.parquet")
-            if self._databases:
-                self._replace(DATABASE, json.dumps(self._databases, indent=1) + "\n")
-            self._replace(HEADER, self.result.model_dump_json(indent=2) + "\n")
-        except OSError as error:
-            raise LabError(
-                f"{self.folder}: {error}", "Make room, or give another --out."
-            ) from error
+        if self._databases:
+            self._replace(DATABASE, json.dumps(self._databases, indent=1) + "\n")
+        self.save_header()
         self._saved = time.monotonic()
 
+    def save_header(self) -> None:
+        """Writes what there is beside the tables: where these have no room, it may have."""
+        self._replace(HEADER, self.result.model_dump_json(indent=2) + "\n")
+
     def _replace(self, name: str, text: str) -> None:
-        temporary = self.folder / f".{name}"
-        with temporary.open("w") as file:
+        with self._replacing(name) as temporary, temporary.open("w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(self.folder / name)
+
+    @contextmanager
+    def _replacing(self, name: str) -> Iterator[Path]:
+        """A new file, put in the old one's place when it is whole, and gone when it is not."""
+        temporary = self.folder / f".{name}"
+        try:
+            yield temporary
+            temporary.replace(self.folder / name)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise LabError(
+                f"{self.folder / name} cannot be written: {error}",
+                "Make room, or give another --out.",
+            ) from error
 
 
 class Reader:

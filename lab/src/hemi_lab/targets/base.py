@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hemi_lab.drivers.base import Driver
+from hemi_lab.errors import UsageError
+from hemi_lab.targets.drives import Drive
+from hemi_lab.units import shown_size
+
+LEAST_BYTES = 1 << 20
+"""What a plan's largest requests, several threads of them, find room in."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Description:
     legs: list[str] = field(default_factory=list)
     scale: int | None = None
     """Simulated targets: divides the capacity of flash."""
+    drives: list[Drive | None] = field(default_factory=list)
+    """Simulated targets: what their legs' presets say."""
 
 
 @dataclass(frozen=True)
@@ -55,3 +63,13 @@ class Target(Protocol):
 
     def open(self, seed: int) -> Driver:
         """Its driver. May create what does not exist; destroys nothing."""
+
+
+def check_size(text: str, size: int) -> None:
+    """Raises where a target is too small for any plan."""
+    if size < LEAST_BYTES:
+        raise UsageError(
+            f"target {text!r}: {shown_size(size)} is too small",
+            "Take 1 MiB or more; 1 GiB to see a drive rather than its cache. A device of 0 B has "
+            "no medium, or nothing behind it.",
+        )

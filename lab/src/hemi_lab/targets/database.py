@@ -20,13 +20,13 @@ from hemi_lab.errors import UsageError
 from hemi_lab.targets.base import Description, Hazards, Target
 from hemi_lab.targets.device import DeviceTarget
 from hemi_lab.targets.file import file_system_of
-from hemi_lab.targets.nbd import NbdTarget
+from hemi_lab.targets.nbd import SCHEMES, NbdTarget
 from hemi_lab.targets.queue import queue_facts
 from hemi_lab.units import parse_size, shown_size
 
 HELP = (
     "for a plan of databases a directory (dir:PATH), a block device (device:PATH), an NBD export "
-    "(nbd:URI) or a new hemi volume (hemi:LEG,LEG,size=4GiB); the last three also "
+    "(its URI) or a new hemi volume (hemi:LEG,LEG,size=4GiB); the last three also "
     "file-system=xfs"
 )
 
@@ -111,7 +111,9 @@ def parse_database(text: str, second: str | None = None) -> DatabaseTarget:
 
 
 def _part(text: str) -> Part:
-    kind, _, rest = text.partition(":")
+    # An export may be named as for other plans, or with `nbd:` before its URI.
+    named = f"nbd:{text}" if text.startswith(SCHEMES) else text
+    kind, _, rest = named.partition(":")
     if not rest or kind not in ("dir", "device", "nbd", "hemi"):
         raise UsageError(f"target {text!r} cannot hold a database", f"Name {HELP}.")
     if kind == "dir":

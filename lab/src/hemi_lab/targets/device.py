@@ -11,13 +11,16 @@ from pathlib import Path
 from hemi_lab import tool
 from hemi_lab.drivers.base import Driver, Outcome
 from hemi_lab.drivers.fio.driver import FioDriver, probe_engine
-from hemi_lab.drivers.fio.job import Destination
+from hemi_lab.drivers.fio.job import Destination, file_name
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.targets import safety
-from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.base import Description, Hazards, check_size
 from hemi_lab.targets.queue import queue_facts
 
 _BLKGETSIZE64 = 0x80081272
+_BLKROGET = 0x125E
+
+_WAY_OUT = "lsblk lists devices; a file that is to be made is file:PATH,size=1GiB."
 
 
 class DeviceTarget:
@@ -26,33 +29,49 @@ class DeviceTarget:
     def __init__(self, text: str, path: Path) -> None:
         self.text = text
         self.path = str(path)
+        # The engines work in folders of their own.
+        self._path = path.absolute()
 
     def _number(self) -> tuple[int, int]:
         try:
             status = Path(self.path).stat()
         except OSError as error:
-            raise UsageError(f"{self.path}: {error.strerror}", "lsblk lists devices.") from error
+            raise UsageError(f"{self.path}: {error.strerror}", _WAY_OUT) from error
         if not stat.S_ISBLK(status.st_mode):
-            raise UsageError(f"{self.path} is no block device", "lsblk lists devices.")
+            raise UsageError(f"{self.path} is no block device", _WAY_OUT)
         return os.major(status.st_rdev), os.minor(status.st_rdev)
 
     def _bytes(self) -> int:
+        return int(struct.unpack("Q", self._asked(_BLKGETSIZE64, bytes(8)))[0])
+
+    def _asked(self, request: int, into: bytes) -> bytes:
         try:
             with Path(self.path).open("rb") as device:
-                answer = fcntl.ioctl(device, _BLKGETSIZE64, bytes(8))
-        except OSError as error:
+                return fcntl.ioctl(device, request, into)
+        except PermissionError as error:
             raise LabError(f"{self.path}: {error.strerror}", "Run it as root.") from error
-        return int(struct.unpack("Q", answer)[0])
+        except OSError as error:
+            raise LabError(
+                f"{self.path}: {error.strerror}", "Look whether its drive is there."
+            ) from error
 
     def describe(self) -> Description:
         """What the kernel knows of it."""
         facts = queue_facts(self._number())
-        return Description(self.text, "device", bytes=self._bytes(), **facts)
+        size = self._bytes()
+        check_size(self.text, size)
+        if struct.unpack("i", self._asked(_BLKROGET, bytes(4)))[0]:
+            raise LabError(
+                f"{self.path} is read-only",
+                "Make it writable (blockdev --setrw, a loop device attached without --read-only, "
+                "the drive's own write protection), or take another.",
+            )
+        return Description(self.text, "device", bytes=size, **facts)
 
     def hazards(self) -> Hazards:
         """Mounts, holders and swap; partitions, signatures, data."""
         number = self._number()
-        in_use = safety.uses_of_device(number)
+        in_use = safety.uses_of_device(number) + safety.locks_on(Path(self.path).stat())
         if not in_use:
             in_use += self._held()
         holds = [f"partition {name}" for name in safety.partitions_of(number)]
@@ -78,7 +97,7 @@ class DeviceTarget:
     def open(self, seed: int) -> Driver:
         """fio with O_DIRECT."""
         block = int(queue_facts(self._number()).get("logical_block_bytes") or 512)
-        options = {"filename": self.path, "direct": "1"}
+        options = {"filename": file_name(self._path), "direct": "1"}
         engine, notes = probe_engine(options, self._bytes(), max(block, 4096))
         destination = Destination(options, engine, self._bytes(), block)
         return FioDriver(destination, self._purge, notes=notes)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from hemi_lab import tool
 from hemi_lab.drivers.base import Driver, Outcome
-from hemi_lab.drivers.fio.driver import FioDriver, probe_engine
-from hemi_lab.drivers.fio.job import Destination
+from hemi_lab.drivers.fio.driver import FioDriver, find_fio, probe_engine
+from hemi_lab.drivers.fio.job import Destination, file_name
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.targets import safety
-from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.base import Description, Hazards, check_size
 from hemi_lab.targets.queue import queue_facts
 from hemi_lab.units import shown_size
 
@@ -26,12 +26,23 @@ class FileTarget:
     def __init__(self, text: str, path: Path, size: int | None) -> None:
         self.text = text
         self.path = str(path)
-        self._path = path
+        # The engines work in folders of their own.
+        self._path = path.absolute()
         self._size = size
 
     def _bytes(self) -> int:
         if self._path.is_dir():
             raise UsageError(f"{self.path} is a folder", "Name a file in it, with a size.")
+        if self._path.is_block_device():
+            # Seen as a file it would look empty, and used by nobody.
+            raise UsageError(
+                f"target {self.text!r}: {self.path} is a block device",
+                f"Name it as one, all of it: device:{self.path}",
+            )
+        if self._path.exists() and not self._path.is_file():
+            raise UsageError(
+                f"target {self.text!r}: {self.path} is no regular file", "Name another."
+            )
         if self._path.exists():
             present = self._path.stat().st_size
             return self._size if self._size is not None else present
@@ -46,11 +57,7 @@ class FileTarget:
     def describe(self) -> Description:
         """The file, its file system and the drive under it."""
         size = self._bytes()
-        if size < 1 << 20:
-            raise UsageError(
-                f"target {self.text!r}: {shown_size(size)} is too small",
-                "Take 1 MiB or more; 1 GiB to see a drive rather than its cache.",
-            )
+        check_size(self.text, size)
         folder = self._path.parent
         device = folder.stat().st_dev
         facts = queue_facts((os.major(device), os.minor(device)))
@@ -63,9 +70,10 @@ class FileTarget:
         )
 
     def hazards(self) -> Hazards:
-        """Loop devices on it; data in it."""
+        """Loop devices, swap and locks on it; data in it."""
         if not self._path.exists():
             return Hazards()
+        self._bytes()
         with self._path.open("rb") as file:
 
             def read(offset: int, length: int) -> bytes:
@@ -73,10 +81,12 @@ class FileTarget:
                 return file.read(length)
 
             holds = safety.content(read, self._path.stat().st_size)
-        return Hazards(safety.loops_on(self._path), holds)
+        return Hazards(safety.uses_of_file(self._path), holds)
 
     def open(self, seed: int) -> Driver:
         """Makes the file as large as it is to be, if it is smaller."""
+        # Nothing is made where nothing can be run.
+        find_fio()
         size = self._bytes()
         present = self._path.stat().st_size if self._path.exists() else 0
         free = shutil.disk_usage(self._path.parent).free
@@ -92,7 +102,7 @@ class FileTarget:
         except OSError as error:
             raise LabError(f"{self.path}: {error}", "Take a place that can be written.") from error
         direct, notes = _direct(self._path)
-        options = {"filename": self.path.replace(":", "\\:"), "direct": str(int(direct))}
+        options = {"filename": file_name(self._path), "direct": str(int(direct))}
         # The null engine is not asked about O_DIRECT; this one is.
         engine, more = probe_engine(options, size, 4096)
         destination = Destination(options, engine, size, self._block())
@@ -105,7 +115,8 @@ class FileTarget:
 
     def _purge(self) -> Outcome:
         size = self._path.stat().st_size
-        command = ["fallocate", "--punch-hole", "--offset", "0", "--length", str(size), self.path]
+        command = ["fallocate", "--punch-hole", "--offset", "0", "--length", str(size)]
+        command += ["--", str(self._path)]
         try:
             tool.run(command)
         except ToolError as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.fio.hosts import HostsDriver, parse_hosts
+from hemi_lab.drivers.fio.job import file_name
 from hemi_lab.errors import UsageError
-from hemi_lab.targets.base import Description, Hazards
-from hemi_lab.units import shown_size
+from hemi_lab.targets.base import Description, Hazards, check_size
 
 _BLOCK = 4096
 """A host's logical block is not known here: this suits all of them."""
@@ -32,11 +34,7 @@ class HostsTarget:
                 f"target {self.text!r}: its size on the hosts is not known here",
                 f"Say how much is used: {self.path},size=1GiB",
             )
-        if self._size < 1 << 20:
-            raise UsageError(
-                f"target {self.text!r}: {shown_size(self._size)} is too small",
-                "Take 1 MiB or more.",
-            )
+        check_size(self.text, self._size)
         return self._size
 
     def describe(self) -> Description:
@@ -57,6 +55,6 @@ class HostsTarget:
 
     def open(self, seed: int) -> Driver:
         """fio's client for all of them."""
-        options = {"filename": self.path.replace(":", "\\:"), "direct": "1"}
+        options = {"filename": file_name(Path(self.path)), "direct": "1"}
         size = self._bytes() - self._bytes() % _BLOCK
         return HostsDriver(self._hosts, options, size, _BLOCK)

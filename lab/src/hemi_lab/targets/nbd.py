@@ -5,15 +5,22 @@ from __future__ import annotations
 import importlib
 import json
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from hemi_lab import tool
 from hemi_lab.drivers.base import Driver, Outcome
 from hemi_lab.drivers.fio.driver import CauseWatch, FioDriver
 from hemi_lab.drivers.fio.job import Destination
-from hemi_lab.errors import LabError, ToolError
+from hemi_lab.errors import LabError, UsageError
 from hemi_lab.faults import Faults
 from hemi_lab.targets import safety
-from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.base import Description, Hazards, check_size
+
+SCHEMES = ("nbd://", "nbd+unix://", "nbds://", "nbds+unix://")
+"""How a URI of an export begins."""
+
+_FILES = {"tls-certificates", "tls-psk-file"}
+"""What a URI may name files by."""
 
 _INSTALL = "Install libnbd's tools (Debian: apt-get install libnbd-bin)."
 
@@ -36,6 +43,7 @@ class NbdTarget:
     def describe(self) -> Description:
         """Size and flags of the export."""
         facts = export_facts(self.path)
+        check_size(self.text, int(facts["export-size"]))
         return Description(
             self.text,
             "nbd",
@@ -54,15 +62,29 @@ class NbdTarget:
         return export_driver(self.path)
 
 
+def _libnbd() -> Any:
+    """libnbd's Python module, where it is installed."""
+    try:
+        return importlib.import_module("nbd")
+    except ImportError:
+        return None
+
+
+def _connected(nbd: Any, uri: str) -> Any:
+    handle = nbd.NBD()
+    # Certificates and keys that the URI names: it comes from the person who started this.
+    handle.set_uri_allow_local_file(True)
+    handle.connect_uri(uri)
+    return handle
+
+
 def export_hazards(uri: str) -> Hazards:
     """Data in an export, read through libnbd."""
-    try:
-        nbd = importlib.import_module("nbd")
-    except ImportError:
+    nbd = _libnbd()
+    if nbd is None:
         return Hazards(holds=["it could not be looked at (no libnbd for Python)"])
-    handle = nbd.NBD()
     try:
-        handle.connect_uri(uri)
+        handle = _connected(nbd, uri)
         return Hazards(
             holds=safety.content(
                 lambda offset, length: bytes(handle.pread(length, offset)), handle.get_size()
@@ -76,6 +98,15 @@ def export_driver(
     uri: str, watch: CauseWatch | None = None, faults: Faults | None = None
 ) -> FioDriver:
     """fio on an export."""
+    named = {key for key, _ in parse_qsl(urlsplit(uri).query)} & _FILES
+    if named:
+        # fio does not let libnbd open files that a URI names.
+        raise UsageError(
+            f"{uri}: fio takes no {' and no '.join(sorted(named))} from a URI",
+            "Put ca-cert.pem, client-cert.pem and client-key.pem where libnbd looks by itself, "
+            "/etc/pki/libnbd for root and ~/.pki/libnbd for others, and leave that out of the "
+            "URI.",
+        )
     facts = export_facts(uri)
     if facts.get("is_read_only"):
         raise LabError(f"{uri} is read-only", "Serve it so that it can be written.")
@@ -91,17 +122,15 @@ def _block(facts: dict[str, Any]) -> int:
 def _trim(uri: str, facts: dict[str, Any]) -> Outcome:
     if not facts.get("can_trim"):
         return Outcome(False, "the export takes no trim")
-    try:
-        nbd = importlib.import_module("nbd")
-    except ImportError:
+    nbd = _libnbd()
+    if nbd is None:
         return Outcome(False, "no libnbd for Python to trim with")
-    handle = nbd.NBD()
     try:
-        handle.connect_uri(uri)
+        handle = _connected(nbd, uri)
         size, chunk = int(handle.get_size()), 16 << 20
         for offset in range(0, size, chunk):
             handle.trim(min(chunk, size - offset), offset)
         handle.flush()
-    except (nbd.Error, ToolError) as error:
+    except nbd.Error as error:
         return Outcome(False, f"trim failed: {error}")
     return Outcome(True, "the whole export trimmed; what its server does with that is its affair")

@@ -10,7 +10,7 @@ from hemi_lab.targets.base import Target
 from hemi_lab.targets.device import DeviceTarget
 from hemi_lab.targets.file import FileTarget
 from hemi_lab.targets.hosts import HostsTarget
-from hemi_lab.targets.nbd import NbdTarget
+from hemi_lab.targets.nbd import SCHEMES, NbdTarget
 from hemi_lab.targets.setup import SetupTarget
 from hemi_lab.targets.simulated import SimulatedTarget
 from hemi_lab.targets.volume import VolumeTarget
@@ -25,15 +25,13 @@ HELP = (
     "device on many hosts (PATH,size=1GiB,hosts=HOST+HOST)"
 )
 
-_NBD = ("nbd://", "nbd+unix://", "nbds://", "nbds+unix://")
-
 
 def parse(text: str, hosts: list[str] | None = None) -> Target:
     """The target of that name, on these hosts if there are any. Opens nothing."""
     if hosts or ",hosts=" in text:
         return _on_hosts(text, hosts or [])
     kind, _, rest = text.partition(":")
-    if text.startswith(_NBD):
+    if text.startswith(SCHEMES):
         return NbdTarget(text)
     if kind == "sim":
         name, options = _options(text, rest, {"policy", "scale", "volume", "engine"})
@@ -51,6 +49,12 @@ def parse(text: str, hosts: list[str] | None = None) -> Target:
     if kind in ("device", "") or ":" not in text or "/" in kind:
         path = Path(rest if kind == "device" else text)
         if kind == "device" or _is_device(path):
+            name, comma, _ = str(path).partition(",")
+            if comma and not path.exists() and Path(name).exists():
+                raise UsageError(
+                    f"target {text!r}: a device has no options, all of it is used",
+                    f"Name {name}; a plan's span_percent uses part of it.",
+                )
             return DeviceTarget(text, path)
         name, options = _options(text, str(path), {"size"})
         return FileTarget(text, Path(name), _size(text, options.get("size")))
@@ -62,7 +66,7 @@ def _on_hosts(text: str, hosts: list[str]) -> Target:
     for kind in ("file:", "device:"):
         rest = rest.removeprefix(kind)
     name, options = _options(text, rest, {"size", "hosts"})
-    if text.startswith(_NBD) or not name.startswith("/"):
+    if text.startswith(SCHEMES) or not name.startswith("/"):
         raise UsageError(
             f"target {text!r}: only files and devices are on hosts", "Give a whole path."
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-from collections.abc import Callable
+import re
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hemi_lab import tool
@@ -83,7 +86,7 @@ def signatures(path: str) -> list[str]:
 
 
 def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list[str]:
-    """Mounts, swap and holders (RAID, LVM, loop devices) of a block device and its partitions."""
+    """Mounts, swap, holders (RAID, LVM) and loop devices of a block device and its partitions."""
     own = system / "dev/block" / f"{number[0]}:{number[1]}"
     parts = [own, *(path.parent for path in own.resolve().glob("*/partition"))]
     found = []
@@ -100,6 +103,8 @@ def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list
         swaps = Path("/proc/swaps").read_text().splitlines()[1:]
         if any(Path(line.split()[0]).name == name for line in swaps):
             found.append(f"{name} is used as swap")
+        # The kernel does not count these as holders, nor does O_EXCL fail for them.
+        found += [f"{name} is behind the loop device {loop}" for loop in _loops(device, system)]
     return found
 
 
@@ -115,14 +120,51 @@ def _mounts(device: str) -> list[str]:
     return [fields[4] for fields in map(str.split, lines) if fields[2] == device]
 
 
-def loops_on(path: Path, system: Path = Path("/sys")) -> list[str]:
-    """Loop devices whose file this is."""
-    found = []
+def uses_of_file(path: Path, system: Path = Path("/sys")) -> list[str]:
+    """Loop devices and swap on a file, and locks: a served volume's leg and a virtual machine's
+    disk have one."""
+    own = path.stat()
+    found = [
+        f"it is behind the loop device {loop.parent.parent.name}"
+        for loop, behind in _backings(system)
+        if os.path.samestat(behind, own)
+    ]
+    swaps = Path("/proc/swaps").read_text().splitlines()[1:]
+    if any(same(_unescaped(line.split()[0]), str(path)) for line in swaps):
+        found.append("it is used as swap")
+    return found + locks_on(own)
+
+
+def locks_on(own: os.stat_result) -> list[str]:
+    """Who holds a lock on a file or a device's node."""
+    inode = f"{os.major(own.st_dev):02x}:{os.minor(own.st_dev):02x}:{own.st_ino}"
+    for line in Path("/proc/locks").read_text().splitlines():
+        # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF; what waits has an arrow more.
+        fields = line.split()
+        if fields[1] in ("FLOCK", "POSIX", "OFDLCK") and fields[5] == inode:
+            owner = "" if fields[4] in ("0", "-1") else f" by process {fields[4]}"
+            return [f"it is locked{owner}"]
+    return []
+
+
+def _loops(device: str, system: Path) -> list[str]:
+    """Loop devices over a block device (`8:1`)."""
+    return [
+        loop.parent.parent.name
+        for loop, behind in _backings(system)
+        if stat.S_ISBLK(behind.st_mode)
+        and f"{os.major(behind.st_rdev)}:{os.minor(behind.st_rdev)}" == device
+    ]
+
+
+def _backings(system: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What is behind each loop device."""
     for backing in sorted(system.glob("block/loop*/loop/backing_file")):
-        try:
-            behind = backing.read_text().strip()
-        except OSError:
-            continue
-        if behind and same(behind, str(path)):
-            found.append(f"it is behind the loop device {backing.parent.parent.name}")
-    return found
+        # Both may be gone by now.
+        with contextlib.suppress(OSError):
+            yield backing, Path(backing.read_text().removesuffix("\n")).stat()
+
+
+def _unescaped(path: str) -> str:
+    r"""A path as /proc shows it: blanks are `\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)

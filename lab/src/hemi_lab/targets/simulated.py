@@ -10,6 +10,7 @@ from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.simulated import SimulatedDriver
 from hemi_lab.errors import UsageError
 from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.drives import drive
 
 POLICIES = ("single", "all", "write-behind", "paper", "paper-unsafe", "first", "oracle")
 
@@ -60,14 +61,17 @@ class SimulatedTarget:
 
     def describe(self) -> Description:
         """What the spec says; the capacity is known once it is open."""
+        legs = [str(leg) for leg in self._system.get("legs", [])]
+        scale = int(self._system.get("scale", 1))
         return Description(
             self.text,
             "simulated",
             simulated=True,
-            model=" + ".join(self._system.get("legs", [])),
+            model=" + ".join(legs),
             policy=self._system.get("policy", "first"),
-            legs=list(self._system.get("legs", [])),
-            scale=int(self._system.get("scale", 1)),
+            legs=legs,
+            scale=scale,
+            drives=[drive(leg, scale) for leg in legs],
             logical_block_bytes=512,
         )
 

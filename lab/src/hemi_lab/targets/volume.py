@@ -124,6 +124,7 @@ def causes(seen: list[tuple[float, dict[str, Any]]]) -> pl.DataFrame:
         rows += [
             (start, length, None, "exposure_bytes", float(exposure["bytes"])),
             (start, length, None, "exposure_age_seconds", (exposure["age_ns"] or 0) / 1e9),
+            (start, length, None, "dirty_regions", float(after["engine"]["dirty_regions"])),
         ]
         earlier = {leg["leg"]: leg for leg in before["legs"]}
         moved = {
@@ -141,8 +142,25 @@ def causes(seen: list[tuple[float, dict[str, Any]]]) -> pl.DataFrame:
                 "freezes": _grown(earlier.get(number), leg, "freezes"),
                 "frozen_seconds": _grown(earlier.get(number), leg, "frozen_ns") / 1e9,
             }
+            for kind in ("read", "write"):
+                figures |= _answers(kind, earlier.get(number), leg, length)
             rows += [(start, length, number, name, value) for name, value in figures.items()]
     return pl.DataFrame(rows, schema=CAUSES, orient="row")
+
+
+def _answers(
+    kind: str, before: dict[str, Any] | None, after: dict[str, Any], length: float
+) -> dict[str, float]:
+    """How many reads or writes a leg answered, and how soon; no time where it answered none."""
+    now = after[f"{kind}s"]["total"]
+    then = before[f"{kind}s"]["total"] if before else {"count": 0, "mean_ns": 0}
+    if now["count"] < then["count"]:
+        then = {"count": 0, "mean_ns": 0}  # It began anew.
+    count = now["count"] - then["count"]
+    if not count:
+        return {f"{kind}s_per_second": 0.0}
+    spent = now["count"] * now["mean_ns"] - then["count"] * then["mean_ns"]
+    return {f"{kind}s_per_second": count / length, f"{kind}_seconds": max(spent, 0) / count / 1e9}
 
 
 def _grown(before: dict[str, Any] | None, after: dict[str, Any], key: str) -> float:

@@ -33,6 +33,11 @@ CauseWatch = Callable[[], AbstractContextManager[Callable[[], pl.DataFrame]]]
 """Watches a target while a step runs; what the context gives is asked afterwards."""
 
 
+def find_fio() -> str:
+    """fio's path."""
+    return tool.find("fio", "HEMI_LAB_FIO", INSTALL)
+
+
 class FioDriver:
     """fio on one destination."""
 
@@ -46,7 +51,7 @@ class FioDriver:
         notes: list[str] | None = None,
         faults: Faults | None = None,
     ) -> None:
-        self._fio = tool.find("fio", "HEMI_LAB_FIO", INSTALL)
+        self._fio = find_fio()
         self.version = tool.run([self._fio, "--version"]).output.strip().removeprefix("fio-")
         self.destination = destination
         self.watch = watch
@@ -146,7 +151,7 @@ class FioDriver:
         except ToolError as error:
             told = folder / "out.json"
             said = _before_json(told.read_text()) if told.exists() else ""
-            raise ToolError(shown, f"{said}{error.what.split(' failed: ', 1)[-1]}") from error
+            raise ToolError(shown, f"{said}{error.message}") from error
 
 
 def probe_engine(options: dict[str, str], capacity: int, block: int) -> tuple[str, list[str]]:

@@ -18,7 +18,7 @@ import polars as pl
 from hemi_lab import tool
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.drivers.fio import job, output
-from hemi_lab.drivers.fio.driver import INSTALL, idle
+from hemi_lab.drivers.fio.driver import find_fio, idle
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.statistics.histogram import Histogram, Moments
 from hemi_lab.steps import (
@@ -79,7 +79,7 @@ class HostsDriver:
     def __init__(
         self, hosts: list[Host], options: dict[str, str], capacity: int, block: int
     ) -> None:
-        self._fio = tool.find("fio", "HEMI_LAB_FIO", INSTALL)
+        self._fio = find_fio()
         self.version = tool.run([self._fio, "--version"]).output.strip().removeprefix("fio-")
         self._hosts = hosts
         self._folder = tempfile.TemporaryDirectory(prefix="hemi-lab-hosts-")
@@ -130,7 +130,7 @@ class HostsDriver:
         whole = operations["all"].moments
         charted = int(intervals.filter(pl.col("operation") == "all")["count"].sum())
         if charted != whole.count:
-            # On a loaded host fio's histogram log now and then counts more than its result.
+            # A fio whose server makes its log in another way than those known.
             notes.append(
                 f"the hosts' logs second by second have {charted:,} requests, their results "
                 f"{whole.count:,}: figures are of the results"
@@ -271,7 +271,9 @@ def _intervals(folder: Path, hosts: list[Host], parts: list[dict[str, Any]]) -> 
         suffix = f".log.{host.name}"
         for log in folder.glob(f"{job.LOGS}_*{suffix}"):
             log.rename(own / f"{log.name.removesuffix(suffix)}.log")
-        frames.append(output.intervals(own, part).filter(pl.col("operation") != "all"))
+        frames.append(
+            output.intervals(own, part, from_server=True).filter(pl.col("operation") != "all")
+        )
     every = pl.concat(frames)
     rows = []
     for (start, operation), group in every.group_by(

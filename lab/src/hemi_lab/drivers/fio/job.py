@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from hemi_lab.workload import Load, WeightedSize
 
@@ -20,6 +21,11 @@ class Destination:
     engine: str
     capacity: int
     block: int
+
+
+def file_name(path: Path) -> str:
+    """A path as fio's `filename` takes it: a bare colon would part two files."""
+    return str(path).replace(":", "\\:")
 
 
 def fitting_mix(load: Load, block: int) -> tuple[list[WeightedSize], list[str]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from hemi_lab.drivers.fio.job import LOGS
@@ -19,6 +20,9 @@ from hemi_lab.statistics.histogram import (
     from_fio_counts,
 )
 from hemi_lab.steps import INTERVALS, Operation
+
+_SLIVER = 0.02
+"""Seconds: what is shorter is no interval of its own, but part of the one before."""
 
 _DIRECTIONS = {0: "read", 1: "write"}
 
@@ -68,14 +72,15 @@ def seconds(job: dict[str, Any]) -> float:
     return max(int(job.get(kind, {}).get("runtime", 0)) for kind in _DIRECTIONS.values()) / 1000
 
 
-def intervals(folder: Path, job: dict[str, Any]) -> pl.DataFrame:
+def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> pl.DataFrame:
     """Second by second. Count, mean and standard deviation are from the histogram log's bins
     (each at most 1.6 % wide), the maximum from the latency log; bytes are the requests times
     their mean size in the step (the bandwidth log has maxima where the latency log has, in fio
     before 3.37).
 
     fio does not write the last window of its histogram log. Bins of the whole run are in the
-    JSON, so that window is what the others leave of them."""
+    JSON, so that window is what the others leave of them. A log that came `from_server` is first
+    put right (`mended`)."""
     whole = seconds(job)
     rows: list[dict[str, Any]] = []
     maxima = _maxima(folder)
@@ -84,17 +89,16 @@ def intervals(folder: Path, job: dict[str, Any]) -> pl.DataFrame:
         total = from_fio_bins(part.get("clat_ns", {}).get("bins", {}))
         if not total.total:
             continue
-        windows = _histograms(folder, direction)
+        windows = _histograms(folder, direction, from_server)
         rest = _without(total, Histogram.merged(windows.values()))
         last = max(windows, default=-1) + 1
         if rest.total:
+            if last and whole - last <= _SLIVER:
+                last -= 1
             windows[last] = Histogram.merged([windows.get(last, Histogram()), rest])
         mean_size = int(part["io_bytes"]) / total.total
         for second, window in sorted(windows.items()):
-            length = min(1.0, whole - second)
-            if length <= 0.02:
-                # A sliver of the next second: into the one before.
-                continue
+            length = max(min(1.0, whole - second), _SLIVER)
             moments = window.moments()
             rows.append(
                 {
@@ -148,27 +152,44 @@ def _second(milliseconds: int) -> int:
     return max(0, round(milliseconds / 1000) - 1)
 
 
-def _lines(folder: Path, name: str) -> Iterator[list[int]]:
-    for path in sorted(folder.glob(f"{LOGS}_{name}.*.log")):
-        with path.open(newline="") as file:
-            for line in csv.reader(file):
-                yield [int(field) for field in line if field.strip()]
+def _lines(path: Path) -> Iterator[list[int]]:
+    with path.open(newline="") as file:
+        for line in csv.reader(file):
+            yield [int(field) for field in line if field.strip()]
 
 
-def _histograms(folder: Path, direction: int) -> dict[int, Histogram]:
+def _histograms(folder: Path, direction: int, from_server: bool) -> dict[int, Histogram]:
     parts: dict[int, list[Histogram]] = defaultdict(list)
-    for line in _lines(folder, "clat_hist"):
-        if line[1] == direction:
-            parts[_second(line[0])].append(from_fio_counts(line[3:]))
+    for path in sorted(folder.glob(f"{LOGS}_clat_hist.*.log")):
+        lines = [line for line in _lines(path) if line[1] == direction]
+        counts = [line[3:] for line in lines]
+        for line, window in zip(lines, mended(counts) if from_server else counts, strict=True):
+            parts[_second(line[0])].append(from_fio_counts(window))
     return {second: Histogram.merged(found) for second, found in parts.items()}
+
+
+def mended(lines: list[list[int]]) -> list[list[int]]:
+    """A thread's windows, of the lines that `fio --server` sends for them.
+
+    A server makes windows of fio's growing counts by taking the one before from each, in place,
+    so that from the second on what it takes is no count any more but a window
+    (`__fio_append_iolog_gz_hist` in server.c, in 3.33 to 3.42 at least). A line is what was counted
+    until then less the line before, and a window is a line less the one two before. Lines of a
+    server that does it right make no sense read so: they are left as they are."""
+    if len(lines) < 3:
+        return lines
+    whole = np.array(lines, dtype=np.int64)
+    windows = whole.copy()
+    windows[2:] -= whole[:-2]
+    return lines if (windows < 0).any() else windows.tolist()
 
 
 def _maxima(folder: Path) -> dict[tuple[int, int], float]:
     maxima: dict[tuple[int, int], float] = defaultdict(float)
-    for line in _lines(folder, "lat"):
-        millisecond, nanoseconds, direction = line[:3]
-        key = (_second(millisecond), direction)
-        maxima[key] = max(maxima[key], nanoseconds / 1e9)
+    for path in sorted(folder.glob(f"{LOGS}_lat.*.log")):
+        for millisecond, nanoseconds, direction, *_ in _lines(path):
+            key = (_second(millisecond), direction)
+            maxima[key] = max(maxima[key], nanoseconds / 1e9)
     return dict(maxima)
 
 

@@ -17,7 +17,7 @@ from hemi_lab.drivers.workloads import workload
 from hemi_lab.errors import LabError, ToolError
 from hemi_lab.steps import Step, StepResult, no_causes, no_intervals
 from hemi_lab.timed import ReplayLoad
-from hemi_lab.transactions import DatabaseLoad
+from hemi_lab.transactions import OfDatabase
 from hemi_lab.workload import Load
 
 INSTALL = "Take a hemi that has it (make release), and name it with HEMI."
@@ -50,7 +50,7 @@ class LoadDriver:
     def run(self, step: Step) -> StepResult:
         """One load, its JSON and its requests."""
         load = step.load
-        if load is None or isinstance(load, Load | DatabaseLoad):
+        if load is None or isinstance(load, Load | OfDatabase):
             raise LabError("hemi load is for loads with times of their own", "Take fio.")
         self._steps += 1
         folder = Path(self._folder.name) / str(self._steps)
