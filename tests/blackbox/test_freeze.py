@@ -338,3 +338,32 @@ def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
         assert word in frozen.lower(), frozen
     volume.inject(1, "--clear")
     wait_until("healthy again", lambda: "frozen" not in volume.command("status"), 60)
+
+
+def test_a_leg_that_freezes_while_it_is_rebuilt_does_not_take_all_buffers(
+    sandbox: Sandbox,
+) -> None:
+    size = 512 * MIB
+    backing = [sandbox.file(f"leg{i}.img", leg_bytes(size)) for i in range(2)]
+    servers = [Nbdkit(sandbox, path) for path in backing]
+    # The smallest budget there is: fewer bytes than a leg may have I/O in flight.
+    options = (*QUICK, "--buffer-budget", 16 * MIB)
+    volume = Volume(sandbox, [s.uri for s in servers], options=options, quarantine="2s")
+    volume.create(size)
+    volume.start()
+    with volume.client() as client:
+        # A new volume on exports not known to be zero fills its second leg.
+        wait_until("it drains", lambda: volume.status()["legs"][1]["drained_bytes"] > 0)
+        servers[1].pause()
+        volume.wait_leg_state(1, "frozen", "out")
+        assert volume.status()["legs"][1]["owed_region_bytes"] > 0, "it was filled before"
+        # It stays so until all of these are answered.
+        for i in range(64):
+            data = bytes([i + 1]) * MIB
+            client.write(i * MIB, data)
+            assert client.read(i * MIB, MIB) == data
+        client.flush()
+        servers[1].resume()
+    volume.wait_converged()
+    volume.stop()
+    assert_identical(backing, size)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
-from hemi_harness import Sandbox, Volume, hemi_fails, run
+from hemi_harness import Sandbox, Volume, hemi_fails, run, wait_until
 from hemi_harness.hemi import GIB, MIB, assert_identical, data_offset, leg_bytes
 from hemi_harness.journal import Journal
 
@@ -106,6 +107,35 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     volume.wait_converged()
     volume.stop()
     assert_identical(volume.legs, size)
+
+
+def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox) -> None:
+    """After a crash whole regions are owed, of which a sparse leg holds little."""
+    size = 2 * GIB
+    root = small_file_system(sandbox, 192 * MIB)
+    legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
+    options = ("--buffer-budget", 16 * MIB, "--set", "engine.clean_after=1h")
+    volume = Volume(sandbox, legs, options=options)
+    volume.create(size)
+    volume.start()
+    source = random.Random(1)
+    written = {}
+    with volume.client() as client:
+        for at in range(0, size, 4 * MIB):
+            offset = at + source.randrange(0, 4 * MIB, 4096)
+            written[offset] = source.randbytes(4096)
+            client.write(offset, written[offset])
+        client.flush()
+    filler = root / "filler"
+    free = os.statvfs(root)
+    run("fallocate", "-l", free.f_bavail * free.f_frsize - MIB, filler)
+    volume.kill()
+    volume.start()
+    wait_until("writes fail", lambda: volume.status()["legs"][1]["errors"] > 32)
+    with volume.client() as client:
+        for offset, data in written.items():
+            assert client.read(offset, 4096) == data
+            client.write(offset, data)
 
 
 def test_the_smallest_volume(sandbox: Sandbox) -> None:

@@ -74,6 +74,10 @@ pub struct Settings {
     pub write_behind_limit: u32,
     /// Data I/O in flight per leg before further writes become debt. Default 64.
     pub leg_window: u32,
+    /// Payload of these, in bytes, from which on further writes become debt as well and drains
+    /// wait: what a leg that freezes can hold of the buffer budget, the first aside. Default
+    /// 32 MiB.
+    pub leg_window_bytes: u64,
     /// Largest single leg I/O of a drain, in bytes. Default 1 MiB.
     pub drain_bytes: u32,
     /// Client requests the engine holds at once. Default 4096.
@@ -111,6 +115,7 @@ impl Default for Settings {
             slow_leg: 1,
             write_behind_limit: 256,
             leg_window: 64,
+            leg_window_bytes: 32 << 20,
             drain_bytes: 1 << 20,
             requests_max: 4096,
             dirty_regions_max: 16384,

@@ -322,10 +322,14 @@ impl Config {
     }
 
     /// The engine's settings. The reserve for requests is kept within half of the buffer
-    /// budget, so that a small budget still has room for debts' copies.
+    /// budget, so that a small budget still has room for debts' copies; what is in flight to
+    /// all legs within a quarter, so that those that freeze do not take what is left to clients.
     pub fn settings(&self) -> Settings {
         let mut settings = self.engine.settings();
-        settings.copies_reserve = settings.copies_reserve.min(self.buffer_budget.0 / 2);
+        let budget = self.buffer_budget.0;
+        let legs = self.legs.len().max(1) as u64;
+        settings.copies_reserve = settings.copies_reserve.min(budget / 2);
+        settings.leg_window_bytes = settings.leg_window_bytes.min(budget / 4 / legs);
         settings
     }
 

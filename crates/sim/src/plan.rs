@@ -32,6 +32,8 @@ const WITH_AMBUSHES: u64 = 7;
 const WITH_LIES: u64 = 4;
 /// How many, at least, and how many more.
 const LIES: [u64; 2] = [4, 12];
+/// … and on this one legs have a small window in bytes (from 20,000 on, too).
+const WITH_NARROW_LEGS: u64 = 1;
 
 /// What may happen beside freezes, changes of latency, kills and power cuts. Each changes
 /// what the checker can demand (see [`Weather::requests_may_fail`]).
@@ -300,6 +302,10 @@ impl Plan {
             add_ambushes(&mut plan, &mut random);
         } else if seed >= ORDINARY.end && seed % 8 == WITH_LIES {
             add_lies(&mut plan);
+        } else if seed >= ORDINARY.end && seed % 8 == WITH_NARROW_LEGS {
+            // A stream of its own here, too.
+            let random = &mut Rng::new(seed, 4);
+            plan.settings.leg_window_bytes = random.pick(&[1, 16 << 10, 256 << 10]);
         }
         plan
     }

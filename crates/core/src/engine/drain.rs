@@ -48,9 +48,17 @@ impl<B: Buffers> Engine<B> {
             self.take_up_regions(leg);
         }
         while self.ios.free_slots() > LEGS_MAX
-            && self.legs[leg].writes_in_flight + self.drain_reads_for(leg) < self.drain_window(leg)
+            && self.legs[leg].writes_in_flight < self.drain_window(leg)
+            && self.legs[leg].has_window_for(0, &self.settings)
         {
-            let Some(slot) = self.next_debt(leg) else {
+            // Reads for it may be with a leg that stopped answering: they keep further reads
+            // from being started, and nobody who waits from being served.
+            let next = if self.has_room_to_read(leg) {
+                self.next_debt(leg)
+            } else {
+                self.next_urgent(leg)
+            };
+            let Some(slot) = next else {
                 let waits = !self.legs[leg].debts.is_empty() && self.legs[leg].writes_in_flight > 0;
                 self.marks.add_if(waits, Mark::DrainHeld);
                 return;
@@ -79,8 +87,12 @@ impl<B: Buffers> Engine<B> {
         (window as u64 * share / 1000).max(1) as u32
     }
 
-    fn drain_reads_for(&self, leg: usize) -> u32 {
-        self.legs[leg].drain_reads
+    /// Whether, beside what is under way for the leg, more may be read for it.
+    fn has_room_to_read(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        let payload = state.write_payload + state.drain_read_payload;
+        state.writes_in_flight + state.drain_reads < self.drain_window(leg)
+            && payload * SECTOR_BYTES < self.settings.leg_window_bytes
     }
 
     /// Turns regions owed as a whole into exact debts, where the sweep stands, enough to keep
@@ -161,18 +173,23 @@ impl<B: Buffers> Engine<B> {
         self.regions.retire(record);
     }
 
+    /// The next debt somebody waits for, in order of arrival.
+    fn next_urgent(&self, leg: usize) -> Option<u32> {
+        let state = &self.legs[leg];
+        if state.debts.urgent() == 0 {
+            return None;
+        }
+        let now = self.now;
+        let can_go = |debt: &Debt| can_go(state, debt, now);
+        state.debts.oldest_urgent_where(URGENT_LOOKED_AT, can_go).map(|(slot, _)| slot)
+    }
+
     /// The next debt to pay, by the order above.
     fn next_debt(&mut self, leg: usize) -> Option<u32> {
-        let now = self.now;
-        if self.legs[leg].debts.urgent() > 0 {
-            let state = &self.legs[leg];
-            // In order of arrival: whoever waits longest goes first.
-            let urgent =
-                state.debts.oldest_urgent_where(URGENT_LOOKED_AT, |debt| can_go(state, debt, now));
-            if let Some((slot, _)) = urgent {
-                return Some(slot);
-            }
+        if let Some(urgent) = self.next_urgent(leg) {
+            return Some(urgent);
         }
+        let now = self.now;
         for &record in self.moves.iter().take(MOVES_LOOKED_AT) {
             if self.regions.active.is_used(record) {
                 let extent = self.regions.extent(self.regions.active[record].region);
@@ -361,6 +378,7 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].hold(debt.extent, read);
         }
         self.legs[leg].drain_reads += 1;
+        self.legs[leg].drain_read_payload += io.payload_sectors();
         self.marks.add(Mark::DebtReadFromLeg);
         true
     }
@@ -383,6 +401,7 @@ impl<B: Buffers> Engine<B> {
         let leg = usize::from(target);
         self.legs[leg].unhold(slot);
         self.legs[leg].drain_reads -= 1;
+        self.legs[leg].drain_read_payload -= io.payload_sectors();
         let region = self.regions.of_sector(io.extent.start);
         if self.regions.is_stale(LegIndex(target), region) || !self.legs[leg].is_member() {
             self.marks.add(Mark::DrainReadVoid);

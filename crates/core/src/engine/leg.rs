@@ -7,7 +7,7 @@ use super::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::settings::Settings;
-use crate::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
+use crate::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES};
 
 /// The wait limit of a leg with too little history to judge by.
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;
@@ -194,8 +194,12 @@ pub(crate) struct Leg {
     held: Vec<(Extent, u32)>,
     pub(crate) reads_in_flight: u32,
     pub(crate) writes_in_flight: u32,
+    /// Sectors of buffers that these hold.
+    pub(crate) write_payload: u64,
     /// Reads in flight on other legs whose data this one owes.
     pub(crate) drain_reads: u32,
+    /// Sectors of buffers that these hold.
+    pub(crate) drain_read_payload: u64,
     /// Reads and writes under way that pay several of its debts and the gaps between them.
     pub(crate) sieves: u32,
     /// Its debts are paid one by one until then.
@@ -327,7 +331,9 @@ impl Leg {
             }),
             reads_in_flight: 0,
             writes_in_flight: 0,
+            write_payload: 0,
             drain_reads: 0,
+            drain_read_payload: 0,
             sieves: 0,
             sieves_after: Instant(0),
             acknowledged_in_flight: 0,
@@ -408,6 +414,13 @@ impl Leg {
         if let Some(at) = self.held.iter().position(|(_, holder)| *holder == io) {
             self.held.swap_remove(at);
         }
+    }
+
+    /// Whether a write of so many sectors may be sent now: any, if none is under way.
+    pub(crate) fn has_window_for(&self, sectors: u64, settings: &Settings) -> bool {
+        let bytes = (self.write_payload + sectors) * SECTOR_BYTES;
+        self.writes_in_flight < settings.leg_window
+            && (self.write_payload == 0 || bytes <= settings.leg_window_bytes)
     }
 
     pub(crate) fn is_held(&self, extent: Extent) -> bool {

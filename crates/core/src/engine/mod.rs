@@ -433,6 +433,7 @@ impl<B: Buffers> Engine<B> {
             }
             LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => {
                 state.writes_in_flight += 1;
+                state.write_payload += io.payload_sectors();
                 state.counters.written_bytes += io.extent.bytes();
             }
             _ => {}
@@ -475,7 +476,10 @@ impl<B: Buffers> Engine<B> {
         let state = &mut self.legs[leg];
         match class {
             Class::Read => state.reads_in_flight -= 1,
-            Class::Write => state.writes_in_flight -= 1,
+            Class::Write => {
+                state.writes_in_flight -= 1;
+                state.write_payload -= io.payload_sectors();
+            }
             Class::Flush => {}
         }
         let latency = self.now.since(io.submitted);

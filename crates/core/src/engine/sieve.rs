@@ -95,10 +95,11 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_cursor = lot.extent.end;
         let purpose = Purpose::Sieve { target: leg as u8, started: self.now };
         let data = Self::at(BufferAt { buffer, offset: 0 });
-        let read =
-            self.start_io(Io::new(from as u8, purpose, lot.extent, data), LegOperation::Read);
+        let io = Io::new(from as u8, purpose, lot.extent, data);
+        let read = self.start_io(io, LegOperation::Read);
         self.legs[leg].hold(lot.extent, read);
         self.legs[leg].drain_reads += 1;
+        self.legs[leg].drain_read_payload += io.payload_sectors();
         self.legs[leg].sieves += 1;
         true
     }
@@ -172,6 +173,7 @@ impl<B: Buffers> Engine<B> {
     fn end_sieve(&mut self, slot: u32, leg: usize) {
         self.legs[leg].unhold(slot);
         self.legs[leg].drain_reads -= 1;
+        self.legs[leg].drain_read_payload -= self.ios[slot].payload_sectors();
         self.legs[leg].sieves -= 1;
     }
 

@@ -180,6 +180,11 @@ impl Io {
         Io { leg, purpose, extent, source, submitted, older: NONE, newer: NONE }
     }
 
+    /// Sectors of a buffer it holds.
+    pub(crate) fn payload_sectors(&self) -> u64 {
+        self.buffer().map_or(0, |_| self.extent.sectors())
+    }
+
     pub(crate) fn buffer(&self) -> Option<BufferAt> {
         match self.source {
             Source::Buffer(at) => Some(at),

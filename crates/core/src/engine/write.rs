@@ -98,7 +98,7 @@ impl<B: Buffers> Engine<B> {
         let lagging = self.is_lagging(leg);
         let target = &self.legs[leg];
         let direct = target.is_trusted(self.now)
-            && target.writes_in_flight < self.settings.leg_window
+            && target.has_window_for(state.extent.sectors(), &self.settings)
             && self.ios.free_slots() > LEGS_MAX
             && !lagging
             && (target.debts.overlapping(state.extent).is_none()
@@ -394,8 +394,28 @@ impl<B: Buffers> Engine<B> {
             self.owe_waiting(leg, debt);
         } else {
             self.legs[leg].uncount_in_flight(since, io.extent.sectors());
-            self.owe_beneath(leg, io.extent, io.source, since, until, repair);
+            let source = self.copy_or_none(io.source, since == Instant::NEVER);
+            self.owe_beneath(leg, io.extent, source, since, until, repair);
         }
+    }
+
+    /// What is kept of an acknowledged write's data while it is owed again: a leg that fails
+    /// every write would otherwise come to hold all buffers. What was read from another leg can
+    /// be read again.
+    fn copy_or_none(&mut self, source: Source, was_read: bool) -> Source {
+        let is_copy = matches!(source, Source::Buffer(_));
+        if !is_copy || !was_read && self.keeps_copies() {
+            return source;
+        }
+        self.marks.add(Mark::CopyGivenUp);
+        source.release(&mut self.buffers);
+        Source::Leg
+    }
+
+    /// Whether there are buffers for what is owed. Past the budget a debt is read from a fresh
+    /// leg when it is paid.
+    fn keeps_copies(&self) -> bool {
+        self.buffers.free_bytes() > self.settings.copies_reserve
     }
 
     /// A write that a client still waits for takes the place of an acknowledged one which the
@@ -634,8 +654,7 @@ impl<B: Buffers> Engine<B> {
     fn acknowledge(&mut self, operation: u32, record: u32) {
         let state = self.operations[operation];
         let key = self.operation_key(operation);
-        // Past the budget a debt is read from a fresh leg when it is paid.
-        let keep_copy = self.buffers.free_bytes() > self.settings.copies_reserve;
+        let keep_copy = self.keeps_copies();
         self.marks.add_if(state.owed != 0 && !keep_copy, Mark::CopyGivenUp);
         for leg in self.slots() {
             let bit = LegIndex(leg as u8).bit();

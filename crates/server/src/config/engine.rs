@@ -27,6 +27,8 @@ pub struct EngineConfig {
     pub out_after: Time,
     /// Data I/O in flight per leg before further writes become debt.
     pub leg_window: u32,
+    /// Payload of this I/O.
+    pub leg_window_bytes: Size,
     /// Largest single leg I/O of a drain.
     pub drain_bytes: Size,
     /// A dirty region untouched for this long is cleaned.
@@ -133,6 +135,7 @@ impl From<Settings> for EngineConfig {
             flush_copies: FlushCopiesConfig(settings.flush_copies),
             out_after: Time(settings.out_after),
             leg_window: settings.leg_window,
+            leg_window_bytes: Size(settings.leg_window_bytes),
             drain_bytes: Size(u64::from(settings.drain_bytes)),
             clean_after: Time(settings.clean_after),
             requests_max: settings.requests_max,
@@ -196,6 +199,7 @@ impl EngineConfig {
             slow_leg: u8::try_from(self.slow_leg).unwrap_or(u8::MAX),
             write_behind_limit: self.write_behind_limit,
             leg_window: self.leg_window,
+            leg_window_bytes: self.leg_window_bytes.0,
             drain_bytes: u32::try_from(self.drain_bytes.0).unwrap_or(u32::MAX),
             requests_max: self.requests_max,
             dirty_regions_max: self.dirty_regions_max,
@@ -223,6 +227,7 @@ impl EngineConfig {
         let (exposure, wait) = (&self.exposure, &self.wait);
         list.time("engine.out_after", self.out_after, default.out_after, Time::seconds(1)..=Time::seconds(86_400));
         list.count("engine.leg_window", self.leg_window, default.leg_window, 1..=1024);
+        list.size("engine.leg_window_bytes", self.leg_window_bytes, default.leg_window_bytes, Size::kib(64)..=Size::gib(64));
         list.size("engine.drain_bytes", self.drain_bytes, default.drain_bytes, Size::kib(64)..=Size::mib(16));
         list.time("engine.clean_after", self.clean_after, default.clean_after, Time::millis(100)..=Time::seconds(3600));
         list.count("engine.requests_max", self.requests_max, default.requests_max, 64..=65_536);
@@ -293,6 +298,7 @@ mod tests {
             slow_leg: 2,
             write_behind_limit: 9,
             leg_window: 10,
+            leg_window_bytes: 10 << 20,
             drain_bytes: 11 << 16,
             requests_max: 120,
             dirty_regions_max: 130,

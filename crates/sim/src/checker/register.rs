@@ -259,7 +259,11 @@ impl Register {
         let done = |w: &&Written| w.answered != NEVER && w.certain && w.excluded == 0;
         let candidates = || state.writes.iter().filter(done);
         let is_newest = |one: &Written| !candidates().any(|other| one.is_before(other));
-        settled && candidates().any(|one| one.version == version && is_newest(one))
+        // A part of what is under way may be done, and its copy given up, before all of it is.
+        let is_under_way = |one: &Written| one.answered == NEVER && one.version == version;
+        settled
+            && (candidates().any(|one| one.version == version && is_newest(one))
+                || state.writes.iter().any(is_under_way))
     }
 
     /// Whether a read sent at `sent` and answered now could return this; nothing is noted.

@@ -26,6 +26,8 @@ const CALM: u64 = SECOND / 2;
 
 /// The pace is judged this long after the last trouble …
 const PACE_CALM: u64 = 3 * SECOND;
+/// … and where a leg froze again and again, when the longest probation is over …
+const PACE_CALM_RELAPSED: u64 = 6 * SECOND;
 /// … by so many writes, of which half may be slow …
 const PACE_WRITES: u32 = 20;
 /// … where the other legs take so many times as long as the fast one.
@@ -145,9 +147,18 @@ impl World {
         let mut versions = alone.iter().map(|&(_, version)| version).collect();
         let in_flight: Vec<_> = ios().filter_map(|io| io.buffer).map(|at| at.buffer).collect();
         engine.buffers().leave_out_kept(&mut versions, &in_flight);
-        alone.retain(|(_, version)| versions.contains(version));
-        let alone: BTreeSet<u64> = alone.into_iter().map(|(sector, _)| sector).collect();
         let region = |sector: u64| sector / (self.shape.region_bytes / SECTOR_BYTES);
+        // A request over several regions is several operations: the copy of one that is done can
+        // be given up while the buffer is still that of the others.
+        let in_parts: Vec<Extent> = (self.requests.iter())
+            .filter(|pending| pending.live && pending.asked.operation == Operation::Write)
+            .map(|pending| pending.asked.extent)
+            .filter(|extent| region(extent.start) != region(extent.end - 1))
+            .collect();
+        let is_part =
+            |sector| in_parts.iter().any(|extent| extent.contains(Extent::new(sector, 1)));
+        alone.retain(|(sector, version)| versions.contains(version) || is_part(*sector));
+        let alone: BTreeSet<u64> = alone.into_iter().map(|(sector, _)| sector).collect();
         let regions: BTreeSet<u64> = alone.iter().map(|&sector| region(sector)).collect();
         let mut unflushed = self.disks[frozen].unflushed().map(region);
         let alone_unflushed = unflushed.any(|region| regions.contains(&region));
@@ -196,7 +207,9 @@ impl World {
             && self.changing.is_none();
         let troubles = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until));
         let last = troubles.max()?.max(self.stall.started);
-        if !plain || self.now.since(last) < PACE_CALM {
+        let relapsed = self.legs.iter().map(|leg| leg.relapsed).max()?;
+        let on_probation = relapsed != Instant(0) && self.now.since(relapsed) < PACE_CALM_RELAPSED;
+        if !plain || self.now.since(last) < PACE_CALM || on_probation {
             return None;
         }
         let longest = |leg: &Behaviour| leg.latency + leg.jitter + leg.serial;
