@@ -104,7 +104,7 @@ def test_what_was_not_prepared_is_said(tmp_path: Path) -> None:
 # Presets.
 
 
-def test_presets_tell_their_flash() -> None:
+def test_presets_tell_their_flash(tmp_path: Path) -> None:
     stock = drive("iodrive-duo-640gb", scale=4)
     assert stock is not None
     assert (stock.kind, stock.count, stock.alpha) == ("ssd", 1, 1.25)
@@ -119,6 +119,13 @@ def test_presets_tell_their_flash() -> None:
     assert network is not None
     assert network.alpha is None
     assert drive("no-such-drive") is None
+    own = tmp_path / "own.toml"
+    base = 'title = "Own"\nbase = "iodrive-duo-640gb"\n[parameters]\nraw_loss = 0.01\n'
+    own.write_text(base + '[sources]\nraw_loss = "made up"\n')
+    changed = drive(str(own), scale=4)
+    assert changed is not None
+    assert (changed.title, changed.alpha) == ("Own", 1.25)
+    assert changed.flash_bytes == pytest.approx(0.99 * 800e9 / 16 / 4)
     assert drive("/no/such/file.toml") is None
 
 

@@ -38,9 +38,9 @@ pub(super) struct Contents {
     pub(super) card: Vec<Figure>,
     /// From where an array's member is looked for, if it is given by its path.
     pub(super) member_folder: Option<PathBuf>,
-    /// For presets that have this one as their base: the name of its model …
+    /// The name of its model …
     pub(super) model_name: String,
-    /// … and its parameters as they are written.
+    /// … and its parameters as they are written, those of its base among them.
     pub(super) parameters: toml::Table,
 }
 

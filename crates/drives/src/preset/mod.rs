@@ -54,6 +54,10 @@ pub struct Preset {
     pub title: String,
     /// The drive.
     pub model: Model,
+    /// The name of its model, as in a file.
+    pub model_name: String,
+    /// Its parameters as they are written, those of its base among them.
+    pub parameters: toml::Table,
     /// Where each parameter's value comes from, by its path below `[parameters]`.
     pub sources: BTreeMap<String, String>,
     /// Published figures.
@@ -65,7 +69,7 @@ pub struct Preset {
 }
 
 /// How deep arrays nest at most: a mirror of stripes of arrays, and one to spare.
-const DEEPEST: usize = 4;
+pub const DEEPEST: usize = 4;
 
 impl Preset {
     /// The names of the presets compiled in, sorted.
@@ -96,6 +100,8 @@ impl Preset {
             name: origin.file.clone(),
             title: contents.title,
             model: contents.model,
+            model_name: contents.model_name,
+            parameters: contents.parameters,
             sources: contents.sources,
             card: contents.card,
             folder: contents.member_folder,

@@ -11,6 +11,7 @@ mod run;
 mod session;
 mod snapshots;
 mod table;
+mod values;
 
 pub(crate) use table::time;
 

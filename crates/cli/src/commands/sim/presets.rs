@@ -12,6 +12,7 @@ use hemi_model::stock;
 use super::cards::{self, Card};
 use super::json::JsonArgs;
 use super::snapshots::SnapshotArgs;
+use super::values;
 use crate::failure::{Failure, Kind};
 
 /// List the drives that come with hemi, or show some: sources and cards.
@@ -33,6 +34,11 @@ pub(super) struct PresetsArgs {
     #[arg(long, requires = "cards", conflicts_with = "json")]
     markdown: bool,
 
+    /// Run nothing: show the parameters as they are written, those of a preset's base among
+    /// them; of an array, its members' as well.
+    #[arg(long, conflicts_with = "cards")]
+    values: bool,
+
     #[command(flatten)]
     json: JsonArgs,
 
@@ -46,6 +52,9 @@ pub(super) struct PresetsArgs {
 
 pub(super) fn run(arguments: &PresetsArgs) -> Result<()> {
     let named = &arguments.presets;
+    if arguments.values {
+        return values::show(&named_or_all(named)?, &arguments.json);
+    }
     if named.is_empty() && !arguments.cards {
         let listed: Vec<Preset> = named_or_all(named)?;
         let names = |preset: &Preset| [preset.name.clone(), preset.title.clone()];
@@ -68,7 +77,7 @@ pub(super) fn run(arguments: &PresetsArgs) -> Result<()> {
     cards.iter().try_for_each(|card| print(&shown(card)))
 }
 
-fn print(text: &str) -> Result<()> {
+pub(super) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     write!(out, "{text}")?;
     out.flush().map_err(Into::into)
@@ -77,13 +86,14 @@ fn print(text: &str) -> Result<()> {
 fn named_or_all(named: &[String]) -> Result<Vec<Preset>> {
     let all = Preset::names().map(str::to_owned).collect();
     let names: Vec<String> = if named.is_empty() { all } else { named.to_vec() };
-    let preset = |name: &String| {
-        stock::preset(name, Path::new("")).map_err(|error| {
-            let way_out = "hemi sim presets lists them; or give the path of a preset file.";
-            Failure::error(Kind::Usage, error.to_string(), way_out)
-        })
-    };
+    let preset =
+        |name: &String| stock::preset(name, Path::new("")).map_err(|error| refused(&error));
     names.iter().map(preset).collect()
+}
+
+pub(super) fn refused(error: &impl ToString) -> anyhow::Error {
+    let way_out = "hemi sim presets lists them; or give the path of a preset file.";
+    Failure::error(Kind::Usage, error.to_string(), way_out)
 }
 
 fn list(all: &[Preset]) -> String {
