@@ -138,6 +138,36 @@ def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox
             client.write(offset, data)
 
 
+@pytest.mark.parametrize("reserved", [False, True])
+def test_a_rebuild_takes_no_space_for_zeros(sandbox: Sandbox, reserved: bool) -> None:
+    """After a crash whole regions are copied: a sparse leg stays sparse, a reserved one full."""
+    size = 1 * GIB
+    legs: list[str | Path] = [sandbox.path(f"leg{i}.img") for i in range(2)]
+    volume = Volume(sandbox, legs, options=("--set", "engine.clean_after=500ms"))
+    volume.create(size, *(["--reserve"] if reserved else []))
+    volume.start()
+    source = random.Random(1)
+    count = 64
+    with volume.client() as client:
+        for at in range(0, size, size // count):
+            offset = at + source.randrange(0, size // count, 4096)
+            client.write(offset, source.randbytes(4096))
+        client.flush()
+    volume.kill()
+    volume.start()
+    volume.wait_converged()
+    assert volume.status()["legs"][1]["drained_bytes"] >= count * MIB
+    volume.stop()
+    assert_identical(legs, size)
+    for leg in map(Path, legs):
+        space = leg.stat().st_blocks * 512
+        if reserved:
+            assert space >= leg.stat().st_size, f"{leg}: {space} bytes are left"
+        else:
+            # A drain is of a mebibyte at most; where a client wrote, it is written whole.
+            assert space <= 2 * count * MIB, f"{leg} takes {space} bytes"
+
+
 def test_the_smallest_volume(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, 4096)
     with volume.client() as client:

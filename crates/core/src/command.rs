@@ -1,5 +1,6 @@
 //! What an operator may ask of a running engine.
 
+use crate::io::LegTraits;
 use crate::units::{Extent, LegIndex};
 
 /// A control command. Its outcome arrives as [`crate::io::Action::CommandDone`].
@@ -18,8 +19,8 @@ pub enum Command {
         leg: LegIndex,
         /// The new leg's random id.
         id: [u8; 16],
-        /// Whether it zeroes ranges without writing them.
-        fast_zeroes: bool,
+        /// What the driver knows of it.
+        traits: LegTraits,
     },
     /// Forget a leg that is out or detached: its slot becomes empty.
     Remove {

@@ -23,6 +23,8 @@ pub trait Buffers {
     fn zero(&mut self, at: BufferAt, sectors: u32);
     /// Whether two places hold the same `sectors` sectors (scrub).
     fn equal(&self, a: BufferAt, b: BufferAt, sectors: u32) -> bool;
+    /// Whether `sectors` sectors are zeros. A driver that does not keep content says no.
+    fn is_zero(&self, at: BufferAt, sectors: u32) -> bool;
     /// Bytes still free in the budget.
     fn free_bytes(&self) -> u64;
 }
@@ -87,6 +89,17 @@ pub struct Reply {
     /// driver's. It can be another than the request's: one given up on a frozen leg
     /// stays with that leg.
     pub buffer: Option<BufferId>,
+}
+
+/// What the driver knows of a leg when the volume opens, or it joins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LegTraits {
+    /// The driver has the device.
+    pub present: bool,
+    /// It makes ranges read as zeros without writing them.
+    pub fast_zeroes: bool,
+    /// Its space is taken as it is written: zeros that are copied to it may take none.
+    pub thin: bool,
 }
 
 /// What a leg is to do.

@@ -81,6 +81,10 @@ marks! {
     LossTold "flush reported a loss",
     /// A debt without a copy was read from a fresh leg.
     DebtReadFromLeg "debt read from a fresh leg",
+    /// A flush ended whose session had dropped and come back meanwhile.
+    FlushOfLastSession "flush of a session that dropped",
+    /// What was read for it was zeros, and it made them without a write.
+    ZeroesDrained "zeros drained without a write",
     /// While a drain had read what it was to write, a newer write to the range came.
     DrainOvertaken "drain overtaken by a newer write",
     /// The read half of a drain ended after the owing leg fell silent, or the region was owed

@@ -11,7 +11,7 @@ use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND};
 use world::disk::Disk;
 use world::script::{Cache, Landing, What};
-use world::{Random, Shape, World, settings};
+use world::{Random, Shape, World, fast, settings};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -118,7 +118,7 @@ const REPLACEMENT: &[Step] = &[
         let mut fresh = Disk::new(vec![0; bytes], bytes as u64 / 512, w.sectors as usize);
         (0..w.sectors as usize).for_each(|sector| fresh.corrupt(sector, 1 << 40));
         w.disks[B] = fresh;
-        command(w, Command::Join { leg: LegIndex(1), id: [77; 16], fast_zeroes: true });
+        command(w, Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() });
     }),
     (151_000, |w| write(w, 3, 2)),
     (151_500, |w| write(w, 2 * REGION - 1, 2)),

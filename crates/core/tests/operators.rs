@@ -11,7 +11,7 @@ use hemi_core::recovery::{self, LegImage, Problem};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
-use world::{SECTORS, World, settings};
+use world::{SECTORS, World, fast, settings};
 
 fn write(world: &mut World, start: u64, count: u64) {
     world.submit(Operation::Write, Extent::new(start, count), false);
@@ -153,7 +153,7 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
             fresh.corrupt(sector, 1 << 40);
         }
         world.disks[1] = fresh;
-        let join = Command::Join { leg: LegIndex(1), id: [77; 16], fast_zeroes: true };
+        let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
         assert_eq!(command(&mut world, join), Ok(()));
         load(&mut world, 40);
         world.run_until_answered(20 * SECOND);

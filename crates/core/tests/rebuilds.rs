@@ -9,7 +9,7 @@ use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
 use world::script::{Landing, What};
-use world::{REGION_BYTES, SECTORS, World, settings};
+use world::{REGION_BYTES, SECTORS, World, fast, settings};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -97,7 +97,7 @@ fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
     world.let_come(SLOW);
     let size = world.disks[SLOW].metadata.len();
     world.disks[SLOW] = Disk::new(vec![0; size], size as u64 / 512, SECTORS as usize);
-    let join = Command::Join { leg, id: [77; 16], fast_zeroes: true };
+    let join = Command::Join { leg, id: [77; 16], traits: fast() };
     assert_eq!(world.command(join), Ok(()));
     world.write(296, 16);
     world.converge();

@@ -226,6 +226,13 @@ impl Buffers for Arena {
         self.span(a, sectors).bytes() == self.span(b, sectors).bytes()
     }
 
+    fn is_zero(&self, at: BufferAt, sectors: u32) -> bool {
+        // Page by page: data mostly ends it at the first.
+        const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+        let is_zero = |piece: &[u8]| *piece == ZEROS[..piece.len()];
+        self.span(at, sectors).bytes().chunks(PAGE_BYTES).all(is_zero)
+    }
+
     fn free_bytes(&self) -> u64 {
         self.free_bytes
     }

@@ -457,7 +457,7 @@ impl Reactor {
     ) {
         self.act();
         let path = opened.description();
-        let join = Command::Join { leg, id, fast_zeroes: opened.fast_zeroes() };
+        let join = Command::Join { leg, id, traits: opened.traits() };
         let token = self.expect(After::Nothing, reply);
         self.engine.command(self.now, token, join);
         let mut actions = Vec::new();

@@ -11,7 +11,8 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::engine::Engine;
+use hemi_core::io::LegTraits;
 use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening};
 use hemi_core::settings::Settings;
 use hemi_core::units::{LEGS_MAX, LegIndex};
@@ -432,7 +433,7 @@ fn build(
 ) -> Result<Reactor, ServeError> {
     let mut traits = [LegTraits::default(); LEGS_MAX];
     for (slot, leg) in &opened.legs {
-        traits[slot.index()] = LegTraits { present: true, fast_zeroes: leg.fast_zeroes() };
+        traits[slot.index()] = leg.traits();
     }
     let mut entropy = [0; 8];
     rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())

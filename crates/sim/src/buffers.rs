@@ -146,6 +146,10 @@ impl Buffers for Pool {
         self.part(a, u64::from(sectors)) == self.part(b, u64::from(sectors))
     }
 
+    fn is_zero(&self, at: BufferAt, sectors: u32) -> bool {
+        self.part(at, u64::from(sectors)).iter().all(|&version| version == 0)
+    }
+
     fn free_bytes(&self) -> u64 {
         self.budget_sectors.saturating_sub(self.used_sectors) * 512
     }

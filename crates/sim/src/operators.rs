@@ -52,9 +52,9 @@ impl World {
         }
         self.new_legs += 1;
         self.put_in_new_disk(leg);
-        let fast_zeroes = self.shape.fast_zeroes >> leg & 1 == 1;
+        let traits = self.traits(leg);
         let id = [self.new_legs; 16];
-        let join = Command::Join { leg: World::index(leg), id, fast_zeroes };
+        let join = Command::Join { leg: World::index(leg), id, traits };
         self.begin_change(leg, ChangeKind::Join, join);
     }
 

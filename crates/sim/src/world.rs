@@ -5,10 +5,10 @@
 //! [`crate::operators`].
 
 use hemi_core::command::CommandError;
-use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::engine::Engine;
 use hemi_core::format::Layout;
 use hemi_core::io::{
-    Action, LegError, LegIo, LegOperation, Notice, Operation, OutReason, Reply, Request,
+    Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, OutReason, Reply, Request,
 };
 use hemi_core::marks::Marks;
 use hemi_core::recovery::{self, LegImage, Refusal};
@@ -299,6 +299,12 @@ impl World {
         self.trace.line(now, Topic::Fault, None, text);
     }
 
+    /// What the engine is told of a leg.
+    pub(crate) fn traits(&self, leg: u8) -> LegTraits {
+        let fast_zeroes = self.shape.fast_zeroes >> leg & 1 == 1;
+        LegTraits { present: true, fast_zeroes, thin: leg.is_multiple_of(2) }
+    }
+
     /// Legs at their best.
     pub(crate) fn calm_legs(&mut self) {
         for (leg, pace) in self.legs.iter_mut().zip(&self.shape.paces) {
@@ -332,8 +338,7 @@ impl World {
         let mut traits = [LegTraits::default(); LEGS_MAX];
         self.opened = 0;
         for &leg in legs {
-            let fast_zeroes = self.shape.fast_zeroes >> leg & 1 == 1;
-            traits[usize::from(leg)] = LegTraits { present: true, fast_zeroes };
+            traits[usize::from(leg)] = self.traits(leg);
             self.opened |= 1 << leg;
         }
         let mut pool = std::mem::take(&mut self.pool);

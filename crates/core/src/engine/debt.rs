@@ -429,6 +429,9 @@ mod tests {
         fn equal(&self, _: BufferAt, _: BufferAt, _: u32) -> bool {
             true
         }
+        fn is_zero(&self, _: BufferAt, _: u32) -> bool {
+            false
+        }
         fn free_bytes(&self) -> u64 {
             0
         }

@@ -411,8 +411,9 @@ impl<B: Buffers> Engine<B> {
         let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
         self.marks.add_if(overtaken, Mark::DrainOvertaken);
         if result.is_ok() && self.legs[leg].answers() && self.ios.free_slots() > 1 {
-            let none = Key::NONE;
-            self.start_write(leg, io.extent, io.source, none, false, since, true, repair);
+            // Rewriting is what repairs: there zeros are written, too.
+            let source = if repair { io.source } else { self.zeros_or(leg, io) };
+            self.start_write(leg, io.extent, source, Key::NONE, false, since, true, repair);
             return;
         }
         // Owed again, without a copy.
@@ -428,6 +429,19 @@ impl<B: Buffers> Engine<B> {
                 self.stand_where_nobody_has(leg, io.extent);
             }
         }
+    }
+
+    /// What was read for a leg, or zeros without a buffer where it is zeros and the leg makes
+    /// them fast: what no client ever wrote costs a rebuild no write, and a sparse file nothing.
+    fn zeros_or(&mut self, leg: usize, read: &Io) -> Source {
+        let Source::Buffer(at) = read.source else { return read.source };
+        let sectors = read.extent.sectors() as u32;
+        if !self.legs[leg].fast_zeroes || !self.buffers.is_zero(at, sectors) {
+            return read.source;
+        }
+        self.marks.add(Mark::ZeroesDrained);
+        read.source.release(&mut self.buffers);
+        Source::Zero { may_unmap: self.legs[leg].thin }
     }
 
     /// An I/O of a debt has lost its meaning: the whole region is owed meanwhile.

@@ -110,8 +110,15 @@ impl<B: Buffers> Engine<B> {
         self.start_io(io, LegOperation::Flush);
     }
 
-    pub(super) fn flush_done(&mut self, leg: usize, result: Result<(), LegError>) {
+    pub(super) fn flush_done(&mut self, io: &Io, result: Result<(), LegError>) {
+        let leg = usize::from(io.leg);
         let state = &mut self.legs[leg];
+        if io.submitted < state.returned {
+            // Of a session that dropped: what that lost was noted when the leg came back, and
+            // what it was given since is not touched by it.
+            self.marks.add(Mark::FlushOfLastSession);
+            return;
+        }
         let Some(stamp) = state.flushing.take() else { return };
         let later = planted::is(Planted::FlushCoversLater);
         let stamp = if later { state.done_stamp } else { stamp };

@@ -186,6 +186,7 @@ pub(crate) struct Leg {
     /// What the superblock says of it.
     pub(crate) membership: Membership,
     pub(crate) fast_zeroes: bool,
+    pub(crate) thin: bool,
     pub(crate) lagging: bool,
     pub(crate) slow: bool,
     pub(crate) debts: Debts,
@@ -219,6 +220,8 @@ pub(crate) struct Leg {
     pub(crate) done_stamp: u64,
     /// The stamp up to which everything is durable.
     pub(crate) flushed: u64,
+    /// When its session, or the device, was last back; I/O from before says nothing of it now.
+    pub(crate) returned: Instant,
     /// The stamp of the flush in flight.
     pub(crate) flushing: Option<u64>,
     /// A flush covering this stamp is wanted.
@@ -321,6 +324,7 @@ impl Leg {
             health: if present { Health::Answering } else { Health::Absent },
             membership: Membership::Empty,
             fast_zeroes: false,
+            thin: false,
             lagging: false,
             slow: false,
             debts: Debts::new(debts_max),
@@ -344,6 +348,7 @@ impl Leg {
             scan_was_late: false,
             done_stamp: 0,
             flushed: 0,
+            returned: Instant(0),
             flushing: None,
             loss_reported: 0,
             flush_retry: Instant(0),

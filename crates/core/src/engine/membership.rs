@@ -12,7 +12,7 @@ use super::write::FAILURES_APART;
 use crate::command::{Command, CommandError};
 use crate::format::superblock::Ancestor;
 use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
-use crate::io::{Action, Buffers, LegError, Notice, OutReason};
+use crate::io::{Action, Buffers, LegError, LegTraits, Notice, OutReason};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
@@ -253,7 +253,10 @@ impl<B: Buffers> Engine<B> {
 
     pub(super) fn leg_back(&mut self, leg: LegIndex) {
         if let Health::Gone { since, .. } = self.legs[leg.index()].health {
-            self.legs[leg.index()].thaw(since, self.now);
+            let state = &mut self.legs[leg.index()];
+            state.thaw(since, self.now);
+            state.returned = self.now;
+            state.flushing = None;
             while planted::is(Planted::RewriteWithoutFence)
                 && self.legs[leg.index()].oldest_io != super::slab::NONE
             {
@@ -694,7 +697,7 @@ impl<B: Buffers> Engine<B> {
                 Ok(())
             }
             Command::Detach { leg } => self.begin_detach(token, leg),
-            Command::Join { leg, id, fast_zeroes } => self.begin_join(token, leg, id, fast_zeroes),
+            Command::Join { leg, id, traits } => self.begin_join(token, leg, id, traits),
             Command::Remove { leg } => self.begin_remove(token, leg),
             Command::Scrub { repair, extent } => self.begin_scrub(token, repair, extent),
             Command::ScrubStop => self.stop_scrub(token),
@@ -720,7 +723,7 @@ impl<B: Buffers> Engine<B> {
         token: u64,
         leg: LegIndex,
         id: Id,
-        fast_zeroes: bool,
+        traits: LegTraits,
     ) -> Result<(), CommandError> {
         self.may_change(leg)?;
         let old = &self.legs[leg.index()];
@@ -740,7 +743,8 @@ impl<B: Buffers> Engine<B> {
         record.state = Membership::Out(OutReason::Joining);
         let mut fresh = Leg::new(leg, &self.settings, true);
         fresh.membership = record.state;
-        fresh.fast_zeroes = fast_zeroes;
+        fresh.fast_zeroes = traits.fast_zeroes;
+        fresh.thin = traits.thin;
         self.legs[leg.index()] = fresh;
         self.slots_used = self.slots_used.max(leg.index() + 1);
         self.regions.add_leg(leg);

@@ -40,7 +40,7 @@ use alloc::vec::Vec;
 use crate::command::Command;
 use crate::format::{BLOCK_BYTES, Membership, RegionEntry, Superblock};
 use crate::io::{
-    Action, Buffers, LegError, LegEvent, LegIo, LegOperation, Notice, Operation, Request,
+    Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
 };
 use crate::marks::Marks;
 use crate::recovery::Opening;
@@ -64,15 +64,6 @@ const OPERATIONS_PER_REQUEST: u32 = 16;
 const OPERATION_BYTES_MAX: u64 = 1 << 20;
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
 const TICK: u64 = 100 * MILLISECOND;
-
-/// What the driver knows of a leg when the volume opens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LegTraits {
-    /// The driver has the device.
-    pub present: bool,
-    /// It makes ranges read as zeros without writing them.
-    pub fast_zeroes: bool,
-}
 
 /// The mirror engine of one volume. See the module's documentation.
 pub struct Engine<B: Buffers> {
@@ -192,6 +183,7 @@ impl<B: Buffers> Engine<B> {
             .map(|l| {
                 let mut leg = Leg::new(LegIndex(l as u8), &settings, traits[l].present);
                 leg.fast_zeroes = traits[l].fast_zeroes;
+                leg.thin = traits[l].thin;
                 leg.membership = opening.superblock.legs[l].state;
                 leg
             })
@@ -499,7 +491,7 @@ impl<B: Buffers> Engine<B> {
             Purpose::DrainRead { .. } => self.drain_read_done(slot, &io, result),
             Purpose::Sieve { .. } => self.sieve_read_done(slot, &io, result),
             Purpose::Abandoned => io.source.release(&mut self.buffers),
-            Purpose::Flush => self.flush_done(leg, result),
+            Purpose::Flush => self.flush_done(&io, result),
             Purpose::Metadata(write) => {
                 self.metadata.complete(LegIndex(io.leg), &write, result.is_ok());
                 self.metadata_done(leg, &write, result);

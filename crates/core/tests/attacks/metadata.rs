@@ -8,7 +8,7 @@ use hemi_core::units::{Extent, MILLISECOND, SECOND};
 
 use crate::world::disk::Disk;
 use crate::world::script::{Cache, Landing, What};
-use crate::world::{SECTORS, World};
+use crate::world::{SECTORS, World, fast};
 use crate::{A, B, LONG, REGION, authority, calm, index, page_sequence, prefer, reopen, two_legs};
 
 /// Scenario 1: A's page that takes over from B has been submitted and its outcome is unknown. B
@@ -236,7 +236,7 @@ fn s07_slot_reuse() {
         (0..SECTORS as usize).for_each(|sector| fresh.corrupt(sector, 1 << 40));
         world.disks[B] = fresh;
         let now = world.now;
-        let join = Command::Join { leg: index(B), id: [77; 16], fast_zeroes: true };
+        let join = Command::Join { leg: index(B), id: [77; 16], traits: fast() };
         world.engine().command(now, 5, join);
         world.take_actions();
         // So many completions, then the power goes.

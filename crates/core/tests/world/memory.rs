@@ -72,6 +72,10 @@ impl Buffers for Memory {
         self.snapshot(a, u64::from(sectors)) == self.snapshot(b, u64::from(sectors))
     }
 
+    fn is_zero(&self, at: BufferAt, sectors: u32) -> bool {
+        self.snapshot(at, u64::from(sectors)).iter().all(|&version| version == 0)
+    }
+
     fn free_bytes(&self) -> u64 {
         self.sectors_max.saturating_sub(self.sectors) * 512
     }

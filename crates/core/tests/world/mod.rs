@@ -18,11 +18,11 @@ pub mod script;
 
 use std::collections::BTreeMap;
 
-use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::engine::Engine;
 use hemi_core::format::create::{self, NewVolume};
 use hemi_core::format::superblock::Name;
 use hemi_core::format::{Id, Layout, RegionEntry};
-use hemi_core::io::{Action, LegError, LegIo, LegOperation, Notice, Operation, Request};
+use hemi_core::io::{Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Request};
 use hemi_core::recovery::{self, LegImage, Refusal};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND};
@@ -157,6 +157,10 @@ pub struct World {
     pub failed: Vec<(u64, Operation)>,
 }
 
+pub fn fast() -> LegTraits {
+    LegTraits { present: true, fast_zeroes: true, thin: true }
+}
+
 pub fn settings() -> Settings {
     Settings {
         requests_max: 64,
@@ -222,7 +226,8 @@ impl World {
         let opening = recovery::assess(&images)?;
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for &leg in legs {
-            traits[leg] = LegTraits { present: true, fast_zeroes: self.fast_zeroes[leg] };
+            traits[leg] =
+                LegTraits { present: true, fast_zeroes: self.fast_zeroes[leg], thin: true };
         }
         let memory = Memory::new(self.shape.memory_sectors);
         let entropy = self.random.next();

@@ -59,6 +59,10 @@ impl Buffers for Handles {
         true
     }
 
+    fn is_zero(&self, _at: BufferAt, _sectors: u32) -> bool {
+        false
+    }
+
     fn free_bytes(&self) -> u64 {
         self.budget_bytes.saturating_sub(self.used_bytes)
     }

@@ -6,11 +6,11 @@
 
 mod handles;
 
-use hemi_core::engine::{Engine, LegTraits};
+use hemi_core::engine::Engine;
 use hemi_core::format::create::{self, NewVolume};
 use hemi_core::format::superblock::Name;
 use hemi_core::format::{Id, Layout, LayoutError, RegionEntry, layout};
-use hemi_core::io::{self, Action, LegIo, LegOperation, Reply};
+use hemi_core::io::{self, Action, LegIo, LegOperation, LegTraits, Reply};
 use hemi_core::recovery::{self, LegImage};
 use hemi_core::settings::Settings;
 use hemi_core::status::Status;
@@ -89,7 +89,7 @@ impl<D: Drive> Mirror<D> {
         let opening = recovery::assess(&images).expect("a new volume opens");
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for leg in traits.iter_mut().take(count) {
-            *leg = LegTraits { present: true, fast_zeroes: true };
+            *leg = LegTraits { present: true, fast_zeroes: true, thin: true };
         }
         let now = Instant(1);
         let handles = Handles::new(buffer_bytes);

@@ -123,6 +123,13 @@ impl Device {
         &self.path
     }
 
+    /// Whether it is a file with holes: one whose space is not all reserved.
+    pub fn is_thin(&self) -> bool {
+        // In units of 512 bytes, whatever the file system's block.
+        let allocated = rustix::fs::fstat(&self.descriptor).map(|stat| stat.st_blocks as u64 * 512);
+        self.kind == DeviceKind::Regular && allocated.is_ok_and(|bytes| bytes < self.size)
+    }
+
     /// Whether ranges become zero without being written.
     pub fn fast_zeroes(&self) -> bool {
         self.punch || self.zero_range

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use hemi_core::io::LegTraits;
 use rustix::io::Errno;
 
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
@@ -313,6 +314,17 @@ impl OpenLeg {
             OpenLeg::Stripe(stripe) => stripe.fast_zeroes(),
             OpenLeg::Nbd(export) => export.fast_zeroes(),
         }
+    }
+
+    /// What the engine has to know of it.
+    pub fn traits(&self) -> LegTraits {
+        let thin = match self {
+            OpenLeg::File(device) => device.is_thin(),
+            OpenLeg::Stripe(stripe) => stripe.is_thin(),
+            // Nothing tells whether its server has reserved space.
+            OpenLeg::Nbd(_) => false,
+        };
+        LegTraits { present: true, fast_zeroes: self.fast_zeroes(), thin }
     }
 
     /// What the operator called it.

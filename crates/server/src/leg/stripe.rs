@@ -318,6 +318,10 @@ impl OpenStripe {
         self.devices.iter().all(Device::fast_zeroes)
     }
 
+    pub(super) fn is_thin(&self) -> bool {
+        self.devices.iter().all(Device::is_thin)
+    }
+
     pub(super) fn description(&self) -> String {
         let paths: Vec<String> =
             self.devices.iter().map(|device| device.path().display().to_string()).collect();
