@@ -17,6 +17,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 # Extra arguments: make test PYTEST_ARGS="-k tls -x", make bench BENCH_ARGS="--quick".
 PYTEST_ARGS ?=
+# Black-box tests at a time: they mostly wait.
+PYTEST_JOBS ?= 2
 BENCH_ARGS ?=
 DEMO_ARGS ?=
 LAB_DEMO_ARGS ?=
@@ -47,7 +49,7 @@ test-unit:
 	$(CARGO) test --locked --workspace --quiet
 
 test-blackbox:
-	HEMI="$(TARGET_DIR)/debug/hemi" $(PYTHON) -m pytest -m "not long" $(PYTEST_ARGS)
+	HEMI="$(TARGET_DIR)/debug/hemi" $(PYTHON) -m pytest -m "not long" -n $(PYTEST_JOBS) --dist worksteal $(PYTEST_ARGS)
 
 test-long: setup release ## the black-box tests CI leaves out: longer loads, more rounds, larger volumes
 	HEMI="$(TARGET_DIR)/release/hemi" HEMI_TEST_ROUNDS=long $(PYTHON) -m pytest $(PYTEST_ARGS)

@@ -46,8 +46,10 @@ class ServedVolume:
             raise LabError(
                 f"folder = {folder}: {error.strerror}", "Name one that is there."
             ) from error
-        self.control = self._folder / "volume.sock"
-        self._socket = self._folder / "volume.nbd"
+        # Apart, because the path of a unix socket may have at most 107 bytes.
+        self._sockets = Path(tempfile.mkdtemp(prefix="hemi-lab-"))
+        self.control = self._sockets / "volume.sock"
+        self._socket = self._sockets / "volume.nbd"
         self.uri = f"nbd+unix:///?socket={self._socket}"
         self._legs = [self._folder / f"leg{number}.img" for number in range(len(delays))]
         named = [part for leg in self._legs for part in ("--leg", str(leg))]
@@ -114,6 +116,7 @@ class ServedVolume:
                 process.kill()
                 process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _inject(self, leg: int) -> list[str]:
         return [self._hemi, "inject", "--control", str(self.control), "--leg", str(leg)]
