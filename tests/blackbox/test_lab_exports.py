@@ -16,20 +16,8 @@ def test_an_export_behind_tls_is_looked_at_with_the_certificates_its_uri_names(
     sandbox: Sandbox,
 ) -> None:
     certificates = tls.make(sandbox)
-    pki = sandbox.path("server-pki")
-    pki.mkdir()
-    for name, source in (
-        ("ca-cert.pem", certificates.authority),
-        ("server-cert.pem", certificates.server_certificate),
-        ("server-key.pem", certificates.server_key),
-    ):
-        (pki / name).write_bytes(source.read_bytes())
     backing = sandbox.file("export.img", 8 * MIB)
-    server = Nbdkit(
-        sandbox,
-        backing,
-        options=("--tls=require", f"--tls-certificates={pki}", "--tls-verify-peer"),
-    )
+    server = tls.serve(sandbox, certificates, backing)
 
     def target(directory: Path) -> str:
         return f"nbds+unix:///?socket={server.socket}&tls-certificates={directory}"

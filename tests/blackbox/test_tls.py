@@ -8,7 +8,6 @@ import pytest
 from hemi_harness import (
     Client,
     NbdError,
-    Nbdkit,
     Sandbox,
     Volume,
     hemi_fails,
@@ -116,20 +115,8 @@ def test_broken_certificates_are_named_before_serving(sandbox: Sandbox) -> None:
 def test_a_leg_is_reached_through_tls(sandbox: Sandbox) -> None:
     """Created, filled, killed, reconnected and closed, with a certificate on both sides."""
     certificates = tls.make(sandbox)
-    pki = sandbox.path("server-pki")
-    pki.mkdir()
-    for name, source in (
-        ("ca-cert.pem", certificates.authority),
-        ("server-cert.pem", certificates.server_certificate),
-        ("server-key.pem", certificates.server_key),
-    ):
-        (pki / name).write_bytes(source.read_bytes())
     backing = sandbox.file("remote.img", leg_bytes(SIZE))
-    server = Nbdkit(
-        sandbox,
-        backing,
-        options=("--tls=require", f"--tls-certificates={pki}", "--tls-verify-peer"),
-    )
+    server = tls.serve(sandbox, certificates, backing)
     local = sandbox.file("local.img", leg_bytes(SIZE))
 
     def remote(directory: Path) -> str:

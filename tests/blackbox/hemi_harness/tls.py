@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .nbdkit import Nbdkit
 from .sandbox import Sandbox, run
 
 
@@ -78,3 +79,17 @@ def make(box: Sandbox) -> Certificates:
         anonymous=_directory(box, ours[1], None),
         stranger=_directory(box, ours[1], _signed(box, "stranger", other, *usage)),
     )
+
+
+def serve(box: Sandbox, certificates: Certificates, backing: Path) -> Nbdkit:
+    """A file behind nbdkit, for clients with a certificate of the authority's alone."""
+    pki = box.path("server-pki")
+    pki.mkdir()
+    for name, source in (
+        ("ca-cert.pem", certificates.authority),
+        ("server-cert.pem", certificates.server_certificate),
+        ("server-key.pem", certificates.server_key),
+    ):
+        (pki / name).write_bytes(source.read_bytes())
+    options = ("--tls=require", f"--tls-certificates={pki}", "--tls-verify-peer")
+    return Nbdkit(box, backing, options=options)

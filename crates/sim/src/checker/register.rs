@@ -252,7 +252,8 @@ impl Register {
     }
 
     /// Whether this may be the newest that was written to a sector for certain: of writes that
-    /// were together each may be. What is under way there may or may not come to be newer.
+    /// were together each may be. What is under way there may or may not come to be newer, and
+    /// may be the newest itself.
     pub fn may_be_newest(&self, sector: usize, version: u64) -> bool {
         let state = &self.sectors[sector];
         let settled = state.crash == Crash::Settled;
