@@ -75,7 +75,7 @@ def test_a_detached_leg_is_a_plain_disk_image(sandbox: Sandbox, kind: str) -> No
     # The volume went on meanwhile, and the leg is filled when it comes back.
     with volume.client() as client:
         client.write(SIZE - MIB, b"later" + bytes(4091))
-    volume.command("leg", "attach", leg)
+    volume.command("leg", "attach", leg, "--wipe")
     volume.wait_converged()
     volume.stop()
     assert_identical(volume.legs, SIZE)

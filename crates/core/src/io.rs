@@ -3,6 +3,7 @@
 //! A driver (the io_uring server, the simulator) turns client traffic into [`Request`]s,
 //! performs every [`LegIo`] it is handed, in any order, and reports each exactly once.
 
+use crate::format::LegDescription;
 use crate::units::{BufferAt, BufferId, Extent, IoId, LegIndex};
 
 /// Payload buffers, owned by the driver, counted by the engine.
@@ -100,6 +101,8 @@ pub struct LegTraits {
     pub fast_zeroes: bool,
     /// Its space is taken as it is written: zeros that are copied to it may take none.
     pub thin: bool,
+    /// The device in words, kept in the superblocks of all legs. Empty keeps what they say.
+    pub description: LegDescription,
 }
 
 /// What a leg is to do.

@@ -9,12 +9,13 @@ use hemi_core::format::lost::{self, LostHeader};
 use hemi_core::format::page::{self, PageHeader};
 use hemi_core::format::superblock::{Ancestor, Ancestry, Name};
 use hemi_core::format::{
-    Block, Layout, LegRecord, Membership, RegionEntry, Superblock, SuperblockError,
+    Block, Layout, LegDescription, LegRecord, Membership, RegionEntry, Superblock, SuperblockError,
 };
 use hemi_core::io::OutReason;
 use hemi_core::units::{Extent, LegIndex};
 
 const SUPERBLOCK: &Block = include_bytes!("fixtures/format-v1-superblock.bin");
+const DESCRIBED: &Block = include_bytes!("fixtures/format-v1-superblock-described.bin");
 const PAGE: &Block = include_bytes!("fixtures/format-v1-page.bin");
 const LOST: &Block = include_bytes!("fixtures/format-v1-lost.bin");
 
@@ -60,6 +61,7 @@ fn superblock() -> Superblock {
         open: true,
         join_epoch: 7,
         legs,
+        descriptions: Default::default(),
     }
 }
 
@@ -69,6 +71,20 @@ fn superblock_bytes() {
     superblock().encode(&mut block, 1);
     assert!(block == *SUPERBLOCK);
     assert_eq!(Superblock::decode(SUPERBLOCK, 1), Ok(superblock()));
+}
+
+#[test]
+fn descriptions_of_the_legs_are_in_sectors_2_and_7() {
+    let mut described = superblock();
+    let disk = ("/dev/disk/by-id/ata-ST4000VN008_ZGY1", "ST4000VN008-2DR1", "ZGY1");
+    described.descriptions[0] = LegDescription::new(disk.0, disk.1, disk.2);
+    let path = format!("/srv/{}.img", "x".repeat(120));
+    described.descriptions[1] = LegDescription::new(&path, "", "");
+    described.descriptions[4] = LegDescription::new("nbd://storage/db", "", "");
+    let mut block = block::blank();
+    described.encode(&mut block, 1);
+    assert!(block == *DESCRIBED);
+    assert_eq!(Superblock::decode(DESCRIBED, 1), Ok(described));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use hemi_core::format::lost::{self, LOST_EXTENTS_MAX, LostError, LostHeader};
 use hemi_core::format::page::{self, ENTRIES_PER_PAGE, PageError, PageHeader};
 use hemi_core::format::superblock::{ANCESTRY_MAX, Ancestor, Ancestry, Name, NameError};
 use hemi_core::format::{
-    Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock, SuperblockError,
+    Block, Id, Layout, LegDescription, LegRecord, Membership, RegionEntry, Superblock,
+    SuperblockError,
 };
 use hemi_core::io::OutReason;
 use hemi_core::units::{Extent, LegIndex};
@@ -49,9 +50,20 @@ fn superblock() -> impl Strategy<Value = Superblock> {
     let legs = prop::collection::vec((prop::option::of(membership()), 0u64..=100), 8);
     let scalars = (any::<u64>(), 0..block::SEQUENCE_END, any::<bool>(), any::<bool>(), 0u8..8);
     let sizes = (1u64..1 << 36, 16u32..=30);
-    ("\\PC{0,16}", legs, scalars, sizes, ancestry()).prop_filter_map(
+    let text = || "\\PC{0,40}";
+    let description = (text(), text(), text())
+        .prop_map(|(path, model, serial)| LegDescription::new(&path, &model, &serial));
+    let descriptions = prop::array::uniform8(description);
+    ("\\PC{0,16}", legs, scalars, sizes, ancestry(), descriptions).prop_filter_map(
         "sizes without a layout",
-        |(name, records, (created, sequence, open, large, leg), (volume, shift), ancestry)| {
+        |(
+            name,
+            records,
+            (created, sequence, open, large, leg),
+            (volume, shift),
+            ancestry,
+            descriptions,
+        )| {
             let layout = Layout::new(volume * 4096, 1 << shift).ok()?;
             let mut legs = [LegRecord::default(); 8];
             for (slot, (state, join_epoch)) in records.into_iter().enumerate() {
@@ -73,6 +85,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
                 open,
                 join_epoch: 100,
                 legs,
+                descriptions,
             })
         },
     )
@@ -95,6 +108,7 @@ fn plain_superblock() -> Superblock {
         open: false,
         join_epoch: 0,
         legs,
+        descriptions: Default::default(),
     }
 }
 

@@ -5,8 +5,8 @@ mod world;
 
 use hemi_core::command::{Command, CommandError};
 use hemi_core::format::superblock::Superblock;
-use hemi_core::format::{Layout, Membership};
-use hemi_core::io::{LegError, LegEvent, LegOperation, Notice, Operation, OutReason};
+use hemi_core::format::{Layout, LegDescription, Membership};
+use hemi_core::io::{LegError, LegEvent, LegOperation, LegTraits, Notice, Operation, OutReason};
 use hemi_core::recovery::{self, LegImage, Problem};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
@@ -166,6 +166,31 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
 }
 
 #[test]
+fn a_missing_leg_is_named_by_what_the_others_know_of_its_device() {
+    let mut world = World::new(5, 2, settings());
+    load(&mut world, 10);
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(1) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.disks[1] = Disk::new(vec![0; world.disks[1].metadata.len()], 4096, SECTORS as usize);
+    let description = LegDescription::new("/dev/sdc", "ST4000VN008", "ZGY1");
+    let traits = LegTraits { description, ..fast() };
+    let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits };
+    assert_eq!(command(&mut world, join), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.converge();
+    world.close();
+    let refusal = world.open(&[0]).expect_err("leg 1 is in");
+    let missing = Problem::Missing { leg: LegIndex(1), last: description };
+    assert_eq!(refusal.problems, [missing]);
+    let text = refusal.describe(&["leg0"]);
+    assert!(text.contains("leg 1 (last seen as /dev/sdc, ST4000VN008, serial ZGY1)"), "{text}");
+    // A driver that knows nothing of a leg leaves what is known.
+    world.open(&[0, 1]).expect("both are in");
+    world.close();
+    assert_eq!(world.open(&[0]).expect_err("leg 1 is in").problems, refusal.problems);
+}
+
+#[test]
 fn a_detached_leg_is_refused_as_a_member() {
     let mut world = World::new(3, 2, settings());
     load(&mut world, 20);
@@ -189,7 +214,10 @@ fn an_absent_leg_that_is_in_needs_a_decision_and_a_fork_is_seen() {
     for leg in [0usize, 1] {
         let refusal = world.open(&[leg]).expect_err("one leg alone may not decide");
         let missing = LegIndex(1 - leg as u8);
-        assert_eq!(refusal.problems, [Problem::Missing { leg: missing }]);
+        assert_eq!(
+            refusal.problems,
+            [Problem::Missing { leg: missing, last: LegDescription::default() }]
+        );
     }
     // Each is promoted without the other: two histories.
     for leg in [0usize, 1] {

@@ -121,6 +121,7 @@ fn superblock(leg: usize, count: usize, layout: Layout) -> Superblock {
         open: false,
         join_epoch: 0,
         legs,
+        descriptions: Default::default(),
     }
 }
 

@@ -146,6 +146,8 @@ pub struct Config {
     pub allow_inject: bool,
     /// How long a stop drains before it closes with debts recorded.
     pub drain_on_stop: Time,
+    /// How long a start waits for an absent leg that the volume cannot be served without.
+    pub wait_for_legs: Time,
     /// The legs, in any order: each knows its slot.
     pub legs: Vec<LegConfig>,
     /// The exports. Default: one NBD export on `unix:<run directory>/<volume>.nbd`.
@@ -163,6 +165,7 @@ impl Default for Config {
             buffer_budget: Size::mib(256),
             allow_inject: false,
             drain_on_stop: Time::seconds(30),
+            wait_for_legs: Time(0),
             legs: Vec::new(),
             exports: Vec::new(),
             engine: EngineConfig::default(),
@@ -228,6 +231,12 @@ impl Config {
             "drain_on_stop",
             self.drain_on_stop,
             default.drain_on_stop,
+            Time(0)..=Time::seconds(86_400),
+        );
+        list.time(
+            "wait_for_legs",
+            self.wait_for_legs,
+            default.wait_for_legs,
             Time(0)..=Time::seconds(86_400),
         );
         self.engine.bounds(&mut list);

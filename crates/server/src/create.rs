@@ -11,7 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hemi_core::format::layout::{VOLUME_GRAIN, default_region_bytes};
 use hemi_core::format::superblock::Name;
-use hemi_core::format::{Id, Layout};
+use hemi_core::format::{Id, Layout, LegDescription};
+use hemi_core::units::LEGS_MAX;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
@@ -115,6 +116,10 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     }
     let block_bytes = block_bytes(options.block_bytes, &candidates, &opened.legs)?;
     let zero_legs = opened.prepare(&candidates, &layout, options.zero)?;
+    let mut descriptions = [LegDescription::default(); LEGS_MAX];
+    for (description, leg) in descriptions.iter_mut().zip(&opened.legs) {
+        *description = leg.describe();
+    }
     let plan = Plan {
         volume: random_id()?,
         generation: random_id()?,
@@ -125,6 +130,7 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         // Where nothing is known to be zeros the first leg's content is the volume's.
         whole: if zero_legs == 0 { 1 } else { zero_legs },
+        descriptions,
     };
     let legs: Vec<&dyn BlockingLeg> =
         opened.legs.iter().map(|leg| leg as &dyn BlockingLeg).collect();

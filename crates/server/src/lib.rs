@@ -21,6 +21,7 @@ pub mod leg;
 pub mod memory;
 pub mod messages;
 mod notices;
+pub mod opening;
 pub mod probe;
 pub mod promote;
 mod reactor;

@@ -13,20 +13,19 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use hemi_core::engine::Engine;
 use hemi_core::io::LegTraits;
-use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening};
 use hemi_core::settings::Settings;
-use hemi_core::units::{LEGS_MAX, LegIndex};
+use hemi_core::units::LEGS_MAX;
 
 use crate::arena::Arena;
 use crate::clock;
-use crate::config::legs::LegConfig;
 use crate::config::{Config, units};
 use crate::control::socket::{NBD_EXTENSION, file_stem, run_directory};
-use crate::control::volume::{Identity, LegIdentity, Phase, Snapshot};
+use crate::control::volume::{Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::export::{ExportOptions, Exports, ListenError, Listener};
-use crate::leg::{OpenError, OpenLeg, Purpose};
+use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
+use crate::opening::{self, OpenedVolume};
 use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
@@ -35,7 +34,7 @@ use crate::volume::ServedVolume;
 /// Why a volume is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A leg could not be opened.
+    /// A leg could not be opened, for another reason than that it is absent.
     #[error("leg {leg}: {source}")]
     Open {
         /// As configured.
@@ -43,14 +42,9 @@ pub enum ServeError {
         /// Why.
         source: OpenError,
     },
-    /// A leg could not be read.
-    #[error("leg {leg}: its metadata could not be read: {source}")]
-    Read {
-        /// As configured.
-        leg: String,
-        /// Why.
-        source: io::Error,
-    },
+    /// No leg is there at all. A line for each.
+    #[error("{0}")]
+    Absent(String),
     /// What the legs say does not make a volume that may be opened.
     #[error("{0}")]
     Refused(String),
@@ -114,7 +108,7 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
 pub fn serve(config: Config, record: Option<&Path>) -> Result<(), ServeError> {
-    let opened = open(&config.legs)?;
+    let opened = opening::open(&config.legs, config.wait_for_legs.duration())?;
     check(&config, &opened)?;
     let name = opened.name();
     let (recorder, recording) = match record {
@@ -163,104 +157,6 @@ fn record_to(path: &Path, opened: &OpenedVolume) -> Result<(Recorder, Recording)
         .map_err(|source| ServeError::Record { path: path.into(), source })
 }
 
-/// Every leg of a volume, opened and locked, and what recovery makes of them.
-pub struct OpenedVolume {
-    /// What the engine opens with.
-    pub opening: Opening,
-    legs: Vec<(LegIndex, OpenLeg)>,
-    identities: Vec<LegIdentity>,
-}
-
-impl OpenedVolume {
-    /// The volume's name, or its id if it has none.
-    pub fn name(&self) -> String {
-        let superblock = &self.opening.superblock;
-        match superblock.name.as_str() {
-            "" => superblock.volume_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
-            name => name.to_owned(),
-        }
-    }
-
-    fn identity(&self) -> Identity {
-        let superblock = &self.opening.superblock;
-        Identity {
-            name: self.name(),
-            id: superblock.volume_id,
-            size_bytes: superblock.layout.volume_bytes(),
-            block_bytes: superblock.block_bytes,
-            region_bytes: superblock.layout.region_bytes(),
-        }
-    }
-}
-
-/// Opens and locks legs, reads their metadata, and lets recovery decide.
-///
-/// # Errors
-/// The first leg that cannot be opened or read; then everything recovery objects to.
-pub fn open(configs: &[LegConfig]) -> Result<OpenedVolume, ServeError> {
-    let mut opened = Vec::new();
-    for config in configs {
-        let leg = OpenLeg::configured(config, Purpose::Serve)
-            .map_err(|source| ServeError::Open { leg: config.label(), source })?;
-        opened.push(leg);
-    }
-    let mut opening = assess(configs, &opened)?;
-    let quarantine = opened.iter().filter_map(OpenLeg::quarantine).max().unwrap_or_default();
-    if !opening.clean && !quarantine.is_zero() {
-        // Local legs have been locked until their last write ended; nobody says so of
-        // remote ones, and a late write must not meet ours.
-        let seconds = quarantine.as_secs_f64();
-        tracing::info!(
-            seconds,
-            "the volume was not closed: waiting until the last writes to its remote legs have \
-             landed (the leg's `quarantine`)"
-        );
-        std::thread::sleep(quarantine);
-        opening = assess(configs, &opened)?;
-    }
-    let identities = configs
-        .iter()
-        .zip(&opening.slots)
-        .map(|(config, slot)| LegIdentity {
-            leg: slot.0,
-            name: config.label(),
-            path: config.path.to_string(),
-        })
-        .collect();
-    let legs = opening.slots.iter().copied().zip(opened).collect();
-    Ok(OpenedVolume { opening, legs, identities })
-}
-
-/// Reads every leg's metadata and lets recovery decide.
-fn assess(configs: &[LegConfig], opened: &[OpenLeg]) -> Result<Opening, ServeError> {
-    let mut images = Vec::new();
-    for (config, leg) in configs.iter().zip(opened) {
-        let image = read_metadata(leg)
-            .map_err(|source| ServeError::Read { leg: config.label(), source })?;
-        images.push(image);
-    }
-    let views: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
-    recovery::assess(&views).map_err(|refusal| {
-        let labels: Vec<String> = configs.iter().map(LegConfig::label).collect();
-        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        ServeError::Refused(refusal.describe(&labels))
-    })
-}
-
-/// The beginning of a leg, as long as its metadata is.
-fn read_metadata(leg: &OpenLeg) -> io::Result<Vec<u8>> {
-    let head = HEAD_BYTES.min(leg.size());
-    let mut bytes = vec![0; head as usize];
-    leg.read_at(0, &mut bytes)?;
-    // Without a superblock the head is all recovery needs to say what is wrong.
-    let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
-    if needed > head {
-        bytes.resize(needed as usize, 0);
-        leg.read_at(head, &mut bytes[head as usize..])?;
-    }
-    Ok(bytes)
-}
-
 fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeError> {
     let superblock = &opened.opening.superblock;
     if let Some(wanted) = &config.volume
@@ -269,17 +165,17 @@ fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeError> {
         let (wanted, found) = (wanted.clone(), opened.name());
         return Err(ServeError::OtherVolume { wanted, found });
     }
-    for ((_, leg), identity) in opened.legs.iter().zip(&opened.identities) {
+    for (slot, leg) in &opened.legs {
+        let name = opened.leg_name(*slot);
         let needed = superblock.layout.data_offset() + superblock.layout.volume_bytes();
         if leg.size() < needed {
             return Err(ServeError::Refused(format!(
-                "leg {}: has {} bytes, the volume needs {needed}; it was truncated: replace it",
-                identity.name,
+                "leg {name}: has {} bytes, the volume needs {needed}; it was truncated: replace it",
                 leg.size()
             )));
         }
         if leg.block() > superblock.block_bytes {
-            let (leg, block) = (identity.name.clone(), leg.block());
+            let (leg, block) = (name, leg.block());
             return Err(ServeError::Block { leg, block, volume: superblock.block_bytes });
         }
     }

@@ -79,8 +79,8 @@ impl Volume for ServedVolume {
             Request::Replace { leg, config, wipe } => {
                 joining::join(self.reactor.clone(), config, Coming::Replace { leg, wipe })
             }
-            Request::Attach { config } => {
-                joining::join(self.reactor.clone(), config, Coming::Attach)
+            Request::Attach { config, wipe } => {
+                joining::join(self.reactor.clone(), config, Coming::Attach { wipe })
             }
         }
     }

@@ -2,7 +2,7 @@
 //! be is not.
 
 use hemi_core::command::Command;
-use hemi_core::format::{Layout, Membership, Superblock};
+use hemi_core::format::{Layout, LegDescription, Membership, Superblock};
 use hemi_core::io::Operation;
 use hemi_core::recovery::{self, LegImage, Problem, Refusal};
 use hemi_core::settings::Settings;
@@ -280,7 +280,8 @@ impl World {
             // What says that it is out may be on itself alone: hemi ended in between.
             Err(refusal) if is_in || !self.all_know(&others, &opening.superblock) => {
                 self.note_refusal(&refusal);
-                let missing = Problem::Missing { leg: World::index(leg) };
+                let missing =
+                    Problem::Missing { leg: World::index(leg), last: LegDescription::default() };
                 // Legs that have not heard the latest miss others, too, that have left since.
                 let others_too = !self.all_know(&others, &opening.superblock);
                 // If the others only know of a time when it was out (it was promoted since), they
@@ -291,7 +292,7 @@ impl World {
                 // Damage on a leg that is out by the latest stands in no one's way while the
                 // latest is given; without it, it may hide something, and is named rightly.
                 let is_right = |problem: &Problem| match problem {
-                    Problem::Missing { leg } => !others.contains(&leg.0) && others_too,
+                    Problem::Missing { leg, .. } => !others.contains(&leg.0) && others_too,
                     // The region table is told to a leg that is out before the superblock is:
                     // it may speak of this one, which is out by what the others know.
                     Problem::Undecided { .. } => is_in && was_out,

@@ -302,7 +302,8 @@ impl World {
     /// What the engine is told of a leg.
     pub(crate) fn traits(&self, leg: u8) -> LegTraits {
         let fast_zeroes = self.shape.fast_zeroes >> leg & 1 == 1;
-        LegTraits { present: true, fast_zeroes, thin: leg.is_multiple_of(2) }
+        let thin = leg.is_multiple_of(2);
+        LegTraits { present: true, fast_zeroes, thin, ..LegTraits::default() }
     }
 
     /// Legs at their best.

@@ -86,9 +86,14 @@ Example, for a drive that died:
         which: Which,
     },
     /// Take back a leg of this volume that was detached or gone; it is filled anew.
+    ///
+    /// A detached leg may have been used without hemi since. It is overwritten only with --wipe.
     Attach {
         #[command(flatten)]
         new: NewLeg,
+        /// Overwrite a leg that was detached.
+        #[arg(long)]
+        wipe: bool,
         #[command(flatten)]
         which: Which,
     },
@@ -173,8 +178,8 @@ pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
         What::Detach { leg, which } => {
             change(which, "/v1/legs/detach", &api::OneLeg { leg: *leg }, "detached")
         }
-        What::Attach { new, which } => {
-            let request = api::AttachLeg { config: new.config()? };
+        What::Attach { new, wipe, which } => {
+            let request = api::AttachLeg { config: new.config()?, wipe: *wipe };
             change(which, "/v1/legs/attach", &request, "attached; it is being filled")
         }
     }

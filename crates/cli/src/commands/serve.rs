@@ -85,6 +85,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION")]
     drain_on_stop: Option<Time>,
 
+    /// How long a start waits for an absent leg that the volume cannot be served without
+    /// [default: 0s].
+    #[arg(long, value_name = "DURATION")]
+    wait_for_legs: Option<Time>,
+
     /// Allow hemi inject to delay, freeze and fail legs. For tests.
     #[arg(long)]
     allow_inject: bool,
@@ -135,6 +140,9 @@ impl ServeArgs {
         }
         if let Some(drain) = self.drain_on_stop {
             config.drain_on_stop = drain;
+        }
+        if let Some(wait) = self.wait_for_legs {
+            config.wait_for_legs = wait;
         }
         config.allow_inject |= self.allow_inject;
         config.check()?;

@@ -741,6 +741,7 @@ impl<B: Buffers> Engine<B> {
         record.id = id;
         record.join_epoch = self.superblock.join_epoch;
         record.state = Membership::Out(OutReason::Joining);
+        self.superblock.descriptions[leg.index()] = traits.description;
         let mut fresh = Leg::new(leg, &self.settings, true);
         fresh.membership = record.state;
         fresh.fast_zeroes = traits.fast_zeroes;
@@ -779,6 +780,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.forget_leg(leg.index());
         self.superblock.legs[leg.index()] = Default::default();
+        self.superblock.descriptions[leg.index()] = Default::default();
         self.legs[leg.index()].membership = Membership::Empty;
         self.legs[leg.index()].health = Health::Absent;
         self.regions.drop_leg(leg);

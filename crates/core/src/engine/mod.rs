@@ -189,13 +189,19 @@ impl<B: Buffers> Engine<B> {
             })
             .collect();
         let records = regions.active.capacity();
+        let mut superblock = opening.superblock;
+        for (known, leg) in superblock.descriptions.iter_mut().zip(&traits) {
+            if !leg.description.is_empty() {
+                *known = leg.description;
+            }
+        }
         let mut engine = Engine {
             throttle: Throttle::new(requests_max as usize),
             settings,
             buffers,
             now,
-            metadata: Metadata::new(opening.superblock.layout, &opening.objects),
-            superblock: opening.superblock,
+            metadata: Metadata::new(superblock.layout, &opening.objects),
+            superblock,
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
             regions,

@@ -27,7 +27,7 @@ pub struct NewVolume<'a> {
 }
 
 impl NewVolume<'_> {
-    /// The superblock of the leg in a slot: closed, every leg in, sequence 1.
+    /// The superblock of the leg in a slot: closed, every leg in, sequence 1, no descriptions.
     pub fn superblock(&self, leg: LegIndex) -> Superblock {
         let mut legs = [LegRecord::default(); LEGS_MAX];
         for (record, id) in legs.iter_mut().zip(self.legs) {
@@ -46,6 +46,7 @@ impl NewVolume<'_> {
             open: false,
             join_epoch: FIRST_JOIN_EPOCH,
             legs,
+            descriptions: Default::default(),
         }
     }
 }

@@ -16,12 +16,14 @@
 
 pub mod block;
 pub mod create;
+pub mod description;
 pub mod layout;
 pub mod lost;
 pub mod page;
 pub mod superblock;
 
 pub use block::{BLOCK_BYTES, Block, BlockState, Kind};
+pub use description::LegDescription;
 pub use layout::{Layout, LayoutError};
 pub use page::RegionEntry;
 pub use superblock::{LegRecord, Membership, Superblock, SuperblockError};

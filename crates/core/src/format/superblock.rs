@@ -11,6 +11,7 @@ use crate::units::{LEGS_MAX, LegIndex};
 
 use super::Id;
 use super::block::{self, Block, BlockState, Kind};
+use super::description::LegDescription;
 use super::layout::{Layout, LayoutError};
 
 mod raw;
@@ -180,6 +181,8 @@ pub struct Superblock {
     pub join_epoch: u64,
     /// The leg set, by slot.
     pub legs: [LegRecord; LEGS_MAX],
+    /// The legs' devices as last seen, by slot. For people only: nothing is decided by them.
+    pub descriptions: [LegDescription; LEGS_MAX],
 }
 
 /// Why a slot holds no superblock to use.

@@ -123,7 +123,8 @@ pub(super) fn membership_problems(
             .zip(0..)
             .any(|(own, image)| own.leg == leg && problems.iter().any(|p| is_about(p, image)));
         if missing && !explained {
-            problems.push(Problem::Missing { leg });
+            let last = newest.descriptions[leg.index()];
+            problems.push(Problem::Missing { leg, last });
         }
     }
     problems

@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::format::page;
 use crate::format::superblock::SuperblockError;
+use crate::format::{LegDescription, page};
 use crate::marks::{Mark, Marks};
 use crate::units::LegIndex;
 
@@ -55,6 +55,8 @@ pub enum Problem {
     Missing {
         /// Its slot.
         leg: LegIndex,
+        /// What the other legs know of its device.
+        last: LegDescription,
     },
     /// No leg is in: a promotion was cut short.
     NoneIn,
@@ -187,11 +189,16 @@ impl Problem {
             Problem::Stranger { image, detached: false } => {
                 format!("{}: is no longer a leg of the volume; leave it out", name(*image))
             }
-            Problem::Missing { leg } => format!(
-                "leg {}: is missing, and it may hold writes the others do not have; give it \
-                 too, or decide with 'hemi promote LEG --accept-loss' for a leg that is there",
-                leg.0
-            ),
+            Problem::Missing { leg, last } => {
+                let known =
+                    if last.is_empty() { String::new() } else { format!(" (last seen as {last})") };
+                format!(
+                    "leg {}{known} is missing, and it may hold writes that the others lack; \
+                     bring it back, or decide with 'hemi promote LEG --accept-loss' for a leg \
+                     that is there",
+                    leg.0
+                )
+            }
             Problem::NoneIn => "no leg may decide: a promotion was interrupted; run \
                  'hemi promote LEG --accept-loss' again"
                 .into(),

@@ -1,6 +1,7 @@
 //! Metadata whose outcome is unknown, rotten, of another generation, or of another leg.
 
 use hemi_core::command::Command;
+use hemi_core::format::LegDescription;
 use hemi_core::io::{LegOperation, Operation};
 use hemi_core::recovery::{self, LegImage, Problem};
 use hemi_core::settings::Settings;
@@ -292,7 +293,10 @@ fn s09_closed_leg_alone() {
     world.close();
     for leg in [A, B] {
         let refusal = world.open(&[leg]).expect_err("the other may have gone on");
-        assert_eq!(refusal.problems, [Problem::Missing { leg: index(1 - leg) }]);
+        assert_eq!(
+            refusal.problems,
+            [Problem::Missing { leg: index(1 - leg), last: LegDescription::default() }]
+        );
     }
     assert_eq!(world.promote(A), []);
     world.open(&[A]).expect("A was told to decide");
@@ -300,7 +304,10 @@ fn s09_closed_leg_alone() {
     world.flush();
     world.close();
     let refusal = world.open(&[B]).expect_err("B does not know of A's writes");
-    assert_eq!(refusal.problems, [Problem::Missing { leg: index(A) }]);
+    assert_eq!(
+        refusal.problems,
+        [Problem::Missing { leg: index(A), last: LegDescription::default() }]
+    );
     reopen(&mut world);
     assert!(
         !world

@@ -158,7 +158,7 @@ pub struct World {
 }
 
 pub fn fast() -> LegTraits {
-    LegTraits { present: true, fast_zeroes: true, thin: true }
+    LegTraits { present: true, fast_zeroes: true, thin: true, ..LegTraits::default() }
 }
 
 pub fn settings() -> Settings {
@@ -226,8 +226,7 @@ impl World {
         let opening = recovery::assess(&images)?;
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for &leg in legs {
-            traits[leg] =
-                LegTraits { present: true, fast_zeroes: self.fast_zeroes[leg], thin: true };
+            traits[leg] = LegTraits { fast_zeroes: self.fast_zeroes[leg], ..fast() };
         }
         let memory = Memory::new(self.shape.memory_sectors);
         let entropy = self.random.next();

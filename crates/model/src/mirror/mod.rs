@@ -89,7 +89,8 @@ impl<D: Drive> Mirror<D> {
         let opening = recovery::assess(&images).expect("a new volume opens");
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for leg in traits.iter_mut().take(count) {
-            *leg = LegTraits { present: true, fast_zeroes: true, thin: true };
+            *leg =
+                LegTraits { present: true, fast_zeroes: true, thin: true, ..LegTraits::default() };
         }
         let now = Instant(1);
         let handles = Handles::new(buffer_bytes);

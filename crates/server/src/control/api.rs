@@ -297,6 +297,9 @@ pub struct ReplaceLeg {
 pub struct AttachLeg {
     /// The leg: a spec or a table as in the configuration.
     pub config: LegConfig,
+    /// Whether what was written to it since it was detached may be overwritten.
+    #[serde(default)]
+    pub wipe: bool,
 }
 
 /// `POST /v1/legs/remove` and `/v1/legs/detach`.

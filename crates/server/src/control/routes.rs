@@ -127,7 +127,7 @@ async fn detach(State(shared): State<Shared>, body: Bytes) -> Response {
 }
 
 async fn attach(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |AttachLeg { config }| Ok(Request::Attach { config })).await
+    act(&shared, &body, |AttachLeg { config, wipe }| Ok(Request::Attach { config, wipe })).await
 }
 
 async fn scrub(State(shared): State<Shared>, body: Bytes) -> Response {

@@ -188,6 +188,8 @@ pub enum Request {
     Attach {
         /// Where it is.
         config: LegConfig,
+        /// Whether what was written to it since it was detached may be overwritten.
+        wipe: bool,
     },
     /// Compare all legs, and rewrite what differs with `repair`.
     Scrub {

@@ -11,8 +11,10 @@ use hemi_core::format::create::{FIRST_JOIN_EPOCH, NewVolume};
 use hemi_core::format::lost::{self, LostHeader};
 use hemi_core::format::page::{self, PageHeader};
 use hemi_core::format::superblock::Name;
-use hemi_core::format::{BLOCK_BYTES, Block, Id, Layout, RegionEntry, Superblock, block};
-use hemi_core::units::LegIndex;
+use hemi_core::format::{
+    BLOCK_BYTES, Block, Id, Layout, LegDescription, RegionEntry, Superblock, block,
+};
+use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use crate::blocking::BlockingLeg;
 
@@ -31,6 +33,8 @@ pub(super) struct Plan {
     pub(super) created: u64,
     /// Which legs are whole everywhere, a bit for each slot.
     pub(super) whole: u8,
+    /// The legs' devices, by slot.
+    pub(super) descriptions: [LegDescription; LEGS_MAX],
 }
 
 /// A write or flush that failed.
@@ -120,7 +124,11 @@ fn write_superblock(plan: &Plan, index: u8, leg: &dyn BlockingLeg, slot: u8) -> 
         block_bytes: plan.block_bytes,
         created: plan.created,
     };
-    let superblock = Superblock { sequence: sequence(slot), ..volume.superblock(LegIndex(index)) };
+    let superblock = Superblock {
+        sequence: sequence(slot),
+        descriptions: plan.descriptions,
+        ..volume.superblock(LegIndex(index))
+    };
     let mut block = block::blank();
     superblock.encode(&mut block, slot);
     leg.write_at(Layout::superblock_address(slot), &block)

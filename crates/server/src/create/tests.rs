@@ -95,6 +95,7 @@ fn plan(volume: Id, size: u64) -> Plan {
         block_bytes: 512,
         created: 1_700_000_000,
         whole: 0b11,
+        descriptions: Default::default(),
     }
 }
 

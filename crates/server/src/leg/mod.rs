@@ -24,6 +24,7 @@
 //! Changes of the whole leg (session lost, device gone, back) are [`LegContext::event`]s.
 //! Drivers allocate nothing per I/O once their tables have grown to the engine's window.
 
+mod describe;
 pub mod device;
 pub mod file;
 pub mod inject;

@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use hemi_core::format::LegDescription;
 use hemi_core::io::LegTraits;
 use rustix::io::Errno;
 
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
 
+use super::describe;
 use super::device::Device;
 use super::nbd::{BlockingNbd, NbdError, NbdOptions};
 use super::stripe::{OpenStripe, StripeError};
@@ -161,6 +163,21 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// True if the leg is not there or does not answer: its path is gone, the drive behind it
+    /// fails, or nobody serves the export. False for what the operator has to mend first, such
+    /// as permissions, a lock or a mount.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            OpenError::Missing { .. } => true,
+            OpenError::Io { source, .. } => {
+                let gone = [Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM, Errno::IO, Errno::REMOTEIO];
+                gone.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+            }
+            OpenError::Nbd { source, .. } => source.is_absence(),
+            _ => false,
+        }
+    }
+
     pub(super) fn from_errno(path: &Path, errno: Errno) -> OpenError {
         let path = path.into();
         let source = errno.into();
@@ -324,7 +341,16 @@ impl OpenLeg {
             // Nothing tells whether its server has reserved space.
             OpenLeg::Nbd(_) => false,
         };
-        LegTraits { present: true, fast_zeroes: self.fast_zeroes(), thin }
+        let description = self.describe();
+        LegTraits { present: true, fast_zeroes: self.fast_zeroes(), thin, description }
+    }
+
+    /// What people call its device. The superblocks of all legs keep it.
+    pub fn describe(&self) -> LegDescription {
+        match self {
+            OpenLeg::File(device) => describe::device(device),
+            OpenLeg::Stripe(_) | OpenLeg::Nbd(_) => describe::spec(&self.description()),
+        }
     }
 
     /// What the operator called it.

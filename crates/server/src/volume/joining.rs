@@ -2,7 +2,8 @@
 //! handed to the reactor.
 
 use hemi_core::command::{Command, CommandError};
-use hemi_core::format::{Layout, Superblock};
+use hemi_core::format::{Layout, Membership, Superblock};
+use hemi_core::io::OutReason;
 use hemi_core::status::LegState;
 use hemi_core::units::{LEGS_MAX, LegIndex};
 use tokio::sync::oneshot;
@@ -21,7 +22,7 @@ pub(super) enum Coming {
     /// Into the slot of one that is out or gone.
     Replace { leg: u8, wipe: bool },
     /// Back into its own slot.
-    Attach,
+    Attach { wipe: bool },
 }
 
 /// Checks, makes ready and joins a leg, on a thread of its own: looking at a drive blocks, and
@@ -89,7 +90,7 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
         Coming::Add { leg, wipe } => (free_slot(snapshot, leg)?, wipe),
         Coming::Replace { leg, wipe } => (vacant_slot(snapshot, leg)?, wipe),
         // What it held is known to be of this volume's past, which all is drained over.
-        Coming::Attach => (own_slot(snapshot, config)?, true),
+        Coming::Attach { wipe } => (own_slot(snapshot, config, wipe)?, true),
     };
     let identity = &snapshot.identity;
     let layout = Layout::new(identity.size_bytes, identity.region_bytes).map_err(|error| {
@@ -149,8 +150,9 @@ fn vacant_slot(snapshot: &Snapshot, leg: u8) -> Result<LegIndex, Refusal> {
     Err(Refusal::new(RefusalKind::Conflict, what, way_out))
 }
 
-/// The slot that a leg of this volume had, if nothing on it is newer than the volume.
-fn own_slot(snapshot: &Snapshot, config: &LegConfig) -> Result<LegIndex, Refusal> {
+/// Returns the slot that a leg of this volume had, if nothing that is only on it would be lost.
+/// A detached leg is a disk image of its own: only with `wipe` may it be overwritten.
+fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIndex, Refusal> {
     let label = config.label();
     let found = superblock_of(config).map_err(unprepared)?;
     let Some(superblock) = found else {
@@ -165,6 +167,14 @@ fn own_slot(snapshot: &Snapshot, config: &LegConfig) -> Result<LegIndex, Refusal
         return Err(Refusal::new(RefusalKind::Unsafe, what, way_out));
     }
     check_history(snapshot, &label, &superblock)?;
+    if superblock.own_record().state == Membership::Out(OutReason::Detached) && !wipe {
+        let what = format!(
+            "{label} was detached and may have been used without hemi since: attaching it \
+             overwrites everything on it"
+        );
+        let way_out = "Save what you need from it, then add --wipe.";
+        return Err(Refusal::new(RefusalKind::Unsafe, what, way_out));
+    }
     let leg = superblock.leg.0;
     match state(snapshot, leg) {
         LegState::Empty | LegState::Out | LegState::Gone => slot(leg),

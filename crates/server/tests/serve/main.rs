@@ -12,12 +12,13 @@ use hemi_core::settings::Settings;
 use hemi_core::units::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
 use hemi_server::config::legs::{LegConfig, LegSpec};
-use hemi_server::control::volume::{Identity, Phase, Request, Snapshot, Volume as _};
+use hemi_server::control::volume::{Identity, Phase, RefusalKind, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::export::{ExportOptions, Listener};
 use hemi_server::leg::Injection;
 use hemi_server::messages::{ReactorError, ReactorMessage, ReplyTo};
-use hemi_server::serve::{ReactorOptions, Running, open, start};
+use hemi_server::opening::open;
+use hemi_server::serve::{ReactorOptions, Running, start};
 use hemi_server::volume::ServedVolume;
 
 use client::{Client, DISCONNECT, FLUSH, FUA, READ, TRIM, WRITE, WRITE_ZEROES};
@@ -108,7 +109,7 @@ impl Served {
     /// Stops and serves again; the volume was closed clean.
     fn restart(self) -> Served {
         let (folder, legs, budget) = self.shutdown();
-        assert!(open(&legs).expect("the legs open").opening.clean);
+        assert!(open(&legs, Duration::ZERO).expect("the legs open").opening.clean);
         let running = run(&folder, &legs, budget, None);
         Served { folder, legs, budget, running }
     }
@@ -120,7 +121,7 @@ fn run(
     budget: u64,
     tls: Option<TlsConfig>,
 ) -> Running {
-    let opened = open(legs).unwrap_or_else(|error| panic!("{error}"));
+    let opened = open(legs, Duration::ZERO).unwrap_or_else(|error| panic!("{error}"));
     let layout = opened.opening.superblock.layout;
     let block_bytes = opened.opening.superblock.block_bytes;
     let mut listen = ExportConfig::new(Listen::Unix(folder.path().join("nbd")));
@@ -378,11 +379,17 @@ fn a_detached_leg_is_let_go_and_can_come_back() {
     let volume = ServedVolume::new(served.running.handle.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let config = served.legs[0].clone();
-    runtime.block_on(volume.request(Request::Attach { config })).expect("it was its leg");
+    let attach = |wipe| volume.request(Request::Attach { config: config.clone(), wipe });
+    let refusal = runtime.block_on(attach(false)).expect_err("it may have been written since");
+    assert_eq!(refusal.kind, RefusalKind::Unsafe);
+    assert!(refusal.way_out.contains("--wipe"), "{refusal:?}");
+    let now = std::fs::read(served.folder.path().join("a")).expect("it can be read");
+    assert!(now == image, "a refusal changes nothing");
+    runtime.block_on(attach(true)).expect("it was its leg");
     served.until("it is whole again", |snapshot| {
         snapshot.status.converged && snapshot.status.legs.len() == 2
     });
     let (_folder, legs, _) = served.shutdown();
-    let opened = open(&legs).unwrap_or_else(|error| panic!("{error}"));
+    let opened = open(&legs, Duration::ZERO).unwrap_or_else(|error| panic!("{error}"));
     assert!(opened.opening.clean);
 }

@@ -4,7 +4,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_mut};
 
 use crate::format::Id;
-use crate::format::block::{BLOCK_BYTES, Block, SECTOR_PAYLOAD_BYTES, Sector, Unused};
+use crate::format::block::{BLOCK_BYTES, Block, SECTOR_PAYLOAD_BYTES, Sector};
+use crate::format::description::LegDescription;
 use crate::format::layout::Layout;
 use crate::io::OutReason;
 use crate::units::{LEGS_MAX, LegIndex};
@@ -99,17 +100,29 @@ struct RawAncestors {
 }
 const _: () = assert!(size_of::<RawAncestors>() == SECTOR_PAYLOAD_BYTES);
 
+/// Descriptions in each of the two sectors that hold them.
+const DESCRIPTIONS_PER_SECTOR: usize = LEGS_MAX / 2;
+
+/// Sectors 2 and 7. Without a head, and zeros where one would be: in sector 2, ext and minix
+/// file systems have their two-byte magic numbers there, which random ids would sooner or
+/// later imitate. Text does not.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct RawDescriptions {
+    unused: [u8; 64],
+    descriptions: [LegDescription; DESCRIPTIONS_PER_SECTOR],
+}
+const _: () = assert!(size_of::<RawDescriptions>() == SECTOR_PAYLOAD_BYTES);
+
 /// A superblock's block.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct RawSuperblock {
     identity: Sector<RawIdentity>,
     legs: Sector<RawLegs>,
-    /// Zeros: here ext and minix file systems have their two-byte magic numbers, which
-    /// random ids would sooner or later imitate.
-    sector_2: Sector<Unused>,
+    descriptions_low: Sector<RawDescriptions>,
     ancestors: [Sector<RawAncestors>; ANCESTRY_SECTORS],
-    sector_7: Sector<Unused>,
+    descriptions_high: Sector<RawDescriptions>,
 }
 const _: () = assert!(size_of::<RawSuperblock>() == BLOCK_BYTES);
 
@@ -163,7 +176,14 @@ impl RawSuperblock {
             open: identity.open == 1,
             join_epoch: identity.join_epoch.get(),
             legs: self.parse_legs()?,
+            descriptions: self.parse_descriptions(),
         })
+    }
+
+    fn parse_descriptions(&self) -> [LegDescription; LEGS_MAX] {
+        let sectors = [&self.descriptions_low.payload, &self.descriptions_high.payload];
+        let mut descriptions = sectors.iter().flat_map(|sector| sector.descriptions);
+        core::array::from_fn(|_| descriptions.next().unwrap_or_default())
     }
 
     fn parse_ancestry(&self) -> Result<Ancestry, SuperblockError> {
@@ -240,6 +260,9 @@ pub(super) fn fill(superblock: &Superblock, block: &mut Block) {
         raw.join_epoch = U64::new(record.join_epoch);
         (raw.state, raw.reason) = state_bytes(record.state);
     }
+    let (low, high) = superblock.descriptions.split_at(DESCRIPTIONS_PER_SECTOR);
+    raw.descriptions_low.payload.descriptions.copy_from_slice(low);
+    raw.descriptions_high.payload.descriptions.copy_from_slice(high);
     for sector in &mut raw.ancestors {
         sector.payload.head = head;
     }

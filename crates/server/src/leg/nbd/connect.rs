@@ -84,6 +84,20 @@ pub enum NbdError {
     },
 }
 
+impl NbdError {
+    /// True if nobody serves the export: the host, its server or the connection is gone.
+    pub fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            NbdError::Resolve(_)
+                | NbdError::Connect(_)
+                | NbdError::Silent
+                | NbdError::Closed
+                | NbdError::Socket(_)
+        )
+    }
+}
+
 /// Whether an export can be the leg it is opened as.
 pub(super) fn check(export: &ExportInfo, purpose: Purpose) -> Result<(), NbdError> {
     if export.block_size.minimum > BLOCK_BYTES_MAX {

@@ -440,6 +440,7 @@ fn superblock(leg: u8, sequence: u64) -> hemi_core::format::Block {
         open: true,
         join_epoch: 1,
         legs: Default::default(),
+        descriptions: Default::default(),
     };
     superblock.legs[0] = LegRecord { id: [leg; 16], join_epoch: 1, state: Membership::default() };
     superblock.legs[0].state = Membership::In;

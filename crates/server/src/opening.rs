@@ -1,0 +1,294 @@
+//! Opens a volume: its legs, what recovery makes of them, and which of them are absent.
+//!
+//! A leg is **absent** if its path is gone, its drive fails every read or its server does not
+//! answer. That is no error by itself. Recovery decides by the other legs: without a leg that
+//! is durably out the volume is served, and without one that is in it is not.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use hemi_core::format::Membership;
+use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening, Problem, Refusal};
+use hemi_core::units::{LEGS_MAX, LegIndex};
+
+use crate::config::legs::LegConfig;
+use crate::control::volume::{Identity, LegIdentity};
+use crate::leg::{OpenError, OpenLeg, Purpose};
+use crate::serve::ServeError;
+
+/// Pause between two attempts to open an absent leg.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A volume whose legs are open and locked, and what recovery makes of them.
+pub struct OpenedVolume {
+    /// What the engine opens with.
+    pub opening: Opening,
+    pub(crate) legs: Vec<(LegIndex, OpenLeg)>,
+    pub(crate) identities: Vec<LegIdentity>,
+}
+
+impl OpenedVolume {
+    /// Returns the volume's name, or the beginning of its id if it has none.
+    pub fn name(&self) -> String {
+        let superblock = &self.opening.superblock;
+        match superblock.name.as_str() {
+            "" => superblock.volume_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Returns what does not change while the volume is served.
+    pub(crate) fn identity(&self) -> Identity {
+        let superblock = &self.opening.superblock;
+        Identity {
+            name: self.name(),
+            id: superblock.volume_id,
+            size_bytes: superblock.layout.volume_bytes(),
+            block_bytes: superblock.block_bytes,
+            region_bytes: superblock.layout.region_bytes(),
+        }
+    }
+
+    /// Returns what status and logs call the leg in a slot.
+    pub(crate) fn leg_name(&self, slot: LegIndex) -> String {
+        let known = self.identities.iter().find(|identity| identity.leg == slot.0);
+        known.map_or_else(|| format!("leg {}", slot.0), |identity| identity.name.clone())
+    }
+}
+
+/// A configured leg on the way to being opened.
+struct Candidate<'a> {
+    config: &'a LegConfig,
+    state: State,
+}
+
+enum State {
+    /// Open and locked, with the bytes in front of its data area.
+    Present { leg: OpenLeg, metadata: Vec<u8> },
+    /// Not there, with the reason in words.
+    Absent(String),
+}
+
+/// Opens and locks legs, reads their metadata, and lets recovery decide. If recovery needs a
+/// leg that is absent, it is tried again for at most `patience`.
+///
+/// # Errors
+/// A leg that is there and cannot be opened; [`ServeError::Absent`] if none is there;
+/// everything recovery objects to.
+pub fn open(configs: &[LegConfig], patience: Duration) -> Result<OpenedVolume, ServeError> {
+    let deadline = Instant::now() + patience;
+    let mut candidates = Vec::new();
+    for config in configs {
+        candidates.push(Candidate { config, state: reach(config)? });
+    }
+    let mut told = false;
+    let mut opening = loop {
+        let refusal = match assess(&candidates) {
+            Ok(opening) => break opening,
+            Err(refusal) => refusal,
+        };
+        if !waits_for_legs(&refusal, &candidates) || Instant::now() >= deadline {
+            return Err(refused(&refusal, &candidates));
+        }
+        if !told {
+            told = true;
+            let absent = absences(&candidates).join("; ");
+            let seconds = patience.as_secs_f64();
+            tracing::warn!(seconds, absent, "waiting for absent legs (wait_for_legs)");
+        }
+        sleep(RETRY_INTERVAL);
+        for candidate in &mut candidates {
+            if let State::Absent(_) = candidate.state {
+                candidate.state = reach(candidate.config)?;
+            }
+        }
+    };
+    let quarantine = present(&candidates).filter_map(|(_, leg, _)| leg.quarantine()).max();
+    let quarantine = quarantine.unwrap_or_default();
+    if !opening.clean && !quarantine.is_zero() {
+        // Local legs have been locked until their last write ended; nobody says so of
+        // remote ones, and a late write must not meet ours.
+        let seconds = quarantine.as_secs_f64();
+        tracing::info!(
+            seconds,
+            "the volume was not closed: waiting until the last writes to its remote legs have \
+             landed (the leg's `quarantine`)"
+        );
+        sleep(quarantine);
+        for candidate in &mut candidates {
+            if let State::Present { leg, metadata } = &mut candidate.state {
+                match read_metadata(leg) {
+                    Ok(bytes) => *metadata = bytes,
+                    Err(error) => candidate.state = State::Absent(unreadable(&error)),
+                }
+            }
+        }
+        opening = assess(&candidates).map_err(|refusal| refused(&refusal, &candidates))?;
+    }
+    for absence in absences(&candidates) {
+        tracing::warn!(absence, "the volume is served without a leg that is out");
+    }
+    let identities = identities(&opening, &candidates);
+    let opened = candidates.into_iter().filter_map(|candidate| match candidate.state {
+        State::Present { leg, .. } => Some(leg),
+        State::Absent(_) => None,
+    });
+    let legs = opening.slots.iter().copied().zip(opened).collect();
+    Ok(OpenedVolume { opening, legs, identities })
+}
+
+/// Opens, locks and reads a leg, or finds that it is absent.
+fn reach(config: &LegConfig) -> Result<State, ServeError> {
+    let leg = match OpenLeg::configured(config, Purpose::Serve) {
+        Ok(leg) => leg,
+        // Its leg is named beside the reason.
+        Err(OpenError::Nbd { source, .. }) if source.is_absence() => {
+            return Ok(State::Absent(source.to_string()));
+        }
+        Err(error) if error.is_absence() => return Ok(State::Absent(error.to_string())),
+        Err(source) => return Err(ServeError::Open { leg: config.label(), source }),
+    };
+    if leg.size() == 0 {
+        return Ok(State::Absent("it has a size of 0 bytes: the drive is not ready".into()));
+    }
+    Ok(match read_metadata(&leg) {
+        Ok(metadata) => State::Present { leg, metadata },
+        Err(error) => State::Absent(unreadable(&error)),
+    })
+}
+
+fn unreadable(error: &std::io::Error) -> String {
+    format!("its metadata could not be read: {error}")
+}
+
+/// Reads the beginning of a leg, as long as its metadata is.
+fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
+    let head = HEAD_BYTES.min(leg.size());
+    let mut bytes = vec![0; head as usize];
+    leg.read_at(0, &mut bytes)?;
+    // Without a superblock the head is all recovery needs to say what is wrong.
+    let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
+    if needed > head {
+        bytes.resize(needed as usize, 0);
+        leg.read_at(head, &mut bytes[head as usize..])?;
+    }
+    Ok(bytes)
+}
+
+/// Lets recovery decide by the legs that are present.
+fn assess(candidates: &[Candidate<'_>]) -> Result<Opening, Refusal> {
+    let views: Vec<LegImage<'_>> =
+        present(candidates).map(|(_, _, metadata)| LegImage { bytes: metadata }).collect();
+    recovery::assess(&views)
+}
+
+fn present<'a>(
+    candidates: &'a [Candidate<'a>],
+) -> impl Iterator<Item = (&'a LegConfig, &'a OpenLeg, &'a [u8])> {
+    candidates.iter().filter_map(|candidate| match &candidate.state {
+        State::Present { leg, metadata } => Some((candidate.config, leg, &metadata[..])),
+        State::Absent(_) => None,
+    })
+}
+
+/// Tells of each absent leg why it is absent.
+fn absences(candidates: &[Candidate<'_>]) -> Vec<String> {
+    let absent = candidates.iter().filter_map(|candidate| match &candidate.state {
+        State::Present { .. } => None,
+        State::Absent(reason) => {
+            Some(format!("leg {} is absent: {reason}", candidate.config.label()))
+        }
+    });
+    absent.collect()
+}
+
+/// True if the return of an absent leg may be all that recovery needs.
+fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate<'_>]) -> bool {
+    let for_a_leg = |problem: &Problem| {
+        matches!(problem, Problem::Missing { .. } | Problem::NoLegs | Problem::Undecided { .. })
+    };
+    let any_absent = candidates.iter().any(|one| matches!(one.state, State::Absent(_)));
+    any_absent && refusal.problems.iter().all(for_a_leg)
+}
+
+/// Puts a refusal into words, with the reasons why legs are absent.
+fn refused(refusal: &Refusal, candidates: &[Candidate<'_>]) -> ServeError {
+    let mut lines = absences(candidates);
+    if !candidates.is_empty() && lines.len() == candidates.len() {
+        return ServeError::Absent(lines.join("\n"));
+    }
+    let labels: Vec<String> = present(candidates).map(|(config, ..)| config.label()).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    lines.insert(0, refusal.describe(&labels));
+    lines.extend(overwritten(refusal, candidates));
+    ServeError::Refused(lines.join("\n"))
+}
+
+/// Names the legs that the other legs know by the path of something that is no leg: their
+/// superblocks were overwritten, or another disk has their path now.
+fn overwritten(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Vec<String> {
+    let legs: Vec<_> = present(candidates).collect();
+    let superblocks: Vec<_> =
+        legs.iter().filter_map(|(_, _, metadata)| recovery::newest_of(metadata).ok()).collect();
+    let mut lines = Vec::new();
+    for problem in &refusal.problems {
+        let Problem::NotALeg { image, .. } = problem else { continue };
+        let Some((config, leg, _)) = legs.get(*image) else { continue };
+        let path = leg.describe();
+        let known = superblocks.iter().find_map(|superblock| {
+            let mut legs = superblock.descriptions.iter().zip(0..);
+            legs.find(|(last, _)| !last.is_empty() && last.path() == path.path())
+        });
+        if let Some((last, slot)) = known {
+            lines.push(format!(
+                "{}: leg {slot} of the volume was here ({last}); its superblock was overwritten, \
+                 or the path leads to another disk now",
+                config.label()
+            ));
+        }
+    }
+    lines
+}
+
+/// Names every leg of the volume by its slot: those that are present as configured, those that
+/// are absent by the configuration if it still tells, else by what the others know of them.
+fn identities(opening: &Opening, candidates: &[Candidate<'_>]) -> Vec<LegIdentity> {
+    let named = |leg: LegIndex, config: &LegConfig| LegIdentity {
+        leg: leg.0,
+        name: config.label(),
+        path: config.path.to_string(),
+    };
+    let configs = present(candidates).map(|(config, ..)| config);
+    let mut identities: Vec<LegIdentity> =
+        opening.slots.iter().zip(configs).map(|(slot, config)| named(*slot, config)).collect();
+    let superblock = &opening.superblock;
+    for slot in (0..LEGS_MAX as u8).map(LegIndex) {
+        let is_member = superblock.legs[slot.index()].state != Membership::Empty;
+        let last = superblock.descriptions[slot.index()];
+        if !is_member || opening.slots.contains(&slot) || last.is_empty() {
+            continue;
+        }
+        let absent = candidates.iter().filter(|one| matches!(one.state, State::Absent(_)));
+        let same = |config: &LegConfig| is_path(config, Path::new(last.path()));
+        identities.push(match absent.map(|one| one.config).find(|config| same(config)) {
+            Some(config) => named(slot, config),
+            None => LegIdentity {
+                leg: slot.0,
+                name: last.path().to_owned(),
+                path: last.path().to_owned(),
+            },
+        });
+    }
+    identities.sort_by_key(|identity| identity.leg);
+    identities
+}
+
+/// True if a leg is configured by this path, or by this spec.
+fn is_path(config: &LegConfig, path: &Path) -> bool {
+    let absolute = |path: &PathBuf| std::path::absolute(path).ok();
+    match config.path.paths() {
+        [own] => absolute(own).is_some_and(|own| own == path),
+        _ => config.path.to_string() == path.to_string_lossy(),
+    }
+}

@@ -1,0 +1,135 @@
+"""Starts while a leg is absent: served without one that is out, refused without one that is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hemi_harness import Nbdkit, Sandbox, Volume, wait_until
+from hemi_harness.hemi import MIB, assert_identical, check_message, leg_bytes
+from hemi_harness.journal import Journal
+
+SIZE = 32 * MIB
+
+
+def with_a_dead_leg(sandbox: Sandbox) -> tuple[Volume, Journal, Path]:
+    """Returns a killed volume with acknowledged writes whose leg 1 is durably out and gone."""
+    volume = Volume.on_files(sandbox, SIZE, inject=True, options=("--set", "engine.out_after=2s"))
+    journal = Journal(volume.uri, blocks=SIZE // 4096)
+    assert journal.run(200)
+    volume.inject(1, "--freeze", "1h")
+    assert journal.run(200)
+    volume.wait_leg_state(1, "out")
+    assert journal.run(200)
+    journal.disconnect()
+    volume.kill()
+    dead = Path(volume.legs[1])
+    away = sandbox.path("dead.img")
+    dead.rename(away)
+    return volume, journal, away
+
+
+def refused(volume: Volume, *says: str | Path) -> str:
+    """Serving must end with status 3, and a message that says all of `says`."""
+    process = volume.sandbox.start(*volume.serve_argv(), name="hemi-refused")
+    code = process.wait(60)
+    assert code == 3, f"exited {code}, expected 3:\n{process.output()}"
+    check_message(process.output(), says)
+    return process.output()
+
+
+def test_a_dead_leg_that_is_out_does_not_keep_the_volume_down(sandbox: Sandbox) -> None:
+    volume, journal, away = with_a_dead_leg(sandbox)
+    dead = Path(volume.legs[1])
+    # The configuration still names it, as after a reboot.
+    volume.start()
+    journal.verify()
+    assert journal.run(200)
+    legs = {leg["leg"]: leg for leg in volume.status()["legs"]}
+    assert legs[1]["state"] in ("out", "gone")
+    assert legs[1]["path"] == str(dead), "status still says which disk it was"
+    assert "is absent" in volume.process.output()
+    # It comes back, is attached, and is filled.
+    away.rename(dead)
+    volume.command("leg", "attach", dead)
+    volume.wait_converged()
+    journal.verify()
+    journal.disconnect()
+    volume.stop()
+    assert_identical(volume.legs, SIZE)
+
+
+def test_a_dead_leg_that_is_out_may_be_replaced(sandbox: Sandbox) -> None:
+    volume, journal, _ = with_a_dead_leg(sandbox)
+    volume.start()
+    new = sandbox.file("new.img", leg_bytes(SIZE))
+    volume.command("leg", "replace", 1, new)
+    volume.wait_converged()
+    journal.verify()
+    journal.disconnect()
+    volume.stop()
+    assert_identical([volume.legs[0], new], SIZE)
+
+
+def test_an_absent_leg_that_is_in_is_named(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    volume.stop()
+    absent = Path(volume.legs[1])
+    absent.rename(sandbox.path("elsewhere.img"))
+    says = (f"leg 1 (last seen as {absent})", "is absent", "hemi promote")
+    refused(volume, *says)
+    # Named by the other leg alone, too.
+    volume.legs.pop()
+    refused(volume, f"leg 1 (last seen as {absent})", "hemi promote")
+
+
+def test_no_leg_at_all_is_no_question_to_decide(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    volume.stop()
+    for leg in volume.legs:
+        Path(leg).rename(f"{leg}.away")
+    # The drives may come: a service manager tries again.
+    process = sandbox.start(*volume.serve_argv(), name="hemi-refused")
+    assert process.wait(60) == 1
+    check_message(process.output(), [f"leg {leg} is absent" for leg in volume.legs])
+
+
+def test_a_start_waits_for_a_leg_that_is_needed(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    volume.stop()
+    late = Path(volume.legs[1])
+    late.rename(f"{late}.away")
+    volume.options += ["--wait-for-legs", "1h"]
+    volume.launch()
+    wait_until("hemi waits", lambda: "waiting for absent legs" in volume.process.output())
+    Path(f"{late}.away").rename(late)
+    volume.wait_serving()
+    wait_until("it is healthy", lambda: volume.status()["health"] == "healthy")
+
+
+def test_an_export_that_does_not_answer_is_absent(sandbox: Sandbox) -> None:
+    local = sandbox.file("local.img", leg_bytes(SIZE))
+    server = Nbdkit(sandbox, sandbox.file("remote.img", leg_bytes(SIZE)))
+    volume = Volume(sandbox, [local, server.uri], options=("--set", "engine.out_after=2s"))
+    volume.create(SIZE)
+    volume.start()
+    volume.stop()
+    server.kill()
+    refused(volume, f"last seen as {server.uri}", "is absent")
+    server.start()
+    volume.start()
+    journal = Journal(volume.uri, blocks=SIZE // 4096)
+    assert journal.run(100)
+    server.kill()
+    assert journal.run(100)
+    volume.wait_leg_state(1, "out")
+    journal.disconnect()
+    volume.restart()
+    journal.verify()
+
+
+def test_an_overwritten_leg_is_recognised_by_its_path(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE)
+    volume.stop()
+    with Path(volume.legs[1]).open("r+b") as leg:
+        leg.write(bytes(MIB))
+    refused(volume, f"{volume.legs[1]}: leg 1 of the volume was here", "overwritten")
