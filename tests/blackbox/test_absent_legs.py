@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hemi_harness import Nbdkit, Sandbox, Volume, wait_until
+from hemi_harness import Nbdkit, Sandbox, Volume, hemi, wait_until
 from hemi_harness.hemi import MIB, assert_identical, check_message, leg_bytes
 from hemi_harness.journal import Journal
 
@@ -80,6 +80,7 @@ def test_an_absent_leg_that_is_in_is_named(sandbox: Sandbox) -> None:
     # Named by the other leg alone, too.
     volume.legs.pop()
     refused(volume, f"leg 1 (last seen as {absent})", "hemi promote")
+    assert f"last seen as {absent}" in hemi("inspect", volume.legs[0])
 
 
 def test_no_leg_at_all_is_no_question_to_decide(sandbox: Sandbox) -> None:

@@ -63,7 +63,8 @@ def test_a_detached_leg_is_a_plain_disk_image(sandbox: Sandbox, kind: str) -> No
     volume.command("leg", "detach", 1)
     assert volume.leg_state(1) in ("out", "absent", "gone")
     offset = data_offset(SIZE)
-    assert str(offset) in hemi("inspect", volume.legs[1])
+    seen = hemi("inspect", volume.legs[1])
+    assert str(offset) in seen and "detached: the data area is a plain disk image" in seen
     leg = Path(volume.legs[1])
     alone = sandbox.loop(leg, "--offset", offset, "--sizelimit", SIZE)
     outside = FileSystem(sandbox, alone, kind)

@@ -82,6 +82,12 @@ pub struct LegView {
     pub out: bool,
     /// Why it is out.
     pub reason: Option<OutReason>,
+    /// The path by which it was last opened, or its NBD URI; empty if unknown.
+    pub path: String,
+    /// Its device's model, empty if unknown.
+    pub model: String,
+    /// Its device's serial number, empty if unknown.
+    pub serial: String,
 }
 
 /// A past generation.
@@ -337,7 +343,17 @@ impl SuperblockView {
                 Membership::Out(reason) => (true, Some(reason)),
             };
             let (id, join_epoch) = (hex(record.id), record.join_epoch);
-            Some(LegView { leg, id, join_epoch, out, reason })
+            let last = &superblock.descriptions[usize::from(leg)];
+            Some(LegView {
+                leg,
+                id,
+                join_epoch,
+                out,
+                reason,
+                path: last.path().into(),
+                model: last.model().into(),
+                serial: last.serial().into(),
+            })
         });
         let ancestry = superblock.ancestry.as_slice().iter().map(|ancestor| AncestorView {
             generation: hex(ancestor.generation),

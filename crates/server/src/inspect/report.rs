@@ -3,6 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, UNIX_EPOCH};
 
+use hemi_core::format::LegDescription;
+use hemi_core::io::OutReason;
+
 use crate::config::units::Size;
 
 use super::{LegReport, LegView, LostView, Runs, Slot, SlotState, SuperblockView, TableView};
@@ -84,7 +87,10 @@ impl SuperblockView {
         }
         line(f, "this is", format_args!("leg {}, id {}", self.leg, self.leg_id))?;
         line(f, "data", format_args!("at byte {}", self.data_offset))?;
-        let state = if self.open {
+        let own = self.legs.iter().find(|leg| leg.leg == self.leg);
+        let state = if own.is_some_and(|leg| leg.reason == Some(OutReason::Detached)) {
+            "detached: the data area is a plain disk image, for use without hemi"
+        } else if self.open {
             "open: it is being served, or was not closed when it last was"
         } else {
             "closed"
@@ -115,12 +121,13 @@ impl Display for LegView {
             None if self.out => f.write_str("out"),
             None => f.write_str("in"),
             Some(reason) => write!(f, "out: {}", words(reason)),
-        }
+        }?;
+        let last = LegDescription::new(&self.path, &self.model, &self.serial);
+        if last.is_empty() { Ok(()) } else { write!(f, "; last seen as {last}") }
     }
 }
 
-fn words(reason: hemi_core::io::OutReason) -> &'static str {
-    use hemi_core::io::OutReason;
+fn words(reason: OutReason) -> &'static str {
     match reason {
         OutReason::Unresponsive => "it did not answer",
         OutReason::Removed => "its device was removed",
