@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import random
@@ -67,8 +68,22 @@ class FileSystem:
         return self._point
 
     def unmount(self) -> None:
+        """Unmounts, and waits until the file system has let go of the device.
+
+        A mount namespace made meanwhile holds copies of all mounts until it ends.
+        """
         assert self._point is not None
         run("umount", self._point)
+        wait_until("the device is free", self._is_free, timeout=120)
+
+    def _is_free(self) -> bool:
+        try:
+            os.close(os.open(self.device, os.O_RDONLY | os.O_EXCL))
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return False
+            raise
+        return True
 
     def abandon(self) -> None:
         """Lets go of a mount whose device has failed."""
