@@ -144,9 +144,21 @@ impl<'a> Served<'a> {
     }
 
     fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.expect("a process has a number");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is ours");
+        rustix::process::kill_process(pid, signal).expect("it is ours");
+    }
+
+    fn wait_for_log(&self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < end, "never {text:?} in the log: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn ended(mut self) -> i32 {
@@ -435,6 +447,24 @@ fn inspecting_what_is_no_leg_fails_after_showing_what_there_is() {
     let text = place.refused(&["inspect", "--json", "other"], 1);
     assert!(text.contains("\"superblock\": null"), "{text}");
     place.done(&["inspect", "a", "b"]);
+}
+
+/// A terminal that closes sends HUP.
+#[test]
+fn a_hangup_does_not_end_the_volume() {
+    let place = Place::new();
+    place.create();
+    // The control socket is bound before anything else that can be seen.
+    let served = place.serve(&[]);
+    served.signal(rustix::process::Signal::HUP);
+    served.wait_for_log("HUP");
+    served.wait_for("serving", |status| status["phase"] == "serving");
+    served.signal(rustix::process::Signal::HUP);
+    served.wait_for("still serving", |status| status["phase"] == "serving");
+    served.terminate();
+    assert_eq!(served.ended(), 0);
+    let inspection = place.done(&["inspect", "a", "b"]);
+    assert_eq!(inspection.matches("state        closed").count(), 2, "{inspection}");
 }
 
 /// A supervisor may change its mind as soon as it sees the volume.

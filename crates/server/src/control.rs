@@ -51,7 +51,7 @@ pub enum ControlError {
         source: io::Error,
     },
     /// Signals.
-    #[error("cannot catch TERM and INT: {0}")]
+    #[error("cannot catch TERM, INT and HUP: {0}")]
     Signals(io::Error),
     /// The thread or its event loop.
     #[error("cannot start the control thread: {0}")]

@@ -19,11 +19,12 @@ const STOP_EXTENSION: Duration = Duration::from_secs(15);
 /// Exit code after a third signal, as a shell gives for SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
 
-/// TERM and INT, caught from the moment this is made.
+/// TERM, INT and HUP, caught from the moment this is made.
 #[derive(Debug)]
 pub(super) struct Signals {
     term: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -32,14 +33,22 @@ impl Signals {
         Ok(Signals {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// The next one's name.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "TERM",
-            _ = self.interrupt.recv() => "INT",
+    /// Returns the name of the next signal that stops the volume. HUP does not: a terminal
+    /// that closes must not end a volume that clients use.
+    async fn next_stop(&mut self) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return "TERM",
+                _ = self.interrupt.recv() => return "INT",
+                _ = self.hangup.recv() => tracing::info!(
+                    signal = "HUP",
+                    "ignored: the volume is still served, and nothing is reloaded; TERM stops it"
+                ),
+            }
         }
     }
 }
@@ -53,7 +62,7 @@ pub(super) async fn attend(signals: Signals, shared: Shared) {
 /// ends the process as a kill would: what is acknowledged is safe either way.
 async fn stop_on(mut signals: Signals, shared: Shared) {
     for count in 1u32.. {
-        let name = signals.next().await;
+        let name = signals.next_stop().await;
         let drain = match count {
             1 => shared.config.drain_on_stop,
             2 => Time(0),
