@@ -1,5 +1,7 @@
 //! A client of a served volume's control API, and how it finds the volume.
 
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,12 +17,14 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use hemi_server::control::api::ErrorBody;
-use hemi_server::control::socket::{CONTROL_EXTENSION, file_stem, run_directories};
+use hemi_server::control::socket::{VolumeSocket, check_path, run_directories};
 
 use crate::failure::{Failure, Kind};
 
 /// How long a read of the API may take. Changes may take as long as a drain.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a socket in a run directory may take to show what it speaks.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which volume a command is for.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,63 +48,157 @@ impl Which {
         if let Some(path) = &self.control {
             return Ok(path.clone());
         }
-        let served = served_in(directories);
+        let sockets = RunSockets::look(directories);
+        let served = &sockets.served;
         let looked = directories
             .iter()
             .map(|directory| directory.display().to_string())
             .collect::<Vec<_>>()
             .join(" and ");
         let names = || served.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-        match (&self.volume, &served[..]) {
-            (None, [(_, only)]) => Ok(only.clone()),
-            (None, []) => Err(Failure::error(
-                Kind::Failed,
-                format!("no volume is served here (looked in {looked})"),
-                "Serve one with hemi serve, or name its control socket with --control.",
-            )),
-            (None, _) => Err(Failure::error(
-                Kind::Usage,
-                format!("several volumes are served here: {}", names()),
-                "Name one with --volume.",
-            )),
-            (Some(wanted), _) => served
-                .iter()
-                .find(|(name, _)| *name == file_stem(wanted))
-                .map(|(_, path)| path.clone())
-                .ok_or_else(|| {
-                    let others = match served.is_empty() {
-                        true => "None is served there.".to_owned(),
-                        false => format!("Served there: {}.", names()),
-                    };
-                    Failure::error(
-                        Kind::Failed,
-                        format!("volume {wanted} is not served here (looked in {looked})"),
-                        format!("{others} Name its control socket with --control otherwise."),
-                    )
-                }),
+        let Some(wanted) = &self.volume else {
+            return match &served[..] {
+                [(_, only)] => Ok(only.clone()),
+                [] => Err(sockets.denied.first().map_or_else(
+                    || {
+                        Failure::error(
+                            Kind::Failed,
+                            format!("no volume is served here (looked in {looked})"),
+                            "Serve one with hemi serve, or name its control socket with --control.",
+                        )
+                    },
+                    |path| denied(path),
+                )),
+                _ => Err(Failure::error(
+                    Kind::Usage,
+                    format!("several volumes are served here: {}", names()),
+                    "Name one with --volume.",
+                )),
+            };
+        };
+        let candidates: Vec<PathBuf> = directories
+            .iter()
+            .map(|directory| VolumeSocket::Control.path(directory, wanted))
+            .collect();
+        if let Some((_, path)) = served.iter().find(|(_, path)| candidates.contains(path)) {
+            return Ok(path.clone());
+        }
+        // It may be there: in a directory or behind a socket that is closed to this user.
+        let hides =
+            |path: &&PathBuf| candidates.iter().any(|candidate| candidate.starts_with(path));
+        if let Some(path) = sockets.denied.iter().find(hides) {
+            return Err(denied(path));
+        }
+        let what = match sockets.others.iter().find(|path| candidates.contains(path)) {
+            Some(path) => format!("volume {wanted} is not served here: {}", not_control(path)),
+            None => format!("volume {wanted} is not served here (looked in {looked})"),
+        };
+        let others = match served.is_empty() {
+            true => "None is served there.".to_owned(),
+            false => format!("Served there: {}.", names()),
+        };
+        let way_out = format!("{others} Name its control socket with --control otherwise.");
+        Err(Failure::error(Kind::Failed, what, way_out))
+    }
+}
+
+/// The sockets found in the run directories.
+#[derive(Debug, Default)]
+struct RunSockets {
+    /// Control sockets that answer, with the volume's name as in the file's.
+    served: Vec<(String, PathBuf)>,
+    /// Sockets on which something else answers, such as an NBD export.
+    others: Vec<PathBuf>,
+    /// Directories and sockets that this user may not use.
+    denied: Vec<PathBuf>,
+}
+
+impl RunSockets {
+    fn look(directories: &[PathBuf]) -> RunSockets {
+        let mut found = RunSockets::default();
+        for directory in directories {
+            let entries = match std::fs::read_dir(directory) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::PermissionDenied {
+                        found.denied.push(directory.clone());
+                    }
+                    continue;
+                }
+            };
+            let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.sort();
+            for path in paths {
+                let extension = VolumeSocket::Control.extension();
+                if path.extension().is_some_and(|found| found == extension) {
+                    found.add(path);
+                }
+            }
+        }
+        found.served.sort();
+        found.served.dedup_by(|later, earlier| later.0 == earlier.0);
+        found
+    }
+
+    fn add(&mut self, path: PathBuf) {
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned) else {
+            return;
+        };
+        match BlockingStream::connect(&path) {
+            Ok(stream) if speaks_http(&stream) => self.served.push((name, path)),
+            Ok(_) => self.others.push(path),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.denied.push(path);
+            }
+            // Nobody listens there any more, or it is no socket.
+            Err(_) => {}
         }
     }
 }
 
-/// Volumes whose control socket answers, by name.
-fn served_in(directories: &[PathBuf]) -> Vec<(String, PathBuf)> {
-    let mut served: Vec<(String, PathBuf)> = Vec::new();
-    for directory in directories {
-        let Ok(entries) = std::fs::read_dir(directory) else { continue };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-            let is_control = path.extension().is_some_and(|found| found == CONTROL_EXTENSION);
-            if let Some(name) = name
-                && is_control
-                && BlockingStream::connect(&path).is_ok()
-            {
-                served.push((name, path));
-            }
+/// True if HTTP answers, as control does. An NBD server greets with its own magic, which comes
+/// first. A control thread too busy to answer counts as control.
+fn speaks_http(mut stream: &BlockingStream) -> bool {
+    const BEGINS: &[u8] = b"HTTP/";
+    let patient = stream
+        .set_read_timeout(Some(PROBE_TIMEOUT))
+        .and_then(|()| stream.set_write_timeout(Some(PROBE_TIMEOUT)));
+    if patient.is_err() {
+        return false;
+    }
+    let asked =
+        stream.write_all(b"HEAD /v1/status HTTP/1.1\r\nhost: hemi\r\nconnection: close\r\n\r\n");
+    let mut begins = [0; BEGINS.len()];
+    match asked.and_then(|()| stream.read_exact(&mut begins)) {
+        Ok(()) => begins == *BEGINS,
+        Err(error) => {
+            matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
         }
     }
-    served.sort();
-    served.dedup_by(|later, earlier| later.0 == earlier.0);
-    served
+}
+
+/// The failure of a user who may not use `path`, a run directory or a socket in one.
+fn denied(path: &Path) -> anyhow::Error {
+    let (what, mode) = match path.is_dir() {
+        true => ("look for volumes in", "g+rx"),
+        false => ("use the control socket", "g+rw"),
+    };
+    let path = path.display();
+    Failure::error(
+        Kind::Failed,
+        format!("this user may not {what} {path}: permission denied"),
+        format!(
+            "Run the command as root (sudo) or as the user that serves the volume. To let a group \
+             in: chgrp GROUP {path}; chmod {mode} {path}. A socket needs that after each start."
+        ),
+    )
+}
+
+fn not_control(path: &Path) -> String {
+    format!(
+        "{} is not a control socket of hemi; something else answers there, perhaps the NBD export",
+        path.display()
+    )
 }
 
 /// A connection to the control API; each call is one exchange.
@@ -196,25 +294,42 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(body))
             .context("the request cannot be built")?;
-        sender.send_request(request).await.with_context(|| self.lost())
+        sender.send_request(request).await.map_err(|error| {
+            // What else answers there breaks HTTP in ways that depend on who is first.
+            if BlockingStream::connect(&self.socket).is_ok_and(|again| !speaks_http(&again)) {
+                let way_out = "Name the control socket; hemi serve logs its path when it starts.";
+                return Failure::error(Kind::Failed, not_control(&self.socket), way_out);
+            }
+            anyhow::Error::new(error).context(self.lost())
+        })
     }
 
     fn lost(&self) -> String {
         format!("hemi at {} went away", self.socket.display())
     }
 
-    fn unreachable(&self, error: &std::io::Error) -> anyhow::Error {
+    fn unreachable(&self, error: &io::Error) -> anyhow::Error {
         unreachable_socket(&self.socket, error)
     }
 }
 
-fn unreachable_socket(socket: &Path, error: &std::io::Error) -> anyhow::Error {
+fn unreachable_socket(socket: &Path, error: &io::Error) -> anyhow::Error {
+    if let Err(what) = check_path(socket) {
+        return Failure::error(Kind::Usage, what, "Name another path with --control.");
+    }
+    if std::fs::metadata(socket).is_ok_and(|found| !found.file_type().is_socket()) {
+        return Failure::error(
+            Kind::Failed,
+            format!("{} is no socket", socket.display()),
+            "Name the control socket; hemi serve logs its path when it starts.",
+        );
+    }
     let way_out = match error.kind() {
-        std::io::ErrorKind::NotFound => "Is the volume served, with this --control?",
-        std::io::ErrorKind::ConnectionRefused => {
+        io::ErrorKind::NotFound => "Is the volume served, with this --control?",
+        io::ErrorKind::ConnectionRefused => {
             "The volume is not served any more; hemi serve replaces the socket."
         }
-        std::io::ErrorKind::PermissionDenied => "Run as the user that serves the volume.",
+        io::ErrorKind::PermissionDenied => return denied(socket),
         _ => "See the log of hemi serve.",
     };
     Failure::error(
@@ -243,29 +358,122 @@ mod tests {
 
     use super::*;
 
+    /// Listens at `path` and says `greeting` to every client, which HTTP does only when asked.
+    fn listen(path: &Path, greeting: &'static [u8]) {
+        let listener = UnixListener::bind(path).expect("the directory is ours");
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a client connects");
+                if greeting.starts_with(b"HTTP") {
+                    let _ = stream.read(&mut [0; 256]);
+                }
+                // A client that has seen enough has gone.
+                let _ = stream.write_all(greeting);
+            }
+        });
+    }
+
+    const CONTROL: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    const NBD: &[u8] = b"NBDMAGICIHAVEOPT\0\x03";
+
+    fn named(name: &str) -> Which {
+        Which { volume: Some(name.into()), control: None }
+    }
+
     #[test]
     fn the_only_volume_is_found_and_several_are_named() {
-        let directory = std::env::temp_dir().join(format!("hemi-{}-which", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
-        let directories = [directory.clone()];
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let directories = [directory.path().to_owned()];
         let none = Which::default();
         let error = none.socket_in(&directories).expect_err("nothing is served").to_string();
         assert!(error.contains("no volume is served here"), "{error}");
 
-        let one = directory.join("db.sock");
-        let _one = UnixListener::bind(&one).expect("the directory is ours");
-        std::fs::write(directory.join("notes.txt"), "").expect("the directory is ours");
+        let one = directory.path().join("db.sock");
+        listen(&one, CONTROL);
+        std::fs::write(directory.path().join("notes.txt"), "").expect("the directory is ours");
         // A dead one does not count.
-        drop(UnixListener::bind(directory.join("old.sock")).expect("the directory is ours"));
+        let dead = directory.path().join("old.sock");
+        drop(UnixListener::bind(dead).expect("the directory is ours"));
         assert_eq!(none.socket_in(&directories).ok(), Some(one.clone()));
 
-        let _two = UnixListener::bind(directory.join("home.sock")).expect("the directory is ours");
+        listen(&directory.path().join("home.sock"), CONTROL);
         let error = none.socket_in(&directories).expect_err("two are served").to_string();
         assert_eq!(error, "several volumes are served here: db, home");
-        let named = |name: &str| Which { volume: Some(name.into()), control: None };
         assert_eq!(named("db").socket_in(&directories).ok(), Some(one));
         let error = named("old").socket_in(&directories).expect_err("it is dead").to_string();
         assert!(error.contains("volume old is not served here"), "{error}");
-        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    #[test]
+    fn an_nbd_socket_is_no_control_socket() {
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let directories = [directory.path().to_owned()];
+        let control = directory.path().join("home.sock");
+        listen(&control, CONTROL);
+        let export = directory.path().join("vol.sock");
+        listen(&export, NBD);
+        assert_eq!(Which::default().socket_in(&directories).ok(), Some(control));
+        let error = named("vol").socket_in(&directories).expect_err("an NBD socket").to_string();
+        assert!(error.contains("vol.sock is not a control socket"), "{error}");
+        assert!(error.contains("NBD"), "{error}");
+
+        let which = Which { volume: None, control: Some(export) };
+        let client = Client::new(&which).expect("the path is given");
+        let error = client.block_on(client.get::<serde_json::Value>("/v1/status"));
+        let error = format!("{:#}", error.expect_err("NBD answers"));
+        assert!(error.contains("vol.sock is not a control socket"), "{error}");
+    }
+
+    #[test]
+    fn a_closed_door_is_not_an_empty_room() {
+        use std::os::unix::fs::PermissionsExt as _;
+        lose_override();
+        let directory = tempfile::tempdir().expect("the temporary directory can be written");
+        let directories = [directory.path().to_owned()];
+        let mode = |path: &Path, mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, permissions).expect("it is ours");
+        };
+        let socket = directory.path().join("db.sock");
+        listen(&socket, CONTROL);
+        mode(&socket, 0o000);
+        for which in [Which::default(), named("db")] {
+            let error = which.socket_in(&directories).expect_err("the socket is closed");
+            let failure = error.downcast_ref::<Failure>().expect("a failure with its way out");
+            assert!(failure.what.contains("db.sock: permission denied"), "{error}");
+            assert!(failure.way_out.contains("as root"), "{}", failure.way_out);
+            assert!(failure.way_out.contains("chgrp"), "{}", failure.way_out);
+        }
+        let error = named("x").socket_in(&directories).expect_err("x is not there").to_string();
+        assert!(error.contains("volume x is not served here"), "{error}");
+        mode(directory.path(), 0o000);
+        for which in [Which::default(), named("db")] {
+            let error = which.socket_in(&directories).expect_err("the directory is closed");
+            let text = format!("{}: permission denied", directory.path().display());
+            assert!(error.to_string().contains(&text), "{error}");
+        }
+        mode(directory.path(), 0o700);
+    }
+
+    /// Takes from this thread root's right to pass over permissions.
+    fn lose_override() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        let mut sets = capabilities(None).expect("a thread may read its own");
+        sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+        set_capabilities(None, sets).expect("a thread may lose them");
+    }
+
+    #[test]
+    fn what_cannot_be_a_socket_is_told_so() {
+        let told = |path: &str| {
+            let which = Which { volume: None, control: Some(path.into()) };
+            let client = Client::new(&which).expect("the path is given");
+            let error = client.block_on(client.get::<serde_json::Value>("/v1/status"));
+            error.expect_err("it is no socket").to_string()
+        };
+        let error = told("/etc/passwd");
+        assert_eq!(error, "/etc/passwd is no socket");
+        let error = told(&format!("/{}", "x".repeat(119)));
+        assert!(error.contains("has 120 bytes") && error.contains("at most 107"), "{error}");
     }
 }

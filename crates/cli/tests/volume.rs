@@ -467,6 +467,77 @@ fn a_hangup_does_not_end_the_volume() {
     assert_eq!(inspection.matches("state        closed").count(), 2, "{inspection}");
 }
 
+/// Gives both legs of a volume another name, as a hemi that did not check it could have.
+fn rename(place: &Place, name: &str) {
+    use hemi_core::format::{Layout, Superblock};
+    for leg in ["a", "b"] {
+        let mut bytes = std::fs::read(place.path(leg)).expect("the leg is a file");
+        for slot in [0, 1] {
+            let start = usize::try_from(Layout::superblock_address(slot)).expect("it is small");
+            let block = bytes[start..].first_chunk_mut().expect("a leg is larger");
+            let mut superblock = Superblock::decode(block, slot).expect("both slots are written");
+            superblock.name = hemi_core::format::superblock::Name::new(name).expect("it is short");
+            superblock.encode(block, slot);
+        }
+        std::fs::write(place.path(leg), bytes).expect("the folder can be written");
+    }
+}
+
+#[test]
+fn a_name_from_a_disk_does_not_leave_the_run_directory() {
+    let place = Place::new();
+    for name in ["a/b", "../../x/evil", ".", ".."] {
+        let error = place
+            .refused(&["create", "--size", "32M", "--leg", "a", "--leg", "b", "--name", name], 2);
+        assert!(error.contains(&format!("--name {name:?}")), "{error}");
+        assert!(!place.path("a").exists(), "what was refused created nothing");
+    }
+    place.create();
+    // The run directory may be the machine's.
+    let evil = format!("evil{}", std::process::id());
+    let name = format!("../{evil}");
+    rename(&place, &name);
+    let mut command = place.hemi();
+    command.args(["serve", "--leg", "a", "--leg", "b"]);
+    let log = std::fs::File::create(place.path("log")).expect("the folder can be written");
+    let child = command.stdin(Stdio::null()).stderr(log).spawn().expect("hemi can be run");
+    let served = Served { place: &place, child };
+    served.wait_for_log("control socket");
+    let directories = [PathBuf::from("/run/hemi"), place.path("hemi")];
+    for file in [format!("_._{evil}.sock"), format!("_._{evil}.nbd")] {
+        assert!(served.log().contains(&format!("hemi/{file}")), "no {file}: {}", served.log());
+        let is_there = directories.iter().any(|directory| directory.join(&file).exists());
+        assert!(is_there, "no {file} in {directories:?}");
+    }
+    let status = place.done(&["status", "--json", "--volume", &name]);
+    assert!(status.contains(&format!("\"../{evil}\"")), "{status}");
+    served.terminate();
+    assert_eq!(served.ended(), 0);
+}
+
+/// The quick start names sockets in a directory that does not exist before the first volume.
+#[test]
+fn the_directories_of_sockets_are_created() {
+    let place = Place::new();
+    place.create();
+    let mut command = place.hemi();
+    command.args(["serve", "--leg", "a", "--leg", "b", "--nbd", "unix:run/nbd/db.sock"]);
+    command.args(["--control", "run/control/db.ctl"]);
+    let log = std::fs::File::create(place.path("log")).expect("the folder can be written");
+    let child = command.stdin(Stdio::null()).stderr(log).spawn().expect("hemi can be run");
+    let served = Served { place: &place, child };
+    served.wait_for_log("control socket");
+    assert!(place.path("run/nbd/db.sock").exists());
+    place.done(&["status", "--control", "run/control/db.ctl"]);
+    let error = place.refused(&["status", "--control", "run/nbd/db.sock"], 1);
+    assert!(error.contains("is not a control socket"), "{error}");
+    served.terminate();
+    assert_eq!(served.ended(), 0);
+    let long = "x".repeat(120);
+    let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--control", &long], 2);
+    assert!(error.contains("has 120 bytes") && error.contains("at most 107"), "{error}");
+}
+
 /// A supervisor may change its mind as soon as it sees the volume.
 #[test]
 fn a_stop_in_the_first_moment_closes_clean() {

@@ -14,6 +14,7 @@ pub mod exports;
 pub mod legs;
 pub mod units;
 
+use crate::control::socket::check_path;
 use bounds::Bounds;
 use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
@@ -253,6 +254,9 @@ impl Config {
     /// The first thing wrong, naming the option, its value and what is allowed.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.bounds().check()?;
+        if let Some(path) = &self.control {
+            check_path(path).map_err(|reason| ConfigError::conflict("control", reason))?;
+        }
         self.check_legs()?;
         self.check_exports()?;
         self.engine.check()?;

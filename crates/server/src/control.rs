@@ -29,7 +29,7 @@ pub mod volume;
 
 use routes::Shared;
 use service::Signals;
-use socket::{OwnedSocket, SocketError};
+use socket::{OwnedSocket, SocketError, VolumeSocket};
 use volume::Volume;
 
 /// How long answers under way may take once the volume is closed; streams never end by
@@ -88,9 +88,7 @@ impl Listeners {
         };
         let path = match &config.control {
             Some(path) => path.clone(),
-            None => {
-                socket::run_directory()?.join(format!("{volume}.{}", socket::CONTROL_EXTENSION))
-            }
+            None => VolumeSocket::Control.path(&socket::run_directory()?, volume),
         };
         let control = OwnedSocket::bind(&path, socket::CONTROL_MODE, "--control")?;
         let http = match &config.http {

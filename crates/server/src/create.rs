@@ -101,7 +101,7 @@ pub struct Created {
 /// See [`CreateError`].
 pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     let layout = layout(options)?;
-    let name = Name::new(&options.name)?;
+    let name = name(&options.name)?;
     let candidates = candidate::candidates(options)?;
     candidate::check(&candidates, &layout)?;
 
@@ -140,6 +140,15 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     opened.keep()?;
     prepare::forget_partitions(&candidates);
     Ok(created(&plan, &candidates, zero_legs != 0))
+}
+
+/// Takes a name for a new volume. Files are named after it, so it must not be a path, though
+/// hemi serves older volumes whose names are.
+fn name(text: &str) -> Result<Name, CreateError> {
+    if text.contains('/') || text == "." || text == ".." {
+        return Err(CreateError::PathName(text.to_owned()));
+    }
+    Ok(Name::new(text)?)
 }
 
 fn layout(options: &CreateOptions) -> Result<Layout, CreateError> {

@@ -19,7 +19,7 @@ use hemi_core::units::LEGS_MAX;
 use crate::arena::Arena;
 use crate::clock;
 use crate::config::{Config, units};
-use crate::control::socket::{NBD_EXTENSION, file_stem, run_directory};
+use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::export::{ExportOptions, Exports, ListenError, Listener};
@@ -194,7 +194,7 @@ fn listen(config: &Config, opened: &OpenedVolume) -> Result<Vec<Listener>, Serve
     let mut exports = config.exports.clone();
     if exports.is_empty() {
         let folder = run_directory().map_err(ListenError::from)?;
-        let path = folder.join(format!("{}.{NBD_EXTENSION}", file_stem(&opened.name())));
+        let path = VolumeSocket::Nbd.path(&folder, &opened.name());
         exports.push(crate::config::exports::ExportConfig::new(
             crate::config::exports::Listen::Unix(path),
         ));

@@ -34,7 +34,7 @@ pub(crate) struct CreateArgs {
     #[arg(long = "leg", value_name = "LEG", required = true)]
     legs: Vec<String>,
 
-    /// Name of the volume.
+    /// Name of the volume: at most 64 bytes, without `/`.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     name: String,
 
@@ -115,6 +115,7 @@ fn refused(error: CreateError) -> anyhow::Error {
         | CreateError::Layout(_)
         | CreateError::Size { .. }
         | CreateError::Name(_)
+        | CreateError::PathName(_)
         | CreateError::BlockBytes { .. }
         | CreateError::WipeWhat(_) => Kind::Usage,
         _ => return error.into(),

@@ -1,7 +1,7 @@
 //! Where clients reach the volume: NBD listeners and their limits.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -10,6 +10,7 @@ use super::ConfigError;
 use super::bounds::Bounds;
 use super::legs::NBD_PORT;
 use super::units::Size;
+use crate::control::socket::check_path;
 
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +52,11 @@ impl FromStr for Listen {
     fn from_str(address: &str) -> Result<Listen, ListenError> {
         let fail = |reason: String| ListenError { address: address.to_owned(), reason };
         if let Some(path) = address.strip_prefix("unix:") {
-            // sun_path holds 108 bytes with its closing NUL.
-            return match path.len() {
-                0 => Err(fail("the path is empty; write unix:PATH".into())),
-                108.. => Err(fail("a unix socket's path has at most 107 bytes".into())),
-                _ => Ok(Listen::Unix(path.into())),
-            };
+            if path.is_empty() {
+                return Err(fail("the path is empty; write unix:PATH".into()));
+            }
+            check_path(Path::new(path)).map_err(fail)?;
+            return Ok(Listen::Unix(path.into()));
         }
         let Some(rest) = address.strip_prefix("tcp:") else {
             return Err(fail("write unix:PATH or tcp:HOST[:PORT]".into()));
@@ -277,7 +277,7 @@ mod tests {
             ("", "write unix:PATH or tcp:"),
             ("/run/a.sock", "write unix:PATH or tcp:"),
             ("unix:", "path is empty"),
-            (long.as_str(), "at most 107 bytes"),
+            (long.as_str(), "has 108 bytes; a unix socket's path has at most 107"),
             ("tcp:h:port", "`port` is not a port"),
             ("tcp:::1", "needs brackets"),
             ("tcp:[::1", "not closed"),

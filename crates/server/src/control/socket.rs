@@ -1,6 +1,7 @@
 //! Where sockets are: the run directory, and unix listeners that replace a dead
 //! predecessor's file but never a living one's.
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,10 +13,35 @@ use rustix::fs::{Access, Mode, access};
 pub const SYSTEM_RUN_DIRECTORY: &str = "/run/hemi";
 /// Mode of the control socket: it can stop the volume and read its figures.
 pub const CONTROL_MODE: u32 = 0o600;
-/// Extension of control sockets in the run directory.
-pub const CONTROL_EXTENSION: &str = "sock";
-/// Extension of default NBD sockets in the run directory.
-pub const NBD_EXTENSION: &str = "nbd";
+/// Mode of a directory created for sockets.
+const DIRECTORY_MODE: u32 = 0o755;
+/// Longest path of a unix socket in bytes: `sun_path` less its closing NUL.
+pub const SOCKET_PATH_MAX: usize = 107;
+
+/// A socket that a volume has in the run directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeSocket {
+    /// The control API.
+    Control,
+    /// The NBD export of a volume for which none is configured.
+    Nbd,
+}
+
+impl VolumeSocket {
+    /// The extension of its file.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            VolumeSocket::Control => "sock",
+            VolumeSocket::Nbd => "nbd",
+        }
+    }
+
+    /// Returns its path in `directory`. The volume's name comes from a disk, so it is made a
+    /// plain file name first: the path never leaves the directory.
+    pub fn path(self, directory: &Path, volume: &str) -> PathBuf {
+        directory.join(format!("{}.{}", file_stem(volume), self.extension()))
+    }
+}
 
 /// Why a socket could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +52,32 @@ pub enum SocketError {
          control socket with --control (or `control = …`) and the exports with --nbd"
     )]
     NoRunDirectory,
+    /// The path does not fit into a socket's address.
+    #[error("{0} ({option})", TooLong(path))]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+    },
+    /// The directory of the socket could not be created.
+    #[error(
+        "cannot create the directory {} for {}: {source}; create it, or name another path with \
+         {option}",
+        directory.display(), path.display()
+    )]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// The socket's path.
+        path: PathBuf,
+        /// The option that names it.
+        option: &'static str,
+        /// Why.
+        source: io::Error,
+    },
     /// Somebody answers there.
-    #[error("{} is in use: another hemi answers there; name another with {option}", path.display())]
+    #[error("{} is in use: another process listens there; name another with {option}", path.display())]
     InUse {
         /// The path.
         path: PathBuf,
@@ -73,15 +123,14 @@ pub fn run_directory() -> Result<PathBuf, SocketError> {
         .into_iter()
         .find(|directory| {
             // Failure to create shows in the check after.
-            let _ = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
+            let _ = create_directory(directory);
             access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok()
         })
         .ok_or(SocketError::NoRunDirectory)
 }
 
-/// What a volume's sockets are called in the run directory: its name, with `_` for what does
-/// not belong into a file's name.
-pub fn file_stem(volume: &str) -> String {
+/// The volume's name with `_` for every character that does not belong into a file's name.
+fn file_stem(volume: &str) -> String {
     let plain = |(index, letter): (usize, char)| match letter {
         '.' if index == 0 => '_',
         '-' | '_' | '.' => letter,
@@ -89,6 +138,39 @@ pub fn file_stem(volume: &str) -> String {
         _ => '_',
     };
     volume.chars().enumerate().map(plain).collect()
+}
+
+fn create_directory(directory: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
+}
+
+/// A path too long for a unix socket, as a message.
+#[derive(Clone, Copy, Debug)]
+struct TooLong<'a>(&'a Path);
+
+impl fmt::Display for TooLong<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.as_os_str().len();
+        write!(
+            formatter,
+            "{} has {bytes} bytes; a unix socket's path has at most {SOCKET_PATH_MAX}: use a \
+             shorter path",
+            self.0.display()
+        )
+    }
+}
+
+/// Checks that `path` fits into the address of a unix socket.
+///
+/// # Errors
+///
+/// Text with the path, its length and the most there may be.
+pub fn check_path(path: &Path) -> Result<(), String> {
+    match path.as_os_str().len() {
+        0 => Err("the path of the socket is empty".into()),
+        bytes if bytes > SOCKET_PATH_MAX => Err(TooLong(path).to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// A listener that owns its file: the file goes when this is dropped, unless another has
@@ -127,15 +209,26 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl OwnedSocket {
-    /// Listens on `path` with this mode. `option` is what an error calls the option that
-    /// names the path.
+    /// Listens on `path` with this mode, and creates its directory if there is none. Errors
+    /// call the option that names the path `option`.
     ///
     /// # Errors
     ///
-    /// [`SocketError`] where somebody answers there, something else is there, or the system
-    /// refuses.
+    /// [`SocketError`] if the path is too long, another process listens there, something else
+    /// is there, or the system refuses.
     pub fn bind(path: &Path, mode: u32, option: &'static str) -> Result<OwnedSocket, SocketError> {
         let listen = |source| SocketError::Listen { path: path.to_owned(), option, source };
+        if path.as_os_str().len() > SOCKET_PATH_MAX {
+            return Err(SocketError::TooLong { path: path.to_owned(), option });
+        }
+        if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            create_directory(directory).map_err(|source| SocketError::Directory {
+                directory: directory.to_owned(),
+                path: path.to_owned(),
+                option,
+                source,
+            })?;
+        }
         make_room(path, option)?;
         // The mode must hold from the first moment: a change after bind leaves a gap. Only
         // this thread creates files now, so that the mask meets no other's.
@@ -201,16 +294,53 @@ mod tests {
     }
 
     #[test]
-    fn every_name_makes_a_file_name() {
+    fn no_name_leaves_the_run_directory() {
+        let directory = Path::new("/run/hemi");
         for (name, stem) in [
             ("db", "db"),
             ("a/b c", "a_b_c"),
             ("../x", "_._x"),
+            ("../../tmp/x/evil", "_._.._tmp_x_evil"),
+            ("/etc/passwd", "_etc_passwd"),
+            ("..", "_."),
             (".", "_"),
             ("Größe-1.2", "Größe-1.2"),
         ] {
-            assert_eq!(file_stem(name), stem);
+            for socket in [VolumeSocket::Control, VolumeSocket::Nbd] {
+                let path = socket.path(directory, name);
+                assert_eq!(path.parent(), Some(directory), "{name}");
+                assert_eq!(path.file_stem().and_then(|found| found.to_str()), Some(stem));
+                assert_eq!(path.extension(), Some(socket.extension().as_ref()), "{name}");
+            }
         }
+    }
+
+    #[test]
+    fn a_missing_directory_is_created() {
+        let place = Place::new("directory");
+        let path = place.0.join("run/hemi/x.sock");
+        let socket = OwnedSocket::bind(&path, 0o600, "--control").expect("it can be created");
+        let directory = path.parent().expect("it has one");
+        let mode = std::fs::metadata(directory).expect("it was created").permissions().mode();
+        assert_eq!(mode & 0o022, 0, "nobody else may put sockets there");
+        drop(socket);
+        let below = place.0.join("file/x.sock");
+        std::fs::write(place.0.join("file"), "").expect("the directory can be written");
+        let error = OwnedSocket::bind(&below, 0o600, "--nbd").expect_err("a file is no directory");
+        assert!(error.to_string().contains("cannot create the directory"), "{error}");
+        assert!(error.to_string().contains("--nbd"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_told_with_the_numbers() {
+        let place = Place::new("long");
+        let longest = "x".repeat(SOCKET_PATH_MAX - place.0.as_os_str().len() - 1);
+        OwnedSocket::bind(&place.0.join(&longest), 0o600, "--control").expect("107 bytes fit");
+        let path = place.0.join(longest + "x");
+        let error = OwnedSocket::bind(&path, 0o600, "--control").expect_err("108 bytes do not");
+        let error = error.to_string();
+        assert!(error.contains("has 108 bytes") && error.contains("at most 107"), "{error}");
+        assert_eq!(check_path(&path).map_err(|text| error.starts_with(&text)), Err(true));
     }
 
     #[test]

@@ -44,6 +44,12 @@ pub enum CreateError {
     /// The name.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The name is a path.
+    #[error(
+        "--name {0:?} is not possible: the volume's sockets are named after it, so that it may \
+         not contain a `/`, nor be `.` or `..`; choose a plain name, for example db-1"
+    )]
+    PathName(String),
     /// The smallest request.
     #[error("the block size {asked} is not possible: {reason}")]
     BlockBytes {
