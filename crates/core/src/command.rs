@@ -58,6 +58,10 @@ pub enum CommandError {
     /// No other leg is complete: detaching or removing this one would lose data.
     #[error("another leg does not hold everything yet; wait for the drain")]
     LastCompleteLeg,
+    /// There is no other leg, or all others are out for good: detaching this one would leave
+    /// the volume with nothing.
+    #[error("the volume has no other leg in use")]
+    OnlyLeg,
     /// The leg is still in: detach it first.
     #[error("the leg is in use; detach it first")]
     LegInUse,

@@ -202,7 +202,7 @@ fn a_detached_leg_is_refused_as_a_member() {
     world.open(&[0]).expect("the other decides alone");
     world.read_everything();
     let alone = command(&mut world, Command::Detach { leg: LegIndex(0) });
-    assert_eq!(alone, Err(CommandError::LastCompleteLeg));
+    assert_eq!(alone, Err(CommandError::OnlyLeg));
 }
 
 #[test]

@@ -122,6 +122,11 @@ fn refusal(error: ReactorError) -> Refusal {
         ReactorError::Command(CommandError::LastCompleteLeg) => {
             (RefusalKind::Unsafe, "Wait until another leg owes nothing: hemi status --watch.")
         }
+        ReactorError::Command(CommandError::OnlyLeg) => (
+            RefusalKind::Unsafe,
+            "Add another with hemi leg add and wait until it is filled, or attach one that was \
+             detached; to take this leg elsewhere, stop hemi serve instead.",
+        ),
         ReactorError::Command(CommandError::SlotInUse) => {
             (RefusalKind::Conflict, "Detach the leg in it first: hemi leg detach.")
         }

@@ -797,7 +797,15 @@ impl<B: Buffers> Engine<B> {
             other.index != leg && other.answers() && self.regions.stale_count(other.index) == 0
         });
         if !others {
-            return Err(CommandError::LastCompleteLeg);
+            // A leg that is out and silent, or detached, drains nothing.
+            let drains = |other: &Leg| {
+                other.index != leg && (other.is_in() || other.is_member() && other.answers())
+            };
+            let may_follow = self.legs[self.slots()].iter().any(drains);
+            return Err(match may_follow {
+                true => CommandError::LastCompleteLeg,
+                false => CommandError::OnlyLeg,
+            });
         }
         self.detach =
             Some(Detach { leg, token, paused: false, flush_stamp: None, changing: false });

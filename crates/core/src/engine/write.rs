@@ -147,11 +147,12 @@ impl<B: Buffers> Engine<B> {
     fn set_lagging(&mut self, leg: usize, lagging: bool) {
         self.legs[leg].lagging = lagging;
         let index = LegIndex(leg as u8);
-        self.notice(if lagging {
-            Notice::Lagging { leg: index }
-        } else {
-            Notice::CaughtUp { leg: index }
-        });
+        if lagging {
+            self.notice(Notice::Lagging { leg: index });
+        } else if self.legs[leg].is_in() {
+            // A leg that went out owes nothing any more, and has caught up with nothing.
+            self.notice(Notice::CaughtUp { leg: index });
+        }
     }
 
     /// Starts a write on a leg; the I/O takes over one reference to the source's buffer.
