@@ -70,15 +70,23 @@ pub fn metadata_bytes(head: &[u8]) -> Result<u64, SuperblockError> {
 /// As [`metadata_bytes`].
 pub fn newest_of(head: &[u8]) -> Result<Superblock, SuperblockError> {
     let both = [0u8, 1].map(|slot| {
-        block_at(head, Layout::superblock_address(slot))
-            .map_or(Err(SuperblockError::Blank), |block| Superblock::decode(block, slot))
+        block_at(head, Layout::superblock_address(slot)).map_or_else(
+            // Too short to hold the slot: blank only if it holds nothing else either.
+            || Err(if is_blank(head) { SuperblockError::Blank } else { SuperblockError::NotHemi }),
+            |block| Superblock::decode(block, slot),
+        )
     });
     match both {
         [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
         [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+        [Err(SuperblockError::Blank), Err(b)] => Err(b),
         [Err(a), Err(SuperblockError::Blank | SuperblockError::NotHemi)] => Err(a),
         [Err(_), Err(b)] => Err(b),
     }
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn block_at(bytes: &[u8], address: u64) -> Option<&Block> {
