@@ -13,7 +13,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::config::units::Size;
 use crate::memory::{Mapping, Span};
 use crate::ring_message::Gather;
 use crate::slots::SlotId;
@@ -140,6 +142,17 @@ pub enum RingError {
          allows io_uring_setup"
     )]
     Unavailable(#[source] io::Error),
+    /// The process may not lock the memory of the rings (`RLIMIT_MEMLOCK`).
+    #[error(
+        "io_uring could not be set up: this user may lock at most {} of memory (RLIMIT_MEMLOCK), \
+         which is too little. Raise it (ulimit -l unlimited in the shell, LimitMEMLOCK=infinity \
+         in a unit file, --ulimit memlock=-1 for a container)",
+        Size(*.limit)
+    )]
+    LockedMemory {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The kernel's io_uring lacks something without a replacement.
     #[error("this kernel's io_uring lacks {0}; Linux 5.11 or later has it")]
     Missing(&'static str),
@@ -610,7 +623,6 @@ impl SocketAddress {
 /// Lets the process have as many descriptors as it may; how many. The soft limit is low for
 /// the sake of select(2), which nothing here uses.
 fn raise_descriptor_limit() -> u32 {
-    use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
@@ -646,8 +658,21 @@ fn build() -> Result<(IoUring, Capabilities), RingError> {
         let capabilities = Capabilities { cooperative_task_run: true, ..Capabilities::default() };
         return Ok((uring, capabilities));
     }
-    let uring = base().build(SUBMISSION_ENTRIES).map_err(RingError::Unavailable)?;
+    let uring = base()
+        .build(SUBMISSION_ENTRIES)
+        .map_err(|error| refused(error, getrlimit(Resource::Memlock).current))?;
     Ok((uring, Capabilities::default()))
+}
+
+/// Returns why io_uring was refused. `lockable` is the limit of locked memory in bytes; none
+/// is no limit. Kernels that count the rings' memory in it answer ENOMEM.
+fn refused(error: io::Error, lockable: Option<u64>) -> RingError {
+    match lockable {
+        Some(limit) if error.raw_os_error() == Some(libc::ENOMEM) => {
+            RingError::LockedMemory { limit }
+        }
+        _ => RingError::Unavailable(error),
+    }
 }
 
 /// Refuses a kernel that lacks what has no replacement.

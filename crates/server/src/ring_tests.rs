@@ -151,3 +151,16 @@ fn a_cancelled_receive_completes() {
     assert_eq!(completion.tag, tag(1));
     assert_eq!(completion.outcome(), Err(rustix::io::Errno::CANCELED));
 }
+
+#[test]
+fn too_little_locked_memory_is_named() {
+    let refuse = |code, limit| refused(io::Error::from_raw_os_error(code), limit).to_string();
+    let low = refuse(libc::ENOMEM, Some(64 << 10));
+    for part in ["64KiB", "RLIMIT_MEMLOCK", "ulimit -l", "LimitMEMLOCK="] {
+        assert!(low.contains(part), "no {part}: {low}");
+    }
+    assert!(!low.contains("seccomp"), "{low}");
+    let forbidden = refuse(libc::EPERM, Some(64 << 10));
+    assert!(forbidden.contains("seccomp") && !forbidden.contains("ulimit"), "{forbidden}");
+    assert!(!refuse(libc::ENOMEM, None).contains("ulimit"));
+}
