@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
-use super::built_in::BUILT_IN;
+use super::built_in::{BUILT_IN, instead_of};
 use super::card::Figure;
 use super::file::{self, Contents, Text};
 use super::{Model, PresetError};
@@ -64,11 +64,7 @@ impl Origin {
         } else {
             let found = BUILT_IN.iter().find(|(known, _)| *known == name);
             let Some((_, text)) = found else {
-                let known: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-                let known = known.join(", ");
-                return Err(format!(
-                    "no preset is named `{name}`; there are: {known}, and files by their path"
-                ));
+                return Err(format!("no preset is named `{name}`; {}", instead_of(name)));
             };
             (Origin::built_in(name), (*text).to_owned())
         };

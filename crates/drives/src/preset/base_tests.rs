@@ -58,7 +58,7 @@ fn what_is_wrong_with_a_change_is_said_at_its_key() {
     let source = wrong("window = \"a test\"", "");
     assert!(source.contains("`parameters.window`: has no source"), "{source}");
     let base = wrong("\"gp3\"", "\"gp4\"");
-    assert!(base.starts_with("mine.toml:3:8: `base`: no preset is named `gp4`; there"), "{base}");
+    assert!(base.starts_with("mine.toml:3:8: `base`: no preset is named `gp4`; did"), "{base}");
     let path = wrong("\"gp3\"", "\"gp3.toml\"");
     assert!(path.contains("`gp3.toml`: a path is possible in a file alone"), "{path}");
     let model = wrong("base =", "model = \"ssd\"\nbase =");

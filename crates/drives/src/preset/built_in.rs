@@ -53,3 +53,26 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &built_in![
     "x25e-8-raid5-host",
     "z-drive-r4",
 ];
+
+/// Most names that are suggested for a misspelt one.
+const SUGGESTIONS_MAX: usize = 3;
+
+/// Returns what to write instead of a name that no preset has: those that differ in a letter
+/// or a few, or else all there are.
+pub(super) fn instead_of(name: &str) -> String {
+    let most = (name.chars().count() / 3).max(1);
+    let name = name.to_lowercase();
+    let mut close: Vec<(usize, &str)> = BUILT_IN
+        .iter()
+        .map(|(known, _)| (strsim::damerau_levenshtein(known, &name), *known))
+        .filter(|(distance, _)| *distance <= most)
+        .collect();
+    close.sort_unstable();
+    close.truncate(SUGGESTIONS_MAX);
+    if close.is_empty() {
+        let known: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
+        return format!("there are: {}, and files by their path", known.join(", "));
+    }
+    let close: Vec<String> = close.iter().map(|(_, known)| format!("`{known}`")).collect();
+    format!("did you mean {}?", close.join(" or "))
+}

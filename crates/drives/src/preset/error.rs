@@ -4,12 +4,12 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PresetError {
     /// No such preset is built in.
-    #[error("no preset is named `{name}`; there are: {known}")]
+    #[error("no preset is named `{name}`; {instead}")]
     Unknown {
         /// What was asked for.
         name: String,
-        /// The names there are.
-        known: String,
+        /// The names close to it, or all there are.
+        instead: String,
     },
     /// The file cannot be read.
     #[error("{file}: {reason}")]

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use hemi_random::split_mix;
 
 use self::base::Origin;
-use self::built_in::BUILT_IN;
+use self::built_in::{BUILT_IN, instead_of};
 pub use self::card::{Figure, Load, Measure, Pattern, Precondition};
 pub use self::error::PresetError;
 use crate::any::AnyDrive;
@@ -81,8 +81,8 @@ impl Preset {
     pub fn built_in(name: &str) -> Result<Preset, PresetError> {
         let found = BUILT_IN.binary_search_by(|(known, _)| (*known).cmp(name));
         let Ok(index) = found else {
-            let known = Preset::names().collect::<Vec<_>>().join(", ");
-            return Err(PresetError::Unknown { name: name.to_owned(), known });
+            let instead = instead_of(name);
+            return Err(PresetError::Unknown { name: name.to_owned(), instead });
         };
         let mut preset = Preset::read(&Origin::built_in(name), BUILT_IN[index].1)?;
         name.clone_into(&mut preset.name);

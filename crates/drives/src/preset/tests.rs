@@ -82,9 +82,12 @@ fn network_volumes_keep_what_their_cards_say() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_refused_with_those_that_are() {
-    let error = Preset::built_in("gp4").unwrap_err().to_string();
-    assert!(error.starts_with("no preset is named `gp4`; there are: "), "{error}");
+fn a_name_that_is_not_there_is_refused_with_what_may_be_meant() {
+    let refused = |name| Preset::built_in(name).unwrap_err().to_string();
+    assert_eq!(refused("gp3x"), "no preset is named `gp3x`; did you mean `gp3` or `gp2`?");
+    assert_eq!(refused("GP3-16"), "no preset is named `GP3-16`; did you mean `gp3-16k`?");
+    let error = refused("tape");
+    assert!(error.starts_with("no preset is named `tape`; there are: "), "{error}");
     assert!(error.contains("gp3, gp3-16k"), "{error}");
 }
 
