@@ -23,7 +23,8 @@ Exit status:
 /// local drive and a network disk), keeps its latency at the level of whichever is not
 /// stalling, and never loses an acknowledged write.
 #[derive(Debug, Parser)]
-#[command(name = "hemi", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "hemi", version, long_version = crate::version::version())]
+#[command(after_help = AFTER_HELP, max_term_width = 100)]
 #[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

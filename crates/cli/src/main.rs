@@ -16,6 +16,7 @@ mod demo;
 mod failure;
 mod logging;
 mod text;
+mod version;
 
 fn main() -> ExitCode {
     // A closed pipe (`hemi status | head`) ends the command as any other, not in a panic.

@@ -260,7 +260,8 @@ fn legs_come_and_go_while_the_volume_is_served() {
 
     served.command(&["leg", "detach", "2"]);
     let error = served.command_refused(&["leg", "detach", "0"], 3);
-    assert!(error.contains("another leg does not hold everything"), "{error}");
+    assert!(error.contains("no other leg in use") && error.contains("hemi leg add"), "{error}");
+    assert!(!error.contains("Wait") && !error.contains("drain"), "{error}");
     let status = served.status();
     assert_eq!(status["degraded"], true);
     let risks = status["risks"].to_string();
@@ -419,6 +420,29 @@ fn systemd_hears_of_ready_status_watchdog_and_stopping() {
     served.terminate();
     hear("STOPPING=1");
     assert_eq!(served.ended(), 0);
+}
+
+#[test]
+fn the_version_names_the_commit_and_the_disk_format() {
+    let place = Place::new();
+    let number = env!("CARGO_PKG_VERSION");
+    assert_eq!(place.done(&["-V"]), format!("hemi {number}\n"));
+    let version = place.done(&["--version"]);
+    assert!(version.starts_with(&format!("hemi {number} (commit ")), "{version}");
+    assert!(version.ends_with(", disk format 1)\n"), "{version}");
+    let head = Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "HEAD"])
+        .output()
+        .ok()
+        .filter(|output| output.status.success());
+    let built = version.split("commit ").nth(1).and_then(|rest| rest.split(',').next());
+    match (head, built) {
+        (Some(head), Some(built)) if !built.starts_with("unknown") => {
+            assert!(String::from_utf8_lossy(&head.stdout).starts_with(built), "{version}");
+        }
+        // Built from an archive, perhaps unpacked inside another checkout.
+        _ => assert!(version.contains("commit unknown"), "{version}"),
+    }
 }
 
 #[test]
