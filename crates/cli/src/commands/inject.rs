@@ -62,7 +62,7 @@ fn parse_error(text: &str) -> Result<Fault, String> {
     let fault = Fault::Error { operation, rate };
     hemi_server::control::inject::check(fault)
         .map(|()| fault)
-        .map_err(|refusal| format!("{refusal}; {}", refusal.way_out))
+        .map_err(|refusal| refusal.what)
 }
 
 impl InjectArgs {
@@ -95,5 +95,7 @@ mod tests {
         for text in ["", "trim", "read:", "read:2", "write:-1", "write:NaN"] {
             assert!(parse_error(text).is_err(), "{text}");
         }
+        let error = parse_error("write:7").expect_err("it is no share");
+        assert_eq!(error, "an error rate of 7 is out of range: it is a share, from 0 to 1");
     }
 }

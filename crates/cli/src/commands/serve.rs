@@ -156,7 +156,8 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         std::io::stdout().write_all(config.to_toml().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let _logging = logging::start(&arguments.log).map_err(anyhow::Error::msg)?;
+    let _logging = logging::start(&arguments.log)
+        .map_err(|what| Failure::error(Kind::Usage, what, "Write for example info or debug."))?;
     serve(config, arguments.record.as_deref()).map_err(|error| match &error {
         // What to do is in the text: it differs from problem to problem.
         ServeError::Refused(_) => Failure::error(Kind::Refused, error.to_string(), ""),

@@ -26,8 +26,8 @@ pub fn check(fault: Fault) -> Result<(), Refusal> {
             format!("Use at most {DELAY_MAX}; 0s ends it."),
         ),
         Fault::Error { rate, .. } if !(0.0..=1.0).contains(&rate) => refuse(
-            format!("an error rate of {rate} is out of range"),
-            "Use 0 to 1; 0 ends it.".to_owned(),
+            format!("an error rate of {rate} is out of range: it is a share, from 0 to 1"),
+            "0 ends the fault, 0.5 fails every second I/O, 1 fails all.".to_owned(),
         ),
         _ => Ok(()),
     }

@@ -13,8 +13,10 @@ use super::progress::Bars;
 use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};
 
-/// Runs cases side by side; reports in the order of the cases.
+/// Runs cases of the spec in `file` side by side; reports in the order of the cases. Errors
+/// name the file.
 pub(super) fn run_all(
+    file: &Path,
     cases: &[Case],
     folder: &Path,
     seed: Option<u64>,
@@ -48,7 +50,7 @@ pub(super) fn run_all(
             Ok(report) => reports.push(report),
             // Another case failed; that one's error is the one to show.
             Err(ExperimentError::Stopped) => stopped = true,
-            Err(error) => return Err(usage(error.to_string())),
+            Err(error) => return Err(usage(format!("{}: {error}", file.display()))),
         }
     }
     debug_assert!(!stopped, "only an error stops the others");
@@ -62,9 +64,14 @@ fn name(case: &Case) -> String {
 
 /// A spec or something it names makes no sense.
 pub(super) fn usage(what: String) -> anyhow::Error {
-    Failure::error(
-        Kind::Usage,
-        what,
-        "hemi sim presets lists drives; hemi help sim run tells more.",
-    )
+    let way_out = way_out(&what, "run");
+    Failure::error(Kind::Usage, what, way_out)
+}
+
+/// Returns where to read on after a mistake in a spec of `hemi sim COMMAND`.
+pub(super) fn way_out(what: &str, command: &str) -> String {
+    if what.contains("no preset is named") {
+        return "hemi sim presets lists the drives.".to_owned();
+    }
+    format!("hemi help sim {command} tells more.")
 }

@@ -60,9 +60,6 @@ fn say(out: &mut impl Write, what: &impl Serialize) -> Result<()> {
 }
 
 fn usage(what: String) -> anyhow::Error {
-    Failure::error(
-        Kind::Usage,
-        what,
-        "hemi sim presets lists drives; hemi help sim session tells more.",
-    )
+    let way_out = super::cases::way_out(&what, "session");
+    Failure::error(Kind::Usage, what, way_out)
 }
