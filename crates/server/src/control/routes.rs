@@ -188,13 +188,13 @@ async fn act<B: DeserializeOwned>(
         Ok(request) => request,
         Err(refusal) => return refuse(refusal),
     };
-    tracing::info!(?request, "asked");
+    tracing::info!(%request, "asked");
     let outcome = shared.volume.request(request.clone());
     let task = tokio::spawn(async move {
         let result = outcome.await;
         match &result {
-            Ok(()) => tracing::info!(?request, "done"),
-            Err(refusal) => tracing::warn!(?request, what = %refusal.what, "refused"),
+            Ok(()) => tracing::info!(%request, "done"),
+            Err(refusal) => tracing::warn!(%request, what = %refusal.what, "refused"),
         }
         result
     });

@@ -3,6 +3,7 @@
 //! The reactor owns the volume. It publishes [`Snapshot`]s and answers [`Request`]s; nothing
 //! here takes a lock that the data path could wait for.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -210,6 +211,44 @@ pub enum Request {
         /// How long to drain.
         drain: Time,
     },
+}
+
+impl fmt::Display for Request {
+    /// As the log has it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wiping = |wipe: &bool| if *wipe { ", wiping it" } else { "" };
+        match self {
+            Request::Add { leg: Some(leg), config, wipe } => {
+                write!(formatter, "add {} in slot {leg}{}", config.path, wiping(wipe))
+            }
+            Request::Add { leg: None, config, wipe } => {
+                write!(formatter, "add {}{}", config.path, wiping(wipe))
+            }
+            Request::Remove { leg } => write!(formatter, "remove leg {leg}"),
+            Request::Replace { leg, config, wipe } => {
+                write!(formatter, "replace leg {leg} by {}{}", config.path, wiping(wipe))
+            }
+            Request::Detach { leg } => write!(formatter, "detach leg {leg}"),
+            Request::Attach { config } => write!(formatter, "attach {}", config.path),
+            Request::Scrub { repair: true } => formatter.write_str("scrub and repair"),
+            Request::Scrub { repair: false } => formatter.write_str("scrub"),
+            Request::ScrubStop => formatter.write_str("stop the scrub"),
+            Request::Inject { leg, fault } => match fault {
+                Fault::Freeze { duration } => write!(formatter, "freeze leg {leg} for {duration}"),
+                Fault::Delay { delay } => write!(formatter, "delay leg {leg} by {delay}"),
+                Fault::Error { operation, rate } => {
+                    let operation = match operation {
+                        FaultyOperation::Read => "read",
+                        FaultyOperation::Write => "write",
+                        FaultyOperation::Flush => "flush",
+                    };
+                    write!(formatter, "fail {operation}s of leg {leg} at a rate of {rate}")
+                }
+                Fault::Clear => write!(formatter, "clear the faults of leg {leg}"),
+            },
+            Request::Shutdown { drain } => write!(formatter, "stop, draining for {drain}"),
+        }
+    }
 }
 
 /// Why a request was refused, for the answer's status code and the command's exit code.
