@@ -319,6 +319,8 @@ fn faults_show_and_stop_draining_is_bounded() {
     assert!(error.contains("hemi leg list"), "{error}");
     served.command_refused(&["inject", "--leg", "1", "--delay", "2h"], 2);
     served.command(&["inject", "--leg", "1", "--freeze", "1h"]);
+    served.wait_for_log("freeze leg 1 for 1h");
+    assert!(!served.log().contains("Inject {"), "the log is for people: {}", served.log());
     served.terminate();
     served.terminate();
     assert_eq!(served.ended(), 0);
@@ -560,6 +562,73 @@ fn the_directories_of_sockets_are_created() {
     let long = "x".repeat(120);
     let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--control", &long], 2);
     assert!(error.contains("has 120 bytes") && error.contains("at most 107"), "{error}");
+}
+
+#[test]
+fn a_check_of_the_configuration_reports_what_the_machine_lacks() {
+    let place = Place::new();
+    place.create();
+    let write = |text: &str| {
+        std::fs::write(place.path("db.toml"), text).expect("the folder can be written");
+    };
+    let legs = "[[legs]]\npath = \"a\"\n[[legs]]\npath = \"b\"\n";
+    write(&format!("control = \"run/control\"\n{legs}"));
+    assert!(place.done(&["config", "check", "db.toml"]).contains("ok"));
+    assert!(place.done(&["config", "check", "--probe", "db.toml"]).contains("ok"));
+
+    write(&format!(
+        "control = \"a\"\n{}[[exports]]\nnbd = \"tcp:localhost:0\"\n\
+         tls = {{ cert = \"no-cert.pem\", key = \"no-key.pem\" }}\n",
+        legs.replace("\"b\"", "\"gone\"")
+    ));
+    let error = place.refused(&["config", "check", "db.toml"], 1);
+    for part in [
+        "legs[1].path: there is no gone",
+        "exports[0].tls: no-cert.pem",
+        "control: a exists and is no socket",
+        "3 problems on this machine",
+    ] {
+        assert!(error.contains(part), "no {part:?}: {error}");
+    }
+
+    // Only --probe reads the legs and tries the ports.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it is bound").port();
+    std::fs::write(place.path("c"), "hello world").expect("the folder can be written");
+    let legs = legs.replace("\"b\"", "\"c\"\ndirect = false");
+    write(&format!("control = \"control\"\nhttp = \"127.0.0.1:{port}\"\n{legs}"));
+    assert!(place.done(&["config", "check", "db.toml"]).contains("ok"));
+    let error = place.refused(&["config", "check", "--probe", "db.toml"], 1);
+    assert!(error.contains("legs[1].path: c: there is no hemi superblock"), "{error}");
+    assert!(error.contains(&format!("http: cannot listen on port {port}")), "{error}");
+}
+
+#[test]
+fn what_is_missing_or_something_else_is_told_so() {
+    let place = Place::new();
+    std::fs::write(place.path("text"), "hello world").expect("the folder can be written");
+    let error = place.refused(&["promote", "--no-direct", "text"], 1);
+    assert!(error.contains("there is no hemi superblock"), "{error}");
+    assert!(!error.contains("blank"), "{error}");
+    std::fs::write(place.path("zeros"), [0; 1 << 20]).expect("the folder can be written");
+    let error = place.refused(&["promote", "--no-direct", "zeros"], 1);
+    assert!(error.contains("the place is blank"), "{error}");
+
+    let error = place.refused(&["trace", "convert", "nosuch", "out", "--to", "csv"], 1);
+    assert!(error.contains("there is no nosuch"), "{error}");
+    let disksim = ["trace", "convert", "text", "out", "--to", "csv", "--from", "disksim"];
+    let error = place.refused(&disksim, 2);
+    assert!(error.contains("--time-unit"), "{error}");
+
+    let workload = "[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 9\n\
+                    access = { addresses = \"uniform\", sizes = \"4 KiB\" }\n";
+    std::fs::write(place.path("load.toml"), workload).expect("the folder can be written");
+    let error = place.refused(&["load", "load.toml", "--target", "nosuch"], 2);
+    assert!(error.contains("there is no nosuch"), "{error}");
+    let error = place.refused(&["load", "load.toml", "--target", "."], 2);
+    assert!(error.contains("a target is a regular file"), "{error}");
+    let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--log", "x=y=z"], 2);
+    assert!(error.contains("--log x=y=z"), "{error}");
 }
 
 /// A supervisor may change its mind as soon as it sees the volume.

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod messages;
 mod notices;
 pub mod opening;
+pub mod preflight;
 pub mod probe;
 pub mod promote;
 mod reactor;

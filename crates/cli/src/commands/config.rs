@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use hemi_server::config::Config;
+use hemi_server::preflight;
+
+use crate::failure::{Failure, Kind};
 
 /// Check a configuration file.
 #[derive(Debug, Args)]
@@ -18,8 +21,9 @@ pub(crate) struct ConfigArgs {
 enum What {
     /// Read and check a configuration; start nothing.
     ///
-    /// Reports the first thing that is wrong, with its line or its key, its value and what is
-    /// allowed. Does not look at the legs themselves: hemi inspect does.
+    /// Reports the first thing that is wrong in the file, with its line or its key, its value
+    /// and what is allowed. Then reports everything that this machine lacks for it: TLS files,
+    /// legs, directories for sockets. Takes no lock and changes nothing.
     #[command(after_help = "\
 Examples:
   hemi config check /etc/hemi/db.toml
@@ -31,6 +35,9 @@ Examples:
         /// Lay an assignment over the file, as hemi serve does; may be repeated.
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
+        /// Also open the legs, read their superblocks and try the ports.
+        #[arg(long)]
+        probe: bool,
         /// Print the effective configuration.
         #[arg(long)]
         print: bool,
@@ -38,17 +45,26 @@ Examples:
 }
 
 pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
-    let What::Check { file, set, print } = &arguments.what;
+    let What::Check { file, set, probe, print } = &arguments.what;
     let config = Config::load(file, set)?;
     config.check()?;
-    let mut out = std::io::stdout().lock();
     if *print {
-        out.write_all(config.to_toml().as_bytes())?;
-    } else {
-        writeln!(out, "{}: {} legs, {} exports: ok", file.display(), config.legs.len(), {
-            // Without any, there is the default one.
-            config.exports.len().max(1)
-        })?;
+        std::io::stdout().write_all(config.to_toml().as_bytes())?;
+    }
+    let found = if *probe { preflight::probe(&config) } else { preflight::check(&config) };
+    let file = file.display();
+    for problem in &found {
+        eprintln!("{file}: {problem}");
+    }
+    if !found.is_empty() {
+        let problems = if found.len() == 1 { "problem" } else { "problems" };
+        let what = format!("{file}: {} {problems} on this machine", found.len());
+        return Err(Failure::error(Kind::Failed, what, "hemi serve would fail here."));
+    }
+    if !*print {
+        // Without any, there is the default one.
+        let exports = config.exports.len().max(1);
+        println!("{file}: {} legs, {exports} exports: ok", config.legs.len());
     }
     Ok(())
 }

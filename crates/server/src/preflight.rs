@@ -1,0 +1,214 @@
+//! `hemi config check`: looks for what a configuration needs of this machine, and is not there.
+//!
+//! Changes nothing and takes no lock: a volume may be served by the configuration meanwhile.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use rustix::fs::{Access, access};
+
+use crate::config::Config;
+use crate::config::exports::Listen;
+use crate::config::legs::{LegConfig, LegSpec, LegTls};
+use crate::control::socket::{VolumeSocket, run_directories};
+use crate::leg::{OpenLeg, Purpose};
+
+/// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
+/// that are missing, unreadable or of different pairs, legs that are missing or closed to this
+/// user, and directories that cannot hold the sockets.
+pub fn check(config: &Config) -> Vec<String> {
+    let mut found = Vec::new();
+    for (index, leg) in config.legs.iter().enumerate() {
+        let key = |name: &str| format!("legs[{index}].{name}");
+        found.extend(leg_paths(leg).map(|reason| format!("{}: {reason}", key("path"))));
+        if let Some(uri) = leg.path.tls()
+            && let Err(reason) = crate::tls::connecting(&LegTls::merged(uri, leg.tls.as_ref()))
+        {
+            found.push(format!("{}: {reason}", key("tls")));
+        }
+    }
+    for (index, export) in config.exports.iter().enumerate() {
+        let key = |name: &str| format!("exports[{index}].{name}");
+        if let Some(tls) = &export.tls
+            && let Err(reason) = crate::tls::serving(tls)
+        {
+            found.push(format!("{}: {reason}", key("tls")));
+        }
+        if let Listen::Unix(path) = &export.nbd
+            && let Err(reason) = can_hold(path)
+        {
+            found.push(format!("{}: {reason}", key("nbd")));
+        }
+    }
+    if let Some(path) = &config.control
+        && let Err(reason) = can_hold(path)
+    {
+        found.push(format!("control: {reason}"));
+    }
+    if config.control.is_none() || config.exports.is_empty() {
+        let any = run_directories().iter().any(|directory| may_create_in(directory).is_ok());
+        if !any {
+            let names: Vec<String> =
+                run_directories().iter().map(|path| path.display().to_string()).collect();
+            found.push(format!(
+                "control: no run directory can be written ({}); set `control` and the exports, \
+                 or run as another user",
+                names.join(", ")
+            ));
+        }
+    }
+    found
+}
+
+/// As [`check`], and also opens every leg, reads its superblock, and tries the ports. A port in
+/// use is no problem while the volume is served: then hemi itself has it.
+pub fn probe(config: &Config) -> Vec<String> {
+    let mut found = check(config);
+    let mut names = Vec::new();
+    for (index, leg) in config.legs.iter().enumerate() {
+        // What is missing has been reported.
+        if leg_paths(leg).next().is_some() {
+            continue;
+        }
+        match superblock_name(leg) {
+            Ok(name) => names.push(name),
+            Err(reason) => found.push(format!("legs[{index}].path: {reason}")),
+        }
+    }
+    if let (Some(wanted), Some(other)) = (&config.volume, names.first())
+        && !other.is_empty()
+        && wanted != other
+    {
+        found.push(format!("volume: the legs belong to volume {other:?}, not to {wanted:?}"));
+    }
+    let name = config.volume.clone().or(names.into_iter().next()).unwrap_or_default();
+    let is_served = is_served(config, &name);
+    let mut try_port = |key: String, host: &str, port: u16| {
+        if let Err(error) = TcpListener::bind((host, port))
+            && !(is_served && error.kind() == io::ErrorKind::AddrInUse)
+        {
+            found.push(format!("{key}: cannot listen on port {port} of {host}: {error}"));
+        }
+    };
+    for (index, export) in config.exports.iter().enumerate() {
+        if let Listen::Tcp { host, port } = &export.nbd {
+            try_port(format!("exports[{index}].nbd"), host, *port);
+        }
+    }
+    if let Some(http) = &config.http {
+        try_port("http".into(), &http.host, http.port);
+    }
+    found
+}
+
+/// Returns what is wrong with the files, devices or the socket of a leg.
+fn leg_paths(leg: &LegConfig) -> impl Iterator<Item = String> {
+    let is_storage =
+        |path: &PathBuf| is_there(path, |kind| kind.is_file() || kind.is_block_device());
+    let mut reasons: Vec<String> =
+        leg.path.paths().iter().filter_map(|path| is_storage(path).err()).collect();
+    if let LegSpec::NbdUnix { socket, .. } = &leg.path {
+        reasons.extend(is_there(socket, FileTypeExt::is_socket).err());
+    }
+    reasons.into_iter()
+}
+
+fn is_there(path: &Path, is_right: impl Fn(&std::fs::FileType) -> bool) -> Result<(), String> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(format!("there is no {shown}"))
+        }
+        Err(error) => Err(format!("{shown}: {error}")),
+        Ok(found) if !is_right(&found.file_type()) => {
+            Err(format!("{shown} is not a file, device or socket that a leg can be"))
+        }
+        Ok(_) => access(path, Access::READ_OK | Access::WRITE_OK).map_err(|errno| {
+            format!("{shown} cannot be read and written: {}", io::Error::from(errno))
+        }),
+    }
+}
+
+/// Opens a leg to look at it; returns the name of its volume.
+fn superblock_name(leg: &LegConfig) -> Result<String, String> {
+    let opened = OpenLeg::configured(leg, Purpose::Inspect).map_err(|error| error.to_string())?;
+    let mut head = vec![0; HEAD_BYTES.min(opened.size()) as usize];
+    let path = &leg.path;
+    opened.read_at(0, &mut head).map_err(|error| format!("cannot read {path}: {error}"))?;
+    let superblock = newest_of(&head).map_err(|error| format!("{path}: {error}"))?;
+    Ok(superblock.name.as_str().to_owned())
+}
+
+fn is_served(config: &Config, volume: &str) -> bool {
+    match &config.control {
+        Some(path) => UnixStream::connect(path).is_ok(),
+        None => run_directories().iter().any(|directory| {
+            UnixStream::connect(VolumeSocket::Control.path(directory, volume)).is_ok()
+        }),
+    }
+}
+
+/// Checks that a socket could be bound at `path`.
+fn can_hold(path: &Path) -> Result<(), String> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+        return Err(format!("{} exists and is no socket", path.display()));
+    }
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => may_create_in(directory),
+        _ => may_create_in(Path::new(".")),
+    }
+}
+
+/// Checks that files can be created in `directory`, which is itself created if it is missing.
+fn may_create_in(directory: &Path) -> Result<(), String> {
+    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    if !existing.is_dir() {
+        return Err(format!("{} is no directory", existing.display()));
+    }
+    access(existing, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
+        format!("{} cannot be written: {}", existing.display(), io::Error::from(errno))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_certificate_is_reported() {
+        let directory = tempfile::tempdir().expect("a temporary directory can be created");
+        let path = |name: &str| directory.path().join(name);
+        for name in ["a", "b"] {
+            let CertifiedKey { cert, signing_key } =
+                generate_simple_self_signed(["localhost".to_owned()]).expect("a plain name");
+            std::fs::write(path(&format!("{name}.pem")), cert.pem()).expect("it can be written");
+            let key = signing_key.serialize_pem();
+            std::fs::write(path(&format!("{name}.key")), key).expect("it can be written");
+        }
+        std::fs::write(path("leg"), "").expect("it can be written");
+        let with_key = |key: &str| {
+            let text = format!(
+                "control = {:?}\nlegs = [{{ path = {:?} }}]\n[[exports]]\nnbd = \"tcp:localhost:0\"\n\
+                 tls = {{ cert = {:?}, key = {:?} }}\n",
+                path("control"),
+                path("leg"),
+                path("a.pem"),
+                path(key)
+            );
+            check(&Config::parse(&text, Path::new("test.toml"), &[]).expect("it is sound"))
+        };
+        assert_eq!(with_key("a.key"), Vec::<String>::new());
+        let found = with_key("b.key");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("exports[0].tls: ") && found[0].contains("b.key"),
+            "{found:?}"
+        );
+    }
+}
