@@ -83,8 +83,19 @@ pub enum TargetError {
     /// It could not be opened.
     #[error(transparent)]
     Open(Box<OpenError>),
-    /// Nothing there, or nothing in it.
-    #[error("{0} has no bytes: make it first, as large as it is to be (truncate -s 1G {0})")]
+    /// Nothing there.
+    #[error("there is no {0}; create it first, as large as it is to be (truncate -s 1G {0})")]
+    Missing(String),
+    /// A directory, socket or the like.
+    #[error("{name} is {found}; a target is a regular file, a block device or an NBD export")]
+    NotStorage {
+        /// Its name.
+        name: String,
+        /// What it is.
+        found: &'static str,
+    },
+    /// Nothing in it.
+    #[error("{0} has no bytes; extend it first, to the size it is to have (truncate -s 1G {0})")]
     Empty(String),
     /// `--wipe` for something else.
     #[error("--wipe {wipe} does not name the target, which is {target}")]
@@ -156,12 +167,19 @@ impl Target {
             TargetSpec::Real(spec) => spec,
         };
         let kind = match spec {
-            LegSpec::Path(path) => match Probe::new(path)? {
-                Probe { kind: Kind::Missing, .. } | Probe { size: 0, kind: Kind::File, .. } => {
+            LegSpec::Path(path) => match Probe::new(path) {
+                Ok(Probe { kind: Kind::Missing, .. }) | Err(ProbeError::NoFolder { .. }) => {
+                    return Err(TargetError::Missing(options.name));
+                }
+                Err(ProbeError::NotStorage { found, .. }) => {
+                    return Err(TargetError::NotStorage { name: options.name, found });
+                }
+                Err(error) => return Err(error.into()),
+                Ok(Probe { size: 0, kind: Kind::File, .. }) => {
                     return Err(TargetError::Empty(options.name));
                 }
-                Probe { kind: Kind::Block, .. } => "block device",
-                _ => "file",
+                Ok(Probe { kind: Kind::Block, .. }) => "block device",
+                Ok(_) => "file",
             },
             _ => "nbd",
         };

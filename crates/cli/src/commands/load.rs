@@ -170,9 +170,12 @@ fn refused(error: LoadError) -> anyhow::Error {
         LoadError::Target(TargetError::InUse { .. } | TargetError::NotEmpty { .. }) => {
             (Kind::Refused, "")
         }
-        LoadError::Target(TargetError::WipeWhat { .. } | TargetError::Empty(_)) => {
-            (Kind::Usage, "")
-        }
+        LoadError::Target(
+            TargetError::WipeWhat { .. }
+            | TargetError::Missing(_)
+            | TargetError::Empty(_)
+            | TargetError::NotStorage { .. },
+        ) => (Kind::Usage, ""),
         LoadError::Target(TargetError::Open(open)) if is_no_direct(open) => {
             (Kind::Failed, "Give --buffered to go through the page cache.")
         }

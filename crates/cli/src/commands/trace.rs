@@ -101,12 +101,21 @@ fn convert(arguments: &ConvertArgs) -> Result<()> {
     };
     let format = match arguments.from {
         Some(format) => format,
+        None if !path.exists() => {
+            let what = format!("there is no {}", path.display());
+            return Err(Failure::error(Kind::Failed, what, "Check the path."));
+        }
         None if is_recording(path) => FormatSpec::Hemi,
         None => {
             let what = "is no recording of hemi's; say what it is with --from";
             return Err(usage(format!("{} {what}", path.display())));
         }
     };
+    if format == FormatSpec::Disksim && arguments.time_unit.is_none() {
+        let what = "--from disksim needs --time-unit, which the trace does not tell";
+        let way_out = "Give --time-unit ms for DiskSim's own traces, ns for MQSim's, or us.";
+        return Err(Failure::error(Kind::Usage, what, way_out));
+    }
     let format = format
         .with(arguments.time_unit, arguments.event)
         .map_err(|error| usage(error.to_string()))?;
