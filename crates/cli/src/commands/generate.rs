@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &GenerateArgs) -> Result<()> {
         }
         What::Man { directory } => {
             std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot make {}", directory.display()))?;
+                .with_context(|| format!("cannot create {}", directory.display()))?;
             clap_mangen::generate_to(command, directory)
                 .with_context(|| format!("cannot write to {}", directory.display()))?;
         }

@@ -60,9 +60,7 @@ fn parse_error(text: &str) -> Result<Fault, String> {
         _ => return Err(format!("`{name}` is not read, write or flush")),
     };
     let fault = Fault::Error { operation, rate };
-    hemi_server::control::inject::check(fault)
-        .map(|()| fault)
-        .map_err(|refusal| refusal.what)
+    hemi_server::control::inject::check(fault).map(|()| fault).map_err(|refusal| refusal.what)
 }
 
 impl InjectArgs {

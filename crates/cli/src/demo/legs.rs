@@ -42,7 +42,7 @@ impl Leg {
     pub(super) fn start(setting: &Setting, folder: &Path, index: usize) -> Result<Leg> {
         let path = folder.join(format!("leg{index}.img"));
         let file =
-            File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         file.set_len(LEG_BYTES).with_context(|| format!("cannot size {}", path.display()))?;
         if !setting.from_outside {
             return Ok(Leg::Injected { index, path });

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let mut folder = tempfile::Builder::new()
         .prefix("hemi-demo-")
         .tempdir_in(&parent)
-        .with_context(|| format!("cannot make a temporary folder in {}", parent.display()))?;
+        .with_context(|| format!("cannot create a temporary directory in {}", parent.display()))?;
     folder.disable_cleanup(args.keep);
 
     let setting = Setting {

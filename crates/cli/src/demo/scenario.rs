@@ -121,7 +121,7 @@ impl Volume {
 /// Runs one scenario with one policy.
 pub(super) fn run(setting: &Setting, policy: &'static str, scenario: Scenario) -> Result<Row> {
     let folder = setting.folder.join(format!("{policy}-{scenario:?}").to_lowercase());
-    std::fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let legs = [0, 1]
         .map(|index| Leg::start(setting, &folder, index))
         .into_iter()

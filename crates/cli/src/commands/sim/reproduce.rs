@@ -43,7 +43,7 @@ pub(super) struct ReproduceArgs {
 pub(super) fn run(arguments: &ReproduceArgs) -> Result<()> {
     let files = files(arguments)?;
     fs::create_dir_all(&arguments.out)
-        .with_context(|| format!("cannot make {}", arguments.out.display()))?;
+        .with_context(|| format!("cannot create {}", arguments.out.display()))?;
     let mut out = std::io::stdout().lock();
     let (mut met, mut all) = (0, 0);
     for file in files {
@@ -100,7 +100,8 @@ fn reproduce(file: &Path, name: &str, arguments: &ReproduceArgs) -> Result<page:
     let cases = reproduction.cases(&file.display().to_string());
     let cases = cases.map_err(|error| usage(error.to_string()))?;
     let (names, cases): (Vec<String>, Vec<_>) = cases.into_iter().unzip();
-    let reports = run_all(file, &cases, &arguments.from, None, arguments.jobs, &arguments.snapshots)?;
+    let reports =
+        run_all(file, &cases, &arguments.from, None, arguments.jobs, &arguments.snapshots)?;
     let results = Results::new(&names, &reports);
     let page = page::write(name, &reproduction, &results).map_err(|e| usage(e.to_string()))?;
     for spec in &reproduction.picture {

@@ -26,8 +26,8 @@ impl SnapshotArgs {
         let bars = bars.clone();
         let told = move |of: &str, path: &Path, notice: &Notice| bars.say(&said(of, path, notice));
         let snapshots = Snapshots::open(folder, told);
-        let snapshots =
-            snapshots.with_context(|| format!("--snapshots: cannot make {}", folder.display()))?;
+        let snapshots = snapshots
+            .with_context(|| format!("--snapshots: cannot create {}", folder.display()))?;
         Ok(Stock::new(Some(snapshots)))
     }
 }
