@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
+from hemi_lab.database.histogram import Bin, percentile
+from hemi_lab.drivers.fio import output
+from hemi_lab.drivers.load.output import operations
 from hemi_lab.statistics.histogram import (
+    QUANTILES,
     Histogram,
     Moments,
     fio_bin,
@@ -16,6 +24,8 @@ from hemi_lab.statistics.histogram import (
     from_fio_counts,
     from_hdr_bins,
 )
+from hemi_lab.statistics.quantiles import percentile_interval
+from hemi_lab.steps import Operation
 
 
 def test_fios_grid_has_no_gaps_and_no_overlaps() -> None:
@@ -108,3 +118,100 @@ def test_tables_keep_bins() -> None:
     assert list(Histogram.from_frame(bins.frame()).bins()) == list(bins.bins())
     with pytest.raises(ValueError, match="no bin"):
         Histogram.of([(5, 4, 1)])
+
+
+# Percentiles and the exact maximum.
+
+
+def drawn(seed: int) -> list[int]:
+    """Nanoseconds from 1 µs to 1 s, some close together."""
+    chance = random.Random(seed)
+    centre = 10 ** chance.uniform(3, 9)
+    return [
+        max(1, round(centre * chance.choice([1, 1, chance.lognormvariate(0, 2)])))
+        for _ in range(chance.choice([1, 2, 10, 300]))
+    ]
+
+
+def hdr_highest(nanoseconds: int) -> int:
+    """The highest value that hemi's histograms count as equal to a latency."""
+    return nanoseconds | ((1 << max(nanoseconds.bit_length() - 11, 0)) - 1)
+
+
+def summary(samples: list[int]) -> dict[str, Any]:
+    """What `hemi load` and `hemi sim` tell of one kind of request."""
+    seconds = np.array(samples) / 1e9
+    return {
+        "count": len(samples),
+        "mean": float(seconds.mean()),
+        "standard_deviation": float(seconds.std()),
+        "max": max(samples) / 1e9,
+        "bandwidth": 1e6,
+        "histogram": [[hdr_highest(sample), 1] for sample in samples],
+    }
+
+
+def of_hemi(reads: list[int], writes: list[int]) -> dict[str, Operation]:
+    report = {"reads": summary(reads), "writes": summary(writes), "flushes": {"count": 0}}
+    report["all"] = summary([*reads, *writes])
+    return operations(json.loads(json.dumps(report)), 1.0)
+
+
+def of_fio(reads: list[int], writes: list[int]) -> dict[str, Operation]:
+    job: dict[str, Any] = {}
+    for kind, samples in (("read", reads), ("write", writes)):
+        bins: dict[str, int] = {}
+        for sample in samples:
+            middle = str(sum(fio_bin(fio_index(sample))) // 2)
+            bins[middle] = bins.get(middle, 0) + 1
+        mean = float(np.mean(samples))
+        latency = {"N": len(samples), "mean": mean, "stddev": 0.0, "max": max(samples)}
+        job[kind] = {"io_bytes": 4096, "lat_ns": {**latency, "bins": bins}}
+    return output.operations(json.loads(json.dumps(job)))
+
+
+def of_sysbench(reads: list[int], writes: list[int]) -> dict[str, Operation]:
+    # Its bins have no bounds of their own: 1.8 % around a middle.
+    samples = [*reads, *writes]
+    bins = Histogram.of((int(n * 0.99), int(n * 1.01) + 1, 1) for n in samples)
+    most = max(samples) / 1e6 / 1e3
+    return {"all": Operation(Moments(len(samples), most, 0.0, most), 0, bins)}
+
+
+@pytest.mark.parametrize("make", [of_hemi, of_fio, of_sysbench])
+@pytest.mark.parametrize("seed", range(60))
+def test_no_percentile_is_above_the_maximum(make: Any, seed: int, tmp_path: Path) -> None:
+    samples = {"read": drawn(seed), "write": drawn(seed + 1000)}
+    samples["all"] = [*samples["read"], *samples["write"]]
+    found: dict[str, Operation] = make(samples["read"], samples["write"])
+    bins = {kind: operation.histogram for kind, operation in found.items()}
+    if "read" in bins:
+        bins["merged"] = Histogram.merged([bins["read"], bins["write"]])
+        samples["merged"] = samples["all"]
+    for kind, known in list(bins.items()):
+        path = tmp_path / f"{kind}.parquet"
+        known.frame().write_parquet(path)
+        bins[f"{kind}, kept"] = Histogram.from_frame(pl.read_parquet(path))
+    for kind, known in bins.items():
+        of_kind = samples[kind.removesuffix(", kept")]
+        least, most = min(of_kind) / 1e9, max(of_kind) / 1e9
+        rising = [known.percentile(quantile) for quantile in (0, *QUANTILES, 1)]
+        assert rising == sorted(rising)
+        assert least <= rising[0]
+        assert rising[-1] <= most
+        assert known.total == len(of_kind)
+        assert known.moments().maximum <= most
+        assert max(percentile_interval(known, 0.9)) <= most
+    if "merged" in bins:
+        for quantile in QUANTILES:
+            assert bins["merged"].percentile(quantile) == bins["all"].percentile(quantile)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sysbenchs_middles_stay_within_the_extremes(seed: int) -> None:
+    milliseconds = [sample / 1e6 for sample in drawn(seed)]
+    bins = [Bin(value * random.Random(seed).uniform(0.99, 1.01), 1) for value in milliseconds]
+    least, most = min(milliseconds), max(milliseconds)
+    rising = [percentile(bins, rank, least, most) or 0 for rank in (1, 50, 95, 99, 100)]
+    assert rising == sorted(rising)
+    assert least <= rising[0] <= rising[-1] <= most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,9 +13,9 @@ from hemi_lab.report.header import header
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.model import Preparation, Tracked
 from hemi_lab.results.store import HISTOGRAMS, STEPS, Reader
-from hemi_lab.statistics.histogram import Histogram
+from hemi_lab.statistics.histogram import Histogram, fio_bin, fio_index
 from hemi_lab.statistics.quantiles import percentile_interval
-from hemi_lab.steps import CAUSES, INTERVALS
+from hemi_lab.steps import CAUSES, INTERVALS, Operation, Step, StepResult
 from hemi_lab.targets.drives import drive
 from test_runner import SWEEP, carry_out
 
@@ -347,6 +348,42 @@ def test_quality_of_service_leaves_out_what_it_cannot_know() -> None:
     table: Table = tables.quality({"reads": bins})
     assert table.rows[0][:3] == ["reads", "100", "50 ms\n40 ms to 61 ms"]
     assert table.rows[0][-1] == "–"
+
+
+def test_points_and_quality_of_service_show_one_figure(tmp_path: Path) -> None:
+    """A bin is 1.6 % wide: read off its end, the 99.99 % of a step lay above its maximum."""
+
+    class Binned(FakeDriver):
+        def run(self, step: Step) -> StepResult:
+            result = super().run(step)
+            bins = [fio_bin(fio_index(high)) for high in result.all.histogram.high.tolist()]
+            wide = Histogram.of((*bin_, result.all.moments.count) for bin_ in bins)
+            found = {
+                kind: Operation(known.moments, known.bytes, wide)
+                for kind, known in result.operations.items()
+            }
+            return replace(result, operations=found)
+
+    reader = Reader(carry_out(SWEEP, Binned(always(5000.0)), tmp_path / "runs").folder)
+    steps = reader.table("steps").filter(pl.col("stage") == "measure")
+    points = tables.points(steps, reader.table("intervals"))
+    bins = {row["label"]: reader.histogram([row["step"]]) for row in steps.iter_rows(named=True)}
+    quality = tables.quality(bins)
+    for point, row in zip(points.rows, quality.rows, strict=True):
+        told = dict(zip(points.headings, point, strict=True))
+        for heading, cell in list(zip(quality.headings, row, strict=True))[2:]:
+            assert cell.split("\n")[0] == told.get(heading, cell.split("\n")[0])
+        assert told["50 %"] == told["99.9 %"] == told["max"]
+
+
+def test_bins_of_older_results_are_cut_when_they_are_read(tmp_path: Path) -> None:
+    reader = ran(tmp_path)
+    bins = reader.table("histograms")
+    beyond = bins.with_columns((pl.col("high_ns") * 1.016).cast(pl.Int64))
+    beyond.write_parquet(reader.folder / "histograms.parquet")
+    again = Reader(reader.folder)
+    for row in again.table("steps").filter(pl.col("stage") == "measure").iter_rows(named=True):
+        assert again.histogram([row["step"]]).percentile(1) <= row["maximum_seconds"]
 
 
 # Replay.

@@ -110,6 +110,22 @@ impl LatencyHistogram {
         self.max = self.max.max(other.max);
     }
 
+    /// Returns the latencies counted since `base`, an earlier state of this histogram.
+    ///
+    /// The maximum is exact if the slowest latency of all is among them. Otherwise it is the
+    /// upper bound of the highest bucket in use.
+    pub fn since(&self, base: &LatencyHistogram) -> LatencyHistogram {
+        let mut since = LatencyHistogram::default();
+        for (count, (new, old)) in since.counts.iter_mut().zip(self.counts.iter().zip(&base.counts))
+        {
+            *count = new.saturating_sub(*old);
+            since.total += *count;
+        }
+        since.sum = self.sum.saturating_sub(base.sum);
+        since.max = since.highest_bound().min(self.max);
+        since
+    }
+
     /// Halves every count, so that old latencies fade.
     pub fn fade(&mut self) {
         self.total = 0;
@@ -118,7 +134,12 @@ impl LatencyHistogram {
             self.total += *count;
         }
         self.sum /= 2;
-        self.max = (0..BUCKETS).rev().find(|&b| self.counts[b] > 0).map_or(0, bucket_upper_bound);
+        self.max = self.highest_bound().min(self.max);
+    }
+
+    /// Returns the upper bound of the highest bucket in use; zero when empty.
+    fn highest_bound(&self) -> u64 {
+        self.counts.iter().rposition(|&count| count > 0).map_or(0, bucket_upper_bound)
     }
 }
 
@@ -140,6 +161,9 @@ impl serde::Serialize for LatencyHistogram {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -173,5 +197,48 @@ mod tests {
         histogram.fade();
         assert_eq!(histogram.count(), 5);
         assert!(histogram.max() < 50_000_000);
+    }
+
+    fn of(samples: &[u64]) -> LatencyHistogram {
+        let mut histogram = LatencyHistogram::default();
+        samples.iter().for_each(|&sample| histogram.record(sample));
+        histogram
+    }
+
+    /// Fails unless the quantiles rise from the least sample to the greatest.
+    fn check_order(histogram: &LatencyHistogram, samples: &[u64]) {
+        let least = samples.iter().copied().min().unwrap_or(0);
+        let greatest = samples.iter().copied().max().unwrap_or(0);
+        let quantiles = [1, 500, 900, 990, 999, 1000].map(|share| histogram.quantile(share));
+        assert!(quantiles.is_sorted(), "{quantiles:?}");
+        assert!(least <= quantiles[0], "{quantiles:?} below {least}");
+        assert!(quantiles[5] <= histogram.max(), "{quantiles:?} above {}", histogram.max());
+        assert!(histogram.max() <= greatest, "{} above {greatest}", histogram.max());
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_stay_within_the_samples(
+            early in vec(0..1_000_000_000_000u64, 0..50),
+            late in vec(0..1_000_000_000_000u64, 1..50),
+        ) {
+            let all = [early.clone(), late.clone()].concat();
+            let (base, mut merged) = (of(&early), of(&early));
+            merged.merge(&of(&late));
+            check_order(&merged, &all);
+            assert_eq!(merged.max(), all.iter().copied().max().unwrap_or(0), "exact");
+            check_order(&base, &early);
+
+            // The latest alone: their maximum is known to its bucket, and never above all.
+            let since = merged.since(&base);
+            assert_eq!(since.count(), late.len() as u64);
+            assert!(since.quantile(1000) <= since.max() && since.max() <= merged.max());
+            assert!(since.max() >= late.iter().copied().max().unwrap_or(0));
+
+            merged.fade();
+            if merged.count() > 0 {
+                check_order(&merged, &all);
+            }
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hdrhistogram::Histogram;
 use hemi_core::units::{Instant, SECTOR_BYTES};
 use hemi_drives::drive::Operation;
 use hemi_model::figures::{Ended, Figures, Latencies, Moments};
@@ -57,7 +56,7 @@ pub struct Account {
     pub completed: u64,
     /// Requests that did not, by what they were and how they ended.
     pub failures: BTreeMap<(&'static str, Outcome), Failures>,
-    present: Histogram<u64>,
+    present: Latencies,
     failed: u64,
     lateness_max: u64,
     file: Option<RowsFile>,
@@ -75,7 +74,7 @@ impl Account {
             stays: 0,
             completed: 0,
             failures: BTreeMap::new(),
-            present: Latencies::default().histogram,
+            present: Latencies::default(),
             failed: 0,
             lateness_max: 0,
             file,
@@ -117,7 +116,7 @@ impl Account {
             self.lateness.record(late, 0);
             self.service.record(row.completed - row.issued, bytes);
         }
-        self.present.saturating_record(latency);
+        self.present.record(latency, 0);
         let ended = Ended { operation: row.operation, bytes, latency, measured: row.measured };
         self.figures.record(Instant(row.completed), ended);
     }
@@ -130,10 +129,8 @@ impl Account {
     }
 
     fn close_interval(&mut self) {
-        let recorded = self.present.iter_recorded();
-        let histogram =
-            recorded.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect();
-        self.present.reset();
+        let histogram = self.present.buckets();
+        self.present.clear();
         let (failed, lateness_max) = (self.failed, self.lateness_max);
         (self.failed, self.lateness_max) = (0, 0);
         self.beside.push(Beside { failed, lateness_max, histogram });
@@ -144,7 +141,7 @@ impl Account {
     /// # Errors
     /// The rows' file.
     pub fn finish(&mut self) -> Result<(), RowsError> {
-        if self.failed > 0 || !self.present.is_empty() {
+        if self.failed > 0 || self.present.count() > 0 {
             self.figures.next_interval(0, 0);
             self.close_interval();
         }

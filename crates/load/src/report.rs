@@ -216,7 +216,7 @@ impl LoadReport {
         process_time: u64,
     ) -> LoadReport {
         let lateness = Spread::of(&account.lateness);
-        let late = account.lateness.histogram.value_at_quantile(0.99);
+        let late = account.lateness.quantile(0.99);
         let refusal = (late > lateness_bound).then(|| {
             format!(
                 "the engine itself was late by {} µs at the 99th percentile, beyond the bound of \

@@ -132,7 +132,7 @@ fn phases(load: &Load, capacity: u64, flash_scale: u64) -> String {
 
 fn measured(measure: Measure, figures: &Figures, watts: f64) -> f64 {
     let all = &figures.all;
-    let quantile = |q| all.histogram.value_at_quantile(q) as f64 / SECOND as f64;
+    let quantile = |share| all.quantile(share) as f64 / SECOND as f64;
     match measure {
         Measure::Iops => figures.rate(all),
         Measure::Bandwidth => figures.bandwidth(all),

@@ -11,8 +11,7 @@ const DIGITS: u8 = 3;
 /// Latencies of one kind of request.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    /// All of them, in nanoseconds.
-    pub histogram: Histogram<u64>,
+    histogram: Histogram<u64>,
     /// Bytes asked for.
     pub bytes: u64,
     moments: Moments,
@@ -37,9 +36,30 @@ impl Latencies {
         self.moments.add(latency);
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+        self.bytes = 0;
+        self.moments = Moments::default();
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         self.moments.count
+    }
+
+    /// Returns the latency in nanoseconds that this share (0 to 1) of them does not exceed,
+    /// rounded up to three significant digits but never above the exact maximum; zero when
+    /// empty.
+    pub fn quantile(&self, share: f64) -> u64 {
+        self.histogram.value_at_quantile(share).min(self.moments.max)
+    }
+
+    /// Returns each bucket in use: its highest value in nanoseconds, and how many fell in it.
+    /// The last bucket's highest value may exceed the exact maximum.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     }
 
     /// Their exact moments.
@@ -236,7 +256,11 @@ fn per_second(count: u64, nanoseconds: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Moments;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::{Latencies, Moments};
+    use crate::report::Spread;
 
     #[test]
     fn moments_are_exact() {
@@ -246,5 +270,24 @@ mod tests {
         }
         assert_eq!((moments.mean(), moments.standard_deviation()), (5.0, 2.0));
         assert_eq!(moments.max, 9_000_000_000);
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_stay_within_the_samples(samples in vec(0..4_000_000_000_000u64, 1..200)) {
+            let mut latencies = Latencies::default();
+            samples.iter().for_each(|&sample| latencies.record(sample, 0));
+            let least = samples.iter().copied().min().map_or(0.0, |least| least as f64 / 1e9);
+            let spread = Spread::of(&latencies);
+            let Spread { p50, p90, p99, p999, p9999, max, .. } = spread;
+            let hour_at_most = least.min(3600.0);
+            let rising = [hour_at_most, p50, p90, p99, p999, p9999, max];
+            assert!(rising.is_sorted(), "{rising:?}");
+
+            // The same holds of what a reader of the JSON finds.
+            let json = serde_json::to_value(&spread).expect("plain numbers");
+            let read = ["p50", "p90", "p99", "p999", "p9999", "max"].map(|key| json[key].as_f64());
+            assert!(read.is_sorted() && read[0].is_some(), "{read:?}");
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
 use hemi_core::units::SECOND;
 use hemi_drives::drive::Counters;
 use serde::Serialize;
@@ -155,7 +154,7 @@ impl Summary {
 impl Spread {
     /// Of what was recorded.
     pub fn of(latencies: &Latencies) -> Spread {
-        let quantile = |q| seconds(latencies.histogram.value_at_quantile(q));
+        let quantile = |share| seconds(latencies.quantile(share));
         let moments = latencies.moments();
         Spread {
             mean: moments.mean(),
@@ -166,15 +165,8 @@ impl Spread {
             p999: quantile(0.999),
             p9999: quantile(0.9999),
             max: seconds(moments.max),
-            histogram: Spread::histogram_of(&latencies.histogram),
+            histogram: latencies.buckets(),
         }
-    }
-
-    /// A histogram as results have it: highest value of each bucket that holds any, and how
-    /// many.
-    pub fn histogram_of(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
-        let recorded = histogram.iter_recorded();
-        recorded.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     }
 }
 

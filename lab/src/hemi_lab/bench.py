@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from hemi_lab.drivers.base import Driver
 from hemi_lab.results.model import Found, Outcome, Preparation, Round, Tracked
 from hemi_lab.results.store import Writer
-from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.statistics.steady import Steadiness, departure
 from hemi_lab.steps import Fault, Step, StepResult
 from hemi_lab.timed import Timed
@@ -214,12 +213,12 @@ class Bench:
             bytes_per_second=result.bytes_per_second,
             mean_seconds=moments.mean,
             standard_deviation_seconds=moments.standard_deviation,
-            p50_seconds=_percentile(bins, 0.5, moments.maximum),
-            p95_seconds=_percentile(bins, 0.95, moments.maximum),
-            p99_seconds=_percentile(bins, 0.99, moments.maximum),
-            p999_seconds=_percentile(bins, 0.999, moments.maximum),
-            p9999_seconds=_percentile(bins, 0.9999, moments.maximum),
-            p99999_seconds=_percentile(bins, 0.99999, moments.maximum),
+            p50_seconds=bins.known_percentile(0.5),
+            p95_seconds=bins.known_percentile(0.95),
+            p99_seconds=bins.known_percentile(0.99),
+            p999_seconds=bins.known_percentile(0.999),
+            p9999_seconds=bins.known_percentile(0.9999),
+            p99999_seconds=bins.known_percentile(0.99999),
             maximum_seconds=moments.maximum,
             issued=result.issued,
             completed=result.completed,
@@ -236,13 +235,6 @@ class Bench:
             notes="; ".join(result.notes),
             interrupted=result.interrupted,
         )
-
-
-def _percentile(bins: Histogram, quantile: float, maximum: float) -> float | None:
-    """Of merged bins, never above the exact maximum; none where too few were counted for it."""
-    if bins.total * (1 - quantile) < 1:
-        return None
-    return min(bins.percentile(quantile), maximum)
 
 
 def _finite(value: float | None) -> float | None:

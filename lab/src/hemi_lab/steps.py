@@ -84,6 +84,10 @@ class Operation:
     moments: Moments = field(default_factory=Moments)
     bytes: int = 0
     histogram: Histogram = field(default_factory=Histogram)
+    """Ends at the exact maximum of `moments`, whatever bins it was made of."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "histogram", self.histogram.cut(self.moments.maximum))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,13 @@ from .sandbox import Arg, Process, Sandbox
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
 
 
+def percentile(latency: dict[str, Any], rank: float) -> float:
+    """Nanoseconds of a percentile of fio's `clat_ns`, 0 where fio tells none. fio reports the
+    middle of a bucket, which may lie beyond the exact minimum or maximum."""
+    found = float(latency.get("percentile", {}).get(f"{rank:.6f}", 0))
+    return min(max(found, float(latency["min"])), float(latency["max"])) if found else 0.0
+
+
 @dataclass(frozen=True)
 class FioResult:
     """One direction (reads or writes) of a run. Times in microseconds."""
@@ -34,19 +41,14 @@ class FioResult:
     def parse(job: dict[str, Any], direction: str) -> FioResult:
         side = job[direction]
         latency = side["clat_ns"]
-        percentile = latency.get("percentile", {})
-
-        def at(p: float) -> float:
-            return float(percentile.get(f"{p:.6f}", 0)) / 1000
-
         return FioResult(
             iops=float(side["iops"]),
             operations=int(side["total_ios"]),
             bytes=int(side["io_bytes"]),
             mean=float(latency["mean"]) / 1000,
-            p50=at(50.0),
-            p99=at(99.0),
-            p999=at(99.9),
+            p50=percentile(latency, 50) / 1000,
+            p99=percentile(latency, 99) / 1000,
+            p999=percentile(latency, 99.9) / 1000,
             max=float(latency["max"]) / 1000,
             seconds=float(side["runtime"]) / 1000,
             errors=int(job["error"]),

@@ -126,12 +126,16 @@ fn number(job: &Value, pointer: &str) -> Result<f64> {
 
 fn figures(written: &Value, verified: &Value, longest_stall: Duration) -> Result<Figures> {
     let time = |pointer: &str| number(written, pointer).map(nanoseconds);
+    let max = time("/write/clat_ns/max")?;
+    let min = time("/write/clat_ns/min")?.min(max);
+    // fio reports the middle of a bucket, which may lie beyond the exact minimum or maximum.
+    let percentile = |pointer: &str| time(pointer).map(|found| found.clamp(min, max));
     Ok(Figures {
         iops: number(written, "/write/iops")?,
-        p50: time("/write/clat_ns/percentile/50.000000")?,
-        p99: time("/write/clat_ns/percentile/99.000000")?,
-        p999: time("/write/clat_ns/percentile/99.900000")?,
-        max: time("/write/clat_ns/max")?,
+        p50: percentile("/write/clat_ns/percentile/50.000000")?,
+        p99: percentile("/write/clat_ns/percentile/99.000000")?,
+        p999: percentile("/write/clat_ns/percentile/99.900000")?,
+        max,
         longest_stall,
         verified_bytes: number(verified, "/read/io_bytes")? as u64,
     })
@@ -178,12 +182,14 @@ mod tests {
     fn figures_come_from_fios_own_fields() {
         let written = r#"note: a warning first
             {"jobs": [{"error": 0,
-              "write": {"iops": 599.5, "clat_ns": {"max": 41000000,
-                "percentile": {"50.000000": 90000, "99.000000": 400000, "99.900000": 30000000}}}}]}"#;
+              "write": {"iops": 599.5, "clat_ns": {"min": 91000, "max": 41000000,
+                "percentile": {"50.000000": 90000, "99.000000": 400000, "99.900000": 41156608}}}}]}"#;
         let verified = r#"{"jobs": [{"error": 0, "read": {"io_bytes": 19660800}}]}"#;
         let stall = Duration::from_millis(3);
         let got = figures(&parse(written).unwrap(), &parse(verified).unwrap(), stall).unwrap();
-        assert_eq!(got.p50, Duration::from_micros(90));
+        assert_eq!(got.p50, Duration::from_micros(91), "not below the minimum");
+        assert_eq!(got.p99, Duration::from_micros(400));
+        assert_eq!(got.p999, Duration::from_millis(41), "not above the maximum");
         assert_eq!(got.max, Duration::from_millis(41));
         assert_eq!(got.verified_bytes, 19_660_800);
     }

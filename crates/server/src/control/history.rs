@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hemi_core::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
+use hemi_core::histogram::LatencyHistogram;
 use hemi_core::io::OutReason;
 use hemi_core::status::LegState;
 
@@ -73,47 +73,21 @@ impl History {
     }
 }
 
-/// A histogram's figures since the volume was opened and since `base`.
+/// Returns a histogram's figures since the volume was opened and since `base`.
 pub fn latencies(now: &LatencyHistogram, base: Option<&LatencyHistogram>) -> Latencies {
-    let total = Latency {
-        count: now.count(),
-        mean_ns: now.mean(),
-        p50_ns: now.quantile(500),
-        p99_ns: now.quantile(990),
-        p999_ns: now.quantile(999),
-        max_ns: now.max(),
-    };
-    let recent = match base {
-        Some(base) => difference(now, base),
-        None => total,
-    };
+    let total = figures(now);
+    let recent = base.map_or(total, |base| figures(&now.since(base)));
     Latencies { recent, total }
 }
 
-/// The figures of what `now` counted and `base` had not yet.
-fn difference(now: &LatencyHistogram, base: &LatencyHistogram) -> Latency {
-    let mut counts = [0u64; BUCKETS];
-    let mut total = 0;
-    for (count, (new, old)) in counts.iter_mut().zip(now.buckets().iter().zip(base.buckets())) {
-        *count = new.saturating_sub(*old);
-        total += *count;
-    }
-    let quantile = |per_mille: u64| {
-        let rank = (total * per_mille).div_ceil(1000).max(1);
-        let mut seen = 0;
-        let bucket = counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        });
-        bucket.map_or(0, |bucket| bucket_upper_bound(bucket).min(now.max()))
-    };
+fn figures(histogram: &LatencyHistogram) -> Latency {
     Latency {
-        count: total,
-        mean_ns: now.sum().saturating_sub(base.sum()).checked_div(total).unwrap_or(0),
-        p50_ns: quantile(500),
-        p99_ns: quantile(990),
-        p999_ns: quantile(999),
-        max_ns: quantile(1000),
+        count: histogram.count(),
+        mean_ns: histogram.mean(),
+        p50_ns: histogram.quantile(500),
+        p99_ns: histogram.quantile(990),
+        p999_ns: histogram.quantile(999),
+        max_ns: histogram.max(),
     }
 }
 

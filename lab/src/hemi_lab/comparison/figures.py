@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from hemi_lab.comparison.sides import OF_DATABASES, QUANTILES, Measured, Point, Side, percentile
+from hemi_lab.comparison.sides import OF_DATABASES, QUANTILES, Measured, Point, Side
 from hemi_lab.statistics.confidence import LEVEL, compare
 from hemi_lab.statistics.difference import Difference, bootstrap_percentile, unpaired
 from hemi_lab.statistics.histogram import Histogram
@@ -192,15 +192,10 @@ def _percentile(
     seed: int,
 ) -> Figure:
     merged = [Histogram.merged(run.histogram for run in runs) for runs in (a, b)]
-    shown = [
-        percentile(bins, quantile, max(run.maximum for run in runs))
-        for bins, runs in zip(merged, (a, b), strict=True)
-    ]
+    shown = [bins.known_percentile(quantile) for bins in merged]
     found = None
     if basis != "within":
-        values = [
-            [percentile(run.histogram, quantile, run.maximum) for run in runs] for runs in (a, b)
-        ]
+        values = [[run.histogram.known_percentile(quantile) for run in runs] for runs in (a, b)]
         found = over_runs(values[0], values[1], basis, level)
     elif None not in shown:
         found = bootstrap_percentile(merged[0], merged[1], quantile, level, _RESAMPLES, seed)

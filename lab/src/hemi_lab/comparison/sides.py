@@ -100,8 +100,6 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
     intervals = reader.table("intervals").filter(
         (pl.col("operation") == "all") & (pl.col("length_seconds") > 0.9) & (pl.col("count") > 0)
     )
-    # Read once: a run has many points.
-    bins = reader.table("histograms")
     firsts = {
         test.name: test.tracked[0].first
         for test in reader.result.tests
@@ -127,7 +125,7 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
                 _sum(part["bytes"]) / length,
                 _sum(part["mean_seconds"] * part["count"]) / count,
                 float(part["maximum_seconds"].to_numpy().max()),
-                Histogram.from_frame(bins.filter(pl.col("step").is_in(numbers))),
+                reader.histogram(numbers),
                 tuple((seconds["count"] / seconds["length_seconds"]).to_list()),
                 tuple(seconds["mean_seconds"].drop_nulls().to_list()),
                 test in databases,
@@ -138,10 +136,3 @@ def _points(reader: Reader) -> Iterable[tuple[Point, Measured]]:
 
 def _sum(column: pl.Series) -> float:
     return float(column.to_numpy().sum())
-
-
-def percentile(histogram: Histogram, quantile: float, maximum: float) -> float | None:
-    """Of merged bins, never above the exact maximum; none where no request lies beyond."""
-    if histogram.total * (1 - quantile) < 1:
-        return None
-    return min(histogram.percentile(quantile), maximum)

@@ -17,11 +17,14 @@ class Bin:
     count: int
 
 
-def percentile(bins: Iterable[Bin], rank: float) -> float | None:
-    """The latency in milliseconds of the bin that holds the event of this rank.
+def percentile(
+    bins: Iterable[Bin], rank: float, least: float = 0.0, most: float = math.inf
+) -> float | None:
+    """Returns the latency in milliseconds of the bin that holds the event of this rank, within
+    the exact minimum and maximum where these are given; None of an empty histogram.
 
     By sysbench's own rule (of n events the one numbered n·rank/100, rounded to the nearest), so
-    that it can be compared with what sysbench reports. None of an empty histogram.
+    that without bounds it can be compared with what sysbench reports.
     """
     if not 0 < rank <= 100:
         raise LabError(f"a percentile's rank must be above 0 and at most 100, not {rank:g}")
@@ -33,8 +36,8 @@ def percentile(bins: Iterable[Bin], rank: float) -> float | None:
     for one in ordered:
         seen += one.count
         if seen >= wanted:
-            return one.milliseconds
-    return ordered[-1].milliseconds
+            return min(max(one.milliseconds, least), most)
+    return min(ordered[-1].milliseconds, most)
 
 
 def merge(histograms: Iterable[Iterable[Bin]]) -> list[Bin]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .consistency import Finding
-from .histogram import percentile
+from .histogram import Bin, percentile
 from .sysbench import Report, Second
 from .tools import Command
 
@@ -131,14 +131,20 @@ _PERCENTILE_ROUNDING_MS = 0.01
 
 def percentiles(report: Report) -> dict[int, float | None]:
     """The ranks of a report."""
-    return {rank: percentile(report.bins, rank) for rank in RANKS}
+    return {rank: _bounded(report, report.bins, rank) for rank in RANKS}
 
 
 def kind_percentiles(report: Report) -> dict[str, dict[int, float | None]]:
     """The ranks of each TPC-C-like transaction."""
     return {
-        kind.name: {rank: percentile(kind.bins, rank) for rank in RANKS} for kind in report.kinds
+        kind.name: {rank: _bounded(report, kind.bins, rank) for rank in RANKS}
+        for kind in report.kinds
     }
+
+
+def _bounded(report: Report, bins: list[Bin], rank: int) -> float | None:
+    # A bin is named by its middle, which may lie beyond the slowest transaction.
+    return percentile(bins, rank, report.latency_min_ms, report.latency_max_ms)
 
 
 def audit(report: Report, seconds: float) -> Audit:

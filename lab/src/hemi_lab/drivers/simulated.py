@@ -14,15 +14,14 @@ from hemi_lab import tool
 from hemi_lab.cards import Cards
 from hemi_lab.drivers.base import Ceiling, Outcome
 from hemi_lab.drivers.fio.output import with_all
+from hemi_lab.drivers.load.output import operations
 from hemi_lab.drivers.rest import Rests
 from hemi_lab.drivers.workloads import workload
 from hemi_lab.errors import LabError, ToolError
-from hemi_lab.statistics.histogram import Histogram, Moments, from_hdr_bins
 from hemi_lab.steps import (
     CAUSES,
     INTERVALS,
     Little,
-    Operation,
     Step,
     StepResult,
     no_causes,
@@ -31,7 +30,7 @@ from hemi_lab.steps import (
 
 INSTALL = "Build hemi (make release) and put it on the PATH, or name it with HEMI."
 
-_KINDS = {"read": "reads", "write": "writes", "flush": "flushes", "all": "all"}
+_KINDS = {"read": "reads", "write": "writes"}
 
 _SHORTEST = 0.02
 """Seconds: what is left over at a step's end, while its last requests end, is no interval."""
@@ -160,15 +159,10 @@ def _way_out(errors: str) -> str:
 
 
 def _result(report: dict[str, Any], command: list[str]) -> StepResult:
-    operations = {}
-    for kind, key in _KINDS.items():
-        part = report[key]
-        if part["count"]:
-            operations[kind] = _operation(part, float(report["measured"]))
     in_system, by_stay = report["little"]
     return StepResult(
         seconds=float(report["measured"] or report["time"]),
-        operations=operations,
+        operations=operations(report, float(report["measured"])),
         issued=int(report["requests"]),
         completed=int(report["all"]["count"]),
         intervals=_intervals(report),
@@ -177,12 +171,6 @@ def _result(report: dict[str, Any], command: list[str]) -> StepResult:
         energy_joules=sum(leg["energy"] for leg in report["legs"]),
         command=command,
     )
-
-
-def _operation(part: dict[str, Any], measured: float) -> Operation:
-    moments = Moments(part["count"], part["mean"], part["standard_deviation"], part["max"])
-    bins: Histogram = from_hdr_bins(part["histogram"])
-    return Operation(moments, round(part["bandwidth"] * measured), bins)
 
 
 def _intervals(report: dict[str, Any]) -> pl.DataFrame:

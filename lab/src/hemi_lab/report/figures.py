@@ -311,7 +311,7 @@ def distribution(
             col=1,
         )
         nines = _NINES[1:]
-        known = [n for n, q in enumerate(nines) if merged.total * (1 - q) >= 1]
+        known = [n for n, q in enumerate(nines) if merged.known_percentile(q) is not None]
         x = [_NINE_NAMES[n] for n in known]
         if merged.total:
             spread = [[value * 1e3 for value in _spread(rounds, merged, nines[n])] for n in known]

@@ -11,7 +11,6 @@ from hemi_lab.report import figures, tables
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.model import Outcome
 from hemi_lab.results.store import Reader
-from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.units import shown_count, shown_size, shown_time
 
 _FIGURES: tuple[tuple[str, str, float, Callable[[float], str]], ...] = (
@@ -97,11 +96,6 @@ def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
     rows = []
     for (label,), part in rounds.group_by(["label"], maintain_order=True):
         bins = reader.histogram(part["step"].to_list())
-        most = part["maximum_seconds"].max()
-
-        def percentile(q: float, bins: Histogram = bins, most: Any = most) -> float | None:
-            return min(bins.percentile(q), most) if bins.total * (1 - q) >= 1 else None
-
         count = int(part["count"].sum())
         weighted = float((part["mean_seconds"] * part["count"]).sum())
         rows.append(
@@ -114,12 +108,12 @@ def _merged(rounds: pl.DataFrame, reader: Reader) -> pl.DataFrame:
                 "iops": part["iops"].mean(),
                 "bytes_per_second": part["bytes_per_second"].mean(),
                 "mean": weighted / count,
-                "p50": percentile(0.5),
-                "p99": percentile(0.99),
-                "p999": percentile(0.999),
-                "p9999": percentile(0.9999),
-                "p99999": percentile(0.99999),
-                "maximum": most,
+                "p50": bins.known_percentile(0.5),
+                "p99": bins.known_percentile(0.99),
+                "p999": bins.known_percentile(0.999),
+                "p9999": bins.known_percentile(0.9999),
+                "p99999": bins.known_percentile(0.99999),
+                "maximum": part["maximum_seconds"].max(),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)

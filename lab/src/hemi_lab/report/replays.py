@@ -26,7 +26,7 @@ def parts(steps: pl.DataFrame, intervals: pl.DataFrame, reader: Reader) -> list[
             count = float(part["count"].sum())
             mean = float((part["mean_seconds"] * part["count"]).sum()) / count
             most = float(part["maximum_seconds"].max())  # type: ignore[arg-type]
-            p99 = min(bins.percentile(0.99), most) if bins.total >= 100 else None
+            p99 = bins.known_percentile(0.99)
             rows.append(
                 [
                     f"{step['label']}: {name}",

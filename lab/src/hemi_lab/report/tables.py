@@ -24,6 +24,7 @@ def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
         "rate",
         "mean",
         "σ",
+        "50 %",
         "99 %",
         "99.9 %",
         "99.99 %",
@@ -42,6 +43,7 @@ def points(steps: pl.DataFrame, intervals: pl.DataFrame) -> Table:
                 for name in (
                     "mean",
                     "standard_deviation",
+                    "p50",
                     "p99",
                     "p999",
                     "p9999",
@@ -223,14 +225,12 @@ def quality(parts: dict[str, Histogram]) -> Table:
     for label, bins in parts.items():
         row = [label, f"{bins.total:,}"]
         for quantile, _ in _NINES:
-            if bins.total * (1 - quantile) < 1:
+            known = bins.known_percentile(quantile)
+            if known is None:
                 row.append("–")
                 continue
-            found = percentile_interval(bins, quantile)
-            row.append(
-                f"{shown_time(bins.percentile(quantile))}\n"
-                f"{shown_time(found[0])} to {shown_time(found[1])}"
-            )
+            low, high = percentile_interval(bins, quantile)
+            row.append(f"{shown_time(known)}\n{shown_time(low)} to {shown_time(high)}")
         rows.append(row)
     headings = ["", "requests", *(name for _, name in _NINES)]
     note = (

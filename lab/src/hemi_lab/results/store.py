@@ -241,8 +241,12 @@ class Reader:
         return told.get(test)
 
     def histogram(self, steps: list[int], operation: str = "all") -> Histogram:
-        """Bins of some steps, merged."""
+        """Bins of some steps, merged, each step's cut at its own maximum."""
         frame = self.table("histograms").filter(pl.col("step").is_in(steps))
         if operation != "all":
             frame = frame.filter(pl.col("operation") == operation)
-        return Histogram.from_frame(frame)
+        known = self.table("steps").filter(pl.col("step").is_in(steps))
+        return Histogram.merged(
+            Histogram.from_frame(frame.filter(pl.col("step") == step)).cut(maximum)
+            for step, maximum in known.select("step", "maximum_seconds").iter_rows()
+        )

@@ -45,7 +45,8 @@ def _empty() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Bins in rising order, none empty. Any two merge; alike bins add up."""
+    """Bins by their highest values, rising; none is empty. Any two histograms merge: equal bins
+    add up, and bins may overlap."""
 
     low: NDArray[np.int64] = field(default_factory=_empty)
     high: NDArray[np.int64] = field(default_factory=_empty)
@@ -60,7 +61,8 @@ class Histogram:
                 raise ValueError(f"no bin: {low} to {high} ns, {count} times")
             if count:
                 sums[(low, high)] = sums.get((low, high), 0) + count
-        keys = sorted(sums)
+        # By the highest value: it is what percentiles are read from, and they never fall.
+        keys = sorted(sums, key=lambda key: (key[1], key[0]))
         return Histogram(
             np.array([key[0] for key in keys], dtype=np.int64),
             np.array([key[1] for key in keys], dtype=np.int64),
@@ -71,6 +73,15 @@ class Histogram:
     def merged(parts: Iterable[Histogram]) -> Histogram:
         """All of them together."""
         return Histogram.of(bin for part in parts for bin in part.bins())
+
+    def cut(self, maximum: float) -> Histogram:
+        """Ends the bins at the exact maximum, in seconds: no percentile lies above it."""
+        most = round(maximum * 1e9)
+        if most / 1e9 > maximum:
+            most -= 1
+        if not self.total or int(self.high[-1]) <= most:
+            return self
+        return Histogram.of((min(low, most), min(high, most), n) for low, high, n in self.bins())
 
     def bins(self) -> Iterable[tuple[int, int, int]]:
         """(lowest, highest, count) of each bin."""
@@ -91,6 +102,10 @@ class Histogram:
         rank = max(1, math.ceil(quantile * self.total - 1e-9))
         index = int(np.searchsorted(np.cumsum(self.count), rank))
         return float(self.high[index]) / 1e9
+
+    def known_percentile(self, quantile: float) -> float | None:
+        """The percentile, unless fewer than one request would lie beyond it."""
+        return self.percentile(quantile) if self.total * (1 - quantile) >= 1 else None
 
     def moments(self) -> Moments:
         """From the bins' middles; the maximum is the last bin's highest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
@@ -71,6 +72,10 @@ INTERVALS = {
 TABLES = {"cases": CASES, "latencies": LATENCIES, "legs": LEGS, "intervals": INTERVALS}
 
 
+def _bins(part: dict[str, Any]) -> Iterable[tuple[int, int, int]]:
+    return from_hdr_bins(part["histogram"]).cut(part["max"]).bins()
+
+
 def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
     """All tables of one simulation."""
     head: dict[str, Any] = {
@@ -100,7 +105,7 @@ def tables(report: dict[str, Any], task: Task) -> dict[str, pl.DataFrame]:
     latencies = [
         {**head, "operation": operation, "low_ns": low, "high_ns": high, "count": count}
         for kind, operation in (("reads", "read"), ("writes", "write"), ("flushes", "flush"))
-        for low, high, count in from_hdr_bins(report[kind]["histogram"]).bins()
+        for low, high, count in _bins(report[kind])
     ]
     legs = [
         {

@@ -82,6 +82,13 @@ def histogram(bins: pl.DataFrame) -> Histogram:
     )
 
 
+def timed(latencies: pl.DataFrame, operations: pl.DataFrame) -> Histogram:
+    """Returns the latencies' bins, cut at the longest that the operations tell of."""
+    longest = operations["longest_ns"].max()
+    bins = histogram(latencies)
+    return bins.cut(longest / 1e9) if isinstance(longest, int) else bins
+
+
 def rank(values: pl.Series, counts: pl.Series, quantile: float) -> float | None:
     """The least of the values that this share of the counted does not exceed (nearest rank)."""
     order = values.arg_sort()
@@ -294,7 +301,7 @@ def _latencies(latencies: pl.DataFrame, operations: pl.DataFrame) -> Row:
         longest = own["longest_ns"].max()
         mean = _share(int(own["latency_ns"].sum()), timed)
         found[f"{prefix}latency_mean_seconds"] = None if mean is None else mean / 1e9
-        found |= _percentiles(histogram(latencies.filter(wanted)), f"{prefix}latency")
         most = longest / 1e9 if isinstance(longest, int) else None
+        found |= _percentiles(timed(latencies.filter(wanted), own), f"{prefix}latency")
         found[f"{prefix}latency_maximum_seconds"] = most
     return found

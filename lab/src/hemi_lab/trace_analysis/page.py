@@ -14,7 +14,7 @@ from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.trace_analysis import shown
-from hemi_lab.trace_analysis.figures import Row, Skew, accesses, histogram
+from hemi_lab.trace_analysis.figures import Row, Skew, accesses, histogram, timed
 from hemi_lab.trace_analysis.parts import Tables
 from hemi_lab.trace_analysis.requests import READ, WRITE
 from hemi_lab.trace_analysis.tasks import Trace
@@ -61,7 +61,7 @@ def section(trace: Trace, tables: Tables, rows: list[Row], block: int) -> Sectio
             "How much of all accesses goes to how much of the touched blocks, the hottest first.",
         )
     )
-    times = _latencies(tables["latencies"])
+    times = _latencies(tables["latencies"], tables["operations"])
     if times:
         parts.append(Chart("Response times", charts.distribution(times)))
     return Section(trace.name, _header(trace, rows), notes(rows), parts)
@@ -101,12 +101,14 @@ def _header(trace: Trace, rows: list[Row]) -> list[tuple[str, str]]:
     ]
 
 
-def _latencies(latencies: pl.DataFrame) -> dict[str, list[Histogram]]:
-    parts = {
-        name: histogram(latencies.filter(pl.col("operation") == kind))
-        for kind, (name, _) in _KINDS.items()
-    }
-    return {name: [bins] for name, bins in parts.items() if bins.total}
+def _latencies(latencies: pl.DataFrame, operations: pl.DataFrame) -> dict[str, list[Histogram]]:
+    parts = {}
+    for kind, (name, _) in _KINDS.items():
+        own = pl.col("operation") == kind
+        bins = timed(latencies.filter(own), operations.filter(own))
+        if bins.total:
+            parts[name] = [bins]
+    return parts
 
 
 def over_time(seconds: pl.DataFrame) -> go.Figure:

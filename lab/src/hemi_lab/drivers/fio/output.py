@@ -99,7 +99,7 @@ def intervals(folder: Path, job: dict[str, Any], from_server: bool = False) -> p
         mean_size = int(part["io_bytes"]) / total.total
         for second, window in sorted(windows.items()):
             length = max(min(1.0, whole - second), _SLIVER)
-            moments = window.moments()
+            moments = window.cut(part["lat_ns"]["max"] / 1e9).moments()
             rows.append(
                 {
                     "start_seconds": float(second),

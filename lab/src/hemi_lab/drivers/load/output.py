@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from hemi_lab import requests
-from hemi_lab.statistics.histogram import Moments, from_hdr_bins
+from hemi_lab.statistics.histogram import Histogram, Moments, from_hdr_bins
 from hemi_lab.steps import RECORDS, Lateness, Little, Operation, StepResult
 
 _KINDS = {"read": "reads", "write": "writes", "flush": "flushes", "all": "all"}
@@ -43,7 +43,7 @@ def result(
     in_system, by_stay = report["audit"]["little"]
     return StepResult(
         seconds=measured or float(report["time"]),
-        operations={} if refused is not None else _operations(report, measured),
+        operations={} if refused is not None else operations(report, measured),
         issued=int(report["requests"]),
         completed=int(report["completed"]),
         intervals=requests.intervals(known.clear() if refused is not None else known, interval),
@@ -60,14 +60,19 @@ def result(
     )
 
 
-def _operations(report: dict[str, Any], measured: float) -> dict[str, Operation]:
-    found = {}
+def operations(report: dict[str, Any], measured: float) -> dict[str, Operation]:
+    """Reads, writes, flushes and all together, of a report of `hemi load` or `hemi sim`."""
+    found: dict[str, Operation] = {}
     for kind, key in _KINDS.items():
         part = report[key]
         if part["count"]:
             moments = Moments(part["count"], part["mean"], part["standard_deviation"], part["max"])
-            size = round(part["bandwidth"] * measured)
-            found[kind] = Operation(moments, size, from_hdr_bins(part["histogram"]))
+            bins = from_hdr_bins(part["histogram"])
+            # All together are the kinds' bins merged, as every reader of the tables merges them.
+            merged = Histogram.merged(known.histogram for known in found.values())
+            if kind == "all" and merged.total == bins.total:
+                bins = merged
+            found[kind] = Operation(moments, round(part["bandwidth"] * measured), bins)
     return found
 
 
