@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 from hemi_lab.drivers.base import Ceiling, Outcome
+from hemi_lab.errors import UsageError
 from hemi_lab.statistics.histogram import Histogram, Moments
 from hemi_lab.steps import INTERVALS, Little, Operation, Step, StepResult, no_causes
-from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.targets.base import Description, Hazards, Needs
 from hemi_lab.workload import Load
 
 CAPACITY = 1 << 30
@@ -97,6 +98,10 @@ class FakeTarget:
 
     def hazards(self) -> Hazards:
         return self.found
+
+    def check(self, needs: Needs) -> None:
+        if needs.freezes and not hasattr(self.driver, "faults"):
+            raise UsageError("no leg can be frozen")
 
     def open(self, seed: int) -> FakeDriver:
         return self.driver

@@ -355,3 +355,8 @@ def test_loads_of_one_label_are_not_laid_over_each_other(frozen_sides: list[Side
     names = [str(trace.y[0]) for trace in figure.data]
     assert len(names) == len(set(names)) == 4
     assert "writes, leg 1 frozen for 1 s, longest request" in names
+
+
+def test_differences_have_a_true_minus() -> None:
+    assert page.share(-0.123) == "\N{MINUS SIGN}12.3 %"
+    assert page.share(0.123) == "+12.3 %"

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from hemi_lab import __version__
+from hemi_lab import __version__, ready
 from hemi_lab.audit import audit
 from hemi_lab.bench import Bench, Show
 from hemi_lab.cards import Cards
@@ -59,6 +59,7 @@ def run(order: Order, show: Show, say: Callable[[str], None] = lambda text: None
     """Runs a plan. A failure or Ctrl-C on the way ends it with a partial result, and is told;
     a failure before the first step is raised."""
     description = order.target.describe()
+    ready.check(order.plan, order.target)
     # A target that makes something takes it away again, even when it is told to end meanwhile.
     with _terminable():
         driver = with_load(order.target.open(order.seed))
@@ -197,14 +198,29 @@ def _header(order: Order, target: dict[str, object], engine: Engine) -> Result:
 
 def _folder(order: Order, result: Result) -> Path:
     """A folder of its own: runs are never written over."""
-    target = re.sub(r"[^A-Za-z0-9.]+", "-", str(result.target["text"])).strip("-")[-40:]
-    name = f"{result.plan}-{target}-{result.id}"
+    name = f"{short(result.plan)}-{short(str(result.target['text']))}-{result.id}"
     number = 1
     while True:
         folder = order.out / (name if number == 1 else f"{name}-{number}")
         if not folder.exists():
             return folder
         number += 1
+
+
+_NAME = 40
+"""Characters of a plan's or a target's name that a folder's name has at most, more if its first
+word is longer."""
+
+
+def short(text: str) -> str:
+    """Returns the first words of a name, joined by hyphens, in characters safe in a path."""
+    first, *more = re.findall(r"[A-Za-z0-9][A-Za-z0-9._]*", text) or ["unnamed"]
+    name = str(first)
+    for word in more:
+        if len(name) + 1 + len(word) > _NAME:
+            break
+        name += f"-{word}"
+    return name
 
 
 _ENDS = (signal.SIGTERM, signal.SIGINT)

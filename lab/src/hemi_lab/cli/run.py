@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hemi_lab import ready
 from hemi_lab.errors import UsageError
 from hemi_lab.estimate import of_plan
 from hemi_lab.plans.load import load
@@ -155,4 +156,5 @@ def _dry_run(
     if not hazards.in_use and not hazards.holds:
         why = "" if isinstance(target, DatabaseTarget) else ": the target is empty"
         console.print(f"destroys  nothing{why}")
+    ready.check(plan, target)
     safety.check(target, wipe)

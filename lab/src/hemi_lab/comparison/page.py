@@ -34,7 +34,9 @@ def share(value: float | None) -> str:
         return "× over 10⁶"
     if value > 999:
         return f"× {value + 1:,.0f}"
-    return f"{100 * value:+.1f} %" if abs(value) < 9.995 else f"× {value + 1:.3g}"
+    # A hyphen is half as wide as the plus in the row above it.
+    shown = f"{100 * value:+.1f} %".replace("-", "\N{MINUS SIGN}")
+    return shown if abs(value) < 9.995 else f"× {value + 1:.3g}"
 
 
 def row(figure: Figure) -> list[str]:

@@ -102,7 +102,7 @@ def _cliffs(known: pl.DataFrame) -> list[Part]:
                 str(label),
                 shown_rate(begin),
                 shown_rate(end),
-                f"{end / begin - 1:+.0%}" if begin else "–",
+                f"{end / begin - 1:+.0%}".replace("-", "\N{MINUS SIGN}") if begin else "–",
                 f"after {below[0]:.3g} GB" if below else "not seen",
             ]
         )

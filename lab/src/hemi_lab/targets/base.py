@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from hemi_lab.drivers.base import Driver
@@ -49,6 +52,18 @@ class Hazards:
     """It holds something: written to only when named by `--wipe`."""
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a plan asks of a target beside reads and writes."""
+
+    freezes: bool = False
+    """Legs that can be frozen."""
+    legs: frozenset[int] = frozenset()
+    """Numbers of the legs it freezes; none named means every leg."""
+    timed: bool = False
+    """Loads with times of their own, which `hemi load` makes."""
+
+
 class Target(Protocol):
     """Something to measure."""
 
@@ -61,8 +76,41 @@ class Target(Protocol):
     def hazards(self) -> Hazards:
         """What it would lose. Changes nothing."""
 
+    def check(self, needs: Needs) -> None:
+        """Raises if a run would fail for want of a program, room or a leg. Changes nothing."""
+
     def open(self, seed: int) -> Driver:
         """Its driver. May create what does not exist; destroys nothing."""
+
+
+def refuse_freezes(text: str, needs: Needs) -> None:
+    """Raises if the plan freezes legs: this target has none."""
+    if needs.freezes:
+        raise UsageError(
+            f"target {text!r} has no leg that can be frozen",
+            "Take a hemi volume that is served with --allow-inject, or setup:FILE.toml.",
+        )
+
+
+def check_legs(text: str, needs: Needs, present: Iterable[int]) -> None:
+    """Raises if the plan freezes a leg that is not there."""
+    known = sorted(present)
+    for leg in sorted(needs.legs - set(known)):
+        raise UsageError(
+            f"target {text!r}: the plan freezes leg {leg}, and there is none",
+            f"Its legs are {', '.join(map(str, known))}: name these in the plan's legs.",
+        )
+
+
+def check_room(text: str, folder: Path, needed: int) -> None:
+    """Raises if a folder's file system has no room for so many bytes."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UsageError(
+            f"target {text!r}: it needs {shown_size(needed)}, and {shown_size(free)} are free "
+            f"in {folder}",
+            "Take a smaller size, or another place.",
+        )
 
 
 def check_size(text: str, size: int) -> None:

@@ -17,7 +17,14 @@ from hemi_lab.database.targets import FileSystem
 from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.database import DatabaseDriver
 from hemi_lab.errors import UsageError
-from hemi_lab.targets.base import Description, Hazards, Target
+from hemi_lab.targets.base import (
+    Description,
+    Hazards,
+    Needs,
+    Target,
+    check_room,
+    refuse_freezes,
+)
 from hemi_lab.targets.device import DeviceTarget
 from hemi_lab.targets.file import file_system_of
 from hemi_lab.targets.nbd import SCHEMES, NbdTarget
@@ -58,6 +65,10 @@ class Part:
         """What it would lose: a directory and a new volume nothing."""
         return self.raw.hazards() if self.raw else Hazards()
 
+    def check(self, needs: Needs) -> None:
+        """As for a target that is only this one."""
+        DatabaseTarget(self).check(needs)
+
     def open(self, seed: int) -> Driver:
         """A database on this target alone."""
         return DatabaseTarget(self).open(seed)
@@ -93,6 +104,11 @@ class DatabaseTarget:
             [said for one in every for said in one.in_use],
             [said for one in every for said in one.holds],
         )
+
+    def check(self, needs: Needs) -> None:
+        """The programs."""
+        refuse_freezes(self.text, needs)
+        self.open(1).close()
 
     def open(self, seed: int) -> Driver:
         """Looks for the programs; the targets are made ready by each test."""
@@ -164,6 +180,9 @@ def _volume(text: str, legs: list[str], size: str | None, file_system: FileSyste
         length = _SIZE if size is None else parse_size(size)
     except ValueError as error:
         raise UsageError(f"target {text!r}: size: {error}", "As in size=20GiB.") from error
+    for leg in map(Path, legs):
+        if not leg.exists() and leg.parent.is_dir():
+            check_room(text, leg.parent, length)
     program = Path(tool.find("hemi", "HEMI", _HEMI))
     opens = database.HemiTarget(tuple(legs), length, file_system, program)
     described = Description(

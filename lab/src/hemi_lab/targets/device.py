@@ -10,11 +10,12 @@ from pathlib import Path
 
 from hemi_lab import tool
 from hemi_lab.drivers.base import Driver, Outcome
-from hemi_lab.drivers.fio.driver import FioDriver, probe_engine
+from hemi_lab.drivers.fio.driver import FioDriver, find_fio, probe_engine
 from hemi_lab.drivers.fio.job import Destination, file_name
+from hemi_lab.drivers.load.driver import find_load
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.targets import safety
-from hemi_lab.targets.base import Description, Hazards, check_size
+from hemi_lab.targets.base import Description, Hazards, Needs, check_size, refuse_freezes
 from hemi_lab.targets.queue import queue_facts
 
 _BLKGETSIZE64 = 0x80081272
@@ -75,7 +76,7 @@ class DeviceTarget:
         if not in_use:
             in_use += self._held()
         holds = [f"partition {name}" for name in safety.partitions_of(number)]
-        holds += safety.signatures(self.path)
+        holds += safety.signatures(self.path) + safety.hemi_leg(self.path)
         if not holds:
             with Path(self.path).open("rb") as device:
 
@@ -93,6 +94,15 @@ class DeviceTarget:
         except OSError as error:
             return [f"the kernel refuses it for exclusive use ({error.strerror})"]
         return []
+
+    def check(self, needs: Needs) -> None:
+        """The engines, and the right to write."""
+        refuse_freezes(self.text, needs)
+        find_fio()
+        if needs.timed:
+            find_load()
+        if not os.access(self.path, os.R_OK | os.W_OK):
+            raise LabError(f"{self.path} cannot be written by this user", "Run it as root.")
 
     def open(self, seed: int) -> Driver:
         """fio with O_DIRECT."""

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from pathlib import Path
 
 from hemi_lab import tool
 from hemi_lab.drivers.base import Driver, Outcome
 from hemi_lab.drivers.fio.driver import FioDriver, find_fio, probe_engine
 from hemi_lab.drivers.fio.job import Destination, file_name
+from hemi_lab.drivers.load.driver import find_load
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.targets import safety
-from hemi_lab.targets.base import Description, Hazards, check_size
+from hemi_lab.targets.base import (
+    Description,
+    Hazards,
+    Needs,
+    check_room,
+    check_size,
+    refuse_freezes,
+)
 from hemi_lab.targets.queue import queue_facts
-from hemi_lab.units import shown_size
 
 _BLOCK = 512
 
@@ -80,21 +86,32 @@ class FileTarget:
                 file.seek(offset)
                 return file.read(length)
 
-            holds = safety.content(read, self._path.stat().st_size)
+            holds = safety.hemi_leg(self.path)
+            holds = holds or safety.content(read, self._path.stat().st_size)
         return Hazards(safety.uses_of_file(self._path), holds)
+
+    def check(self, needs: Needs) -> None:
+        """The engines, and room for the file."""
+        refuse_freezes(self.text, needs)
+        find_fio()
+        if needs.timed:
+            find_load()
+        written = self._path if self._path.exists() else self._path.parent
+        if not os.access(written, os.W_OK):
+            raise LabError(
+                f"target {self.text!r}: {written} cannot be written by this user",
+                "Take a place that can be written.",
+            )
+        check_room(self.text, self._path.parent, self._bytes() - self._present())
+
+    def _present(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
 
     def open(self, seed: int) -> Driver:
         """Makes the file as large as it is to be, if it is smaller."""
         # Nothing is made where nothing can be run.
-        find_fio()
-        size = self._bytes()
-        present = self._path.stat().st_size if self._path.exists() else 0
-        free = shutil.disk_usage(self._path.parent).free
-        if size - present > free:
-            raise UsageError(
-                f"target {self.text!r}: {shown_size(free)} are free on its file system",
-                "Take a smaller size, or another place.",
-            )
+        self.check(Needs())
+        size, present = self._bytes(), self._present()
         try:
             with self._path.open("ab") as file:
                 if present < size:
@@ -139,8 +156,10 @@ def _direct(path: Path) -> tuple[bool, list[str]]:
 
 
 def file_system_of(folder: Path) -> str | None:
+    """Returns the type of the file system that holds a folder, as `/proc/mounts` names it."""
     try:
-        text = tool.run(["stat", "--file-system", "--format=%T", str(folder)]).output
+        # Not `stat --file-system`: ext2, ext3 and ext4 are one to it.
+        text = tool.run(["findmnt", "-no", "FSTYPE", "--target", str(folder)]).output
     except ToolError:
         return None
     return text.strip() or None

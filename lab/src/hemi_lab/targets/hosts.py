@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from hemi_lab.drivers.base import Driver
+from hemi_lab.drivers.fio.driver import find_fio
 from hemi_lab.drivers.fio.hosts import HostsDriver, parse_hosts
 from hemi_lab.drivers.fio.job import file_name
 from hemi_lab.errors import UsageError
-from hemi_lab.targets.base import Description, Hazards, check_size
+from hemi_lab.targets.base import Description, Hazards, Needs, check_size, refuse_freezes
 
 _BLOCK = 4096
 """A host's logical block is not known here: this suits all of them."""
@@ -52,6 +53,17 @@ class HostsTarget:
         """What is there cannot be looked at from here: it has to be named."""
         names = ", ".join(host.name for host in self._hosts)
         return Hazards(holds=[f"what it holds on {names} cannot be seen from here"])
+
+    def check(self, needs: Needs) -> None:
+        """The engine here; the hosts are asked when it is opened."""
+        refuse_freezes(self.text, needs)
+        if needs.timed:
+            raise UsageError(
+                f"target {self.text!r}: hosts take no load with times of its own",
+                "Run this plan on one machine, without --hosts.",
+            )
+        find_fio()
+        self._bytes()
 
     def open(self, seed: int) -> Driver:
         """fio's client for all of them."""

@@ -9,12 +9,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 from hemi_lab import tool
 from hemi_lab.drivers.base import Driver, Outcome
-from hemi_lab.drivers.fio.driver import CauseWatch, FioDriver
+from hemi_lab.drivers.fio.driver import CauseWatch, FioDriver, find_fio
 from hemi_lab.drivers.fio.job import Destination
+from hemi_lab.drivers.load.driver import find_load
 from hemi_lab.errors import LabError, UsageError
 from hemi_lab.faults import Faults
 from hemi_lab.targets import safety
-from hemi_lab.targets.base import Description, Hazards, check_size
+from hemi_lab.targets.base import Description, Hazards, Needs, check_size, refuse_freezes
 
 SCHEMES = ("nbd://", "nbd+unix://", "nbds://", "nbds+unix://")
 """How a URI of an export begins."""
@@ -57,6 +58,11 @@ class NbdTarget:
         """Data in it; whoever else has it open cannot be known."""
         return export_hazards(self.path)
 
+    def check(self, needs: Needs) -> None:
+        """The engines, and an export that they can write."""
+        refuse_freezes(self.text, needs)
+        check_export(self.path, needs)
+
     def open(self, seed: int) -> Driver:
         """fio's nbd engine."""
         return export_driver(self.path)
@@ -98,6 +104,17 @@ def export_driver(
     uri: str, watch: CauseWatch | None = None, faults: Faults | None = None
 ) -> FioDriver:
     """fio on an export."""
+    facts = check_export(uri, Needs())
+    options = {"uri": uri}
+    destination = Destination(options, "nbd", int(facts["export-size"]), _block(facts))
+    return FioDriver(destination, lambda: _trim(uri, facts), watch, faults=faults)
+
+
+def check_export(uri: str, needs: Needs) -> dict[str, Any]:
+    """Raises if the engines are missing or cannot write the export; returns its facts."""
+    find_fio()
+    if needs.timed:
+        find_load()
     named = {key for key, _ in parse_qsl(urlsplit(uri).query)} & _FILES
     if named:
         # fio does not let libnbd open files that a URI names.
@@ -110,9 +127,7 @@ def export_driver(
     facts = export_facts(uri)
     if facts.get("is_read_only"):
         raise LabError(f"{uri} is read-only", "Serve it so that it can be written.")
-    options = {"uri": uri}
-    destination = Destination(options, "nbd", int(facts["export-size"]), _block(facts))
-    return FioDriver(destination, lambda: _trim(uri, facts), watch, faults=faults)
+    return facts
 
 
 def _block(facts: dict[str, Any]) -> int:

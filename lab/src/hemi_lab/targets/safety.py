@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -11,12 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hemi_lab import tool
-from hemi_lab.errors import RefusedError, ToolError
+from hemi_lab.errors import LabError, RefusedError, ToolError
 from hemi_lab.targets.base import Target
 
 _SAMPLES = 64
 _SAMPLE_BYTES = 64 << 10
 _HEAD_BYTES = 4 << 20
+
+_LEG_MAGIC = b"HEMIVOL\0"
+"""The first bytes of a leg (docs/design/disk-format.md)."""
 
 
 def check(target: Target, wipe: list[str]) -> list[str]:
@@ -83,6 +87,20 @@ def signatures(path: str) -> list[str]:
     if "TYPE" in known:
         found.append(f"{known['TYPE']} ({known.get('USAGE', 'signature')})")
     return found
+
+
+def hemi_leg(path: str) -> list[str]:
+    """The leg of a hemi volume that is at a path, if one is: its number and its volume."""
+    with Path(path).open("rb") as file:
+        if file.read(len(_LEG_MAGIC)) != _LEG_MAGIC:
+            return []
+    try:
+        command = [tool.find("hemi", "HEMI", ""), "inspect", "--json", path]
+        superblock = json.loads(tool.run(command).output)["legs"][0]["superblock"]
+        return [f"leg {superblock['leg']} of volume {superblock['name']}"]
+    except (LabError, ValueError, LookupError, TypeError):
+        # There is no hemi to ask, or the metadata is damaged.
+        return ["a leg of a hemi volume"]
 
 
 def uses_of_device(number: tuple[int, int], system: Path = Path("/sys")) -> list[str]:

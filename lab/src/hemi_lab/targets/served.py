@@ -16,7 +16,7 @@ from hemi_lab import tool
 from hemi_lab.drivers.simulated import INSTALL
 from hemi_lab.errors import LabError, ToolError
 
-_METADATA_BYTES = 8 << 20
+METADATA_BYTES = 8 << 20
 """Room on a leg beside the volume; hemi wants 2 MiB of small volumes."""
 
 _START_SECONDS = 60.0
@@ -38,7 +38,6 @@ class ServedVolume:
         folder: str | None,
     ) -> None:
         self._hemi = tool.find("hemi", "HEMI", INSTALL)
-        self._size = size
         self._delays = delays
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="hemi-lab-volume-", dir=folder))
@@ -76,13 +75,6 @@ class ServedVolume:
 
     def start(self) -> None:
         """Makes it, serves it, waits until its legs are alike, and slows those to be slow."""
-        free = shutil.disk_usage(self._folder).free
-        needed = len(self._legs) * (self._size + _METADATA_BYTES)
-        if needed > free:
-            raise LabError(
-                f"{self._folder}: {free} bytes are free, and the legs need {needed}",
-                "Write a smaller size, or another folder.",
-            )
         tool.run(self._create)
         log = (self._folder / "serve.log").open("w")
         command = self._serve

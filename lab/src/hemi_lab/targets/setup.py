@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from hemi_lab import tool
 from hemi_lab.drivers.base import Ceiling, Driver, Outcome
-from hemi_lab.drivers.fio.driver import FioDriver
+from hemi_lab.drivers.fio.driver import FioDriver, find_fio
+from hemi_lab.drivers.load.driver import find_load
 from hemi_lab.drivers.real import RealDriver
+from hemi_lab.drivers.simulated import INSTALL
 from hemi_lab.errors import UsageError
 from hemi_lab.steps import Step, StepResult
-from hemi_lab.targets.base import Description, Hazards
-from hemi_lab.targets.served import ServedVolume
+from hemi_lab.targets.base import Description, Hazards, Needs, check_legs, check_room
+from hemi_lab.targets.served import METADATA_BYTES, ServedVolume
 from hemi_lab.targets.volume import VolumeTarget
 from hemi_lab.units import Size, Time, shown_size, shown_time
 from hemi_lab.workload import Strict
@@ -84,8 +89,25 @@ class SetupTarget:
         """None: its files are new."""
         return Hazards()
 
+    def check(self, needs: Needs) -> None:
+        """The engines, hemi, and room for the legs."""
+        find_fio()
+        tool.find("hemi", "HEMI", INSTALL)
+        if needs.timed:
+            find_load()
+        check_legs(self.text, needs, range(len(self._setup.legs)))
+        folder = Path(self._setup.folder or tempfile.gettempdir())
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise UsageError(
+                f"target {self.text!r}: folder = {folder}: it is no folder that can be written",
+                "Name one that is there.",
+            )
+        each = self._setup.size + METADATA_BYTES
+        check_room(self.text, folder, len(self._setup.legs) * each)
+
     def open(self, seed: int) -> Driver:
         """Makes and serves it."""
+        self.check(Needs())
         volume = ServedVolume(
             self._setup.size,
             [leg.delay for leg in self._setup.legs],

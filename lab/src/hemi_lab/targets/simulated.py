@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.simulated import SimulatedDriver
-from hemi_lab.errors import UsageError
-from hemi_lab.targets.base import Description, Hazards
+from hemi_lab.errors import ToolError, UsageError
+from hemi_lab.targets.base import Description, Hazards, Needs, refuse_freezes
 from hemi_lab.targets.drives import drive
 
 POLICIES = ("single", "all", "write-behind", "paper", "paper-unsafe", "first", "oracle")
@@ -79,9 +80,26 @@ class SimulatedTarget:
         """None."""
         return Hazards()
 
+    def check(self, needs: Needs) -> None:
+        """A session that opens and is closed again."""
+        refuse_freezes(self.text, needs)
+        try:
+            SimulatedDriver(self._spec, 1).close()
+        except ToolError as error:
+            raise _refused(self.text, error.message) from error
+
     def open(self, seed: int) -> Driver:
         """A session of its own."""
         return SimulatedDriver(self._spec, seed)
+
+
+def _refused(text: str, said: str) -> UsageError:
+    """hemi's own words, without the path of the session's temporary file."""
+    what, way_out = said.strip(), "hemi sim presets lists drives."
+    found = re.fullmatch(r"error: (?:\S+/system\.toml: )?(.*?)(?:\nhint: (.*))?", what, re.DOTALL)
+    if found is not None:
+        what, way_out = found[1].strip(), (found[2] or way_out).strip()
+    return UsageError(f"target {text!r}: {what}", way_out)
 
 
 def _is_preset(path: Path) -> bool:

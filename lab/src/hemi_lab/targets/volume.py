@@ -17,8 +17,8 @@ from hemi_lab.drivers.base import Driver
 from hemi_lab.drivers.simulated import INSTALL
 from hemi_lab.errors import LabError, ToolError, UsageError
 from hemi_lab.steps import CAUSES
-from hemi_lab.targets.base import Description, Hazards
-from hemi_lab.targets.nbd import export_driver, export_hazards
+from hemi_lab.targets.base import Description, Hazards, Needs, check_legs
+from hemi_lab.targets.nbd import check_export, export_driver, export_hazards
 from hemi_lab.targets.volume_faults import VolumeFaults
 
 _EVERY_SECONDS = 1.0
@@ -86,6 +86,14 @@ class VolumeTarget:
         connected = int(self.status()["clients"]["connections"]["open"])
         in_use = [f"{connected} clients are connected to it"] if connected else []
         return Hazards(in_use, export_hazards(self._export()).holds)
+
+    def check(self, needs: Needs) -> None:
+        """The engines, the export, and legs that may be frozen if the plan does so."""
+        check_export(self._export(), needs)
+        if needs.freezes:
+            faults = VolumeFaults(self)
+            check_legs(self.text, needs, faults.legs())
+            faults.check()
 
     def open(self, seed: int) -> Driver:
         """fio's nbd engine, with the status beside it every second."""

@@ -10,6 +10,11 @@ from hemi_lab.errors import LabError, ToolError
 
 _ASK_SECONDS = 0.2
 
+_NO_LEG = 255
+"""Above every slot."""
+
+_WAY_OUT = "Serve the volume with --allow-inject, or take setup:FILE.toml."
+
 
 class Served(Protocol):
     """What is needed of a volume."""
@@ -34,6 +39,14 @@ class VolumeFaults:
         """Slots of the legs that are in."""
         return [int(leg["leg"]) for leg in self._volume.status()["legs"] if leg["state"] != "out"]
 
+    def check(self) -> None:
+        """Raises if the volume refuses faults. Lays none: no volume has the leg it names."""
+        try:
+            self._volume.command("inject", "--leg", str(_NO_LEG), "--freeze", "1ms")
+        except ToolError as error:
+            if "--allow-inject" in error.message:
+                raise LabError(f"no leg can be frozen: {error.what}", _WAY_OUT) from error
+
     def freeze(self, leg: int, seconds: float) -> None:
         """`hemi inject --freeze`."""
         duration = f"{seconds * 1e3:.0f}ms"
@@ -42,7 +55,7 @@ class VolumeFaults:
         except ToolError as error:
             raise LabError(
                 f"leg {leg} cannot be frozen: {error.what}",
-                "Serve the volume with --allow-inject, or take setup:FILE.toml.",
+                _WAY_OUT,
             ) from error
 
     def clear(self, leg: int) -> None:

@@ -82,7 +82,7 @@ def histogram(bins: pl.DataFrame) -> Histogram:
     )
 
 
-def timed(latencies: pl.DataFrame, operations: pl.DataFrame) -> Histogram:
+def response_times(latencies: pl.DataFrame, operations: pl.DataFrame) -> Histogram:
     """Returns the latencies' bins, cut at the longest that the operations tell of."""
     longest = operations["longest_ns"].max()
     bins = histogram(latencies)
@@ -302,6 +302,6 @@ def _latencies(latencies: pl.DataFrame, operations: pl.DataFrame) -> Row:
         mean = _share(int(own["latency_ns"].sum()), timed)
         found[f"{prefix}latency_mean_seconds"] = None if mean is None else mean / 1e9
         most = longest / 1e9 if isinstance(longest, int) else None
-        found |= _percentiles(timed(latencies.filter(wanted), own), f"{prefix}latency")
+        found |= _percentiles(response_times(latencies.filter(wanted), own), f"{prefix}latency")
         found[f"{prefix}latency_maximum_seconds"] = most
     return found

@@ -14,7 +14,7 @@ from hemi_lab.report.page import write_page
 from hemi_lab.report.parts import Chart, Table
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.trace_analysis import shown
-from hemi_lab.trace_analysis.figures import Row, Skew, accesses, histogram, timed
+from hemi_lab.trace_analysis.figures import Row, Skew, accesses, histogram, response_times
 from hemi_lab.trace_analysis.parts import Tables
 from hemi_lab.trace_analysis.requests import READ, WRITE
 from hemi_lab.trace_analysis.tasks import Trace
@@ -105,7 +105,7 @@ def _latencies(latencies: pl.DataFrame, operations: pl.DataFrame) -> dict[str, l
     parts = {}
     for kind, (name, _) in _KINDS.items():
         own = pl.col("operation") == kind
-        bins = timed(latencies.filter(own), operations.filter(own))
+        bins = response_times(latencies.filter(own), operations.filter(own))
         if bins.total:
             parts[name] = [bins]
     return parts

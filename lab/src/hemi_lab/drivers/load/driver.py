@@ -28,17 +28,23 @@ FINE_SECONDS = 0.1
 CauseWatch = Callable[[], AbstractContextManager[Callable[[], pl.DataFrame]]]
 
 
+def find_load() -> str:
+    """The path of a hemi that makes loads."""
+    hemi = tool.find("hemi", "HEMI", INSTALL)
+    try:
+        tool.run([hemi, "load", "--help"])
+    except ToolError as error:
+        raise LabError(f"{hemi} has no command `load`", INSTALL) from error
+    return hemi
+
+
 class LoadDriver:
     """`hemi load` on one target, named as hemi names it."""
 
     def __init__(
         self, target: str, capacity: int, direct: bool, watch: CauseWatch | None = None
     ) -> None:
-        self._hemi = tool.find("hemi", "HEMI", INSTALL)
-        try:
-            tool.run([self._hemi, "load", "--help"])
-        except ToolError as error:
-            raise LabError(f"{self._hemi} has no command `load`", INSTALL) from error
+        self._hemi = find_load()
         self.version = tool.run([self._hemi, "--version"]).output.strip().removeprefix("hemi ")
         self._target = target
         self._capacity = capacity
