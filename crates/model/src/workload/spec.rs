@@ -10,10 +10,12 @@
 //!
 //! Whole examples are in the crate's `specs/`.
 
+use std::fmt;
 use std::path::Path;
 
 use hemi_core::units::SECTOR_BYTES;
-use serde::Deserialize;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::any::AnyWorkload;
 use super::bursts::BurstsSpec;
@@ -27,8 +29,7 @@ use super::replay::ReplaySpec;
 use super::seeds::Seeds;
 
 /// A workload.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug)]
 pub enum WorkloadSpec {
     /// Threads with so many requests under way each.
     Closed(ClosedSpec),
@@ -42,6 +43,49 @@ pub enum WorkloadSpec {
     Combine(CombineSpec),
     /// Several one after another.
     Phases(Vec<PhaseSpec>),
+}
+
+const KINDS: [&str; 6] = ["closed", "open", "bursts", "replay", "combine", "phases"];
+
+impl<'de> Deserialize<'de> for WorkloadSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WorkloadSpec, D::Error> {
+        struct Kinds;
+
+        impl<'de> Visitor<'de> for Kinds {
+            type Value = WorkloadSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one of closed, open, bursts, replay, combine, phases")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WorkloadSpec, A::Error> {
+                let spec = match map.next_key::<String>()?.as_deref() {
+                    Some("closed") => WorkloadSpec::Closed(map.next_value()?),
+                    Some("open") => WorkloadSpec::Open(map.next_value()?),
+                    Some("bursts") => WorkloadSpec::Bursts(map.next_value()?),
+                    Some("replay") => WorkloadSpec::Replay(map.next_value()?),
+                    Some("combine") => WorkloadSpec::Combine(map.next_value()?),
+                    Some("phases") => WorkloadSpec::Phases(map.next_value()?),
+                    Some(name) => {
+                        return Err(A::Error::unknown_variant(name, &KINDS));
+                    }
+                    None => {
+                        let text = "the workload is empty: write one of closed, open, bursts, \
+                                    replay, combine, phases, as in [workload.open]";
+                        return Err(A::Error::custom(text));
+                    }
+                };
+                match map.next_key::<String>()? {
+                    Some(name) => Err(A::Error::custom(format_args!(
+                        "`{name}` is a second workload: write them as the parts of a combine"
+                    ))),
+                    None => Ok(spec),
+                }
+            }
+        }
+
+        deserializer.deserialize_map(Kinds)
+    }
 }
 
 /// What a workload is built for.

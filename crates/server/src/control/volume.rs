@@ -229,7 +229,9 @@ impl fmt::Display for Request {
                 write!(formatter, "replace leg {leg} by {}{}", config.path, wiping(wipe))
             }
             Request::Detach { leg } => write!(formatter, "detach leg {leg}"),
-            Request::Attach { config } => write!(formatter, "attach {}", config.path),
+            Request::Attach { config, wipe } => {
+                write!(formatter, "attach {}{}", config.path, wiping(wipe))
+            }
             Request::Scrub { repair: true } => formatter.write_str("scrub and repair"),
             Request::Scrub { repair: false } => formatter.write_str("scrub"),
             Request::ScrubStop => formatter.write_str("stop the scrub"),

@@ -71,7 +71,10 @@ pub(super) fn usage(what: String) -> anyhow::Error {
 /// Returns where to read on after a mistake in a spec of `hemi sim COMMAND`.
 pub(super) fn way_out(what: &str, command: &str) -> String {
     if what.contains("no preset is named") {
-        return "hemi sim presets lists the drives.".to_owned();
+        "hemi sim presets lists the drives.".to_owned()
+    } else if what.contains("workload") || what.contains("access") {
+        format!("docs/commands/sim.md has every form of a workload; see hemi help sim {command}.")
+    } else {
+        format!("hemi help sim {command} tells more.")
     }
-    format!("hemi help sim {command} tells more.")
 }

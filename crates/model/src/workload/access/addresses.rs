@@ -2,9 +2,12 @@
 //!
 //! Everything here is in units of the alignment, from the beginning of the span.
 
+use std::fmt;
+
 use hemi_random::Rng;
 use hemi_random::zipf::Zipf;
-use serde::Deserialize;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::super::error::{WorkloadError, check_count, check_percent};
 use super::scatter::Scatter;
@@ -13,8 +16,7 @@ use super::scatter::Scatter;
 const MOST_ZONES: u64 = 1024;
 
 /// How addresses are distributed.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum AddressesSpec {
     /// Everywhere as often.
     Uniform,
@@ -33,6 +35,69 @@ pub enum AddressesSpec {
     /// `{ zoned = [{ accesses = 50, space = 5 }, …] }`: the same for any number of zones, from
     /// the beginning of the span; both percentages make 100.
     Zoned(Vec<ZoneSpec>),
+}
+
+/// Every form of `addresses`, for messages.
+const FORMS: &str = "\"uniform\", \"sequential\", { zipf = { skew = 0.99 } }, \
+                     { hot_cold = { accesses = 80, space = 20 } } or \
+                     { zoned = [{ accesses = 50, space = 5 }, …] }";
+
+fn unknown<E: Error>(name: &str) -> E {
+    E::custom(format_args!("unknown variant `{name}`, expected {FORMS}"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ZipfSpec {
+    skew: f64,
+}
+
+impl<'de> Deserialize<'de> for AddressesSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AddressesSpec, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = AddressesSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(FORMS)
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<AddressesSpec, E> {
+                let right = match name {
+                    "uniform" => return Ok(AddressesSpec::Uniform),
+                    "sequential" => return Ok(AddressesSpec::Sequential),
+                    "zipf" => "{ zipf = { skew = 0.99 } }",
+                    "hot_cold" => "{ hot_cold = { accesses = 80, space = 20 } }",
+                    "zoned" => {
+                        "{ zoned = [{ accesses = 50, space = 5 }, { accesses = 50, space = 95 }] }"
+                    }
+                    _ => return Err(unknown(name)),
+                };
+                Err(E::custom(format_args!("`{name}` needs figures: write addresses = {right}")))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AddressesSpec, A::Error> {
+                let spec = match map.next_key::<String>()?.as_deref() {
+                    Some("zipf") => {
+                        AddressesSpec::Zipf { skew: map.next_value::<ZipfSpec>()?.skew }
+                    }
+                    Some("hot_cold") => AddressesSpec::HotCold(map.next_value()?),
+                    Some("zoned") => AddressesSpec::Zoned(map.next_value()?),
+                    Some(name) => {
+                        return Err(unknown(name));
+                    }
+                    None => return Err(A::Error::invalid_length(0, &self)),
+                };
+                match map.next_key::<String>()? {
+                    Some(_) => Err(A::Error::invalid_length(2, &self)),
+                    None => Ok(spec),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
 }
 
 /// A share of the requests to a share of the span.

@@ -12,7 +12,7 @@ const ACCESS: &str = "access = { addresses = \"uniform\", sizes = \"4 KiB\", \
                       mix = { read_percent = 50 } }";
 
 /// A spec file, as far as it matters here.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct File {
     workload: WorkloadSpec,
 }
@@ -252,4 +252,89 @@ fn what_cannot_be_is_named_by_its_key() {
         let error = workload(&text, 1 << 20).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+// What docs/commands/sim.md says.
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/sim.md");
+    std::fs::read_to_string(path).expect("the page is in the tree")
+}
+
+#[test]
+fn every_documented_workload_can_be_built() {
+    let page = page();
+    let blocks = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut kinds = std::collections::BTreeSet::new();
+    for block in blocks.filter(|block| block.contains("[workload")) {
+        let spec =
+            toml::from_str::<File>(block).unwrap_or_else(|e| panic!("{e}:\n{block}")).workload;
+        spec.check(VOLUME).unwrap_or_else(|error| panic!("{error}:\n{block}"));
+        kinds.insert(spec.name());
+    }
+    let all = ["bursts", "closed", "combine", "open", "phases", "replay"];
+    assert!(kinds.iter().eq(&all), "{kinds:?}");
+}
+
+#[test]
+fn every_documented_form_of_access_can_be_built() {
+    let page = page();
+    let mut seen = std::collections::BTreeMap::<&str, usize>::new();
+    for span in page.split('`').skip(1).step_by(2) {
+        let Some((key, _)) = span.split_once(" = ") else { continue };
+        let mut access = std::collections::BTreeMap::from([
+            ("addresses", "addresses = \"uniform\""),
+            ("sizes", "sizes = \"4 KiB\""),
+            ("mix", "mix = { read_percent = 50 }"),
+        ]);
+        if !["addresses", "sizes", "span", "mix", "alignment"].contains(&key) {
+            continue;
+        }
+        access.insert(key, span);
+        let access: Vec<&str> = access.into_values().collect();
+        let text = format!(
+            "[workload.open]\nrate = 100\nduration = \"1 s\"\naccess = {{ {} }}",
+            access.join(", ")
+        );
+        let spec =
+            toml::from_str::<File>(&text).unwrap_or_else(|e| panic!("{e}:\n{span}")).workload;
+        spec.check(VOLUME).unwrap_or_else(|error| panic!("{error}:\n{span}"));
+        *seen.entry(key).or_default() += 1;
+    }
+    // Each form that the types take.
+    assert!(seen["addresses"] >= 5 && seen["sizes"] >= 3 && seen["span"] >= 2, "{seen:?}");
+    assert!(seen["mix"] >= 2 && seen["alignment"] >= 1, "{seen:?}");
+    for form in ["\"uniform\"", "\"sequential\"", "{ zipf", "{ hot_cold", "{ zoned"] {
+        assert!(page.contains(&format!("`addresses = {form}")), "{form}");
+    }
+}
+
+fn refusal(workload: &str) -> String {
+    toml::from_str::<File>(workload).expect_err("it makes no sense").to_string()
+}
+
+#[test]
+fn a_wrong_form_is_answered_with_the_right_one() {
+    let with = |addresses: &str| {
+        refusal(&format!(
+            "[workload.open]\nrate = 1\naccess = {{ addresses = {addresses}, sizes = \"4 KiB\", \
+             mix = {{ read_percent = 50 }} }}"
+        ))
+    };
+    for (addresses, right) in [
+        ("\"zipf\"", "write addresses = { zipf = { skew = 0.99 } }"),
+        ("\"hot_cold\"", "write addresses = { hot_cold = { accesses = 80, space = 20 } }"),
+        ("\"zoned\"", "write addresses = { zoned = [{"),
+        ("\"zipfian\"", "\"uniform\", \"sequential\", { zipf"),
+        ("{ zipfian = 1 }", "\"uniform\", \"sequential\", { zipf"),
+        ("{}", "\"uniform\", \"sequential\", { zipf"),
+        ("5", "\"uniform\", \"sequential\", { zipf"),
+    ] {
+        let said = with(addresses);
+        assert!(said.contains(right), "{addresses}: {said}");
+    }
+    let said = refusal("[workload]");
+    assert!(said.contains("one of closed, open, bursts, replay, combine, phases"), "{said}");
+    let said = refusal("[workload.opne]\nrate = 1");
+    assert!(said.contains("opne") && said.contains("`closed`, `open`"), "{said}");
 }
