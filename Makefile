@@ -26,7 +26,7 @@ PLANTED_ARGS ?=
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz \
-	reproduce validate bench-sim lab-demo lab-sweep-check
+	reproduce validate bench-sim lab-demo lab-sweep-check picture
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,3 +141,7 @@ doc: ## build the API documentation
 clean: ## remove build output and the Python environment
 	$(CARGO) clean
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache
+
+PICTURE_ARGS ?=
+picture: setup release ## the README's picture: a drive freezes under hemi and under a plain mirror (4 minutes)
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench.picture $(PICTURE_ARGS)

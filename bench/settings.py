@@ -70,7 +70,7 @@ def machine(directory: Path) -> dict[str, str]:
             model = line.split(":", 1)[1].strip()
             break
     memory = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
-    filesystem = run("stat", "-f", "-c", "%T", directory).strip()
+    filesystem = run("findmnt", "-no", "FSTYPE", "--target", directory).strip()
     return {
         "processor": f"{model}, {os.cpu_count()} logical",
         "memory": f"{memory / (1 << 20):.0f} GiB",

@@ -1,0 +1,56 @@
+"""The README's picture says what was measured, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+
+from bench.picture import DARK, FOLDER, LIGHT, chosen, drawn, labels, seen
+
+
+def test_what_a_client_saw_is_worked_out_of_its_writes() -> None:
+    due = [0, 10, 40, 60, 120]
+    done = [1, 15, 41, 100, 121]
+    rows = pl.DataFrame(
+        {
+            "issued": [at * 10**6 for at in due],
+            "completed": [at * 10**6 for at in done],
+            "error": [None] * 5,
+        },
+        schema_overrides={"error": pl.String},
+    )
+    found = seen(rows)
+    assert found["longest_ms"] == [[0.0, 5.0], [0.05, 40.0], [0.1, 1.0]]
+    assert (found["writes"], found["longest_write_ms"]) == (5, 40.0)
+    assert found["longest_silence_ms"] == 59.0
+
+
+def test_each_policys_median_round_is_drawn() -> None:
+    rounds = [
+        {"policy": policy, "longest_silence_ms": silence, "longest_write_ms": longest}
+        for policy, silence, longest in [
+            ("all", 10_020.0, 10_030.0),
+            ("all", 9_980.0, 9_990.0),
+            ("all", 10_004.0, 10_010.0),
+            ("first", 9.0, 12.3),
+            ("first", 9.0, 45.6),
+            ("first", 9.0, 177.0),
+        ]
+    ]
+    assert labels(*chosen({"rounds": rounds})) == (
+        "plain mirror: 10.0 s without an answer",
+        "hemi: longest write 46 ms",
+    )
+
+
+@pytest.mark.parametrize(("name", "colours"), [("freeze", LIGHT), ("freeze-dark", DARK)])
+def test_the_picture_is_of_the_figures_beside_it(name: str, colours: object) -> None:
+    result = json.loads((FOLDER / "freeze.json").read_text())
+    picture = (FOLDER / f"{name}.svg").read_text()
+    assert picture == drawn(result, colours)  # type: ignore[arg-type]
+    assert len(picture) < 60_000
+    texts = {element.text for element in ElementTree.fromstring(picture).iter()}
+    assert set(labels(*chosen(result))) <= texts
