@@ -621,7 +621,8 @@ fn what_is_missing_or_something_else_is_told_so() {
     assert!(error.contains("--time-unit"), "{error}");
 
     let workload = "[workload.closed]\nthreads = 1\nqueue_depth = 1\nrequests = 9\n\
-                    access = { addresses = \"uniform\", sizes = \"4 KiB\" }\n";
+                    access = { addresses = \"uniform\", sizes = \"4 KiB\", \
+                    mix = { read_percent = 100 } }\n";
     std::fs::write(place.path("load.toml"), workload).expect("the folder can be written");
     let error = place.refused(&["load", "load.toml", "--target", "nosuch"], 2);
     assert!(error.contains("there is no nosuch"), "{error}");
