@@ -248,7 +248,9 @@ fn legs_come_and_go_while_the_volume_is_served() {
     let status = served.status();
     assert_eq!(status["legs"][2]["out_reason"], "detached");
     assert_eq!(status["health"], "healthy", "the two others are all it needs");
-    served.command(&["leg", "attach", "c"]);
+    let error = served.command_refused(&["leg", "attach", "c"], 3);
+    assert!(error.contains("--wipe"), "{error}");
+    served.command(&["leg", "attach", "c", "--wipe"]);
     served.wait_for("three healthy legs again", all_healthy(3));
     served.command(&["leg", "detach", "2"]);
     served.command(&["leg", "replace", "2", "d"]);
@@ -338,8 +340,8 @@ fn refusals_have_their_exit_codes() {
     assert!(error.contains("promote"), "{error}");
     let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--volume", "x"], 3);
     assert!(error.contains("\"db\""), "{error}");
-    let error = place.refused(&["serve", "--leg", "a", "--leg", "none"], 1);
-    assert!(error.contains("none"), "{error}");
+    let error = place.refused(&["serve", "--leg", "a", "--leg", "none"], 3);
+    assert!(error.contains("leg none is absent"), "{error}");
     let error = place.refused(&["serve", "--leg", "a", "--leg", "b", "--set", "x=1"], 2);
     assert!(error.contains("unknown field `x`"), "{error}");
     place.refused(&["serve"], 2);

@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 /// A size in bytes, written as an integer (bytes) or with a unit.
 ///
 /// `K`, `M`, `G`, `T`, `P` and `KiB`, `MiB`, … are powers of 1024, as storage tools have
-/// it; `KB`, `MB`, … are powers of 1000. Shown in the largest binary unit that divides it,
-/// so that what is printed can be read back without loss.
+/// it; `KB`, `MB`, … are powers of 1000. Shown in the largest binary unit that divides it, or in
+/// a decimal unit if that takes fewer digits, so that what is printed can be read back without loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
@@ -34,15 +34,28 @@ impl Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u32); 6] =
-            [("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-        for (unit, shift) in UNITS {
-            if self.0 >> shift != 0 && self.0.trailing_zeros() >= shift {
-                return formatter.pad(&format!("{}{unit}", self.0 >> shift));
-            }
-        }
-        formatter.pad(&format!("{}", self.0))
+        const BINARY: [&str; 7] = ["", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        const DECIMAL: [&str; 7] = ["", "KB", "MB", "GB", "TB", "PB", "EB"];
+        let (binary, binary_unit) = in_units(self.0, 1024, BINARY);
+        let (decimal, decimal_unit) = in_units(self.0, 1000, DECIMAL);
+        let has_fewer_digits = decimal.checked_ilog10() < binary.checked_ilog10();
+        formatter.pad(&if has_fewer_digits {
+            format!("{decimal}{decimal_unit}")
+        } else {
+            format!("{binary}{binary_unit}")
+        })
     }
+}
+
+/// Returns a size in the largest of the units that divides it, each `factor` times the one before.
+fn in_units(bytes: u64, factor: u64, units: [&'static str; 7]) -> (u64, &'static str) {
+    let mut count = bytes;
+    let mut unit = 0;
+    while count != 0 && count.is_multiple_of(factor) && unit + 1 < units.len() {
+        count /= factor;
+        unit += 1;
+    }
+    (count, units[unit])
 }
 
 /// Why a size or a duration was not understood.
@@ -196,6 +209,10 @@ mod tests {
     fn sizes_and_times_print_what_they_parse() {
         for bytes in [0, 1, 511, 512, 1024, 65536, 3 << 29, 10 << 30, 16 << 40, u64::MAX] {
             assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+        }
+        for text in ["1PB", "64MiB", "500KiB", "512", "3GB", "1536MiB", "1000001"] {
+            let size: Size = text.parse().expect("it is a size");
+            assert_eq!(size.to_string(), text, "as it was written");
         }
         for nanos in [0, 1, 1500, 20_000_000, 5_000_000_000, 90_000_000_000, u64::MAX] {
             assert_eq!(Time(nanos).to_string().parse(), Ok(Time(nanos)));

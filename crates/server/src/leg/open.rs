@@ -59,7 +59,7 @@ pub enum OpenError {
         found: &'static str,
     },
     /// Nothing there.
-    #[error("there is no {path:?}; check the path, or make the volume with hemi create")]
+    #[error("there is no {path:?}; check the path, or create the volume with hemi create")]
     Missing {
         /// Its path.
         path: PathBuf,
