@@ -31,7 +31,7 @@ pub struct Power(pub f64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not a duration.
-    #[error("`{0}` is not a duration: write a number and ns, us, ms, s or min, as in \"8.9 ms\"")]
+    #[error("`{0}` is not a duration: write a number and ns, us, ms, s, min or h, as in \"8.9 ms\"")]
     Time(String),
     /// Not a size.
     #[error(
@@ -68,6 +68,7 @@ impl FromStr for Time {
             "ms" => MILLISECOND,
             "s" => SECOND,
             "min" => 60 * SECOND,
+            "h" => 3600 * SECOND,
             _ => return Err(wrong()),
         };
         Ok(Time(libm::round(number * nanoseconds as f64) as u64))
@@ -162,6 +163,7 @@ mod tests {
         assert_eq!("8.9 ms".parse(), Ok(Time(8_900_000)));
         assert_eq!("75us".parse(), Ok(Time(75_000)));
         assert_eq!("2 min".parse(), Ok(Time(120_000_000_000)));
+        assert_eq!("24 h".parse(), Ok(Time(86_400_000_000_000)));
         assert_eq!("32 GB".parse(), Ok(Size(32_000_000_000)));
         assert_eq!("4 KiB".parse(), Ok(Size(4096)));
         assert_eq!("1.5 MiB".parse(), Ok(Size(1_572_864)));
