@@ -35,14 +35,14 @@ class FuseDisk:
 
     def close(self) -> None:
         """Gives the loop device and the file back."""
-        detach_loop(self.device)
+        detach_loop(self.device, self.file)
         wait_until("the loop device is gone", lambda: not self._attached())
         run("fusermount3", "-u", self.directory)
         self._process.wait(30)
 
     def abandon(self) -> None:
         """Gives up a disk whose server has died."""
-        detach_loop(self.device)
+        detach_loop(self.device, self.file)
         self._unmount()
         self._process.kill()
 

@@ -248,7 +248,7 @@ class Sandbox:
         device = Path(
             run("losetup", "--find", "--show", "--direct-io=on", *options, backing).strip()
         )
-        self.defer(lambda: detach_loop(device))
+        self.defer(lambda: detach_loop(device, backing))
         return device
 
     def mount(self, device: Path, *options: Arg) -> Path:
@@ -277,8 +277,9 @@ def sweep(parent: Path | None = None) -> None:
             subprocess.run(["umount", "-l", point], capture_output=True)
         for device in Path("/sys/block").glob("loop*/loop/backing_file"):
             with contextlib.suppress(OSError):
-                if device.read_text().startswith(f"{directory}/"):
-                    detach_loop(Path("/dev") / device.parts[3])
+                backing = device.read_text().removesuffix("\n").removesuffix(" (deleted)")
+                if backing.startswith(f"{directory}/"):
+                    detach_loop(Path("/dev") / device.parts[3], Path(backing))
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -290,10 +291,13 @@ def unmount(point: Path) -> None:
             subprocess.run(["umount", "-l", str(point)], capture_output=True)
 
 
-def detach_loop(device: Path) -> None:
-    """Detaches a loop device if it is attached."""
-    if Path(f"/sys/block/{device.name}/loop").exists():
-        subprocess.run(["losetup", "--detach", str(device)], capture_output=True)
+def detach_loop(device: Path, backing: Path) -> None:
+    """Detaches a loop device if it is still attached to `backing`: a number that was given back
+    may be another test's by now."""
+    with contextlib.suppress(OSError):
+        attached = Path(f"/sys/block/{device.name}/loop/backing_file").read_text()
+        if attached.removesuffix("\n").removesuffix(" (deleted)") == str(backing):
+            subprocess.run(["losetup", "--detach", str(device)], capture_output=True)
 
 
 def free_port() -> int:
