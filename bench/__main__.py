@@ -19,7 +19,7 @@ from typing import Any
 from hemi_harness.sandbox import sweep
 
 from . import first_pass, flush, freeze, md, replay, slow_leg, speed
-from .report import page
+from .report import UNNAMED, page, part_report
 from .settings import LENGTHS, Settings, machine
 
 PARTS: dict[str, Any] = {
@@ -48,6 +48,9 @@ def arguments() -> argparse.Namespace:
         type=Path,
         default=Path(os.environ.get("HEMI_TEST_DIR", tempfile.gettempdir())),
         help="where the legs are made (needs about six times the volume's size)",
+    )
+    parser.add_argument(
+        "--host", default=UNNAMED, help="what the page calls this machine, such as A"
     )
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results.json")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks.md")
@@ -93,16 +96,15 @@ def main() -> None:
                 # The other rows stay as they were.
                 data["runs"] = {**before["runs"], **data["runs"]}
             data["machine"] = machine(settings.directory)
+            data["host"] = asked.host
             data["date"] = datetime.date.today().isoformat()
             results[name] = data
             asked.results.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     asked.out.parent.mkdir(exist_ok=True)
-    asked.out.write_text(page(results, PARTS))
+    asked.out.write_text(page(results))
     for name in asked.parts or results:
         if name in results:
-            print(
-                "\n".join(["", f"## {PARTS[name].TITLE}", "", *PARTS[name].report(results[name])])
-            )
+            print(f"\n{part_report(name, results[name])}")
     print(f"\nwritten: {asked.out}")
 
 

@@ -9,7 +9,7 @@ from .measure import Load
 from .settings import Settings
 
 NAME = "flush"
-TITLE = "With flushes"
+TITLE = "A leg frozen for 2 s, with flushes"
 
 LOADS = tuple(
     Load(f"write QD{depth} flush/{every}", "randwrite", depth, options=(("fsync", every),))
@@ -25,3 +25,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
 
 def report(data: dict[str, Any]) -> list[str]:
     return freeze.report_loads(data, LOADS, KINDS)
+
+
+def targets(data: dict[str, Any]) -> list[str]:
+    return freeze.targets_of_loads(data, LOADS, KINDS)

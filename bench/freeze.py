@@ -229,30 +229,63 @@ def _stall(run: dict[str, Any]) -> float:
     return max(float(run["max"]), float(run["flush_max"])) / 1000
 
 
+# Rows of the table at the top of the page.
+HEADLINE = (
+    ("nbd", "**hemi**, two NBD legs in memory"),
+    ("files", "**hemi**, two files on one disk"),
+    ("all", "plain mirror (hemi's policy `all`)"),
+    ("write-behind", "fixed write-behind (hemi's policy `write-behind`)"),
+    ("quorum", "`qemu-storage-daemon` quorum"),
+)
+
+
+def worst_stall(runs: list[dict[str, Any]]) -> float:
+    """The longest any request of these runs took, flushes included, in milliseconds."""
+    return max(_stall(run) for run in runs)
+
+
+def headline(data: dict[str, Any], loads: tuple[Load, ...]) -> list[list[str]]:
+    """Per mirror: the longest stall whichever leg froze, and the IOPS of those runs, by load."""
+    rows = []
+    for key, label in HEADLINE:
+        runs = data["runs"].get(key)
+        if not runs:
+            continue
+        row = [label, data["host"]]
+        for load in loads:
+            got = [run for leg in ("0", "1") for run in runs[f"{load.name}/{leg}"]]
+            row += [f"{worst_stall(got):,.0f}", thousands(median(r["iops"] for r in got))]
+        rows.append(row)
+    return rows
+
+
 def report(data: dict[str, Any]) -> list[str]:
     return report_loads(data, LOADS, KINDS)
+
+
+def targets(data: dict[str, Any]) -> list[str]:
+    return targets_of_loads(data, LOADS, KINDS)
 
 
 def report_loads(
     data: dict[str, Any], loads: tuple[Load, ...], kinds: tuple[Kind, ...]
 ) -> list[str]:
+    """Every row that was measured."""
     seconds = data["settings"]["freeze_seconds"]
     lines = [
         f"4 KiB random writes, runs of {seconds} s, one leg frozen for {FREEZE_SECONDS:g} s a",
-        f"third of the way in. {BOUNDS}: large enough to hold two seconds of writes. Longest",
-        "stall: the longest any single request took, flushes included. Medians of the rounds,",
+        f"third of the way in. {BOUNDS}: large enough to hold two seconds of writes. The longest",
+        "stall is the longest any single request took, flushes included. Medians of the rounds;",
         "the worst round for the longest stall.",
         "",
     ]
-    rows, targets = [], []
+    rows = []
     for kind in kinds:
-        runs = data["runs"].get(kind.key)
-        if not runs:
-            continue
         for load in loads:
-            calm = runs[f"{load.name}/none"]
             for leg in ("none", *map(str, kind.freezes)):
-                got = runs[f"{load.name}/{leg}"]
+                got = data["runs"].get(kind.key, {}).get(f"{load.name}/{leg}")
+                if not got:
+                    continue
                 limit = got[0]["wait_limit_ms"]
                 rows.append(
                     [
@@ -263,16 +296,28 @@ def report_loads(
                         thousands(median(r["p50"] for r in got)),
                         thousands(median(r["p99"] for r in got)),
                         thousands(median(r["p999"] for r in got)),
-                        f"{max(_stall(r) for r in got):,.1f}",
+                        f"{worst_stall(got):,.1f}",
                         "" if limit is None else f"{limit:.0f}",
                     ]
                 )
-                if kind.ours and leg != "none":
-                    targets += _targets(kind, load, leg, got, calm)
     head = ["", "load", "frozen leg", "IOPS", "p50 µs", "p99 µs", "p99.9 µs"]
-    lines += table([*head, "longest stall ms", "wait limit ms"], rows)
-    lines += ["", "Targets:", ""]
-    return lines + table(["", "frozen leg", "what", "target", "measured", ""], targets)
+    return lines + table([*head, "longest stall ms", "wait limit ms"], rows)
+
+
+def targets_of_loads(
+    data: dict[str, Any], loads: tuple[Load, ...], kinds: tuple[Kind, ...]
+) -> list[str]:
+    """What each row of hemi was to reach, and whether it did."""
+    rows = []
+    for kind in kinds:
+        runs = data["runs"].get(kind.key)
+        if not runs or not kind.ours:
+            continue
+        for load in loads:
+            for leg in map(str, kind.freezes):
+                calm = runs[f"{load.name}/none"]
+                rows += _targets(kind, load, leg, runs[f"{load.name}/{leg}"], calm)
+    return table(["", "frozen leg", "what", "target", "measured", ""], rows)
 
 
 def _targets(

@@ -15,7 +15,7 @@ from typing import Any
 
 from hemi_harness import HEMI, FioResult, Sandbox
 
-from .measure import figures, table, thousands
+from .measure import figures, median, table, thousands
 from .settings import Settings
 
 NAME = "md"
@@ -111,6 +111,34 @@ def _why(directory: Path) -> str:
         if path.exists():
             parts.append(f"--- {name}\n{path.read_text(errors='replace')[-length:]}")
     return "\n".join(parts)
+
+
+def freeze_headline(data: dict[str, Any]) -> list[list[str]]:
+    """Per system: the longest stall whichever leg froze, and the IOPS of those runs, by depth."""
+    rows = []
+    for system, label in _hemi_first():
+        row = [f"{label}, in the guest", data["host"]]
+        for depth in DEPTHS:
+            got = [data["runs"][f"{system}.{leg}.{depth}"] for leg in ("0", "1")]
+            row.append(f"{max(run['max'] for run in got) / 1000:,.0f}")
+            row.append(thousands(median(run["iops"] for run in got)))
+        rows.append(row)
+    return rows
+
+
+def slow_headline(data: dict[str, Any]) -> list[list[str]]:
+    """Per system and depth: the IOPS with legs alike and with one slower, and the share kept."""
+    rows = []
+    for system, label in _hemi_first():
+        for depth in DEPTHS:
+            alike, slow = (data["runs"][f"{system}.{c}.{depth}"]["iops"] for c in ("none", "slow"))
+            cells = [f"{label}, in the guest", data["host"], str(depth)]
+            rows.append([*cells, thousands(alike), thousands(slow), f"{slow / alike:.0%}"])
+    return rows
+
+
+def _hemi_first() -> list[tuple[str, str]]:
+    return sorted(SYSTEMS, key=lambda system: system[0] != "hemi")
 
 
 def report(data: dict[str, Any]) -> list[str]:

@@ -143,7 +143,7 @@ def report(data: dict[str, Any]) -> list[str]:
     lines = [
         f"{data['requests']:,} reads of 4 KiB at random times, {RATE:,} a second (Poisson),",
         f"over {data['length']:.4f} s, of a file in the page cache, each page once; at most",
-        f"*cap* under way. Both {priority}, in turns, {len(first)} rounds: medians (lowest to",
+        f"*cap* in flight. Both {priority}, in turns, {len(first)} rounds: medians (lowest to",
         "highest). Latency counts from the intended time; fio reports it from the time it sent the",
         "request, so its own log is read against the trace (whole milliseconds). Lateness is what",
         "the engine itself was late.",
@@ -181,7 +181,11 @@ def report(data: dict[str, Any]) -> list[str]:
         "p99 from intended, µs",
     ]
     head += ["p99 from sent, µs", "lateness p99, µs", "processor, s"]
-    lines += [*table(head, rows), "", "Targets of `hemi load`:", ""]
+    return lines + table(head, rows)
+
+
+def targets(data: dict[str, Any]) -> list[str]:
+    """What `hemi load` was to reach, and whether it did."""
     marks = []
     for cap in CAPS:
         runs = data["runs"][f"hemi load {cap}"]
@@ -197,4 +201,4 @@ def report(data: dict[str, Any]) -> list[str]:
             ]
         )
     head = ["cap", "duration, worst (≤ 0.5 %)", "", "p99, median (< 100 µs)", ""]
-    return lines + table(head, marks)
+    return table(head, marks)

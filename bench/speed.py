@@ -75,10 +75,10 @@ def limits(data: dict[str, Any], load: Load) -> tuple[str, list[float], float]:
 
 
 def report(data: dict[str, Any]) -> list[str]:
-    lines = ["IOPS, medians; in brackets the server's processor time per request in µs."]
-    lines += ["(For the file itself: fio's, which includes making the load.)"]
-    lines += [f"{data['settings']['pairs']} rounds, {data['settings']['seconds']} s a run;"]
-    lines += [f"{' and '.join(FOR_ORIENTATION)}, which have no target, a third of that.", ""]
+    lines = ["Median IOPS, and in brackets the server's processor time per request in µs (for the"]
+    lines += ["file itself fio's own, which includes making the load)."]
+    lines += [f"{data['settings']['pairs']} rounds of {data['settings']['seconds']} s;"]
+    lines += [f"a third of that for {' and '.join(FOR_ORIENTATION)}.", ""]
     rows = []
     for name in Bench.NAMES:
         row = [Bench.LABELS[name]]
@@ -86,16 +86,6 @@ def report(data: dict[str, Any]) -> list[str]:
             runs = data["runs"][name][load.name]
             cpu = median(r["cpu_per_request"] for r in runs)
             row.append(f"{thousands(median(r['iops'] for r in runs))} ({cpu:.1f})")
-        rows.append(row)
-    lines += table(["", *(load.name for load in LOADS)], rows)
-    lines += ["", "p50 / p99 / p99.9 in µs, medians:", ""]
-    rows = []
-    for name in Bench.NAMES:
-        row = [Bench.LABELS[name]]
-        for load in LOADS:
-            runs = data["runs"][name][load.name]
-            tail = (median(r[key] for r in runs) for key in ("p50", "p99", "p999"))
-            row.append(" / ".join(thousands(value) for value in tail))
         rows.append(row)
     lines += table(["", *(load.name for load in LOADS)], rows)
     lines += ["", "hemi ÷ peer, paired by round: median (lowest to highest):", ""]
@@ -106,8 +96,25 @@ def report(data: dict[str, Any]) -> list[str]:
             ours, theirs = _iops(data, "hemi", load.name), _iops(data, name, load.name)
             row.append(str(Ratio.of(ours, theirs)))
         rows.append(row)
-    lines += table(["", *(load.name for load in LOADS)], rows)
-    lines += ["", "Targets:", ""]
+    return lines + table(["", *(load.name for load in LOADS)], rows)
+
+
+def latencies(data: dict[str, Any]) -> list[str]:
+    """Each server's latencies."""
+    lines = ["p50 / p99 / p99.9 in µs, medians:", ""]
+    rows = []
+    for name in Bench.NAMES:
+        row = [Bench.LABELS[name]]
+        for load in LOADS:
+            runs = data["runs"][name][load.name]
+            tail = (median(r[key] for r in runs) for key in ("p50", "p99", "p999"))
+            row.append(" / ".join(thousands(value) for value in tail))
+        rows.append(row)
+    return lines + table(["", *(load.name for load in LOADS)], rows)
+
+
+def targets(data: dict[str, Any]) -> list[str]:
+    """What was to be reached, and whether it was."""
     rows = []
     for load in LOADS:
         ours = _iops(data, "hemi", load.name)
@@ -117,5 +124,4 @@ def report(data: dict[str, Any]) -> list[str]:
         ratio = Ratio.of(ours, bound)
         met = verdict(ratio.median >= share)
         rows.append([load.name, what, f"≥ {share:.2f}", str(ratio), met])
-    lines += table(["load", "hemi ÷", "target", "measured", ""], rows)
-    return lines
+    return table(["load", "hemi ÷", "target", "measured", ""], rows)
