@@ -1,0 +1,451 @@
+"""The commands that README.md and docs/commands/ show work as they stand.
+
+Each page's shell blocks run in order in one shell, on a stage where the paths that the page
+names are small devices and files (hemi_harness/stage.py). A command succeeds unless the
+page shows its error; where the page shows output, the command prints it, but for ids, dates,
+sizes, times and counts (hemi_harness/pages.py). Each command is run or listed in `NOT_RUN`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hemi_harness import Sandbox, wait_until
+from hemi_harness.pages import Command, blocks, commands, matches
+from hemi_harness.stage import LIMIT, Background, Stage, unavailable
+
+from bench.report import page as page_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    str(path.relative_to(ROOT)): path
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs" / "commands").glob("*.md"))]
+}
+MIB = 1 << 20
+GIB = 1 << 30
+
+BUILDS = "builds hemi or installs packages, which takes minutes; the test has a build already"
+# What is shown and not run, with the reason.
+NOT_RUN = {
+    (
+        "README.md",
+        "make demo    # freezes and slow drives, hemi beside a plain mirror: 2 minutes after the "
+        "build",
+    ): BUILDS,
+    (
+        "README.md",
+        "make test    # everything continuous integration runs: some 20 minutes",
+    ): "runs this test",
+    (
+        "README.md",
+        "make setup release && sudo install target/release/hemi /usr/local/bin/",
+    ): BUILDS,
+    (
+        "README.md",
+        "modprobe nbd && nbd-client -unix /run/hemi/demo.nbd /dev/nbd0    # Debian: package "
+        "nbd-client",
+    ): "needs the kernel's NBD driver, which is the machine's and not in every kernel",
+    ("docs/commands/demo.md", "hemi demo"): "takes more than a minute",
+    (
+        "docs/commands/demo.md",
+        "hemi demo --seconds 30 --dir /srv --keep",
+    ): "takes more than four minutes",
+    (
+        "docs/commands/sim.md",
+        "hemi sim presets --cards --markdown > docs/drives.md",
+    ): "takes minutes; `make validate` holds the models against their cards",
+    (
+        "docs/commands/sim.md",
+        "hemi sim reproduce modern-pairs",
+    ): "takes minutes, and writes into the source tree",
+}
+
+DB = "--leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd"
+WRITE = (
+    "fio --name=w --ioengine=nbd --uri='nbd+unix:///?socket=/run/hemi/db.nbd' --rw=randwrite "
+    "--bs=4k --iodepth=4 --size=4m --minimal"
+)
+
+
+@dataclass
+class Scene:
+    """What a page takes for granted."""
+
+    devices: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    # Puts files in place and serves volumes.
+    prepare: Callable[[Stage], None] | None = None
+    # What happens between two of the page's commands, by the one that comes after it.
+    before: dict[str, Callable[[Stage], None]] = field(default_factory=dict)
+    # What a command may say and fail, because of how busy the machine is.
+    excuse: str | None = None
+
+
+def serve(stage: Stage, arguments: str) -> Background:
+    """Serves as in another terminal, and waits until it does."""
+    process = stage.start(f"hemi serve {arguments}")
+    process.wait_output("control socket")
+    return process
+
+
+def create_db(stage: Stage, options: str = "") -> None:
+    stage.must(f"hemi create --size 64M --leg /dev/nvme0n1p3 --leg /dev/sdb --name db {options}")
+
+
+def served_db(options: str = "") -> Callable[[Stage], None]:
+    """The volume "db" on two devices, being served."""
+
+    def prepare(stage: Stage) -> None:
+        open_db(stage, options)
+
+    return prepare
+
+
+def open_db(stage: Stage, options: str = "") -> Background:
+    """Creates the volume "db" on two devices and serves it; both legs are whole."""
+    create_db(stage)
+    process = serve(stage, f"{DB} {options}")
+    wait_healthy(stage)
+    return process
+
+
+def wait_healthy(stage: Stage) -> None:
+    stage.until("every leg is healthy and whole", "hemi status --json | jq -e .converged")
+
+
+def storage(stage: Stage) -> None:
+    """The export "db" of the host "storage", at the port a client takes without another."""
+    stage.must("truncate -s 80M storage.img")
+    stage.must("nbdkit --ipaddr 127.0.0.2 --port 10809 file storage.img")
+
+
+def spec_of(page: str, part: str) -> str:
+    """The TOML file on a page that has this table."""
+    found = [text for text in blocks(PAGES[page], "toml") if part in text]
+    assert len(found) == 1, f"{page} has {len(found)} TOML blocks with {part}"
+    return found[0]
+
+
+def config_page(stage: Stage) -> None:
+    stage.must(f"cp {ROOT}/packaging/hemi.toml /etc/hemi/db.toml")
+
+
+def create_page(stage: Stage) -> None:
+    stage.must("mkfs.ext4 -q /dev/sdc")
+
+
+def detached_leg(stage: Stage) -> None:
+    """A leg with a file system on it that was detached, and a volume that was closed."""
+    process = open_db(stage)
+    stage.must("mkfs.ext4 -q fs.img 32M")
+    stage.must("nbdcopy fs.img 'nbd+unix:///?socket=/run/hemi/db.nbd'")
+    wait_healthy(stage)
+    stage.must("hemi leg detach 1")
+    assert process.stop().code == 0, process.output()
+
+
+def leg_is_out(stage: Stage) -> None:
+    """The volume "db", whose leg 1 died and was marked out."""
+    stage.must(
+        "truncate -s 80M dead.img && nbdkit --unix /run/dead --pidfile /run/dead.pid file dead.img"
+    )
+    legs = "--leg /dev/nvme0n1p3 --leg 'nbd+unix:///?socket=/run/dead'"
+    stage.must(f"hemi create --size 64M {legs} --name db")
+    serve(stage, f"{legs} --nbd unix:/run/hemi/db.nbd --set engine.out_after=2s")
+    wait_healthy(stage)
+    stage.must("kill -KILL $(cat /run/dead.pid)")
+    stage.until("leg 1 is out", "hemi status --json | jq -e '.legs[1].state == \"out\"'")
+    storage(stage)
+
+
+def load_page(stage: Stage) -> None:
+    """Specs, and a recording of what the volume "db" was asked for."""
+    (stage.srv / "night.toml").write_text(spec_of("docs/commands/load.md", "[workload.replay]"))
+    (stage.srv / "mix.toml").write_text(
+        'title = "A mix"\n'
+        "[workload.closed]\n"
+        "threads = 1\nqueue_depth = 4\n"
+        "requests = 2000\n"
+        'access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 70 } }\n'
+    )
+    create_db(stage, "--leg /dev/sdc")
+    legs = DB.replace("--nbd", "--leg /dev/sdc --nbd")
+    process = serve(stage, f"{legs} --record db.capture")
+    stage.must(WRITE)
+    assert process.stop().code == 0, process.output()
+    serve(stage, legs)
+
+
+def forsaken_leg(stage: Stage) -> None:
+    """A leg that lacks what another one holds, which is gone."""
+    create_db(stage, "--region-size 128KiB")
+    process = serve(stage, f"{DB} --allow-inject")
+    wait_healthy(stage)
+    stage.must("hemi inject --leg 0 --freeze 1h")
+    stage.must(WRITE.replace("--size=4m", "--offset=40m --size=128k"))
+    stage.must("pkill -KILL -x hemi")
+    process.stop()
+
+
+def corrupt(stage: Stage) -> None:
+    """Changes 8 KiB of one leg behind hemi's back."""
+    wait_healthy(stage)
+    stage.must("dd if=/dev/urandom of=/dev/sdb bs=8k count=1 seek=1024 conv=notrunc,fsync")
+
+
+def frozen_leg(stage: Stage) -> None:
+    """The volume "db" under load, with leg 1 frozen."""
+    open_db(stage, "--allow-inject")
+    load = WRITE.replace("--minimal", "--time_based --runtime=3600 --rate_iops=100 --minimal")
+    stage.start(load)
+    stage.start(load)
+    stage.must("hemi inject --leg 1 --freeze 1h")
+
+
+def serve_page(stage: Stage) -> None:
+    create_db(stage)
+    config_page(stage)
+    storage(stage)
+    stage.must("hemi create --size 64M --leg ssd.img --leg nbd://storage/db --name remote")
+
+
+def sim_page(stage: Stage) -> None:
+    (stage.srv / "mirror.toml").write_text(spec_of("docs/commands/sim.md", "[sweep]"))
+    (stage.srv / "system.toml").write_text('title = "A volume"\n[system]\nlegs = ["gp3", "gp3"]\n')
+
+
+def trace_page(stage: Stage) -> None:
+    served_db("--record db.capture")(stage)
+    stage.must(WRITE)
+    stage.must("pkill -TERM -x hemi")
+    stage.until("hemi has ended", "! pgrep -x hemi")
+    (stage.srv / "hm_1.csv").write_text(
+        "128166372003061629,hm,1,Read,383496192,32768,413\n"
+        "128166372016382155,hm,1,Write,310983680,4096,1339\n"
+    )
+
+
+DEVICES = {"nvme0n1p3": 80 * MIB, "sdb": 80 * MIB}
+SCENES = {
+    "README.md": Scene(),
+    "docs/commands/config.md": Scene(prepare=config_page),
+    "docs/commands/create.md": Scene(
+        {"nvme0n1p3": 20 * GIB, "sdb": 20 * GIB, "sdc": 20 * GIB}, prepare=create_page
+    ),
+    "docs/commands/demo.md": Scene(),
+    "docs/commands/inject.md": Scene(DEVICES, prepare=served_db("--allow-inject")),
+    "docs/commands/inspect.md": Scene(DEVICES, prepare=detached_leg),
+    "docs/commands/leg.md": Scene(
+        {**DEVICES, "sdd": 80 * MIB},
+        {"storage": "127.0.0.2"},
+        prepare=leg_is_out,
+        before={"hemi leg add nbd://storage/db": wait_healthy, "hemi leg detach": wait_healthy},
+    ),
+    "docs/commands/load.md": Scene(
+        {**DEVICES, "sdc": 80 * MIB, "nvme0n1": 80 * MIB},
+        prepare=load_page,
+        excuse="the engine itself was late",
+    ),
+    "docs/commands/promote.md": Scene({**DEVICES, "sdd": 80 * MIB}, prepare=forsaken_leg),
+    "docs/commands/scrub.md": Scene(
+        DEVICES, prepare=served_db(), before={"hemi scrub --repair": corrupt}
+    ),
+    "docs/commands/serve.md": Scene(DEVICES, {"storage": "127.0.0.2"}, prepare=serve_page),
+    "docs/commands/sim.md": Scene(prepare=sim_page),
+    "docs/commands/status.md": Scene(DEVICES, prepare=frozen_leg),
+    "docs/commands/trace.md": Scene(DEVICES, prepare=trace_page),
+}
+
+
+# Commands that run until they are interrupted, as in a terminal of their own.
+def stays(command: Command) -> bool:
+    text = command.text
+    serves = text.startswith("hemi serve") and "--print-config" not in text
+    return (serves and "&" not in text) or "--watch" in text
+
+
+# Commands that show a moment, and change nothing: what they show comes sooner or later.
+def looks(command: Command) -> bool:
+    return "hemi status" in command.text or "hemi inspect" in command.text
+
+
+class Reader:
+    """Somebody who types what a page shows."""
+
+    def __init__(self, stage: Stage, excuse: str | None) -> None:
+        self.stage = stage
+        self._excuse = excuse
+        self._server: Background | None = None
+
+    def type(self, command: Command) -> None:
+        if not stays(command):
+            self._check(command)
+        elif command.text.startswith("hemi serve"):
+            self.leave()
+            self._server = serve(self.stage, command.text.removeprefix("hemi serve "))
+        else:
+            watch = self.stage.start(command.text)
+            watch.wait_output(r"\S")
+            watch.stop()
+
+    def leave(self) -> None:
+        """Stops what is served, as Ctrl-C does."""
+        if self._server:
+            ended = self._server.stop()
+            assert ended.code == 0, f"`{self._server.command}` exited {ended.code}:\n{ended.output}"
+        self._server = None
+
+    def _check(self, command: Command) -> None:
+        problem = self._try(command)
+        if problem and looks(command):
+            problems = [problem]
+
+            def right() -> bool:
+                problems[0] = self._try(command) or ""
+                return not problems[0]
+
+            try:
+                wait_until(command.where, right, LIMIT)
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{problems[0]}") from None
+        elif problem:
+            raise AssertionError(problem)
+
+    def _try(self, command: Command) -> str | None:
+        """What is wrong with what a command does; `None` if nothing is."""
+        ended = self.stage.run(command.text)
+        if ended.code != 0 and self._excuse and self._excuse in ended.output:
+            return None
+        refused = any(line.startswith("error:") for line in command.output)
+        if refused != (ended.code != 0):
+            return f"{command.where}\nexited {ended.code}:\n{ended.output}"
+        if command.output and not matches(command.output, ended.output):
+            shown = "\n".join(command.output)
+            return f"{command.where}\n--- the page shows\n{shown}\n--- it prints\n{ended.output}"
+        return None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_shows_works(page: str, sandbox: Sandbox) -> None:
+    reason = unavailable()
+    if reason:
+        pytest.skip(reason)
+    shown = commands(PAGES[page], page)
+    scene = SCENES[page]
+    unused = [start for start in scene.before if not any(c.text.startswith(start) for c in shown)]
+    assert not unused, f"{page} shows no command that begins with {unused}"
+    stage = Stage(sandbox, devices=scene.devices, hosts=scene.hosts)
+    if scene.prepare:
+        scene.prepare(stage)
+    reader = Reader(stage, scene.excuse)
+    for command in shown:
+        if (page, command.text) in NOT_RUN:
+            continue
+        for start, action in scene.before.items():
+            if command.text.startswith(start):
+                action(stage)
+        reader.type(command)
+    reader.leave()
+
+
+def test_what_is_not_run_is_still_shown() -> None:
+    shown = {(page, c.text) for page, path in PAGES.items() for c in commands(path, page)}
+    gone = set(NOT_RUN) - shown
+    assert not gone, f"no page shows what NOT_RUN lists: {sorted(gone)}"
+
+
+def test_a_page_shows_what_is_not_run_and_nothing_else_is_left_out() -> None:
+    assert set(SCENES) == set(PAGES), "each page needs a scene"
+    for page, path in PAGES.items():
+        text = path.read_text()
+        fences = sum(text.count(f"```{language}\n") for language in ("console", "sh", "bash"))
+        lines = {c.line for c in commands(path, page)}
+        assert len(lines) >= fences, f"{page}: a shell block without a command"
+
+
+def test_nothing_of_a_stage_is_seen_outside(sandbox: Sandbox) -> None:
+    reason = unavailable()
+    if reason:
+        pytest.skip(reason)
+    stage = Stage(sandbox, devices={"sdb": MIB})
+    marker = f"hemi-{os.getpid()}"
+    folders = ("/dev", "/etc", "/etc/hemi", "/run", "/mnt", "/srv")
+    for folder in folders:
+        stage.must(f"touch {folder}/{marker} && test -e {folder}/{marker}")
+        assert not (Path(folder) / marker).exists(), f"{folder} is the machine's"
+    assert stage.run("test -b /dev/sdb").code == 0
+    mounts = stage.must("cat /proc/self/mountinfo")
+    assert "shared:" not in mounts, mounts
+
+
+def test_a_stage_keeps_no_mount_of_another_test(sandbox: Sandbox) -> None:
+    """A copy of a mount would keep its device busy after its end outside."""
+    reason = unavailable()
+    if reason:
+        pytest.skip(reason)
+    with Sandbox() as other:
+        points = [other.mount_tmpfs(MIB) for _ in range(8)]
+        stage = Stage(sandbox)
+        seen = stage.must("cat /proc/self/mounts")
+    assert not [point for point in points if str(point) in seen]
+
+
+def test_the_benchmarks_page_says_what_was_measured() -> None:
+    """docs/benchmarks.md is written from bench/results.json, never by hand."""
+    results = json.loads((ROOT / "bench" / "results.json").read_text())
+    assert (ROOT / "docs" / "benchmarks.md").read_text() == page_of(results)
+
+
+def _target(page: Path, link: str) -> Path:
+    return (page.parent / link.partition("#")[0]).resolve()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/README.md"])
+def test_what_a_front_page_links_to_is_there(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+    local = [link for link in links if "://" not in link]
+    assert local, "a front page links to others"
+    missing = [link for link in local if not _target(path, link).exists()]
+    assert not missing, f"{page} links to what is not there: {missing}"
+
+
+def test_the_index_lists_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {_target(index, link) for link in re.findall(r"\]\(([^)\s]+)\)", index.read_text())}
+    pages = (ROOT / "docs").rglob("*.md")
+    unlisted = [
+        str(page.relative_to(ROOT))
+        for page in pages
+        if page != index and not {page, page.parent} & (linked - {index.parent})
+    ]
+    assert not unlisted, f"docs/README.md lists neither these nor their folders: {unlisted}"
+
+
+def test_output_is_compared_but_for_what_differs_from_run_to_run() -> None:
+    shown = ("leg 0: /dev/sdb (whole)", "…", "owes 3.1 MiB, 1.5 s")
+    assert matches(shown, "leg 0: /dev/sdb (whole)\nanything\nat all\nowes 12 KiB, 870 ms\n")
+    assert not matches(shown, "leg 1: /dev/sdb (whole)\nowes 12 KiB, 870 ms\n")
+    assert not matches(shown, "leg 0: /dev/sdb (whole)\nowes 12 KiB, 870 ms\nand more\n")
+    assert not matches(shown, "")
+
+
+def test_every_kind_of_shell_block_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ one \\\n  more\nshown\n$ two\n```\n\n```sh\nthree\n# a comment\n```\n\n"
+        "Text.\n\n    $ four\n    shown\n\n```\nno shell\n```\n\n```toml\nkey = 1\n```\n"
+    )
+    found = [(c.text, c.output) for c in commands(page, "page.md")]
+    assert found == [
+        ("one \\\n  more", ("shown",)),
+        ("two", ()),
+        ("three", ()),
+        ("four", ("shown",)),
+    ]
