@@ -24,8 +24,11 @@ DEMO_ARGS ?=
 LAB_DEMO_ARGS ?=
 PLANTED_ARGS ?=
 
+# The parts of `test` run one after another, the cheap ones first.
+.NOTPARALLEL:
+
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	torture torture-known torture-daily planted crash-ext4 kill-test power-cut-test fuzz \
+	torture torture-known torture-daily torture-report planted crash-ext4 kill-test power-cut-test fuzz \
 	reproduce validate bench-sim lab-demo lab-sweep-check picture
 
 help: ## list the targets
@@ -37,13 +40,16 @@ setup: ## install what a bare Debian 12 lacks (packages, Python environment); qu
 setup-test: # as setup, without what only benchmarks, demonstrations and longer tests use
 	@HEMI_SETUP_OPTIONAL=0 scripts/setup.sh
 
-build: ## build hemi for tests (debug, with the engine's assertions)
-	$(CARGO) build --locked --workspace
+# `cargo build` would compile half of the crates once more than the tests need: with other features of
+# what they depend on.
+build: ## build hemi and its tests (debug, with the engine's assertions)
+	$(CARGO) test --locked --workspace --no-run
 
 release: ## build hemi as it is meant to run
 	$(CARGO) build --locked --release -p hemi-cli
 
-test: setup-test build test-unit torture-known torture-daily test-blackbox ## everything CI runs: unit, property and black-box tests, 20,000 seeds and new ones (under 22 minutes cold)
+test: setup-test lint build test-unit torture-known torture-report test-blackbox ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (under 20 minutes cold)
+	@if [ -e "$(TARGET_DIR)/torture-daily.found" ]; then cat "$(TARGET_DIR)/torture-daily.found"; fi
 
 test-unit:
 	$(CARGO) test --locked --workspace --quiet
@@ -73,11 +79,16 @@ torture-known: ## the seeds that are known to pass, with every rare path taken a
 DAY ?= $(shell echo $$(( $$(date -u +%s) / 86400 )))
 DAILY_SECONDS ?= 30
 
+TORTURE_DAILY = scripts/torture_daily.sh "$(TARGET_DIR)" $(DAY) $(DAILY_SECONDS)
+
 torture-daily: ## seeds nobody has run before, for half a minute; DAY=n repeats day n's
 	$(CARGO) build --locked --release -p hemi-sim --bin hemi-torture
-	@echo "day $(DAY): again with make torture-daily DAY=$(DAY)"
-	"$(TARGET_DIR)/release/hemi-torture" --seeds $$(( $(DAY) * 100000 ))..$$(( $(DAY) * 100000 + 100000 )) \
-		--jobs 2 --time $(DAILY_SECONDS) --doublecheck
+	@$(TORTURE_DAILY)
+
+# As part of `test`: a find is told, and is no verdict on the change under test.
+torture-report:
+	$(CARGO) build --locked --release -p hemi-sim --bin hemi-torture
+	@$(TORTURE_DAILY) || [ $$? = 1 ]
 
 planted: ## plant each known mistake in the engine and show that the torture's checker catches it
 	$(CARGO) build --locked --release -p hemi-sim --features planted --bin hemi-planted
@@ -128,12 +139,12 @@ lab-sweep-check: setup release ## 200 simulations and a trace's analysis on loca
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable 'lab[ray]'
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest -m long lab/tests/test_sweep.py lab/tests/test_trace_analysis.py $(PYTEST_ARGS)
 
-lint: setup ## formatting, clippy, licences and advisories, Python lint and types
+lint: setup-test ## formatting, Python lint and types, the crates' licences and sources, clippy
 	@scripts/lint.sh
 
 fmt: ## format the Rust and Python sources
 	$(CARGO) fmt --all
-	@if [ -x .venv/bin/ruff ]; then .venv/bin/ruff format tests bench lab && .venv/bin/ruff check --fix --quiet tests bench lab; fi
+	@if [ -x .venv/bin/ruff ]; then .venv/bin/ruff format tests bench lab scripts && .venv/bin/ruff check --fix --quiet tests bench lab scripts; fi
 
 doc: ## build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps
