@@ -69,7 +69,7 @@ else
   say "not a Debian system: install these by hand: ${BUILD[*]} ${TOOLS[*]}"
 fi
 
-command -v cargo >/dev/null || die "no cargo on the PATH: install stable Rust with rustup (see rust-toolchain in Cargo.toml: rust-version)"
+command -v cargo >/dev/null || die "no cargo on the PATH: install stable Rust with rustup"
 for component in fmt clippy; do
   if ! cargo "$component" --version >/dev/null 2>&1; then
     name=$component; [ "$component" = fmt ] && name=rustfmt

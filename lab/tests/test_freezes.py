@@ -23,10 +23,10 @@ PLAN = Plan.model_validate(
                 "title": "writes",
                 "purge": False,
                 "load": {"read_percent": 0, "sizes": "4 KiB", "queue_depth": 4},
-                "freezes": ["500 ms"],
+                "freezes": ["5 s"],
                 "legs": [1],
                 "calm": "1 s",
-                "before": "1 s",
+                "before": "3 s",
                 "after": "1 s",
             }
         ],
@@ -49,11 +49,12 @@ def test_a_plain_mirror_waits_for_the_leg(tmp_path: Path, policy: str) -> None:
     assert ended.error is None
     (freeze,) = Reader(ended.folder).table("freezes").iter_rows(named=True)
     assert freeze["leg"] == 1
-    assert freeze["ended_seconds"] - freeze["began_seconds"] >= 0.5
+    # The freeze is far longer than any pause of a busy machine, and load makes it longer only.
+    assert freeze["ended_seconds"] - freeze["began_seconds"] >= 5
     assert freeze["before_count"] > 0
     if policy == "all":
         # Nothing is done before the thaw. It may begin a little after it was asked for.
-        assert freeze["longest_request_seconds"] > 0.4
+        assert freeze["longest_request_seconds"] > 2.5
         assert freeze["backlog_peak_bytes"] == 0
     else:
         assert freeze["during_count"] > 0

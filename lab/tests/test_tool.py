@@ -32,7 +32,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_for_pid(note: Path) -> int:
-    for _ in range(600):
+    for _ in range(1200):
         if note.exists() and note.read_text().strip():
             return int(note.read_text())
         time.sleep(0.1)
@@ -47,7 +47,7 @@ def test_no_program_outlives_the_lab(how: signal.Signals, tmp_path: Path) -> Non
     assert alive(program)
     lab.send_signal(how)
     lab.wait(60)
-    for _ in range(600):
+    for _ in range(1200):
         if not alive(program):
             return
         time.sleep(0.1)

@@ -74,7 +74,7 @@ def test_counters_count(sandbox: Sandbox) -> None:
         )
 
     # The figures are a second old at most.
-    wait_until("what was done is counted", counted, timeout=10)
+    wait_until("what was done is counted", counted)
     assert volume.status()["clients"]["failed"] == 0
     journal.disconnect()
     volume.wait_converged()
@@ -117,11 +117,11 @@ def test_metrics_and_health(sandbox: Sandbox) -> None:
         return str(json.loads(get("/healthz")[1])["health"])
 
     # The figures are a second old at most.
-    wait_until("it is healthy", lambda: health() == "healthy", timeout=10)
+    wait_until("it is healthy", lambda: health() == "healthy")
     assert get("/healthz")[0] == 200
     volume.inject(0, "--freeze", "1h")
     assert journal.run(200)
-    wait_until("it is degraded", lambda: health() == "degraded", timeout=10)
+    wait_until("it is degraded", lambda: health() == "degraded")
     assert get("/healthz")[0] == 200
     # The listener gives nothing that changes the volume.
     assert get("/v1/status")[0] == 404

@@ -43,7 +43,7 @@ def test_a_third_leg_is_added_under_load_and_one_removed(sandbox: Sandbox) -> No
 def test_a_dead_leg_is_replaced(sandbox: Sandbox) -> None:
     backing = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
     servers = [Nbdkit(sandbox, path) for path in backing]
-    volume = Volume(sandbox, [s.uri for s in servers], options=("--set", "engine.out_after=2s"))
+    volume = Volume(sandbox, [s.uri for s in servers], options=("--set", "engine.out_after=10s"))
     volume.create(SIZE)
     volume.start()
     journal = Journal(volume.uri, blocks=1024)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hemi_harness import HEMI, Sandbox, Volume, hemi, hemi_fails
+from hemi_harness import HEMI, Sandbox, Volume, hemi, hemi_fails, wait_until
 from hemi_harness.hemi import MIB
+from hemi_harness.sandbox import PATIENCE, catches
 
 ACCESS = 'access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = %d%s } }\n'
 READS = ACCESS % (100, "")
@@ -30,9 +31,7 @@ def spec(sandbox: Sandbox, workload: str, name: str = "load.toml") -> Path:
 
 def load(*argv: object) -> dict[str, Any]:
     """The result of a load that must succeed."""
-    result: dict[str, Any] = json.loads(
-        hemi("load", *map(str, argv), *PATIENT, "--json", "-", timeout=120)
-    )
+    result: dict[str, Any] = json.loads(hemi("load", *map(str, argv), *PATIENT, "--json", "-"))
     audit = result["audit"]
     assert audit["counts_hold"] and audit["little_holds"], audit
     return result
@@ -130,10 +129,15 @@ def test_a_recording_survives_a_kill(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, 16 * MIB, options=("--record", recording))
     file = spec(sandbox, f'[workload.open]\nrate = 500\nduration = "2 s"\n{MIXED}')
     load(file, "--target", volume.uri)
+
+    def recorded() -> int:
+        return len(hemi("trace", "convert", recording, "-", "--to", "csv").splitlines())
+
+    # Records are handed over every quarter of a second, without an end of the recording.
+    wait_until("half of the load is recorded", lambda: recorded() > 500)
+    before = recorded()
     volume.kill()
-    rows = hemi("trace", "convert", recording, "-", "--to", "csv").splitlines()
-    # What was handed over until a quarter of a second before.
-    assert len(rows) > 500
+    assert recorded() >= before
     # A recording is never overwritten.
     volume.options = ["--record", recording]
     hemi_fails(
@@ -178,10 +182,11 @@ def test_an_interrupted_load_leaves_a_partial_result(sandbox: Sandbox) -> None:
         stderr=subprocess.PIPE,
     )
     try:
+        wait_until("the load has begun", lambda: catches(process.pid, signal.SIGINT))
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1.5)
+            process.wait(1)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 1 and b"partial" in said

@@ -6,14 +6,14 @@ import contextlib
 import errno
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import nbd
 import pytest
-from hemi_harness import Client, NbdError, Sandbox, Volume
+from hemi_harness import Client, NbdError, Sandbox, Volume, wait_until
 from hemi_harness.hemi import MIB
+from hemi_harness.sandbox import PATIENCE
 
 SIZE = 32 * MIB
 OUT_OF_RANGE = (errno.EINVAL, errno.ENOSPC)
@@ -85,7 +85,7 @@ class Raw:
 
     def __init__(self, volume: Volume, *, go: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(30)
+        self.socket.settimeout(PATIENCE)
         self.socket.connect(str(volume.socket))
         assert self.read(8) == b"NBDMAGIC"
         assert self.read(8) == b"IHAVEOPT"
@@ -322,7 +322,10 @@ def test_a_client_that_dies_in_a_write_harms_nobody(volume: Volume) -> None:
                 raw.request(1, MIB, 4096, b"Z" * cut)
         with Raw(volume) as raw:
             raw.socket.sendall(struct.pack(">I", 0x25609513))
-        time.sleep(0.2)
+        wait_until(
+            "the server has seen the others go",
+            lambda: volume.status()["clients"]["connections"]["open"] == 1,
+        )
         assert other.read(MIB, 4096) == b"before" + bytes(4090)
 
 

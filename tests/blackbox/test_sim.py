@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hemi_harness import HEMI, Sandbox, hemi, hemi_fails
 from hemi_harness.hemi import check_message
+from hemi_harness.sandbox import PATIENCE
 
 SPEC = """\
 title = "two network volumes"
@@ -258,7 +259,7 @@ def test_a_session_goes_on_step_by_step(sandbox: Sandbox) -> None:
     ]
     lines = "".join(json.dumps(step) + "\n" for step in steps)
     command = [str(HEMI), "sim", "session", str(system), "--seed", "5"]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     opened, first, rest, second = map(json.loads, done.stdout.splitlines())
     assert opened["bytes"] == 1 << 30
@@ -267,7 +268,7 @@ def test_a_session_goes_on_step_by_step(sandbox: Sandbox) -> None:
     assert second["start"] == first["time"] + 2
 
     lines = json.dumps({"name": "x", "workload": {"closed": load | {"requests": None}}}) + "\n"
-    refused = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=PATIENCE)
     assert refused.returncode == 2
     check_message(refused.stderr, ["line 1", "x", "no end"])
     hemi_fails("sim", "session", sandbox.path("none.toml"), says=["none.toml"])

@@ -85,7 +85,7 @@ def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
     if full == 0:
         legs.reverse()
-    volume = Volume(sandbox, legs, options=("--set", "engine.out_after=3s"))
+    volume = Volume(sandbox, legs, options=("--set", "engine.out_after=10s"))
     volume.create(size)
     volume.start()
     filler = root / "filler"
@@ -143,7 +143,8 @@ def test_a_rebuild_takes_no_space_for_zeros(sandbox: Sandbox, reserved: bool) ->
     """After a crash whole regions are copied: a sparse leg stays sparse, a reserved one full."""
     size = 1 * GIB
     legs: list[str | Path] = [sandbox.path(f"leg{i}.img") for i in range(2)]
-    volume = Volume(sandbox, legs, options=("--set", "engine.clean_after=500ms"))
+    # No region becomes clean before the crash, however long the writes take.
+    volume = Volume(sandbox, legs, options=("--set", "engine.clean_after=1h"))
     volume.create(size, *(["--reserve"] if reserved else []))
     volume.start()
     source = random.Random(1)
@@ -154,6 +155,7 @@ def test_a_rebuild_takes_no_space_for_zeros(sandbox: Sandbox, reserved: bool) ->
             client.write(offset, source.randbytes(4096))
         client.flush()
     volume.kill()
+    volume.options = ["--set", "engine.clean_after=500ms"]
     volume.start()
     volume.wait_converged()
     assert volume.status()["legs"][1]["drained_bytes"] >= count * MIB

@@ -30,7 +30,7 @@ from pathlib import Path
 from hemi_harness import Nbdkit, Sandbox, Volume
 from hemi_harness.hemi import MIB, CommandFailed, assert_identical, data_area, leg_bytes
 from hemi_harness.history import History
-from hemi_harness.sandbox import sweep
+from hemi_harness.sandbox import PATIENCE, sweep
 from hemi_harness.verifying_load import Mix, VerifyingLoad
 
 SIZE = 32 * MIB
@@ -40,7 +40,7 @@ DECK = (*KINDS, "files", "files", "files", "loop-4k", "three-files")
 QUARANTINE = "1s"
 # What hemi says while a killed one's I/O has not ended, and how long that may take.
 LOCKED = "is in use by another hemi"
-LOCK_LIMIT = 30.0
+LOCK_LIMIT = 120.0
 Say = Callable[[str], object]
 
 
@@ -204,7 +204,7 @@ class Series:
         finally:
             timer.cancel()
             faults.stopped.set()
-            faults.join(60)
+            faults.join(PATIENCE)
         if faults.error:
             raise faults.error
         assert dead.is_set(), f"hemi ended by itself:\n{volume.process.output()[-4000:]}"

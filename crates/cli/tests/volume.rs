@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Far more than anything here takes; only a hang is cut short by it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Place {
     folder: tempfile::TempDir,
@@ -140,6 +140,17 @@ impl<'a> Served<'a> {
             }
             assert!(Instant::now() < end, "never {what}: {status:#}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Sends SIGTERM for the `count`th time and waits until it is attended to: the kernel merges a
+    /// signal with one of its kind that is still pending.
+    fn terminate_attended(&self, count: usize) {
+        self.terminate();
+        let end = Instant::now() + PATIENCE;
+        while self.log().matches("stopping").count() < count {
+            assert!(Instant::now() < end, "SIGTERM is not attended to: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -323,7 +334,7 @@ fn faults_show_and_stop_draining_is_bounded() {
     served.command(&["inject", "--leg", "1", "--freeze", "1h"]);
     served.wait_for_log("freeze leg 1 for 1h");
     assert!(!served.log().contains("Inject {"), "the log is for people: {}", served.log());
-    served.terminate();
+    served.terminate_attended(1);
     served.terminate();
     assert_eq!(served.ended(), 0);
 }

@@ -9,7 +9,8 @@ fn tag(slot: u32) -> Tag {
 
 fn wait_for(ring: &mut Ring, count: usize) -> Vec<Completion> {
     let mut all = Vec::new();
-    for _ in 0..100 {
+    // Two minutes: only a hang takes so long.
+    for _ in 0..1200 {
         ring.completions(&mut all);
         if all.len() >= count {
             break;

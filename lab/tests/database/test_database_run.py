@@ -312,7 +312,7 @@ def test_mounts_of_a_killed_lab_are_swept(tmp_path: Path) -> None:
     with Workplace() as place:
         socket = place.path("nbd.sock")
         nbdkit = place.start("nbdkit", "nbdkit", "-f", "-U", socket, "memory", 64 * MEBIBYTE)
-        nbdkit.wait_ready(socket.exists, 60)
+        nbdkit.wait_ready(socket.exists, 120)
         lab = subprocess.run(
             [sys.executable, "-c", _DIES, str(work), f"nbd+unix:///?socket={socket}"],
             capture_output=True,

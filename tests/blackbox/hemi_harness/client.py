@@ -12,7 +12,9 @@ from typing import Any
 
 import nbd
 
-TIMEOUT = 60.0
+from .sandbox import PATIENCE
+
+TIMEOUT = PATIENCE
 
 
 class NbdError(AssertionError):

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from .client import Client
-from .sandbox import Arg, Process, Sandbox, answers, run, run_fails, wait_until
+from .sandbox import (
+    COMMAND_PATIENCE,
+    PATIENCE,
+    Arg,
+    Process,
+    Sandbox,
+    answers,
+    run,
+    run_fails,
+    wait_until,
+)
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -29,12 +39,12 @@ class CommandFailed(AssertionError):
     """`hemi serve` ended where it was expected to serve."""
 
 
-def hemi(*argv: Arg, timeout: float = 60) -> str:
+def hemi(*argv: Arg, timeout: float = COMMAND_PATIENCE) -> str:
     """Runs a hemi command that must succeed; its standard output."""
     return run(HEMI, *argv, timeout=timeout)
 
 
-def hemi_fails(*argv: Arg, says: Sequence[str | Path] = (), timeout: float = 60) -> str:
+def hemi_fails(*argv: Arg, says: Sequence[str | Path] = (), timeout: float = PATIENCE) -> str:
     """Runs a hemi command that must be refused, with a message that holds every string of
     `says` (in any case); all it printed."""
     _, printed = run_fails(HEMI, *argv, timeout=timeout)
@@ -152,7 +162,7 @@ class Volume:
         )
         return path
 
-    def start(self, timeout: float = 60) -> None:
+    def start(self, timeout: float = PATIENCE) -> None:
         """Serves, and waits until NBD and control answer."""
         self.launch()
         self.wait_serving(timeout)
@@ -162,7 +172,7 @@ class Volume:
         assert self._process is None or not self._process.running, "already serving"
         self._process = self.sandbox.start(*self.serve_argv(), name="hemi", env=self.env)
 
-    def wait_serving(self, timeout: float = 60) -> None:
+    def wait_serving(self, timeout: float = PATIENCE) -> None:
         """Waits until NBD and control answer."""
         process = self.process
 
@@ -176,7 +186,7 @@ class Volume:
 
         wait_until("hemi serves", ready, timeout)
 
-    def start_fails(self, *says: str | Path, timeout: float = 60) -> str:
+    def start_fails(self, *says: str | Path, timeout: float = PATIENCE) -> str:
         """Serving must be refused, with a message that holds every string of `says`."""
         process = self.sandbox.start(*self.serve_argv(), name="hemi-refused", env=self.env)
         code = process.wait(timeout)
@@ -188,7 +198,7 @@ class Volume:
         """SIGKILL."""
         self.process.kill()
 
-    def stop(self, timeout: float = 90) -> None:
+    def stop(self, timeout: float = PATIENCE) -> None:
         """SIGTERM: drains, closes clean, exits 0."""
         code = self.process.terminate(timeout)
         assert code == 0, f"hemi serve exited {code} after SIGTERM:\n{self.process.output()}"
@@ -203,7 +213,7 @@ class Volume:
     def client(self, **options: Any) -> Client:
         return Client(self.uri, **options)
 
-    def command(self, *argv: Arg, timeout: float = 60) -> str:
+    def command(self, *argv: Arg, timeout: float = COMMAND_PATIENCE) -> str:
         """A hemi command on this volume's control socket."""
         return hemi(*argv, "--control", self.control, timeout=timeout)
 
@@ -218,7 +228,7 @@ class Volume:
                 return str(entry["state"])
         return "absent"
 
-    def wait_converged(self, timeout: float = 120) -> None:
+    def wait_converged(self, timeout: float = COMMAND_PATIENCE) -> None:
         """Waits until hemi knows that all legs are whole and identical."""
 
         def converged() -> bool:
@@ -227,7 +237,7 @@ class Volume:
 
         wait_until("the legs converge", converged, timeout)
 
-    def wait_leg_state(self, leg: int, *states: str, timeout: float = 60) -> None:
+    def wait_leg_state(self, leg: int, *states: str, timeout: float = PATIENCE) -> None:
         wait_until(
             f"leg {leg} is {' or '.join(states)}",
             lambda: self.leg_state(leg) in states,

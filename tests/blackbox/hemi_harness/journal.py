@@ -16,7 +16,7 @@ from typing import Any
 import nbd
 
 from .client import NbdError
-from .sandbox import wait_until
+from .sandbox import PATIENCE, wait_until
 
 SECTOR = 512
 _HEAD = struct.Struct("<QQ8s")
@@ -122,7 +122,7 @@ class Journal:
         operations: int,
         *,
         at: Mapping[int, Callable[[], object]] | None = None,
-        stall_limit: float = 60,
+        stall_limit: float = PATIENCE,
     ) -> bool:
         """Runs until `operations` writes more are acknowledged, calling each action of `at`
         after so many of them. Returns false if the server went away meanwhile."""

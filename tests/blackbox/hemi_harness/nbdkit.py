@@ -6,7 +6,7 @@ import signal
 import socket
 from pathlib import Path
 
-from .sandbox import Arg, Process, Sandbox, answers, wait_until
+from .sandbox import PATIENCE, Arg, Process, Sandbox, answers, wait_until
 
 
 class Nbdkit:
@@ -115,8 +115,8 @@ class Nbdkit:
             return 0
 
     def stop(self) -> None:
-        """SIGSTOP: the whole process freezes, sockets stay open."""
-        self.process.signal(signal.SIGSTOP)
+        """SIGSTOP: the whole process freezes, sockets stay open. Returns when it is frozen."""
+        self.process.freeze()
 
     def cont(self) -> None:
         self.process.signal(signal.SIGCONT)
@@ -131,7 +131,7 @@ class Nbdkit:
     def _control(self, request: bytes) -> bytes:
         """What the pause filter answers; nothing if the server dies."""
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(60)
+            s.settimeout(PATIENCE)
             s.connect(str(self._pause_socket))
             s.sendall(request)
             return s.recv(1)

@@ -20,6 +20,12 @@ _PR_SET_PDEATHSIG = 1
 
 Arg = str | Path | int | float
 
+# Longest a test waits for what should come, in seconds: far more than it takes on any machine, so
+# that only a hang is cut short.
+PATIENCE = 120.0
+# The same for a command that may have much to do.
+COMMAND_PATIENCE = 300.0
+
 _PREFIX = "hemi-t-"
 # Names the process that owns a sandbox.
 _OWNER = ".owner"
@@ -35,7 +41,7 @@ def _strings(argv: Sequence[Arg]) -> list[str]:
 
 def run(
     *argv: Arg,
-    timeout: float = 120,
+    timeout: float = COMMAND_PATIENCE,
     stdin: bytes | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
@@ -49,7 +55,7 @@ def run(
 
 
 def run_fails(
-    *argv: Arg, timeout: float = 120, env: Mapping[str, str] | None = None
+    *argv: Arg, timeout: float = COMMAND_PATIENCE, env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """Runs a command that must fail by its own exit code; the code and all it printed."""
     code, out, err = _run(argv, timeout, None, env, None)
@@ -91,7 +97,7 @@ def _run(
     )
 
 
-def wait_until(what: str, condition: Callable[[], bool], timeout: float = 30) -> None:
+def wait_until(what: str, condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
     """Polls until `condition` holds; fails naming `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -146,14 +152,24 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._popen.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP; returns once every thread stands still. Until then some go on."""
+        self.signal(signal.SIGSTOP)
+        wait_until(f"`{self.argv[0]}` stands still", self._stands)
+
+    def _stands(self) -> bool:
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in tasks]
+        return all(state == "T" for state in states)
+
     def kill(self) -> None:
         """SIGKILL, now, and reaps."""
         if self.running:
             # A stopped process dies from SIGKILL as well.
             self._popen.kill()
-        self._popen.wait(30)
+        self._popen.wait(PATIENCE)
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         try:
             return self._popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -161,7 +177,7 @@ class Process:
                 f"`{' '.join(self.argv)}` did not end in {timeout} s:\n{self.output()}"
             ) from None
 
-    def terminate(self, timeout: float = 60) -> int:
+    def terminate(self, timeout: float = PATIENCE) -> int:
         """SIGTERM and waits; the exit code."""
         if self.running:
             self._popen.terminate()
@@ -298,6 +314,14 @@ def detach_loop(device: Path, backing: Path) -> None:
         attached = Path(f"/sys/block/{device.name}/loop/backing_file").read_text()
         if attached.removesuffix("\n").removesuffix(" (deleted)") == str(backing):
             subprocess.run(["losetup", "--detach", str(device)], capture_output=True)
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Returns true if a process handles a signal by now, instead of dying from it."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def free_port() -> int:

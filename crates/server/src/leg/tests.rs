@@ -40,7 +40,7 @@ impl Bench {
         let now = Instant(*now);
         let mut cx = LegContext { ring, now, owner: 3, outcomes: &mut outcomes };
         ios.iter().for_each(|io| leg.submit(&mut cx, *io));
-        for _ in 0..1000 {
+        for _ in 0..1200 {
             for outcome in outcomes.drain(..) {
                 match outcome {
                     LegOutcome::Done { id, result } => {
@@ -276,7 +276,7 @@ fn the_ring_keeps_the_lock_of_an_attached_leg() {
     assert!(path.exists());
     drop(ring);
     // The kernel tears a ring down in the background.
-    let opened = (0..500).any(|_| {
+    let opened = (0..12_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         OpenLeg::open(&kind.0, kind.1, Purpose::Serve).is_ok()
     });

@@ -15,7 +15,7 @@ pub(crate) const WRITE_ZEROES: u16 = 6;
 pub(crate) const FUA: u16 = 1;
 
 /// Longest a test waits for an answer that should come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Client {
     pub(crate) socket: UnixStream,

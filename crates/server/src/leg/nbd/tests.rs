@@ -110,7 +110,8 @@ impl Bench {
     }
 
     fn until(&mut self, what: &str, reached: impl Fn(&Bench) -> bool) {
-        for _ in 0..10_000 {
+        // Two minutes: a turn waits for at most 3 ms.
+        for _ in 0..40_000 {
             if reached(self) {
                 return;
             }

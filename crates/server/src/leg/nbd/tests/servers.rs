@@ -19,7 +19,7 @@ fn start(program: &str, arguments: &[&str], up: impl Fn() -> bool) -> Child {
         .stdin(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("{program}: {error}; `make setup` installs it"));
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         if up() {
             return child;
         }
@@ -100,7 +100,7 @@ impl Nbdkit {
             let state = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
             state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
         };
-        for _ in 0..1000 {
+        for _ in 0..12_000 {
             if std::fs::read_dir(&tasks).unwrap().all(stands) {
                 return;
             }
