@@ -336,7 +336,7 @@ def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
 
     def calm() -> bool:
         # A leg is late, and shown so, for a moment when the machine is busy.
-        shown = volume.command("status").lower()
+        shown = volume.shown().lower()
         return shown.count("healthy") >= 2 and "frozen" not in shown
 
     wait_until("both legs are shown as healthy", calm)
@@ -345,11 +345,11 @@ def test_status_says_what_it_shows(sandbox: Sandbox) -> None:
     assert journal.run(300)
     journal.disconnect()
     volume.wait_leg_state(1, "frozen")
-    frozen = volume.command("status")
+    frozen = volume.shown()
     for word in ("frozen", "owes", "exposure"):
         assert word in frozen.lower(), frozen
     volume.inject(1, "--clear")
-    wait_until("healthy again", lambda: "frozen" not in volume.command("status"))
+    wait_until("healthy again", lambda: "frozen" not in volume.shown())
 
 
 def test_a_leg_that_freezes_while_it_is_rebuilt_does_not_take_all_buffers(

@@ -127,8 +127,20 @@ impl<'a> Served<'a> {
         self.place.refused(&all, code)
     }
 
+    /// The status, once hemi has the time to answer: the command gives up after ten seconds.
     fn status(&self) -> Value {
-        serde_json::from_str(&self.command(&["status", "--json"])).expect("status is JSON")
+        let control = self.place.control();
+        let control = control.to_str().expect("the path is text");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let output = self.place.run(&["status", "--json", "--control", control]);
+            if output.status.success() {
+                return serde_json::from_slice(&output.stdout).expect("status is JSON");
+            }
+            let text = printed(&output);
+            let busy = text.contains("did not answer within") && Instant::now() < end;
+            assert!(busy, "{text}\n{}", self.log());
+        }
     }
 
     fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
