@@ -156,7 +156,8 @@ def test_an_interrupted_run_leaves_its_results_and_nothing_else(
     for line in lab.stderr:
         if b"step, 2 threads" in line:
             break
-    time.sleep(3)
+    # Of 300 s: enough for the first report also on a busy machine.
+    time.sleep(20)
     assert servers_of(work) != []
     lab.send_signal(how)
     out, err = lab.communicate(timeout=120)
