@@ -121,9 +121,8 @@ fn errors_of_the_target_are_counted_by_kind() {
     // Cut short once it is open: a read past the end is an error of the medium.
     let (totals, account) = run_after(name, text, 8, &Stop::default(), || {
         let file = std::fs::File::options().write(true).open(&path).expect("there");
-        file.set_len(1 << 19).expect("cut");
+        file.set_len(4096).expect("cut");
     });
     assert_eq!(totals.issued, account.completed + account.failed());
-    assert!(account.completed > 0, "half of it is left");
     assert!(account.failed() > 0 && account.failures.keys().all(|(kind, _)| *kind == "read"));
 }
