@@ -48,7 +48,7 @@ build: ## build hemi and its tests (debug, with the engine's assertions)
 release: ## build hemi as it is meant to run
 	$(CARGO) build --locked --release -p hemi-cli
 
-test: setup-test lint build test-unit torture-known torture-report test-blackbox ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (under 20 minutes cold)
+test: setup-test lint build test-unit torture-known torture-report test-blackbox ## everything CI runs: lint, unit, property and black-box tests, 20,000 known seeds (under 22 minutes cold)
 	@if [ -e "$(TARGET_DIR)/torture-daily.found" ]; then cat "$(TARGET_DIR)/torture-daily.found"; fi
 
 test-unit:
