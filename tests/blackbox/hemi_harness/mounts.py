@@ -38,7 +38,7 @@ class FuseDisk:
         detach_loop(self.device, self.file)
         wait_until("the loop device is gone", lambda: not self._attached())
         run("fusermount3", "-u", self.directory)
-        self._process.wait(30)
+        self._process.wait()
 
     def abandon(self) -> None:
         """Gives up a disk whose server has died."""
