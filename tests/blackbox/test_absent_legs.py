@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hemi_harness import Nbdkit, Sandbox, Volume, hemi, wait_until
+from hemi_harness import HEMI, Nbdkit, Sandbox, Volume, hemi, wait_until
 from hemi_harness.hemi import MIB, assert_identical, check_message, leg_bytes
 from hemi_harness.journal import Journal
+from hemi_harness.sandbox import run_fails
 
 SIZE = 32 * MIB
 
 
 def with_a_dead_leg(sandbox: Sandbox) -> tuple[Volume, Journal, Path]:
     """Returns a killed volume with acknowledged writes whose leg 1 is durably out and gone."""
-    volume = Volume.on_files(sandbox, SIZE, inject=True, options=("--set", "engine.out_after=2s"))
+    volume = Volume.on_files(sandbox, SIZE, inject=True, options=("--set", "engine.out_after=10s"))
     journal = Journal(volume.uri, blocks=SIZE // 4096)
     assert journal.run(200)
     volume.inject(1, "--freeze", "1h")
     assert journal.run(200)
     volume.wait_leg_state(1, "out")
     assert journal.run(200)
+    # What the frozen drive was given may still land on it: its slot is not free yet.
+    new = sandbox.file("early.img", leg_bytes(SIZE))
+    _, printed = run_fails(HEMI, "leg", "replace", "1", new, "--control", volume.control)
+    check_message(printed, ["still in flight", "hemi leg add"])
     journal.disconnect()
     volume.kill()
     dead = Path(volume.legs[1])
@@ -110,7 +115,7 @@ def test_a_start_waits_for_a_leg_that_is_needed(sandbox: Sandbox) -> None:
 def test_an_export_that_does_not_answer_is_absent(sandbox: Sandbox) -> None:
     local = sandbox.file("local.img", leg_bytes(SIZE))
     server = Nbdkit(sandbox, sandbox.file("remote.img", leg_bytes(SIZE)))
-    volume = Volume(sandbox, [local, server.uri], options=("--set", "engine.out_after=2s"))
+    volume = Volume(sandbox, [local, server.uri], options=("--set", "engine.out_after=10s"))
     volume.create(SIZE)
     volume.start()
     volume.stop()

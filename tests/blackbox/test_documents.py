@@ -157,7 +157,7 @@ def leg_is_out(stage: Stage) -> None:
     )
     legs = "--leg /dev/nvme0n1p3 --leg 'nbd+unix:///?socket=/run/dead'"
     stage.must(f"hemi create --size 64M {legs} --name db")
-    serve(stage, f"{legs} --nbd unix:/run/hemi/db.nbd --set engine.out_after=2s")
+    serve(stage, f"{legs} --nbd unix:/run/hemi/db.nbd --set engine.out_after=10s")
     wait_healthy(stage)
     stage.must("kill -KILL $(cat /run/dead.pid)")
     stage.until("leg 1 is out", "hemi status --json | jq -e '.legs[1].state == \"out\"'")

@@ -320,7 +320,7 @@ fn unreachable_socket(socket: &Path, error: &io::Error) -> anyhow::Error {
     if std::fs::metadata(socket).is_ok_and(|found| !found.file_type().is_socket()) {
         return Failure::error(
             Kind::Failed,
-            format!("{} is no socket", socket.display()),
+            format!("{} is not a socket", socket.display()),
             "Name the control socket; hemi serve logs its path when it starts.",
         );
     }

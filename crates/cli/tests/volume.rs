@@ -637,7 +637,7 @@ fn what_is_missing_or_something_else_is_told_so() {
     assert!(!error.contains("blank"), "{error}");
     std::fs::write(place.path("zeros"), [0; 1 << 20]).expect("the folder can be written");
     let error = place.refused(&["promote", "--no-direct", "zeros"], 1);
-    assert!(error.contains("the place is blank"), "{error}");
+    assert!(error.contains("only zeros"), "{error}");
 
     let error = place.refused(&["trace", "convert", "nosuch", "out", "--to", "csv"], 1);
     assert!(error.contains("there is no nosuch"), "{error}");

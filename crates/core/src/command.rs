@@ -56,7 +56,7 @@ pub enum CommandError {
     #[error("that slot holds a leg already")]
     SlotInUse,
     /// No other leg is complete: detaching or removing this one would lose data.
-    #[error("another leg does not hold everything yet; wait for the drain")]
+    #[error("no other leg holds everything yet; wait until one has drained")]
     LastCompleteLeg,
     /// There is no other leg, or all others are out for good: detaching this one would leave
     /// the volume with nothing.
@@ -65,6 +65,10 @@ pub enum CommandError {
     /// The leg is still in: detach it first.
     #[error("the leg is in use; detach it first")]
     LegInUse,
+    /// An I/O of the slot's leg is still in flight, or a read for it on another leg is. It may
+    /// still land, and must find the leg it was for.
+    #[error("an I/O of the leg in that slot is still in flight")]
+    IoInFlight,
     /// Another command of the kind is running.
     #[error("another such command is still running")]
     Busy,

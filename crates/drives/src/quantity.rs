@@ -31,7 +31,9 @@ pub struct Power(pub f64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not a duration.
-    #[error("`{0}` is not a duration: write a number and ns, us, ms, s, min or h, as in \"8.9 ms\"")]
+    #[error(
+        "`{0}` is not a duration: write a number and ns, us, ms, s, min or h, as in \"8.9 ms\""
+    )]
     Time(String),
     /// Not a size.
     #[error(

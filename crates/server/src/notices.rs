@@ -127,7 +127,7 @@ fn log(legs: &[LegIdentity], notice: Notice) {
         Notice::Throttling => {
             tracing::warn!("writers are slowed down: exposure is past half its bound");
         }
-        Notice::ThrottlingEnded => tracing::info!("writers run free again"),
+        Notice::ThrottlingEnded => tracing::info!("writers are no longer slowed down"),
         Notice::Converged => tracing::info!("every leg is whole; the volume is clean"),
         Notice::Mismatch { leg, extent } => tracing::error!(
             leg = name(leg),

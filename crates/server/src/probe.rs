@@ -184,7 +184,7 @@ impl fmt::Display for Content {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// Neither it nor the folder it would be in exists.
-    #[error("{}: there is no folder {} to make it in", path.display(), folder.display())]
+    #[error("{}: there is no directory {} to create it in", path.display(), folder.display())]
     NoFolder {
         /// The path.
         path: PathBuf,

@@ -45,7 +45,7 @@ pub enum PromoteError {
         source: io::Error,
     },
     /// No random numbers.
-    #[error("the system gives no random number for the new generation: {0}")]
+    #[error("the system returned no random bytes for the new generation: {0}")]
     Random(io::Error),
 }
 
@@ -94,7 +94,7 @@ impl PromotionPlan {
     ///
     /// # Errors
     ///
-    /// The leg cannot be opened (in use, missing), or is no leg of a volume.
+    /// The leg cannot be opened (in use, missing), or is not a leg of any volume.
     pub fn new(spec: &LegSpec, options: FileOptions) -> Result<PromotionPlan, PromoteError> {
         let opened = OpenLeg::open(spec, options, Purpose::Serve)?;
         let path = opened.description();

@@ -79,7 +79,7 @@ pub enum ServeError {
     #[error(transparent)]
     Ring(#[from] RingError),
     /// Memory for payload.
-    #[error("the buffer budget of {budget} could not be had: {source}; lower buffer_budget")]
+    #[error("the buffer budget of {budget} could not be allocated: {source}; lower buffer_budget")]
     Buffers {
         /// The budget.
         budget: units::Size,
@@ -88,7 +88,7 @@ pub enum ServeError {
     },
     /// The file of the recording.
     #[error(
-        "cannot record to {}: {source}; name a file that does not exist yet, in a folder that \
+        "cannot record to {}: {source}; name a file that does not exist yet, in a directory that \
          can be written", path.display()
     )]
     Record {

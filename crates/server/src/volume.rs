@@ -133,6 +133,10 @@ fn refusal(error: ReactorError) -> Refusal {
         ReactorError::Command(CommandError::LegInUse) => {
             (RefusalKind::Conflict, "Detach it first: hemi leg detach.")
         }
+        ReactorError::Command(CommandError::IoInFlight) => (
+            RefusalKind::Conflict,
+            "Add the new leg in a free slot (hemi leg add), or try again when the drive answers.",
+        ),
         ReactorError::Busy | ReactorError::Command(CommandError::Busy) => {
             (RefusalKind::Conflict, "Try again when the other command is done.")
         }

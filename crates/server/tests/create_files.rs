@@ -355,7 +355,7 @@ fn plain_files_and_missing_ones_are_told_apart() {
     file(folder.path(), "zeros", MIB);
     let (_, text) = file(folder.path(), "text", MIB);
     text.write_all_at(b"hello", 0).expect("space");
-    assert!(report(folder.path(), "zeros").to_string().contains("the place is blank"));
+    assert!(report(folder.path(), "zeros").to_string().contains("only zeros"));
     assert!(report(folder.path(), "text").to_string().contains("there is no hemi superblock"));
     let error = inspect(&folder.path().join("none").display().to_string()).expect_err("missing");
     assert!(error.to_string().contains("there is no"), "{error}");

@@ -733,7 +733,7 @@ impl<B: Buffers> Engine<B> {
         }
         if old.drain_reads > 0 {
             // Read elsewhere for the leg that was here: they must not find another.
-            return Err(CommandError::Busy);
+            return Err(CommandError::IoInFlight);
         }
         self.forget_leg(leg.index());
         self.superblock.join_epoch += 1;
@@ -776,7 +776,7 @@ impl<B: Buffers> Engine<B> {
         if state.oldest_io != super::slab::NONE || state.drain_reads > 0 {
             // A zombie may still land, and must find the leg it was for; so must what is still
             // being read elsewhere for it.
-            return Err(CommandError::Busy);
+            return Err(CommandError::IoInFlight);
         }
         self.forget_leg(leg.index());
         self.superblock.legs[leg.index()] = Default::default();

@@ -189,7 +189,7 @@ pub struct Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// All zeros.
-    #[error("there is no hemi superblock: the place is blank")]
+    #[error("there is no hemi superblock (only zeros)")]
     Blank,
     /// Something else.
     #[error("there is no hemi superblock")]

@@ -159,9 +159,9 @@ impl Problem {
     pub fn describe(&self, names: &[&str]) -> String {
         let name = |image: usize| names.get(image).copied().unwrap_or("?");
         match self {
-            Problem::NoLegs => "no leg was given".into(),
+            Problem::NoLegs => "no leg was named".into(),
             Problem::NotALeg { image, error } => format!(
-                "{}: {error}; give the volume's legs only, or make a new leg of it with \
+                "{}: {error}; name the volume's legs only, or add it as a new leg with \
                  'hemi leg add'",
                 name(*image)
             ),
@@ -175,9 +175,9 @@ impl Problem {
                 name(*other)
             ),
             Problem::Fork { image, other } => format!(
-                "{} and {}: each was used without the other, so their contents went different \
-                 ways and cannot be merged; start with the one to keep alone and make the \
-                 other a new leg with 'hemi leg replace'",
+                "{} and {}: each was used without the other, so their contents have diverged \
+                 and cannot be merged; serve only the one to keep, and make the other a new \
+                 leg with 'hemi leg replace'",
                 name(*image),
                 name(*other)
             ),
@@ -219,7 +219,7 @@ impl Problem {
                  'hemi promote LEG --accept-loss'"
             ),
             Problem::Undecided { region, count } => format!(
-                "no leg that is in decides region {region} ({count} such regions): give all the \
+                "no leg that is in decides region {region} ({count} such regions): name all the \
                  volume's legs, or decide with 'hemi promote LEG --accept-loss'"
             ),
             Problem::PageUnsupported { image, error } => format!("{}: {error}", name(*image)),

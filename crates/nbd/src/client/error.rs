@@ -23,7 +23,7 @@ pub enum ClientError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The peer speaks another protocol.
-    #[error("this is no NBD server: it begins with {magic:#018x} instead of NBDMAGIC")]
+    #[error("this is not an NBD server: it begins with {magic:#018x} instead of NBDMAGIC")]
     NotNbd {
         /// What it begins with.
         magic: u64,
@@ -192,7 +192,7 @@ pub enum ReplyError {
         context: u32,
     },
     /// An extent of no bytes, or a second one where one was asked for.
-    #[error("a block status states an extent of {length} bytes that cannot be")]
+    #[error("a block status states an impossible extent of {length} bytes")]
     Extent {
         /// Its length.
         length: u64,

@@ -85,7 +85,7 @@ pub enum SocketError {
         option: &'static str,
     },
     /// What is there is no socket.
-    #[error("{} exists and is no socket; remove it, or name another path with {option}", path.display())]
+    #[error("{} exists and is not a socket; remove it, or name another path with {option}", path.display())]
     NoSocket {
         /// The path.
         path: PathBuf,

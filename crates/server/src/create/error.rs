@@ -137,7 +137,7 @@ pub enum CreateError {
         source: io::Error,
     },
     /// No random numbers from the system.
-    #[error("the system gives no random numbers for the ids: {0}")]
+    #[error("the system returned no random bytes for the ids: {0}")]
     Random(getrandom::Error),
     /// A write failed half-way.
     #[error("cannot {action} {path}: {source}. No volume was created; the legs may be used again")]

@@ -88,7 +88,7 @@ pub enum OpenError {
     /// Locked by another hemi.
     #[error(
         "{path:?} is in use by another hemi{}; stop that one first. If it was killed, \
-         its last I/O has not ended yet: the lock falls when it has",
+         its last I/O is still in flight, and the lock is released when that ends",
         by.map_or(String::new(), |process| format!(" (process {process})"))
     )]
     InUse {

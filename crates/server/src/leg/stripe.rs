@@ -35,9 +35,7 @@ const TABLE_CAPACITY: usize = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum StripeError {
     /// No identity on a member.
-    #[error(
-        "{path:?} is no member of a stripe yet; hemi create makes it one (it erases the member)"
-    )]
+    #[error("{path:?} is not a member of a stripe yet; hemi create makes it one and erases it")]
     NotFormatted {
         /// The member's path.
         path: PathBuf,
@@ -87,7 +85,7 @@ pub enum StripeError {
         named: u32,
     },
     /// Another chunk.
-    #[error("the stripe on {path:?} has chunks of {has} bytes, not {named}: say chunk={}K", has >> 10)]
+    #[error("the stripe on {path:?} has chunks of {has} bytes, not {named}: write chunk={}K", has >> 10)]
     Chunk {
         /// The member's path.
         path: PathBuf,

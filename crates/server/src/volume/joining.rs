@@ -156,7 +156,7 @@ fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIn
     let label = config.label();
     let found = superblock_of(config).map_err(unprepared)?;
     let Some(superblock) = found else {
-        let what = format!("{label} is no leg of a volume");
+        let what = format!("{label} is not a leg of any volume");
         let way_out = "hemi leg add makes a new leg of it (--wipe destroys what it holds).";
         return Err(Refusal::new(RefusalKind::BadRequest, what, way_out));
     };

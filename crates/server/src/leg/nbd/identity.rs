@@ -20,8 +20,8 @@ pub(super) struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdentityError {
     #[error(
-        "it carries no superblock any more: another or an emptied image. If that is meant, \
-         remove the leg and add it as a new one"
+        "it has no superblock any more: the image was replaced or emptied. If that was \
+         intended, remove the leg and add it as a new one"
     )]
     Gone,
     #[error("it carries another leg's superblock: the server exports another image")]
