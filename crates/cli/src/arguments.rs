@@ -14,14 +14,14 @@ Examples:
 Exit status:
   0  done
   1  failed
-  2  the command line or the configuration makes no sense
+  2  the command line or the configuration is invalid
   3  refused, because it could lose data or would have to guess";
 
 /// A volume mirrored over unlike drives.
 ///
-/// hemi mirrors a volume over drives that stall at different times (an SSD and a hard disk, a
-/// local drive and a network disk), keeps its latency at the level of whichever is not
-/// stalling, and never loses an acknowledged write.
+/// hemi mirrors a volume over drives that stall at different times, such as an SSD and a hard
+/// disk, or a local drive and a network disk. Writes finish at the speed of whichever drive is
+/// not stalling, and no acknowledged write is lost across a crash of hemi.
 #[derive(Debug, Parser)]
 #[command(name = "hemi", version, long_version = crate::version::version())]
 #[command(after_help = AFTER_HELP, max_term_width = 100)]

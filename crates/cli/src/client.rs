@@ -26,14 +26,14 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a socket in a run directory may take to show what it speaks.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Which volume a command is for.
+/// The volume that a command is for.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Which {
-    /// Name of the volume. Not needed while only one is served here.
+    /// Name of the volume; not needed if only one is served on this machine.
     #[arg(long, value_name = "NAME", conflicts_with = "control")]
     pub(crate) volume: Option<String>,
 
-    /// Path of the volume's control socket, where it is not in a run directory.
+    /// Path of the volume's control socket, if it is not in a run directory.
     #[arg(long, value_name = "PATH", env = "HEMI_CONTROL")]
     pub(crate) control: Option<PathBuf>,
 }

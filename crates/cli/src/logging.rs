@@ -4,23 +4,23 @@ use clap::{Args, ValueEnum};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-/// How events are written.
+/// Format of log events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line of text each.
+    /// One line of text per event.
     #[default]
     Text,
-    /// A JSON object each.
+    /// One JSON object per event.
     Json,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Form of log events on standard error.
+    /// Format of log events on standard error.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
 
-    /// Which events are logged: error, warn, info, debug or trace, for all or by module
+    /// Least severe level to log: error, warn, info, debug or trace, for all or by module
     /// (info,hemi_server::leg=debug).
     #[arg(long, value_name = "FILTER", default_value = "info", env = "HEMI_LOG")]
     pub(crate) log: String,

@@ -19,20 +19,20 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Read and check a configuration; start nothing.
+    /// Read and check a configuration without starting anything.
     ///
-    /// Reports the first thing that is wrong in the file, with its line or its key, its value
-    /// and what is allowed. Then reports everything that this machine lacks for it: TLS files,
-    /// legs, directories for sockets. Takes no lock and changes nothing.
+    /// Reports the first error in the file, with its line, or with the key, its value and the
+    /// allowed values. Then reports everything the file needs that this machine lacks: TLS
+    /// files, legs, directories for sockets. Takes no lock and changes nothing.
     #[command(after_help = "\
 Examples:
   hemi config check /etc/hemi/db.toml
   hemi config check /etc/hemi/db.toml --set engine.wait.floor=10ms --print")]
     Check {
-        /// The file.
+        /// The configuration file.
         #[arg(value_name = "CONFIG.toml")]
         file: PathBuf,
-        /// Lay an assignment over the file, as hemi serve does; may be repeated.
+        /// Override a value from the file, as hemi serve does; may be repeated.
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
         /// Also open the legs, read their superblocks and try the ports.

@@ -12,12 +12,14 @@ use crate::failure::{Failure, Kind};
 
 /// Format legs into a new volume.
 ///
-/// Every leg is looked at before any is changed. What is mounted, partitioned, held by another
-/// program or not empty is refused; --wipe allows destroying the content of the leg it names,
-/// never what is in use. A file that is not there is made, as large as needed.
+/// hemi examines every leg before it changes any. Legs that are mounted, partitioned, held by
+/// another program or not empty are refused. --wipe allows destroying the content of the leg it
+/// names, but never a leg that is in use. A file that does not exist is created, as large as
+/// needed.
 ///
-/// Each leg needs room for the volume and hemi's metadata: at least 2 MiB, less than a
-/// thousandth of the volume. The data lies at an aligned offset as a plain disk image.
+/// Each leg needs room for the volume and hemi's metadata, which takes at least 2 MiB and, for
+/// large volumes, less than a thousandth of the volume. The data area is a plain disk image at
+/// an aligned offset.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +32,8 @@ pub(crate) struct CreateArgs {
     size: Size,
 
     /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Twice or more; the first gets slot 0.
+    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Twice or more; the first
+    /// gets slot 0.
     #[arg(long = "leg", value_name = "LEG", required = true)]
     legs: Vec<String>,
 
@@ -38,12 +41,12 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     name: String,
 
-    /// The grain of persistent metadata, a power of two, 64KiB or more [default: by the
-    /// volume's size].
+    /// Granularity of persistent metadata, a power of two, 64KiB or more [default: depends on
+    /// the volume's size].
     #[arg(long, value_name = "SIZE")]
     region_size: Option<Size>,
 
-    /// The smallest request clients may send: 512 or 4096 [default: the largest block of the
+    /// Smallest request clients may send, 512 or 4096 [default: the largest block size of the
     /// legs].
     #[arg(long, value_name = "SIZE")]
     block_size: Option<Size>,
@@ -53,12 +56,12 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PATH")]
     wipe: Vec<PathBuf>,
 
-    /// Write zeros over legs not known to be zero, so that all start alike; otherwise they
-    /// are filled from the first when the volume is served.
+    /// Write zeros over legs not known to be zero, so that all start identical; otherwise they
+    /// are filled from the first leg when the volume is served.
     #[arg(long)]
     zero: bool,
 
-    /// Reserve the space of files that are made, rather than leave them sparse.
+    /// Reserve the space of files that are created, instead of leaving them sparse.
     #[arg(long)]
     reserve: bool,
 
@@ -66,7 +69,7 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     no_direct: bool,
 
-    /// Print JSON.
+    /// Print the new volume as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -8,10 +8,10 @@ use hemi_server::control::volume::{Fault, FaultyOperation};
 
 use crate::client::{Client, Which};
 
-/// Lay a fault on a leg, for tests.
+/// Inject a fault into a leg, for tests.
 ///
-/// Works on volumes served with --allow-inject only. The fault acts inside hemi, before the
-/// drive: it shows how the volume behaves, not how a drive does.
+/// Works only on volumes served with --allow-inject. The fault acts inside hemi, before the
+/// drive, so it shows how the volume behaves, not how a drive does.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("fault").required(true), after_help = "\
 Examples:
@@ -25,15 +25,15 @@ pub(crate) struct InjectArgs {
     #[arg(long, value_name = "N")]
     leg: u8,
 
-    /// Let no I/O complete for this long, at most 1h.
+    /// Hold back all completions for this long, at most 1h.
     #[arg(long, value_name = "DURATION", group = "fault")]
     freeze: Option<Time>,
 
-    /// Let every I/O take this much longer, at most 1m; 0s ends it.
+    /// Delay every I/O by this much, at most 1m; 0s ends it.
     #[arg(long, value_name = "DURATION", group = "fault")]
     delay: Option<Time>,
 
-    /// Let read, write or flush fail: all of them, or this share (0 to 1; 0 ends it).
+    /// Fail read, write or flush: always, or at this rate (0 to 1; 0 ends it).
     #[arg(long, value_name = "OPERATION[:RATE]", group = "fault", value_parser = parse_error)]
     error: Option<Fault>,
 

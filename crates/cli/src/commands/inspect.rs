@@ -8,12 +8,13 @@ use hemi_server::inspect::inspect_all;
 
 use crate::failure::{Failure, Kind};
 
-/// Show what legs' metadata says; change and lock nothing.
+/// Show the metadata on legs, without changing or locking anything.
 ///
-/// For each leg: its superblock, with the volume, generations and leg set; regions that are
-/// dirty or not whole; what is lost; slots that are torn or damaged. For several: how their
-/// histories go together. Works on legs that are being served, too; what it reads may be
-/// changing then. Ends with status 1 if anything named is no leg, after showing what there is.
+/// For each leg it shows the superblock, with the volume, generations and leg set; the regions
+/// that are dirty or not whole; the extents that are lost; and the metadata slots that are torn
+/// or damaged. For several legs it also shows how their histories relate. It also works on legs
+/// that are being served; their metadata may change while it is read. Exits with 1 if something
+/// named is not a leg, after showing the others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

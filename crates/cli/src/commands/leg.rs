@@ -29,10 +29,10 @@ enum What {
         #[command(flatten)]
         which: Which,
     },
-    /// Put a new, empty leg into a free slot; it is filled in the background.
+    /// Put a new, empty leg into a free slot and fill it in the background.
     ///
-    /// What is mounted, in use, or holds anything is refused; --wipe allows overwriting
-    /// content, never what is in use.
+    /// Devices that are mounted, in use or not empty are refused. --wipe allows overwriting the
+    /// content, but never a device that is in use.
     #[command(after_help = "\
 Examples:
   hemi leg add /dev/sdc
@@ -41,53 +41,54 @@ Examples:
     Add {
         #[command(flatten)]
         new: NewLeg,
-        /// Slot, 0 to 7; the first free one without it.
+        /// Slot, 0 to 7 [default: the first free one].
         #[arg(long, value_name = "N")]
         slot: Option<u8>,
-        /// Overwrite what is on it.
+        /// Overwrite what is on the new leg.
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
         which: Which,
     },
-    /// Forget a leg that is out or detached; its slot is free then.
+    /// Forget a leg that is out or detached, and free its slot.
     Remove {
-        /// Slot.
+        /// Slot of the leg.
         #[arg(value_name = "N")]
         leg: u8,
         #[command(flatten)]
         which: Which,
     },
-    /// Put a new leg into the slot of one that is out, detached or gone.
+    /// Put a new leg into the slot of a leg that is out, detached or gone.
     #[command(after_help = "\
 Example, for a drive that died:
   hemi leg replace 1 /dev/sdd")]
     Replace {
-        /// Slot.
+        /// Slot of the leg to replace.
         #[arg(value_name = "N")]
         leg: u8,
         #[command(flatten)]
         new: NewLeg,
-        /// Overwrite what is on it.
+        /// Overwrite what is on the new leg.
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
         which: Which,
     },
-    /// Drain a leg, make it whole, close it and let go of it.
+    /// Drain a leg, make it whole, close it and release it.
     ///
-    /// Its data area is a plain disk image then (hemi inspect tells at which offset) and can
-    /// be used without hemi. Refused if no other leg holds everything.
+    /// Its data area is then a plain disk image that can be used without hemi, at the offset that
+    /// hemi inspect shows. Refused if no other leg holds everything.
     Detach {
-        /// Slot.
+        /// Slot of the leg.
         #[arg(value_name = "N")]
         leg: u8,
         #[command(flatten)]
         which: Which,
     },
-    /// Take back a leg of this volume that was detached or gone; it is filled anew.
+    /// Take back a leg that was detached or gone, and refill it from the other legs.
     ///
-    /// A detached leg may have been used without hemi since. It is overwritten only with --wipe.
+    /// The leg must be of this volume. Because a detached leg may have been used without hemi
+    /// since, it is overwritten only with --wipe.
     Attach {
         #[command(flatten)]
         new: NewLeg,
@@ -106,11 +107,11 @@ struct NewLeg {
     #[arg(value_name = "LEG")]
     spec: LegSpec,
 
-    /// What status, logs and metrics call it; the spec without it.
+    /// Name of the leg in status, logs and metrics [default: the spec].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Remote legs: how long after a lost session its writes may still land.
+    /// Remote legs: how long its writes may still land after a session is lost.
     #[arg(long, value_name = "DURATION")]
     quarantine: Option<Time>,
 

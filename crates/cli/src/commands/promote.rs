@@ -16,12 +16,13 @@ const LISTED_MAX: usize = 20;
 
 /// Let one leg decide alone, where hemi serve refuses to guess.
 ///
-/// For a volume whose other legs are lost, or damaged beyond what recovery can tell apart.
-/// The volume must not be served. Every other leg is out from then on and can only come back
-/// to be filled anew. What this leg knows it lacks fails to be read until it is written again;
-/// more may be missing than it knows.
+/// Use it if the other legs are lost, or damaged so that recovery cannot tell which leg is right.
+/// The volume must not be served. Every other leg is out from then on and can only rejoin by
+/// being refilled. Extents that this leg knows it lacks cannot be read until they are written
+/// again. It may lack more than it knows.
 ///
-/// Without --accept-loss it tells what would be given up, changes nothing, and exits with 3.
+/// Without --accept-loss it lists the data that would be given up, changes nothing and exits
+/// with 3.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +34,7 @@ pub(crate) struct PromoteArgs {
     #[arg(value_name = "LEG")]
     leg: LegSpec,
 
-    /// Do it: what only the other legs hold is given up.
+    /// Promote the leg and give up the data that only other legs hold.
     #[arg(long)]
     accept_loss: bool,
 
@@ -41,7 +42,7 @@ pub(crate) struct PromoteArgs {
     #[arg(long)]
     no_direct: bool,
 
-    /// Print JSON.
+    /// Print the losses as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -15,9 +15,9 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// Compare all legs, extent by extent, while the volume is served.
 ///
-/// Waits until the comparison is done and shows how far it is; interrupting this command does
-/// not end the scrub, hemi scrub --stop does. Exits with 1 if legs differ and --repair was
-/// not given.
+/// Shows the progress and waits until the comparison is done. Interrupting this command does not
+/// stop the scrub; hemi scrub --stop does. Exits with 1 if legs differ and --repair was not
+/// given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,11 +25,11 @@ Examples:
   hemi scrub --repair
   hemi scrub --stop")]
 pub(crate) struct ScrubArgs {
-    /// Rewrite what differs from the leg that decides.
+    /// Rewrite differing extents from the leg that decides.
     #[arg(long, conflicts_with = "stop")]
     repair: bool,
 
-    /// Stop the scrub that runs.
+    /// Stop the running scrub.
     #[arg(long)]
     stop: bool,
 

@@ -18,11 +18,11 @@ use crate::logging::{self, LogArgs};
 /// Serve a volume.
 ///
 /// Name every leg of the volume, in any order, or a configuration file that does. Clients
-/// connect by NBD; control is HTTP on a unix socket, which the other hemi commands use.
+/// connect over NBD. The other hemi commands control the volume over HTTP on a unix socket.
 ///
-/// TERM or INT stops: what legs owe is paid back for at most --drain-on-stop, then the volume
-/// is closed clean. A second signal skips the draining; what is owed is recorded either way
-/// and paid after the next start.
+/// TERM or INT stops the volume: legs drain for at most --drain-on-stop, then the volume is
+/// closed clean. A second signal skips the drain. Debts that remain are recorded either way, and
+/// drained after the next start.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
 
 docs/configuration.md lists every option with its default and range.")]
 pub(crate) struct ServeArgs {
-    /// Take the configuration from this file; flags come on top.
+    /// Read the configuration from this file; flags override it.
     #[arg(value_name = "CONFIG.toml")]
     file: Option<PathBuf>,
 
@@ -47,7 +47,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "legs")]
     no_direct: bool,
 
-    /// Export by NBD on unix:PATH or tcp:HOST[:PORT]; may be repeated.
+    /// Export over NBD on unix:PATH or tcp:HOST[:PORT]; may be repeated.
     #[arg(long = "nbd", value_name = "ADDRESS", conflicts_with = "file")]
     nbd: Vec<Listen>,
 
@@ -55,12 +55,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "nbd")]
     read_only: bool,
 
-    /// Record every request in this file, which must not exist yet: hemi trace and hemi load
-    /// read it.
+    /// Record every request in this file, which must not exist yet, for hemi trace and hemi load.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// The name the volume must have.
+    /// Name the volume must have.
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
 
@@ -69,7 +68,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
-    /// Serve metrics and health by HTTP.
+    /// Serve metrics and health over HTTP.
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<HttpAddress>,
 
@@ -81,11 +80,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE")]
     buffer_budget: Option<Size>,
 
-    /// How long a stop pays back what legs owe [default: 30s].
+    /// At stop, how long to drain what legs owe [default: 30s].
     #[arg(long, value_name = "DURATION")]
     drain_on_stop: Option<Time>,
 
-    /// How long a start waits for an absent leg that the volume cannot be served without
+    /// At start, how long to wait for an absent leg without which the volume cannot be served
     /// [default: 0s].
     #[arg(long, value_name = "DURATION")]
     wait_for_legs: Option<Time>,
@@ -99,7 +98,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// Print the effective configuration and end.
+    /// Print the effective configuration and exit.
     #[arg(long)]
     print_config: bool,
 

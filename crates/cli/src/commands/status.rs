@@ -10,11 +10,11 @@ use hemi_server::control::api::VolumeStatus;
 use crate::client::{Client, Which};
 use crate::text;
 
-/// Show how a served volume is.
+/// Show the state of a served volume.
 ///
-/// The volume in one line, what clients see, a table of its legs, how much is held by one leg
-/// only (exposure) and its bound, and a sentence for each promise that does not hold in full
-/// at the moment. Latencies are those of the last ten seconds.
+/// Prints the volume in one line, the clients' requests, a table of the legs, the acknowledged
+/// data held by one leg only (exposure) and its bound, and a sentence for each promise that does
+/// not hold in full at the moment. Latencies cover the last ten seconds.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,11 +22,11 @@ Examples:
   hemi status --watch
   hemi status --json | jq .exposure")]
 pub(crate) struct StatusArgs {
-    /// Print JSON: the status as in the control API.
+    /// Print the status as JSON, as in the control API.
     #[arg(long)]
     json: bool,
 
-    /// Show it anew every second, with rates, until interrupted or the volume is gone.
+    /// Refresh every second, with rates, until interrupted or the volume is gone.
     #[arg(long)]
     watch: bool,
 
