@@ -24,7 +24,7 @@ enum What {
     },
     /// Write a man page for each command into a directory.
     Man {
-        /// The directory; made if it is not there.
+        /// The directory; created if it is missing.
         directory: PathBuf,
     },
 }

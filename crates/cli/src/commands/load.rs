@@ -26,13 +26,13 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Measure a file, a device or an NBD export under a workload.
 ///
-/// The workloads of hemi sim, in real time through io_uring: closed and open loops, checkpoint
-/// bursts, phases, replays of traces. Latency counts from the time a request was intended for,
-/// whatever it waited for since. How late the engine itself was is part of every result; a
-/// load later than its bound reports no latency.
+/// Runs the workloads of hemi sim in real time, through io_uring: closed and open loops,
+/// checkpoint bursts, phases, trace replays. Latency counts from the intended time of a request,
+/// and so includes every wait. Every result reports the lateness of the engine itself. A load
+/// whose lateness exceeds the bound reports no latency.
 ///
-/// A load that writes refuses a target that is in use, and one that is not empty unless --wipe
-/// names it.
+/// A load that writes refuses a target that is in use. It also refuses a target that is not
+/// empty, unless --wipe names it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,12 +44,12 @@ pub(crate) struct LoadArgs {
     #[arg(value_name = "SPEC")]
     spec: PathBuf,
 
-    /// What is measured: a path, nbd://HOST[:PORT]/[EXPORT], nbd+unix:///[EXPORT]?socket=PATH
+    /// Target to measure: a path, nbd://HOST[:PORT]/[EXPORT], nbd+unix:///[EXPORT]?socket=PATH
     /// (nbds, nbds+unix through TLS), or null (or null:SIZE) for the engine by itself.
     #[arg(long, value_name = "TARGET")]
     target: String,
 
-    /// All chance comes from this instead of the spec's seed.
+    /// Seed for all randomness, instead of the spec's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -61,17 +61,17 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     buffered: bool,
 
-    /// Most requests under way; those beyond wait, and their wait is latency.
+    /// Most requests in flight; further ones wait, and their wait is part of their latency.
     #[arg(long, value_name = "N", default_value_t = QUEUE_DEPTH_CAP_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=65536))]
     queue_depth_cap: u32,
 
-    /// Report no latency if the engine itself was later than this at the 99th percentile.
+    /// Report no latency if the engine's lateness at the 99th percentile exceeds this.
     #[arg(long, value_name = "DURATION", default_value = "1ms")]
     lateness_bound: Time,
 
-    /// How long before its time a request is waited for without sleeping. More is more exact
-    /// and costs processor time.
+    /// Time before a request is due to poll the clock instead of sleeping. A longer time is more
+    /// exact and costs processor time.
     #[arg(long, value_name = "DURATION", default_value = "200us")]
     spin: Time,
 
@@ -80,7 +80,7 @@ pub(crate) struct LoadArgs {
           value_parser = clap::value_parser!(u8).range(1..=8))]
     connections: u8,
 
-    /// Overwrite what is on the target, named again exactly.
+    /// Overwrite the data on the target; PATH must repeat the target exactly.
     #[arg(long, value_name = "PATH")]
     wipe: Option<PathBuf>,
 

@@ -15,9 +15,9 @@ use crate::failure::{Failure, Kind};
 /// How a recording of hemi's begins.
 const RECORDING: &[u8] = b"HEMICAP";
 
-/// Convert request streams.
+/// Convert request traces.
 ///
-/// Reads what hemi serve --record writes, and every format that hemi load and hemi sim replay.
+/// Reads recordings of hemi serve --record, and every format that hemi load and hemi sim replay.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,8 +36,7 @@ enum TraceCommand {
 
 /// Write a trace in another format.
 ///
-/// Requests come out in the order of their times, the first at zero. The trace is read into
-/// memory.
+/// Requests are sorted by time, and the first is at zero. The trace is read into memory.
 #[derive(Debug, Args)]
 struct ConvertArgs {
     /// The trace.
@@ -48,28 +47,28 @@ struct ConvertArgs {
     #[arg(value_name = "OUT")]
     to_path: PathBuf,
 
-    /// What to write: fio's iolog (version 3), or comma-separated values.
+    /// Format to write: fio's iolog (version 3) or comma-separated values.
     #[arg(long, value_name = "FORMAT")]
     to: To,
 
-    /// What the trace is: hemi, msr, spc, alibaba, tencent, disksim, mqsim, blkparse,
+    /// Format of the trace: hemi, msr, spc, alibaba, tencent, disksim, mqsim, blkparse,
     /// fio_iolog [default: hemi's own recordings are recognised].
     #[arg(long, value_name = "FORMAT", value_parser = named::<FormatSpec>)]
     from: Option<FormatSpec>,
 
-    /// What the times of a disksim trace count: ms, us or ns.
+    /// Time unit of a disksim trace: ms, us or ns.
     #[arg(long, value_name = "UNIT", value_parser = named::<TimeUnit>)]
     time_unit: Option<TimeUnit>,
 
-    /// Which events of a blkparse trace are requests: Q (default) or D.
+    /// Events of a blkparse trace that are requests: Q (default) or D.
     #[arg(long, value_name = "EVENT", value_parser = named::<Event>)]
     event: Option<Event>,
 
-    /// The volume of the trace to take; * for all, laid over one another.
+    /// Convert only this volume of the trace; * merges all of them into one address space.
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
 
-    /// What an iolog calls the file or device.
+    /// Name of the file or device in an iolog.
     #[arg(long, value_name = "NAME", default_value = "volume")]
     file: String,
 }

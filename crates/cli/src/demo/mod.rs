@@ -1,11 +1,11 @@
 //! `hemi demo`: a volume on unlike legs through freezes of each, beside a plain mirror.
 //!
-//! Two file-backed legs in a temporary folder, the second 20 ms slower, as a seeking or a
-//! remote drive is. fio writes through NBD at a database's pace and reads everything back,
-//! verified; while it writes, each leg in turn stops answering for two seconds. The same is
-//! done with the policies `all` (a plain mirror) and `write-behind`. Where nbdkit is
-//! installed the legs are exports of nbdkit, so that delay and freeze come from outside
-//! hemi; otherwise `hemi inject` makes them.
+//! Creates two file-backed legs in a temporary directory. The second is 20 ms slower, like a
+//! seeking or remote drive. fio writes over NBD at a database's pace, then reads everything back
+//! and verifies it. While fio writes, each leg in turn stops answering for two seconds. The same
+//! runs are repeated with the policies `all` (a plain mirror) and `write-behind`. If nbdkit is
+//! installed, the legs are nbdkit exports, so that delays and freezes come from outside hemi.
+//! Otherwise `hemi inject` causes them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,19 +31,19 @@ const DELAY: Duration = Duration::from_millis(20);
 /// The policies shown, hemi's own first.
 const POLICIES: [&str; 3] = ["first", "all", "write-behind"];
 
-/// A volume on unlike drives through freezes of each, beside a plain mirror.
+/// Freeze each leg of a volume on unlike drives, and compare it with a plain mirror.
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// How long each of the nine runs writes, in seconds.
+    /// Seconds that each of the nine runs writes.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
-    /// Where the temporary folder is made; 1 GiB must be free.
+    /// Directory in which to create the temporary directory; 1 GiB must be free.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Freeze and delay legs by `hemi inject` even where nbdkit is installed.
+    /// Freeze and delay legs with `hemi inject` even if nbdkit is installed.
     #[arg(long)]
     inject: bool,
-    /// Keep the temporary folder with all logs.
+    /// Keep the temporary directory with all logs.
     #[arg(long)]
     keep: bool,
 }

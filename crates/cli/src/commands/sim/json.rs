@@ -14,9 +14,10 @@ const STANDARD_OUTPUT: &str = "-";
 
 #[derive(Debug, Args)]
 pub(super) struct JsonArgs {
-    /// Print it as JSON, times in seconds, sizes in bytes; or write that into a file.
+    /// Print the result as JSON, with times in seconds and sizes in bytes, or write it to a file.
     ///
-    /// The file appears when it is whole. Without its name, or with `-`, it is standard output.
+    /// The file appears only once it is complete. Without OUT, or with `-`, the JSON goes to
+    /// standard output.
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = STANDARD_OUTPUT)]
     json: Option<PathBuf>,
 }

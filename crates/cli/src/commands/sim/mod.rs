@@ -18,11 +18,11 @@ pub(crate) use table::time;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Model volumes and drives one does not have at hand.
+/// Simulate volumes and drives you do not have.
 ///
-/// The very engine that serves volumes runs over models of drives, in virtual time: what
-/// latency, throughput, exposure, wear and energy a pair of drives would give under a load and
-/// a policy. The same seed gives the same result on any machine.
+/// Runs the engine that serves volumes over models of drives, in virtual time. It shows the
+/// latency, throughput, exposure, wear and energy of a pair of drives under a load and a policy.
+/// The same seed gives the same result on any machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

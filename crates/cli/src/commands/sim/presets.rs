@@ -15,34 +15,33 @@ use super::snapshots::SnapshotArgs;
 use super::values;
 use crate::failure::{Failure, Kind};
 
-/// List the drives that come with hemi, or show some: sources and cards.
+/// List the drives that come with hemi, or show the sources and cards of some.
 ///
-/// A card has every figure published of a drive that is known, beside the model's own. With
-/// --cards the cards of all drives, or of those named, are run and put into one table.
+/// A card shows every known published figure of a drive beside the model's. --cards runs the
+/// cards of all drives, or of those named, and prints one table.
 #[derive(Debug, Args)]
 pub(super) struct PresetsArgs {
-    /// Presets' names, or paths of preset files: show where their values come from, and run
-    /// their cards.
+    /// Names of presets, or paths of preset files, whose sources to show and whose cards to run.
     #[arg(value_name = "PRESET")]
     presets: Vec<String>,
 
-    /// Run the cards of all presets, or of those named, into one table.
+    /// Run the cards of all presets, or of those named, and print one table.
     #[arg(long)]
     cards: bool,
 
-    /// The cards as a page, a table for each preset: docs/drives.md.
+    /// Print the cards as a page with a table for each preset, like docs/drives.md.
     #[arg(long, requires = "cards", conflicts_with = "json")]
     markdown: bool,
 
-    /// Run nothing: show the parameters as they are written, those of a preset's base among
-    /// them; of an array, its members' as well.
+    /// Run nothing; print the parameters as written, including those of a preset's base and of an
+    /// array's members.
     #[arg(long, conflicts_with = "cards")]
     values: bool,
 
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Cards run at a time; as many as there are cores if left out.
+    /// Cards run at a time [default: the number of cores].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 

@@ -12,27 +12,26 @@ use super::cases::run_all;
 use super::snapshots::SnapshotArgs;
 use crate::failure::{Failure, Kind};
 
-/// Make published measurements again, and write what comes out.
+/// Repeat published measurements, and write a page for each.
 ///
-/// Each reproduction is a file of specs and of the figures published; its page has a table of
-/// published and simulated figures, with what was fitted, what was missed and why, and
-/// pictures. Without a name all of them are run, on all cores. Misses are on the pages; the
-/// exit status says only whether the runs could be made.
+/// Each reproduction is a file of specs and published figures. Its page has pictures, a table of
+/// published and simulated figures, the fitted values, and the misses with their reasons. Without
+/// a name, all reproductions run, on all cores. A miss does not change the exit status.
 #[derive(Debug, Args)]
 pub(super) struct ReproduceArgs {
-    /// Names of reproductions; all if none is given.
+    /// Names of reproductions [default: all of them].
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// The folder of the reproductions' files.
+    /// Directory of the reproductions' files.
     #[arg(long, value_name = "FOLDER", default_value = "crates/model/reproductions")]
     from: PathBuf,
 
-    /// The folder to write pages and pictures into.
+    /// Directory for pages and pictures.
     #[arg(long, value_name = "FOLDER", default_value = "docs/reproductions")]
     out: PathBuf,
 
-    /// Cases run at a time; as many as there are cores if left out.
+    /// Cases run at a time [default: the number of cores].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 

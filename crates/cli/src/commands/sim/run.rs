@@ -17,21 +17,21 @@ use crate::failure::{Failure, Kind};
 
 /// Run the experiment in a file.
 ///
-/// A spec says what serves (one drive, or legs under a policy), what is asked of it, and what
-/// is swept: every combination of the values in its [sweep] is a case. Cases are independent
-/// and run on all cores; with --case one of them is run by itself, so that any scheduler can
-/// spread them over machines, and --list says which there are.
+/// A spec names a system (one drive, or legs under a policy), a workload and a sweep. Every
+/// combination of the values in its [sweep] is a case. Cases are independent and run on all
+/// cores. --list lists them, and --case runs one of them, so that any scheduler can spread them
+/// over machines.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     /// The experiment, a TOML file.
     #[arg(value_name = "SPEC")]
     spec: PathBuf,
 
-    /// All chance comes from this instead of the spec's seed.
+    /// Seed for all randomness, instead of the spec's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Run only this case, numbered from 0: what is measured is the same to the byte.
+    /// Run only this case, numbered from 0; its result is the same to the byte.
     #[arg(long, value_name = "N")]
     case: Option<usize>,
 
@@ -39,14 +39,14 @@ pub(super) struct RunArgs {
     #[arg(long, conflicts_with_all = ["parquet", "jobs", "folder"])]
     list: bool,
 
-    /// Cases run at a time; as many as there are cores if left out.
+    /// Cases run at a time [default: the number of cores].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Also write cases.parquet, intervals.parquet and latencies.parquet into this folder.
+    /// Also write cases.parquet, intervals.parquet and latencies.parquet into this directory.
     #[arg(long, value_name = "OUT")]
     parquet: Option<PathBuf>,
 

@@ -11,19 +11,19 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Kind};
 
-/// Take steps from standard input, and keep the system as each leaves it.
+/// Run steps from standard input, and keep the system's state between them.
 ///
-/// The file is a spec without a workload and without a sweep. Each line of standard input is
-/// a step in JSON; for each, a line of JSON with all that was measured is printed, and so is
-/// one that says what there is before the first. Whoever drives it decides after each step
-/// what comes next: rounds until they agree, say. It ends with its input.
+/// The file is a spec without a workload and without a sweep. Each line of standard input is a
+/// step in JSON. The first line of output describes the system in JSON. Then each step prints
+/// one line of JSON with its measurements, so that the caller can choose the next step by them,
+/// for example to repeat rounds until they agree. The session ends with its input.
 #[derive(Debug, Args)]
 pub(super) struct SessionArgs {
     /// The system, a TOML file.
     #[arg(value_name = "SPEC")]
     spec: PathBuf,
 
-    /// All chance comes from this instead of the spec's seed.
+    /// Seed for all randomness, instead of the spec's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

@@ -11,10 +11,10 @@ use super::progress::Bars;
 
 #[derive(Debug, Args)]
 pub(super) struct SnapshotArgs {
-    /// Keep preconditioned flash in this folder, and take from it what is there already.
+    /// Keep preconditioned flash in this directory, and reuse what is there.
     ///
-    /// Results are the same to the byte. Commands may share a folder, at the same time too; its
-    /// files may be deleted at any time.
+    /// Results are the same to the byte. Several commands may share a directory at the same time.
+    /// You may delete its files at any time.
     #[arg(long = "snapshots", value_name = "DIR")]
     folder: Option<PathBuf>,
 }
