@@ -108,6 +108,8 @@ pub(crate) struct Carved {
     pub(crate) debts: i32,
     /// Whether any acknowledged debt was carved at all.
     pub(crate) superseded: bool,
+    /// When the oldest acknowledged debt that was carved began, if any was.
+    pub(crate) since: Option<Instant>,
 }
 
 /// Debts of operations a client still waits for.
@@ -385,6 +387,7 @@ impl Debts {
             debug_assert!(debt.is_acknowledged(), "range locks keep waiting writes disjoint");
             carved.debts -= 1;
             carved.superseded = true;
+            carved.since = Some(carved.since.map_or(debt.since, |since| since.min(debt.since)));
             let front = Extent { start: debt.extent.start, end: extent.start };
             let back = Extent { start: extent.end, end: debt.extent.end };
             for piece in [front, back] {

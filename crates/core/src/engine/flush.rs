@@ -73,6 +73,8 @@ impl<B: Buffers> Engine<B> {
             self.buffers.release(buffer);
         }
         self.flushes_used = true;
+        // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
+        self.requests[slot].covers_until = self.now;
         let mut needed = 0;
         for leg in self.slots() {
             let state = &mut self.legs[leg];
@@ -239,7 +241,7 @@ impl<B: Buffers> Engine<B> {
     /// `flush_copies` above one: enough legs have everything from before the flush, durable.
     fn enough_copies(&mut self, slot: u32) -> bool {
         let wanted = self.flush_legs_wanted();
-        let arrived = self.requests[slot].started;
+        let covers_until = self.requests[slot].covers_until;
         let mut have = 0;
         for leg in self.slots() {
             let state = &self.legs[leg];
@@ -247,7 +249,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let index = state.index;
-            let caught_up = self.oldest_lack(leg).is_none_or(|since| since > arrived)
+            let caught_up = self.oldest_lack(leg).is_none_or(|since| since > covers_until)
                 && self.regions.stale_count(index) == 0
                 && self.legs[leg].rebuilding == 0;
             if !caught_up {
@@ -271,16 +273,44 @@ impl<B: Buffers> Engine<B> {
         have >= wanted
     }
 
-    /// When the oldest acknowledged write a leg lacks was acknowledged, or arrived.
+    /// Returns since when a leg has lacked an acknowledged write: since the oldest such write
+    /// arrived. A leg lacks what it owes, what is in flight to it or being read for it, and what
+    /// a write that is not acknowledged has taken the place of.
     pub(super) fn oldest_lack(&self, leg: usize) -> Option<Instant> {
-        let mut oldest = self.legs[leg].debts.oldest_since();
+        let owed = self.legs[leg].debts.oldest_since();
+        let parts =
+            [owed, self.oldest_write(leg), self.oldest_drain_read(leg), self.oldest_carry(leg)];
+        parts.into_iter().flatten().min()
+    }
+
+    fn oldest_drain_read(&self, leg: usize) -> Option<Instant> {
+        if self.legs[leg].drain_reads == 0 {
+            return None;
+        }
+        let reads = self.ios.iter().filter_map(|(_, io)| match io.purpose {
+            Purpose::DrainRead { target, since, .. } if usize::from(target) == leg => Some(since),
+            _ => None,
+        });
+        reads.min()
+    }
+
+    fn oldest_carry(&self, leg: usize) -> Option<Instant> {
+        if self.legs[leg].carrying == 0 {
+            return None;
+        }
+        let carrying = self.operations.iter().filter(|(_, state)| state.carries >> leg & 1 == 1);
+        carrying.map(|(_, state)| state.carried_since).min()
+    }
+
+    fn oldest_write(&self, leg: usize) -> Option<Instant> {
+        let mut oldest = None;
         let mut at = self.legs[leg].oldest_io;
         while at != super::slab::NONE {
             let io = &self.ios[at];
             if let Purpose::Write { since, operation, .. } = io.purpose
                 && (operation == Key::NONE || !self.operations.is_live(operation))
             {
-                oldest = Some(oldest.map_or(since, |o| o.min(since)));
+                oldest = Some(oldest.map_or(since, |o: Instant| o.min(since)));
                 if !matches!(io.purpose, Purpose::Write { drain: true, .. }) {
                     // Direct writes are in order of age.
                     break;

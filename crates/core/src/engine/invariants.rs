@@ -90,6 +90,14 @@ impl<B: Buffers> Engine<B> {
                 *lacks.entry((region, leg)).or_default() += 1;
             }
         }
+        for (leg, state) in self.legs.iter().enumerate() {
+            let carrying = self.operations.iter().filter(|(_, o)| o.carries >> leg & 1 == 1);
+            assert_eq!(
+                state.carrying as usize,
+                carrying.count(),
+                "writes that carry for leg {leg}"
+            );
+        }
         let mut rebuilding = [0; LEGS_MAX];
         for (_, active) in self.regions.active.iter() {
             for (leg, count) in rebuilding.iter_mut().enumerate() {

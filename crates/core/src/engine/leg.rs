@@ -207,6 +207,8 @@ pub(crate) struct Leg {
     pub(crate) sieves_after: Instant,
     /// Acknowledged sectors in flight to it.
     pub(crate) acknowledged_in_flight: u64,
+    /// Unacknowledged writes that took the place of acknowledged debts.
+    pub(crate) carrying: u32,
     /// Sectors of rebuilds in flight to it, from the read on.
     pub(crate) rebuild_in_flight: u64,
     /// I/O in flight by age.
@@ -341,6 +343,7 @@ impl Leg {
             sieves: 0,
             sieves_after: Instant(0),
             acknowledged_in_flight: 0,
+            carrying: 0,
             rebuild_in_flight: 0,
             oldest_io: NONE,
             newest_io: NONE,

@@ -320,11 +320,10 @@ impl<B: Buffers> Engine<B> {
                     self.owe(operation, leg);
                 }
             }
-            let state = &mut self.operations[operation];
+            let state = &self.operations[operation];
             let pending = (state.in_flight | state.owed) & index.bit() != 0;
-            if pending && state.carries & index.bit() == 0 && !self.regions.is_stale(index, region)
-            {
-                state.carries |= index.bit();
+            let now = self.now;
+            if pending && !self.regions.is_stale(index, region) && self.carry(operation, leg, now) {
                 self.adjust_lacks(record, leg, 1);
             }
         }

@@ -175,6 +175,7 @@ impl<B: Buffers> Engine<B> {
             stalled: false,
             targets: [0; LEGS_MAX],
             needed: 0,
+            covers_until: Instant(0),
             caught_up: 0,
         };
         let blank_operation = OperationState::new(0, Extent::default(), 0, Source::Leg);

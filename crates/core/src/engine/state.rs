@@ -32,6 +32,8 @@ pub(crate) struct RequestState {
     pub(crate) targets: [u64; LEGS_MAX],
     /// For a flush: legs still waited for.
     pub(crate) needed: u8,
+    /// For a flush of several copies: what a leg lacks since then or longer, it has to get first.
+    pub(crate) covers_until: Instant,
     /// For a flush of several copies: legs seen to have everything from before it.
     pub(crate) caught_up: u8,
 }
@@ -71,6 +73,8 @@ pub(crate) struct OperationState {
     /// Legs where it took the place of an acknowledged debt: until it is there, and durable
     /// there, the leg lacks what was acknowledged before.
     pub(crate) carries: u8,
+    /// Since when the first of these legs has lacked what was acknowledged before.
+    pub(crate) carried_since: Instant,
     /// Legs that failed it.
     pub(crate) failed: u8,
     /// Some leg failed it for want of space, and none for another reason.
@@ -107,6 +111,7 @@ impl OperationState {
             in_flight: 0,
             owed: 0,
             carries: 0,
+            carried_since: Instant::NEVER,
             failed: 0,
             no_space: false,
             first_done: None,

@@ -14,7 +14,7 @@ use super::state::{OperationState, RequestState, Stage};
 use super::{Engine, OPERATION_BYTES_MAX, OPERATIONS_PER_REQUEST};
 use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, LEGS_MAX, SECTOR_BYTES};
+use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, SECTOR_BYTES};
 
 impl<B: Buffers> Engine<B> {
     pub(super) fn accept(&mut self, request: Request) {
@@ -33,6 +33,7 @@ impl<B: Buffers> Engine<B> {
             stalled: false,
             targets: [0; LEGS_MAX],
             needed: 0,
+            covers_until: Instant(0),
             caught_up: 0,
         };
         let key = self.requests.insert(state).expect("the driver checked has_room");
@@ -165,6 +166,9 @@ impl<B: Buffers> Engine<B> {
     /// Ends an operation: gives back its lock, lets others in, answers the request if it
     /// was the last.
     pub(super) fn end_operation(&mut self, operation: u32, error: Option<RequestError>) {
+        for leg in self.slots() {
+            self.uncarry(operation, leg);
+        }
         let state = self.operations[operation];
         if state.lock != NONE {
             self.unlock(state.lock, state.is_read);

@@ -203,9 +203,10 @@ impl<B: Buffers> Engine<B> {
         let carved = self.legs[leg].debts.carve(debt.extent, &mut self.buffers);
         self.adjust_lacks(record, leg, carved.debts);
         self.marks.add_if(carved.superseded, Mark::DebtSuperseded);
-        let carries = self.operations[operation].carries & bit != 0;
-        if carved.superseded && !carries && !planted::is(Planted::SupersededForgotten) {
-            self.operations[operation].carries |= bit;
+        if let Some(since) = carved.since
+            && !planted::is(Planted::SupersededForgotten)
+            && self.carry(operation, leg, since)
+        {
             self.adjust_lacks(record, leg, 1);
         }
         self.legs[leg].debts.add(debt);
@@ -250,12 +251,8 @@ impl<B: Buffers> Engine<B> {
                 dropped += 1;
             } else if self.operations.is_live(debt_operation) {
                 self.reconsider = true;
-                let state = &mut self.operations[debt_operation.slot];
-                state.owed &= !index.bit();
-                if state.carries & index.bit() != 0 {
-                    state.carries &= !index.bit();
-                    dropped += 1;
-                }
+                self.operations[debt_operation.slot].owed &= !index.bit();
+                dropped += i32::from(self.uncarry(debt_operation.slot, leg));
             }
         }
         if let Some(record) = self.regions.slot(region) {
@@ -323,10 +320,9 @@ impl<B: Buffers> Engine<B> {
                     state.failed |= bit;
                 }
             }
-            let carried = result.is_ok() && self.operations[key.slot].carries & bit != 0;
+            let carried = result.is_ok() && self.uncarry(key.slot, leg);
             let record = record.expect("a region with operations has a record");
             if carried {
-                self.operations[key.slot].carries &= !bit;
                 let active = &mut self.regions.active[record];
                 active.acknowledged_done[leg] = active.last_done[leg];
                 self.adjust_lacks(record, leg, -1);
@@ -371,7 +367,6 @@ impl<B: Buffers> Engine<B> {
     fn write_failed(&mut self, io: &Io, key: Key, since: Instant, repair: bool, error: LegError) {
         self.marks.add(Mark::FailedWriteOwed);
         let leg = usize::from(io.leg);
-        let bit = LegIndex(io.leg).bit();
         let region = self.regions.of_sector(io.extent.start);
         let until = self.count_failure(leg, error);
         let waiting = self.operations.is_live(key);
@@ -380,10 +375,7 @@ impl<B: Buffers> Engine<B> {
         }
         if self.regions.is_stale(LegIndex(io.leg), region) {
             // Owed as part of the whole region meanwhile.
-            let lacked = !waiting || self.operations[key.slot].carries & bit != 0;
-            if waiting {
-                self.operations[key.slot].carries &= !bit;
-            }
+            let lacked = !waiting || self.uncarry(key.slot, leg);
             if lacked && let Some(record) = self.regions.slot(region) {
                 self.adjust_lacks(record, leg, -1);
             }
@@ -421,15 +413,36 @@ impl<B: Buffers> Engine<B> {
 
     /// A write that a client still waits for takes the place of an acknowledged one which the
     /// leg lacks; whether that is a lack not counted before.
-    fn carry_beneath(&mut self, leg: usize, key: Key) -> bool {
+    fn carry_beneath(&mut self, leg: usize, key: Key, since: Instant) -> bool {
+        let forgotten = planted::is(Planted::SupersededForgotten);
+        !forgotten && self.operations.is_live(key) && self.carry(key.slot, leg, since)
+    }
+
+    /// From now on a leg gets an acknowledged write that it has lacked since then with this one,
+    /// which nobody has acknowledged yet. Returns true if it is the first.
+    pub(super) fn carry(&mut self, operation: u32, leg: usize, since: Instant) -> bool {
         let bit = LegIndex(leg as u8).bit();
-        if !self.operations.is_live(key) || planted::is(Planted::SupersededForgotten) {
+        let state = &mut self.operations[operation];
+        state.carried_since = state.carried_since.min(since);
+        if state.carries & bit != 0 {
             return false;
         }
-        let state = &mut self.operations[key.slot];
-        let carried = state.carries & bit != 0;
         state.carries |= bit;
-        !carried
+        self.legs[leg].carrying += 1;
+        true
+    }
+
+    /// A leg has what a write carried for it, or lacks it in another way. Returns false if the
+    /// write carried nothing for it.
+    pub(super) fn uncarry(&mut self, operation: u32, leg: usize) -> bool {
+        let bit = LegIndex(leg as u8).bit();
+        let state = &mut self.operations[operation];
+        if state.carries & bit == 0 {
+            return false;
+        }
+        state.carries &= !bit;
+        self.legs[leg].carrying -= 1;
+        true
     }
 
     /// Owes the parts of an extent that nothing newer covers; replaces one counted lack.
@@ -454,7 +467,7 @@ impl<B: Buffers> Engine<B> {
             let rest = Extent { start: at, end: extent.end };
             let over = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt);
             if let Some(over) = over {
-                pieces += i32::from(self.carry_beneath(leg, over.operation));
+                pieces += i32::from(self.carry_beneath(leg, over.operation, since));
             }
             let covered = over.map(|debt| debt.extent);
             let gap = Extent { start: at, end: covered.map_or(extent.end, |c| c.start.max(at)) };
