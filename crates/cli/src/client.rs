@@ -469,10 +469,10 @@ mod tests {
             let which = Which { volume: None, control: Some(path.into()) };
             let client = Client::new(&which).expect("the path is given");
             let error = client.block_on(client.get::<serde_json::Value>("/v1/status"));
-            error.expect_err("it is no socket").to_string()
+            error.expect_err("it is not a socket").to_string()
         };
         let error = told("/etc/passwd");
-        assert_eq!(error, "/etc/passwd is no socket");
+        assert_eq!(error, "/etc/passwd is not a socket");
         let error = told(&format!("/{}", "x".repeat(119)));
         assert!(error.contains("has 120 bytes") && error.contains("at most 107"), "{error}");
     }

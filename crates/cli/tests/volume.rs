@@ -316,7 +316,7 @@ fn a_leg_that_went_its_own_way_is_not_overwritten() {
     assert!(error.contains("another volume"), "{error}");
     std::fs::write(place.path("noleg"), vec![1; 40 << 20]).expect("the folder can be written");
     let error = served.command_refused(&["leg", "attach", "noleg"], 2);
-    assert!(error.contains("no leg of a volume"), "{error}");
+    assert!(error.contains("not a leg of any volume"), "{error}");
     let error = served.command_refused(&["leg", "add", "noleg"], 3);
     assert!(error.contains("--wipe"), "{error}");
     served.command(&["leg", "add", "noleg", "--wipe"]);
@@ -610,7 +610,7 @@ fn a_check_of_the_configuration_reports_what_the_machine_lacks() {
     for part in [
         "legs[1].path: there is no gone",
         "exports[0].tls: no-cert.pem",
-        "control: a exists and is no socket",
+        "control: a exists and is not a socket",
         "3 problems on this machine",
     ] {
         assert!(error.contains(part), "no {part:?}: {error}");

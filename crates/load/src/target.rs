@@ -314,6 +314,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x");
         let name = path.to_str().expect("plain");
+        assert!(matches!(Target::look(options(name, None)), Err(TargetError::Missing(_))));
+        std::fs::write(&path, []).expect("a file");
         assert!(matches!(Target::look(options(name, None)), Err(TargetError::Empty(_))));
         std::fs::write(&path, vec![0; 10_000]).expect("a file");
         let target = Target::look(options(name, None)).expect("it can be read");

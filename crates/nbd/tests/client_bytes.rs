@@ -130,7 +130,12 @@ fn handshake_failures_say_what_to_do() {
     let go_error =
         |kind: &str| format!("{GREETING} 0003e889045565a9 00000007 {kind} 00000002 6e6f");
     let cases = [
-        (simple(), "5353482d322e3020 49484156454f5054 0003".into(), "this is no NBD server", false),
+        (
+            simple(),
+            "5353482d322e3020 49484156454f5054 0003".into(),
+            "this is not an NBD server",
+            false,
+        ),
         (simple(), "4e42444d41474943 0000420281861253 0003".into(), "oldstyle", false),
         (tls(), "4e42444d41474943 49484156454f5054 0000".into(), "newstyle without options", false),
         (
@@ -474,19 +479,19 @@ fn replies_that_cannot_be() {
             Structured,
             status,
             "668e33ef 0001 0005 C 0000000c 00000007 00000000 00000003".into(),
-            "an extent of 0 bytes",
+            "an impossible extent of 0 bytes",
         ),
         (
             Structured,
             one,
             "668e33ef 0001 0005 C 00000014 00000007 00000200 00000003 00000200 00000003".into(),
-            "an extent of 512 bytes",
+            "an impossible extent of 512 bytes",
         ),
         (
             Structured,
             one,
             "668e33ef 0001 0005 C 0000000c 00000007 00000401 00000003".into(),
-            "an extent of 1025 bytes",
+            "an impossible extent of 1025 bytes",
         ),
         (
             Extended,

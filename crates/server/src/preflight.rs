@@ -155,7 +155,7 @@ fn is_served(config: &Config, volume: &str) -> bool {
 /// Checks that a socket could be bound at `path`.
 fn can_hold(path: &Path) -> Result<(), String> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
-        return Err(format!("{} exists and is no socket", path.display()));
+        return Err(format!("{} exists and is not a socket", path.display()));
     }
     match path.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => may_create_in(directory),

@@ -237,7 +237,7 @@ fn bad_requests_say_what_would_be_right() {
         &options(path, &["0", "1", "2", "3", "4", "5", "6", "7", "8"]),
         &["2 to 8 legs, not 9"],
     );
-    refused(&options(path, &["a", "none/b"]), &["no folder", "none"]);
+    refused(&options(path, &["a", "none/b"]), &["no directory", "none"]);
     refused(&options(path, &["a", "."]), &["is a folder; a leg is a regular file"]);
     let device =
         CreateOptions { legs: vec!["/dev/null".into(), "/dev/zero".into()], ..options(path, &[]) };

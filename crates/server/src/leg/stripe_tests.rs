@@ -54,7 +54,7 @@ fn members_that_do_not_fit_together_are_refused_with_the_reason() {
         (pick([0, 2, 1]), 64 << 10, "swap the paths"),
         (good[..2].to_vec(), 64 << 10, "has 3 members, 2 are named"),
         (foreign, 64 << 10, "another stripe"),
-        (unformatted, 64 << 10, "not yet a member of a stripe"),
+        (unformatted, 64 << 10, "not a member of a stripe yet"),
         (good.clone(), 128 << 10, "chunk=64K"),
     ] {
         let error = open(&paths, chunk, Purpose::Serve).unwrap_err().to_string();
