@@ -304,7 +304,7 @@ impl fmt::Display for Created {
         writeln!(formatter, "  size {size}, regions of {region}, blocks of {}", self.block_bytes)?;
         writeln!(formatter, "  data at byte {} of each leg", self.data_offset)?;
         for leg in &self.legs {
-            let made = if leg.made { ", made" } else { "" };
+            let made = if leg.made { ", created" } else { "" };
             let state = if leg.whole { "whole" } else { "to be drained to" };
             writeln!(formatter, "  leg {}: {} ({state}{made})", leg.leg, leg.path)?;
         }
