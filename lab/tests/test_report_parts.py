@@ -237,7 +237,7 @@ def test_a_cliff_is_found_where_it_is() -> None:
     parts = written.parts(steps, intervals, 10e9)
     (row,) = table_of(parts, "From fresh to full").values()
     # Half a capacity was written before, 12 GB quickly; a second of 0.2 GB shows it.
-    assert row == ["1 GB/s", "200 MB/s", "-80%", "after 17.2 GB"]
+    assert row == ["1 GB/s", "200 MB/s", "−80%", "after 17.2 GB"]
     even = written.parts(steps, writing([500.0] * 20), 10e9)
     (row,) = table_of(even, "From fresh to full").values()
     assert row[2:] == ["+0%", "not seen"]

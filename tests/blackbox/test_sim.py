@@ -217,7 +217,7 @@ def test_cards_of_several_presets_are_one_table() -> None:
     [
         ("volume =", "volum =", ["spec.toml", "line 4", "volum"]),
         ('"1 GiB"', '"1 gigabyte"', ["spec.toml", "line 4", "1 gigabyte", "GiB"]),
-        ('"gp3-16k"', '"gp33"', ["gp33", "gp3-16k"]),
+        ('"gp3-16k"', '"gp33"', ["spec.toml", "gp33", "did you mean `gp3`?"]),
         ('"first"]', '"frist"]', ["spec.toml", "frist", "first"]),
         ('"1 GiB"', '"9 TiB"', ["make the volume smaller"]),
         ("read_percent = 50", "read_percent = 150", ["read_percent", "150", "0 to 100"]),
