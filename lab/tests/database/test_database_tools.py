@@ -88,7 +88,7 @@ def test_a_server_that_ends_early_is_shown(tmp_path: Path) -> None:
     with Workplace(tmp_path) as place:
         child = place.start("server", "sh", "-c", "echo no such device; exit 4")
         with pytest.raises(ToolFailed, match=r"exited with 4 before it was ready:\nno such dev"):
-            child.wait_ready(lambda: False, 60)
+            child.wait_ready(lambda: False, 300)
 
 
 def test_the_end_of_a_workplace_ends_everything(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_a_killed_lab_leaves_is_swept(
         # It lives: not swept.
         assert len(list(tmp_path.iterdir())) == 2
         lab.send_signal(how)
-        lab.wait(60)
+        lab.wait(300)
         wait_until(lambda: not alive(server))
         left = 2 if how is signal.SIGKILL else 1
         assert len(list(tmp_path.iterdir())) == left
