@@ -307,7 +307,7 @@ def report_loads(
 def targets_of_loads(
     data: dict[str, Any], loads: tuple[Load, ...], kinds: tuple[Kind, ...]
 ) -> list[str]:
-    """What each row of hemi was to reach, and whether it did."""
+    """Returns the target of each row of hemi, and whether it was met."""
     rows = []
     for kind in kinds:
         runs = data["runs"].get(kind.key)

@@ -185,7 +185,7 @@ def report(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """What `hemi load` was to reach, and whether it did."""
+    """Returns the targets of `hemi load`, and whether they were met."""
     marks = []
     for cap in CAPS:
         runs = data["runs"][f"hemi load {cap}"]

@@ -59,7 +59,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def part_report(name: str, data: dict[str, Any]) -> str:
-    """What is printed when a part has been run."""
+    """Returns the text printed when a part has been run."""
     module = {m.NAME: m for m in (speed, first_pass, slow_leg, freeze, flush, md, replay)}[name]
     lines = [f"## {module.TITLE}", "", *module.report(data)]
     if hasattr(module, "targets"):

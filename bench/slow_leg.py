@@ -201,7 +201,7 @@ def headline(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """What was to be reached, and whether it was."""
+    """Returns the targets, and whether they were met."""
     runs = data["runs"]
     before = Ratio.of([r["before"] for r in runs], [r["alone"] for r in runs])
     reached = [r for r in runs if r["after"] is not None]

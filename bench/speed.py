@@ -114,7 +114,7 @@ def latencies(data: dict[str, Any]) -> list[str]:
 
 
 def targets(data: dict[str, Any]) -> list[str]:
-    """What was to be reached, and whether it was."""
+    """Returns the targets, and whether they were met."""
     rows = []
     for load in LOADS:
         ours = _iops(data, "hemi", load.name)

@@ -23,7 +23,7 @@ use crate::failure::{Failure, Kind};
 
 /// How long a read of the API may take. Changes may take as long as a drain.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a socket in a run directory may take to show what it speaks.
+/// Time limit for a socket in a run directory to show its protocol.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The volume that a command is for.

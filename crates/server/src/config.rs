@@ -147,7 +147,7 @@ pub struct Config {
     pub allow_inject: bool,
     /// How long a stop drains before it closes with debts recorded.
     pub drain_on_stop: Time,
-    /// How long a start waits for an absent leg that the volume cannot be served without.
+    /// Time that a start waits for an absent leg that the volume cannot be served without.
     pub wait_for_legs: Time,
     /// The legs, in any order: each knows its slot.
     pub legs: Vec<LegConfig>,

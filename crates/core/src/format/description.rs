@@ -1,4 +1,4 @@
-//! What people call a leg's device: the path it was last opened by, its model and its serial
+//! Describes a leg's device for people: the path it was last opened by, its model and its serial
 //! number.
 //!
 //! Every superblock carries the descriptions of all legs, so that a volume that misses one can

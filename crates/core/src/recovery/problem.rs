@@ -55,7 +55,7 @@ pub enum Problem {
     Missing {
         /// Its slot.
         leg: LegIndex,
-        /// What the other legs know of its device.
+        /// Its device, as the other legs remember it.
         last: LegDescription,
     },
     /// No leg is in: a promotion was cut short.
