@@ -109,6 +109,8 @@ _LEAVES = """
 import os, signal, sys
 from pathlib import Path
 from hemi_lab.database.workplace import Workplace
+# A shell's background jobs, and what they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Workplace(Path(sys.argv[1])) as place:
     elsewhere = Path(sys.argv[2])
     (place.subdirectory(elsewhere, "data") / "table").write_text("x")
