@@ -40,6 +40,8 @@ marks! {
     DebtSuperseded "debt superseded by a newer write",
     /// A leg's exact debts overflowed: it owes the region as a whole.
     RegionOwed "region owed as a whole",
+    /// Records of regions ran short: what a leg owed of a clean region became all of it.
+    DebtsRoundedUp "debts rounded up to their region",
     /// A debt's copy was given up for want of memory.
     CopyGivenUp "debt kept no copy",
     /// A leg failed a write, which is owed again beneath newer debts.
@@ -90,6 +92,12 @@ marks! {
     /// The read half of a drain ended after the owing leg fell silent, or the region was owed
     /// as a whole.
     DrainReadVoid "drain read lost its meaning",
+    /// A leg stopped answering while a debt was being read from it: the debt is owed again.
+    DrainReadGivenUp "drain read given up on a silent leg",
+    /// Such a read ended all the same, and paid the debt.
+    LateReadPaid "given-up read paid its debt",
+    /// Somebody waited for a scrub that read from a silent leg: the piece is compared later.
+    ScrubReadGivenUp "scrub gave way on a silent leg",
     /// A leg stopped answering with writes of a drain in flight: they are zombies.
     ZombieOverDrain "zombie of a drain",
     /// A debt could not be paid because the leg still had an overlapping I/O.

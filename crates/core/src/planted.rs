@@ -49,6 +49,8 @@ planted! {
     MoveWithoutFlush,
     /// Authority never returns from the slow leg.
     AuthorityStuck,
+    /// Authority returns only where it is among the first records looked at.
+    ReturnsFromOldest,
     /// A newer write is sent to a leg while an older one to the same sectors is in flight.
     OvertakenInFlight,
     /// A newer write is sent to a leg that still owes an older one to the same sectors.
@@ -57,6 +59,11 @@ planted! {
     DrainOverZombie,
     /// The range of a drain is not held between its read and its write.
     DrainOverDirectWrite,
+    /// A flush of several copies takes a leg for complete that lacks what a newer write, not
+    /// acknowledged, has taken the place of.
+    CarriedIsThere,
+    /// A write with FUA counts as caught up with what was sent of it after it was accepted.
+    FuaCountsFromStart,
     /// A newer write that takes the place of an acknowledged debt hides that the leg lacks it.
     SupersededForgotten,
     /// A write that failed is owed again over newer debts.
@@ -73,6 +80,12 @@ planted! {
     ReadOvertakenLeg,
     /// Reads stay on a leg that stopped answering.
     ReadsStuck,
+    /// Reads wait behind writes that are held back.
+    ReadsBehindWrites,
+    /// A debt's read is not given up when its leg falls silent.
+    DrainReadKept,
+    /// A scrub's read is not given up when its leg falls silent.
+    ScrubReadKept,
     /// A read of a lost extent is served.
     LostServed,
     /// A flush waits for one leg only.
@@ -89,10 +102,14 @@ planted! {
     CleanWhileWriting,
     /// A region is cleaned with a leg that still owes part of it.
     CleanBehindDebts,
+    /// Every exact debt keeps its region's record, of which there are too few.
+    RecordsKeptForDebts,
     /// A leg is recorded whole before it has flushed what it drained.
     HealBeforeFlush,
     /// Exposure leaves out what is in flight to the other leg.
     ExposureInFlight,
+    /// Exposure leaves out what a newer write, not acknowledged, has taken the place of.
+    CarriedUncounted,
     /// Writes not yet acknowledged do not count for the exposure bound.
     ExposureUnacknowledged,
     /// A leg that lost its cache counts as fresh.

@@ -4,40 +4,23 @@ mod world;
 
 use hemi_core::io::Operation;
 use hemi_core::settings::{FlushCopies, Settings};
-use hemi_core::units::{Extent, IoId, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, IoId, MILLISECOND, SECOND};
 use world::script::What;
-use world::{World, settings};
+use world::{LONG, World, calm, steady_legs};
 
 const A: usize = 0;
 const B: usize = 1;
-/// Longer than any wait limit of these tests.
-const LONG: u64 = 60 * MILLISECOND;
-
 /// Two legs, both of which a flush has to reach.
 fn two_copies() -> World {
     two_copies_with(strict())
 }
 
 fn strict() -> Settings {
-    Settings {
-        flush_copies: FlushCopies::Count(2),
-        wait_floor: 20 * MILLISECOND,
-        wait_ceiling: 20 * MILLISECOND,
-        clean_after: 1000 * SECOND,
-        out_after: 1000 * SECOND,
-        exposure_bytes: 64 << 20,
-        exposure_age: 1000 * SECOND,
-        ..settings()
-    }
+    Settings { flush_copies: FlushCopies::Count(2), ..calm() }
 }
 
 fn two_copies_with(settings: Settings) -> World {
-    let mut world = World::new(1, 2, settings);
-    for leg in [A, B] {
-        world.steady(leg, 100 * MICROSECOND);
-    }
-    world.wait(LONG);
-    world
+    steady_legs(2, settings)
 }
 
 /// The leg lets go of what it was given, and answers from now on.

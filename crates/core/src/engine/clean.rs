@@ -21,6 +21,8 @@ const PATIENCE: u64 = 4;
 const CAP_PERMILLE: u64 = 875;
 /// Regions made whole for a leg at each tick.
 const HEAL_BATCH: usize = 8192;
+/// When fewer than this share of the records are free, clean regions give theirs back.
+const RECORDS_SHORT_PERMILLE: usize = 125;
 /// A region must have been left alone for this long even when the cap presses.
 const IDLE_MIN: u64 = 20 * MILLISECOND;
 
@@ -53,6 +55,7 @@ impl<B: Buffers> Engine<B> {
                 self.give_up_reads(leg);
             }
         }
+        self.yield_scrub();
         self.retry_stalled();
         self.retry_all_waiting();
         self.return_authority();
@@ -88,8 +91,10 @@ impl<B: Buffers> Engine<B> {
 
     fn clean_regions(&mut self) {
         let cap = u64::from(self.settings.dirty_regions_max);
+        let short = self.records_are_short();
         let pressed = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
-            || !self.unplaced.is_empty();
+            || !self.unplaced.is_empty()
+            || short;
         let closing = self.is_closing();
         let mut at = self.regions.oldest();
         for _ in 0..CLEAN_BATCH {
@@ -114,7 +119,36 @@ impl<B: Buffers> Engine<B> {
             } else {
                 self.retire_record(record);
             }
+            if short && self.regions.active.is_used(record) {
+                self.round_up_debts(record);
+            }
         }
+    }
+
+    fn records_are_short(&self) -> bool {
+        let active = &self.regions.active;
+        active.capacity() < self.regions.count() as usize
+            && active.free_slots() * 1000 < active.capacity() * RECORDS_SHORT_PERMILLE
+            && !planted::is(Planted::RecordsKeptForDebts)
+    }
+
+    /// Frees the record of a clean region of which legs owe some parts: they owe all of it from
+    /// now on, which needs no record. Without that, writes spread over more regions than there
+    /// are records would wait for the leg that owes.
+    fn round_up_debts(&mut self, record: u32) {
+        let region = self.regions.active[record].region;
+        let entry = self.entry(region);
+        if entry.is_dirty() || self.regions.active[record].operations > 0 {
+            return;
+        }
+        for leg in self.slots() {
+            let owes = self.regions.active[record].lacks[leg] > 0;
+            if owes && !entry.is_whole(LegIndex(leg as u8)) {
+                self.marks.add(Mark::DebtsRoundedUp);
+                self.owe_region(leg, region);
+            }
+        }
+        self.retire_record(record);
     }
 
     /// Cleans one region if it can be, else asks for the flush it needs.

@@ -108,6 +108,8 @@ pub(crate) struct Carved {
     pub(crate) debts: i32,
     /// Whether any acknowledged debt was carved at all.
     pub(crate) superseded: bool,
+    /// Acknowledged sectors carved, rebuilds left out.
+    pub(crate) sectors: u64,
     /// When the oldest acknowledged debt that was carved began, if any was.
     pub(crate) since: Option<Instant>,
 }
@@ -199,6 +201,18 @@ impl Debts {
     /// The debt in an arena slot the caller has just been given.
     pub(crate) fn by_slot(&self, slot: u32) -> Option<(u32, Debt)> {
         self.entries.is_used(slot).then(|| (slot, self.entries[slot]))
+    }
+
+    /// Returns the name of the acknowledged debt without a copy that owes just this extent.
+    pub(crate) fn named(&self, extent: Extent) -> Option<Key> {
+        let (slot, debt) = self.overlapping(extent)?;
+        let is_it = debt.extent == extent && debt.is_acknowledged() && debt.source == Source::Leg;
+        is_it.then(|| self.entries.key(slot))
+    }
+
+    /// Returns the slot of the debt of this name, if it still owes just this extent.
+    pub(crate) fn by_name(&self, name: Key, extent: Extent) -> Option<u32> {
+        self.entries.get(name).filter(|debt| debt.extent == extent).map(|_| name.slot)
     }
 
     /// The first debt overlapping `extent`.
@@ -387,6 +401,9 @@ impl Debts {
             debug_assert!(debt.is_acknowledged(), "range locks keep waiting writes disjoint");
             carved.debts -= 1;
             carved.superseded = true;
+            if !debt.is_rebuild() {
+                carved.sectors += debt.extent.intersection(extent).sectors();
+            }
             carved.since = Some(carved.since.map_or(debt.since, |since| since.min(debt.since)));
             let front = Extent { start: debt.extent.start, end: extent.start };
             let back = Extent { start: extent.end, end: debt.extent.end };

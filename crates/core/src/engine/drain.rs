@@ -399,36 +399,94 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn drain_read_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
         let Purpose::DrainRead { target, since, repair, tries } = io.purpose else { return };
         let leg = usize::from(target);
+        self.end_drain_read(slot, io, leg);
+        let region = self.regions.of_sector(io.extent.start);
+        let means_something =
+            self.legs[leg].is_member() && !self.regions.is_stale(LegIndex(target), region);
+        if means_something {
+            let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
+            self.marks.add_if(overtaken, Mark::DrainOvertaken);
+            if result.is_ok() && self.legs[leg].answers() && self.ios.free_slots() > 1 {
+                // Rewriting is what repairs: there zeros are written, too.
+                let source = if repair { io.source } else { self.zeros_or(leg, io) };
+                self.start_write(leg, io.extent, source, Key::NONE, false, since, true, repair);
+                return;
+            }
+        }
+        io.source.release(&mut self.buffers);
+        match result {
+            Err(LegError::Media | LegError::Other) if means_something => {
+                self.legs[leg].uncount_in_flight(since, io.extent.sectors());
+                self.owe_unread(leg, io.extent, since, repair, tries);
+            }
+            _ => self.owe_again(leg, io.extent, since, repair),
+        }
+    }
+
+    /// Gives up a drain's read. The debt is owed again, to be read from whoever answers. A leg that
+    /// always takes longer than its wait limit may be all there is: so, unless `is_void`, the read
+    /// pays the debt if nobody has by the time it ends.
+    pub(super) fn give_up_drain_read(&mut self, slot: u32, is_void: bool) {
+        let io = self.ios[slot];
+        let Purpose::DrainRead { target, since, repair, .. } = io.purpose else { return };
+        let leg = usize::from(target);
+        self.marks.add(Mark::DrainReadGivenUp);
+        self.ios[slot].purpose = Purpose::Abandoned;
+        self.end_drain_read(slot, &io, leg);
+        self.owe_again(leg, io.extent, since, repair);
+        let debt = self.legs[leg].debts.named(io.extent).filter(|_| !is_void);
+        if let Some(debt) = debt {
+            self.ios[slot].purpose = Purpose::LateRead { target, debt };
+        }
+    }
+
+    /// A read that was given up has ended: it pays its debt, if that is still there. Whatever has
+    /// been written to the extent since would have taken the debt's place.
+    pub(super) fn late_read_done(&mut self, io: &Io, result: Result<(), LegError>) {
+        let Purpose::LateRead { target, debt } = io.purpose else { return };
+        let leg = usize::from(target);
+        let slot = self.legs[leg].debts.by_name(debt, io.extent);
+        let Some(slot) = slot.filter(|_| {
+            let state = &self.legs[leg];
+            result.is_ok()
+                && state.is_member()
+                && state.answers()
+                && !state.is_held(io.extent)
+                && self.ios.free_slots() > 1
+        }) else {
+            io.source.release(&mut self.buffers);
+            return;
+        };
+        let paid = self.legs[leg].debts.take(slot);
+        self.count_drain(leg, paid.since, paid.extent.sectors());
+        self.marks.add(Mark::LateReadPaid);
+        let source = if paid.repair { io.source } else { self.zeros_or(leg, io) };
+        let none = Key::NONE;
+        self.start_write(leg, io.extent, source, none, false, paid.since, true, paid.repair);
+    }
+
+    fn end_drain_read(&mut self, slot: u32, io: &Io, leg: usize) {
         self.legs[leg].unhold(slot);
         self.legs[leg].drain_reads -= 1;
         self.legs[leg].drain_read_payload -= io.payload_sectors();
-        let region = self.regions.of_sector(io.extent.start);
-        if self.regions.is_stale(LegIndex(target), region) || !self.legs[leg].is_member() {
+    }
+
+    /// Owes a leg again what was being read for it, without a copy and beneath anything newer;
+    /// nothing if it owes the whole region by now.
+    fn owe_again(&mut self, leg: usize, extent: Extent, since: Instant, repair: bool) {
+        self.legs[leg].uncount_in_flight(since, extent.sectors());
+        let region = self.regions.of_sector(extent.start);
+        if self.regions.is_stale(LegIndex(leg as u8), region) || !self.legs[leg].is_member() {
             self.marks.add(Mark::DrainReadVoid);
-            self.drop_lack(leg, since, io);
+            if let Some(record) = self.regions.slot(region) {
+                self.adjust_lacks(record, leg, -1);
+                self.consider_complete(record, leg);
+            }
             return;
         }
-        let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
-        self.marks.add_if(overtaken, Mark::DrainOvertaken);
-        if result.is_ok() && self.legs[leg].answers() && self.ios.free_slots() > 1 {
-            // Rewriting is what repairs: there zeros are written, too.
-            let source = if repair { io.source } else { self.zeros_or(leg, io) };
-            self.start_write(leg, io.extent, source, Key::NONE, false, since, true, repair);
-            return;
-        }
-        // Owed again, without a copy.
-        io.source.release(&mut self.buffers);
-        self.legs[leg].uncount_in_flight(since, io.extent.sectors());
-        match result {
-            Err(LegError::Media | LegError::Other) => {
-                self.owe_unread(leg, io.extent, since, repair, tries)
-            }
-            _ => {
-                let until = self.now + SOURCE_RETRY;
-                self.owe_beneath(leg, io.extent, Source::Leg, since, until, repair);
-                self.stand_where_nobody_has(leg, io.extent);
-            }
-        }
+        let until = self.now + SOURCE_RETRY;
+        self.owe_beneath(leg, extent, Source::Leg, since, until, repair);
+        self.stand_where_nobody_has(leg, extent);
     }
 
     /// What was read for a leg, or zeros without a buffer where it is zeros and the leg makes
@@ -442,17 +500,6 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::ZeroesDrained);
         read.source.release(&mut self.buffers);
         Source::Zero { may_unmap: self.legs[leg].thin }
-    }
-
-    /// An I/O of a debt has lost its meaning: the whole region is owed meanwhile.
-    fn drop_lack(&mut self, leg: usize, since: Instant, io: &Io) {
-        io.source.release(&mut self.buffers);
-        self.legs[leg].uncount_in_flight(since, io.extent.sectors());
-        let region = self.regions.of_sector(io.extent.start);
-        if let Some(record) = self.regions.slot(region) {
-            self.adjust_lacks(record, leg, -1);
-            self.consider_complete(record, leg);
-        }
     }
 
     /// A leg has got further in a region: it may have become complete there.

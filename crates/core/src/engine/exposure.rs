@@ -13,6 +13,7 @@
 use alloc::collections::VecDeque;
 
 use super::Engine;
+use super::slab::Key;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -30,9 +31,9 @@ const BOUND_PARTS: u64 = 4;
 /// No single write is put off for longer than this by pacing.
 const PAUSE_MAX: u64 = SECOND / 4;
 
-/// Writers held back, and when the next may go.
+/// Requests that write and are held back, and when the next may go on.
 pub(super) struct Throttle {
-    waiting: VecDeque<u32>,
+    waiting: VecDeque<Key>,
     next: Instant,
     pub(super) active: bool,
     pub(super) peak: u64,
@@ -68,7 +69,8 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         let left_out = planted::is(Planted::ExposureInFlight);
         let in_flight = if left_out { 0 } else { state.acknowledged_in_flight };
-        state.debts.bytes() + in_flight * SECTOR_BYTES
+        let carried = if planted::is(Planted::CarriedUncounted) { 0 } else { state.carried };
+        state.debts.bytes() + (in_flight + carried) * SECTOR_BYTES
     }
 
     /// An upper bound of the acknowledged bytes held by one leg only; exact for two legs.
@@ -183,22 +185,23 @@ impl<B: Buffers> Engine<B> {
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
     }
 
-    /// Whether an operation has to wait for its turn; it is queued then.
-    pub(super) fn holds_back(&mut self, operation: u32) -> bool {
+    /// Returns true if the next part of a request has to wait for its turn. It is queued then.
+    pub(super) fn holds_back(&mut self, slot: u32) -> bool {
         if !self.throttles() {
             return false;
         }
-        if self.throttle.waiting.is_empty() && self.may_pass(operation) {
+        if self.throttle.waiting.is_empty() && self.may_pass(slot) {
             return false;
         }
-        self.throttle.waiting.push_back(operation);
+        self.requests[slot].throttled = true;
+        self.throttle.waiting.push_back(self.requests.key(slot));
         true
     }
 
-    /// Whether a write may go now; sets when the next one may.
-    fn may_pass(&mut self, operation: u32) -> bool {
+    /// Returns true if the next part of a request may go now. Sets when the next one may.
+    fn may_pass(&mut self, slot: u32) -> bool {
         let exposure = self.exposure();
-        let bytes = self.operations[operation].extent.bytes();
+        let bytes = self.next_part(slot).bytes();
         let bound = self.effective_bound();
         // Everything under way may be acknowledged at the moment a leg freezes, or, while the
         // volume is degraded, when its second leg is in again. With nothing under way and
@@ -270,12 +273,24 @@ impl<B: Buffers> Engine<B> {
             let filled = self.pressure_permille();
             self.say_throttling(filled);
         }
-        while let Some(&operation) = self.throttle.waiting.front() {
-            if self.throttles() && !self.may_pass(operation) {
-                return;
+        while let Some(&key) = self.throttle.waiting.front() {
+            let request = self.requests.get(key);
+            let goes_on = request.is_some_and(|request| request.error.is_none());
+            if goes_on {
+                let no_room = !self.has_room_for_operation(key.slot);
+                if no_room || self.throttles() && !self.may_pass(key.slot) {
+                    return;
+                }
             }
             self.throttle.waiting.pop_front();
-            self.enter(operation);
+            if !self.requests.is_live(key) {
+                continue;
+            }
+            self.requests[key.slot].throttled = false;
+            if goes_on {
+                self.start_next(key.slot);
+            }
+            self.advance_request(key.slot);
         }
     }
 

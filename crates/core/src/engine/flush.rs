@@ -74,7 +74,9 @@ impl<B: Buffers> Engine<B> {
         }
         self.flushes_used = true;
         // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
-        self.requests[slot].covers_until = self.now;
+        let early = planted::is(Planted::FuaCountsFromStart);
+        let covers_until = if early { self.requests[slot].started } else { self.now };
+        self.requests[slot].covers_until = covers_until;
         let mut needed = 0;
         for leg in self.slots() {
             let state = &mut self.legs[leg];
@@ -295,7 +297,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn oldest_carry(&self, leg: usize) -> Option<Instant> {
-        if self.legs[leg].carrying == 0 {
+        if self.legs[leg].carrying == 0 || planted::is(Planted::CarriedIsThere) {
             return None;
         }
         let carrying = self.operations.iter().filter(|(_, state)| state.carries >> leg & 1 == 1);

@@ -170,8 +170,9 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn leave_leg(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
         self.mark_zombies(leg);
+        self.give_up_own_reads(leg, false);
+        self.yield_scrub();
         self.give_up_reads(leg);
-        self.abandon_sieves(leg);
         self.want_moves_from(index);
         // Writes that another leg has already, and only this one was to decide.
         self.reconsider_operations();

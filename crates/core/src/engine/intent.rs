@@ -20,8 +20,19 @@ use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::LegIndex;
 
-/// Regions looked at per background tick for authority to return to a better leg.
+/// Records looked at per background tick for authority to return to a better leg.
 const RETURNS_PER_TICK: usize = 4096;
+
+/// The return of authority to the best leg, a part of the records at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Returns {
+    /// The leg whose flush authority waits for.
+    to: Option<LegIndex>,
+    /// First slot of the part in hand.
+    from: u32,
+    /// First slot of the next part.
+    next: u32,
+}
 
 impl<B: Buffers> Engine<B> {
     /// The active record of a region, made if need be; `None` when all are in use.
@@ -351,15 +362,21 @@ impl<B: Buffers> Engine<B> {
 
     /// Authority returns from slow legs to the best one, where that has become complete. Where
     /// that has to flush before, it goes on as soon as it has: at the next tick there would be
-    /// newer writes, and never an end to it.
+    /// newer writes, and never an end to it. Every tick takes up where the one before ended, so
+    /// that records which cannot return hold up no others; but what waits for a flush is waited
+    /// for.
     pub(super) fn return_authority(&mut self) {
-        self.returning = None;
+        let waits = self.returns.to.is_some_and(|leg| self.legs[leg.index()].flushing.is_some());
+        let from = if waits { self.returns.from } else { self.returns.next };
+        let from = if planted::is(Planted::ReturnsFromOldest) { 0 } else { from };
+        self.returns = Returns { to: None, from, next: from };
         self.return_what_can_go(true);
     }
 
     /// A leg has flushed: authority that waited for it returns to it.
     pub(super) fn go_on_returning(&mut self, leg: LegIndex) {
-        if self.returning == Some(leg) {
+        if self.returns.to == Some(leg) {
+            self.returns.to = None;
             self.return_what_can_go(false);
         }
     }
@@ -380,35 +397,49 @@ impl<B: Buffers> Engine<B> {
         if away.map(|l| self.regions.authority_count(LegIndex(l as u8))).sum::<u32>() == 0 {
             return;
         }
-        let mut at = self.regions.oldest();
-        for _ in 0..RETURNS_PER_TICK {
-            let Some(record) = at else { return };
-            at = self.regions.newer(record);
-            let region = self.regions.active[record].region;
-            let entry = self.entry(region);
-            let leg = entry.authority();
-            let can_go = entry.is_dirty()
-                && leg != best
-                && (self.legs[leg.index()].slow || !self.legs[leg.index()].answers())
-                && self.regions.is_complete(best, region);
-            if !can_go {
-                continue;
+        let capacity = self.regions.active.capacity() as u32;
+        let mut record = self.returns.from;
+        let mut looked_at = 0;
+        for _ in 0..capacity {
+            if looked_at == RETURNS_PER_TICK {
+                break;
             }
-            if !self.is_durable_on(record, best) {
-                if flushes {
-                    let stamp = self.regions.active[record].acknowledged_done[best.index()];
-                    self.want_flush(best, stamp);
-                    self.returning = Some(best);
-                }
-                continue;
+            let next = if record + 1 < capacity { record + 1 } else { 0 };
+            if self.regions.active.is_used(record) {
+                looked_at += 1;
+                self.return_region(record, best, flushes);
             }
-            let page = self.metadata.page_of(region);
-            let sequence = self.metadata.change(page);
-            self.marks.add(Mark::AuthorityReturned);
-            self.set_authority(record, best, sequence);
-            self.metadata.request(page, best);
-            self.retry_waiting(record);
+            record = next;
         }
+        self.returns.next = record;
+    }
+
+    /// Returns a region's authority to the best leg, if it can go.
+    fn return_region(&mut self, record: u32, best: LegIndex, flushes: bool) {
+        let region = self.regions.active[record].region;
+        let entry = self.entry(region);
+        let leg = entry.authority();
+        let can_go = entry.is_dirty()
+            && leg != best
+            && (self.legs[leg.index()].slow || !self.legs[leg.index()].answers())
+            && self.regions.is_complete(best, region);
+        if !can_go {
+            return;
+        }
+        if !self.is_durable_on(record, best) {
+            if flushes {
+                let stamp = self.regions.active[record].acknowledged_done[best.index()];
+                self.want_flush(best, stamp);
+                self.returns.to = Some(best);
+            }
+            return;
+        }
+        let page = self.metadata.page_of(region);
+        let sequence = self.metadata.change(page);
+        self.marks.add(Mark::AuthorityReturned);
+        self.set_authority(record, best, sequence);
+        self.metadata.request(page, best);
+        self.retry_waiting(record);
     }
 
     /// Regions under a leg that stopped answering have to move: those with somebody waiting

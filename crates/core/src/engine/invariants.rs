@@ -97,6 +97,8 @@ impl<B: Buffers> Engine<B> {
                 carrying.count(),
                 "writes that carry for leg {leg}"
             );
+            let carried = self.operations.iter().map(|(_, o)| u64::from(o.carried[leg]));
+            assert_eq!(state.carried, carried.sum(), "sectors carried for leg {leg}");
         }
         let mut rebuilding = [0; LEGS_MAX];
         for (_, active) in self.regions.active.iter() {
@@ -148,10 +150,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         for (slot, operation) in self.operations.iter() {
-            assert!(
-                operation.lock == NONE || operation.stage != super::state::Stage::Locked,
-                "operation {slot} holds a lock it waits for"
-            );
+            assert!(operation.lock != NONE, "operation {slot} has no place among the range locks");
         }
     }
 }

@@ -209,6 +209,8 @@ pub(crate) struct Leg {
     pub(crate) acknowledged_in_flight: u64,
     /// Unacknowledged writes that took the place of acknowledged debts.
     pub(crate) carrying: u32,
+    /// Acknowledged sectors of these debts.
+    pub(crate) carried: u64,
     /// Sectors of rebuilds in flight to it, from the read on.
     pub(crate) rebuild_in_flight: u64,
     /// I/O in flight by age.
@@ -344,6 +346,7 @@ impl Leg {
             sieves_after: Instant(0),
             acknowledged_in_flight: 0,
             carrying: 0,
+            carried: 0,
             rebuild_in_flight: 0,
             oldest_io: NONE,
             newest_io: NONE,

@@ -31,7 +31,7 @@ impl<B: Buffers> Engine<B> {
     /// Whether there was anything nobody else has.
     pub(super) fn lose_cache(&mut self, leg: usize) -> bool {
         // What has been read of it, or is to be written over, may not be there any more.
-        self.abandon_sieves(leg);
+        self.give_up_own_reads(leg, true);
         let index = LegIndex(leg as u8);
         let flushed = self.legs[leg].flushed;
         let reported = self.legs[leg].loss_reported;
@@ -323,7 +323,10 @@ impl<B: Buffers> Engine<B> {
             let state = &self.operations[operation];
             let pending = (state.in_flight | state.owed) & index.bit() != 0;
             let now = self.now;
-            if pending && !self.regions.is_stale(index, region) && self.carry(operation, leg, now) {
+            if pending
+                && !self.regions.is_stale(index, region)
+                && self.carry(operation, leg, now, 0)
+            {
                 self.adjust_lacks(record, leg, 1);
             }
         }

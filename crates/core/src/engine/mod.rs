@@ -8,6 +8,7 @@
 //! `clean` how regions become clean and legs whole, `membership` out, join and close,
 //! `scrub` comparing, `invariants` what must hold after every step.
 
+mod abandon;
 mod bitmap;
 mod clean;
 mod debt;
@@ -22,6 +23,7 @@ mod leg;
 mod lost_cache;
 mod membership;
 pub mod metadata;
+mod ranges;
 mod read;
 mod region;
 mod report;
@@ -43,23 +45,28 @@ use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
 };
 use crate::marks::Marks;
+use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::settings::Settings;
 use crate::units::{BufferAt, Extent, Instant, IoId, LEGS_MAX, LegIndex, MILLISECOND};
 
 use debt::Source;
 use exposure::Throttle;
+use intent::Returns;
 use leg::{Class, Leg};
 use membership::Phase;
 use metadata::Metadata;
+use ranges::RangeLocks;
 use region::Regions;
 use report::Counters;
 use scrub::Scrub;
 use slab::{Key, NONE, Slab};
-use state::{Io, OperationState, Purpose, RangeLocks, RequestState};
+use state::{Io, OperationState, Purpose, RequestState};
 
 /// Operations of one request under way at once; a larger request goes in steps.
 const OPERATIONS_PER_REQUEST: u32 = 16;
+/// Operations that writes leave to reads.
+const READ_OPERATIONS: usize = 256;
 /// Largest leg I/O of a client's, in bytes: a longer request is split.
 const OPERATION_BYTES_MAX: u64 = 1 << 20;
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
@@ -80,12 +87,14 @@ pub struct Engine<B: Buffers> {
     operations: Slab<OperationState>,
     ios: Slab<Io>,
     locks: RangeLocks,
-    /// Operations behind an overlapping one, in order of arrival.
-    locked: VecDeque<u32>,
-    /// Operations that found no room for their region's record.
+    /// Operations that waited for a range are being started.
+    letting_in: bool,
+    /// Regions that may be dirty at once.
+    dirty_max: u32,
+    /// Operations that found no room for their region's record, or for one more dirty region.
     unplaced: VecDeque<u32>,
-    /// Requests with parts still to be split off.
-    backlog: VecDeque<u32>,
+    /// Reads with parts still to be split off, and writes: reads pass writes that have no room.
+    backlog: [VecDeque<Key>; 2],
     /// Reads that no answering leg can serve at present.
     stalled: VecDeque<u32>,
     /// Flush requests under way.
@@ -114,8 +123,7 @@ pub struct Engine<B: Buffers> {
     flushes_used: bool,
     /// Active records whose authority moved and not durably so yet.
     undurable_moves: Vec<u32>,
-    /// The leg whose flush authority waits for to return to it.
-    returning: Option<LegIndex>,
+    returns: Returns,
     /// Something other than a completion has made it possible that operations be acknowledged.
     reconsider: bool,
     flush_failures: flush::Failures,
@@ -157,7 +165,7 @@ impl<B: Buffers> Engine<B> {
             opening.superblock.layout.volume_bytes(),
             opening.superblock.layout.region_bytes(),
             opening.table,
-            settings.dirty_regions_max.max(dirty as u32) + 2 * requests_max,
+            records_max(&settings, dirty as u32),
             members,
         );
         let blank_request = RequestState {
@@ -173,6 +181,7 @@ impl<B: Buffers> Engine<B> {
             error: None,
             restart: false,
             stalled: false,
+            throttled: false,
             targets: [0; LEGS_MAX],
             needed: 0,
             covers_until: Instant(0),
@@ -210,9 +219,10 @@ impl<B: Buffers> Engine<B> {
             operations: Slab::new(operations_max, blank_operation),
             ios: Slab::new(ios_max, blank_io),
             locks: RangeLocks::with_capacity(operations_max as usize),
-            locked: VecDeque::with_capacity(operations_max as usize),
+            letting_in: false,
+            dirty_max: dirty_max(&settings, dirty as u32),
             unplaced: VecDeque::with_capacity(operations_max as usize),
-            backlog: VecDeque::with_capacity(requests_max as usize),
+            backlog: [0; 2].map(|_| VecDeque::with_capacity(requests_max as usize)),
             stalled: VecDeque::with_capacity(requests_max as usize),
             flushes: Vec::with_capacity(requests_max as usize),
             waiting_records: Vec::with_capacity(records),
@@ -230,7 +240,7 @@ impl<B: Buffers> Engine<B> {
             next_tick: now + TICK,
             flushes_used: !opening.clean,
             undurable_moves: Vec::with_capacity(records),
-            returning: None,
+            returns: Returns::default(),
             reconsider: false,
             flush_failures: flush::Failures::default(),
             early_commands: Vec::new(),
@@ -467,6 +477,7 @@ impl<B: Buffers> Engine<B> {
             | Purpose::DrainRead { .. }
             | Purpose::Sieve { .. }
             | Purpose::Scrub
+            | Purpose::LateRead { .. }
             | Purpose::Abandoned => Class::Read,
             Purpose::Write { .. } => Class::Write,
             Purpose::Flush | Purpose::Metadata(_) => Class::Flush,
@@ -497,6 +508,7 @@ impl<B: Buffers> Engine<B> {
             }
             Purpose::DrainRead { .. } => self.drain_read_done(slot, &io, result),
             Purpose::Sieve { .. } => self.sieve_read_done(slot, &io, result),
+            Purpose::LateRead { .. } => self.late_read_done(&io, result),
             Purpose::Abandoned => io.source.release(&mut self.buffers),
             Purpose::Flush => self.flush_done(&io, result),
             Purpose::Metadata(write) => {
@@ -557,6 +569,20 @@ impl<B: Buffers> Engine<B> {
     fn at(buffer: BufferAt) -> Source {
         Source::Buffer(buffer)
     }
+}
+
+/// Returns how many regions may be dirty at once, with so many dirty at open: those that may stay
+/// so, and those that requests under way need.
+fn dirty_max(settings: &Settings, dirty: u32) -> u32 {
+    settings.dirty_regions_max.max(dirty) + 2 * settings.requests_max
+}
+
+/// Returns how many regions may be in use at once: those that are dirty, and those that a leg owes
+/// exactly.
+fn records_max(settings: &Settings, dirty: u32) -> u32 {
+    let exact =
+        if planted::is(Planted::RecordsKeptForDebts) { 0 } else { settings.owed_extents_max };
+    dirty_max(settings, dirty) + exact
 }
 
 /// Operations that can be under way at once.

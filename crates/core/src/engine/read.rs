@@ -16,7 +16,7 @@ use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, Instant, LegIndex};
 
 /// What can serve the beginning of an extent.
-enum Place {
+pub(super) enum Place {
     /// This leg, for so many sectors.
     Leg(usize, u64),
     /// A debt's copy, for so many sectors.
@@ -99,7 +99,7 @@ impl<B: Buffers> Engine<B> {
     ///
     /// What has been recorded as lost nobody serves, though legs look fresh for it that hold
     /// something older: a read may be under way already when its extent is lost.
-    fn place(&self, extent: Extent, except: u8) -> Place {
+    pub(super) fn place(&self, extent: Extent, except: u8) -> Place {
         if self.touches_lost(extent) && !planted::is(Planted::LostServed) {
             return Place::Nowhere;
         }
@@ -256,7 +256,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    fn finish_read_if_done(&mut self, operation: u32) {
+    pub(super) fn finish_read_if_done(&mut self, operation: u32) {
         let state = self.operations[operation];
         if state.parts > 0 {
             return;
@@ -269,29 +269,6 @@ impl<B: Buffers> Engine<B> {
                 self.requests[state.request].stalled |= state.stalled;
             }
             self.end_operation(operation, None);
-        }
-    }
-
-    /// Turns the I/O an operation still has out into orphans that only hold their buffers.
-    fn abandon_reads_of(&mut self, key: Key) {
-        let parts = self.operations[key.slot].parts;
-        if parts == 0 {
-            return;
-        }
-        for leg in self.slots() {
-            let mut at = self.legs[leg].oldest_io;
-            while at != super::slab::NONE {
-                let next = self.ios[at].newer;
-                let owner = match self.ios[at].purpose {
-                    Purpose::Read { operation } | Purpose::Hedge { operation } => operation,
-                    _ => Key::NONE,
-                };
-                if owner == key {
-                    self.ios[at].purpose = Purpose::Abandoned;
-                    self.operations[key.slot].parts -= 1;
-                }
-                at = next;
-            }
         }
     }
 
@@ -343,59 +320,6 @@ impl<B: Buffers> Engine<B> {
         self.begin_rebuilding(leg, record);
         self.legs[leg].debts.add(debt);
         self.adjust_lacks(record, leg, 1);
-    }
-
-    /// A leg stopped answering: reads out on it are asked of others. Its buffers stay with
-    /// it, so each request starts over in a fresh one.
-    pub(super) fn give_up_reads(&mut self, leg: usize) {
-        if planted::is(Planted::ReadsStuck) {
-            return;
-        }
-        let mut at = self.legs[leg].oldest_io;
-        while at != super::slab::NONE {
-            let next = self.ios[at].newer;
-            let io = self.ios[at];
-            match io.purpose {
-                Purpose::Read { operation } if self.operations.is_live(operation) => {
-                    let others = self.elsewhere(leg, io.extent);
-                    if others {
-                        self.marks.add(Mark::ReadRestarted);
-                        self.ios[at].purpose = Purpose::Abandoned;
-                        let state = &mut self.operations[operation.slot];
-                        state.parts -= 1;
-                        // With a hedge out, that one may still answer in time.
-                        if state.parts == 0 {
-                            state.given_up = true;
-                            self.finish_read_if_done(operation.slot);
-                        } else if !state.hedged {
-                            state.given_up = true;
-                        }
-                    }
-                }
-                Purpose::Hedge { operation } if self.operations.is_live(operation) => {
-                    self.ios[at].purpose = Purpose::Abandoned;
-                    let state = &mut self.operations[operation.slot];
-                    state.parts -= 1;
-                    if state.parts == 0 {
-                        state.given_up = true;
-                        self.finish_read_if_done(operation.slot);
-                    }
-                }
-                _ => {}
-            }
-            at = next;
-        }
-    }
-
-    /// Whether anything but `leg` can serve the beginning of `extent` now.
-    fn elsewhere(&self, leg: usize, extent: Extent) -> bool {
-        match self.place(extent, LegIndex(leg as u8).bit()) {
-            Place::Leg(other, _) => self.legs[other].answers(),
-            Place::Copy(..) => true,
-            // Lost meanwhile: it starts over, to be told so.
-            Place::Nowhere if self.touches_lost(extent) => true,
-            Place::Wait | Place::Nowhere => false,
-        }
     }
 
     /// Asks a second leg, if that is likely to answer before the first would.

@@ -8,6 +8,8 @@ use super::slab::NONE;
 use super::state::{Io, Purpose};
 use crate::command::CommandError;
 use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
+use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{BufferAt, BufferId, Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 /// Bytes compared at once.
@@ -111,17 +113,22 @@ impl<B: Buffers> Engine<B> {
             .min(scrub.extent.end)
             .min(scrub.next + PIECE_BYTES / SECTOR_BYTES);
         let piece = Extent { start: scrub.next, end };
-        let queued = self.locked.iter().any(|&op| self.operations[op].extent.overlaps(piece));
-        if queued || !self.locks.is_free(piece, false) || self.ios.free_slots() <= LEGS_MAX {
+        if !self.locks.is_free(piece, false) || self.ios.free_slots() <= LEGS_MAX {
             return;
         }
         self.read_piece(piece);
     }
 
     fn read_piece(&mut self, piece: Extent) {
+        let fresh = |leg: &usize| self.fresh_prefix(*leg, piece) == piece.sectors();
+        let is_silent = |leg: &usize| self.legs[*leg].is_in() && !self.legs[*leg].answers();
+        if (0..LEGS_MAX).filter(is_silent).any(|leg| fresh(&leg)) {
+            // It has a copy to be compared, and answers again or is marked out.
+            return;
+        }
         let legs: Vec<usize> = (0..LEGS_MAX)
             .filter(|&leg| self.legs[leg].is_member() && self.legs[leg].answers())
-            .filter(|&leg| self.fresh_prefix(leg, piece) == piece.sectors())
+            .filter(fresh)
             .collect();
         let lost = self.touches_lost(piece);
         let Some(scrub) = &mut self.scrub else { return };
@@ -147,7 +154,7 @@ impl<B: Buffers> Engine<B> {
             scrub.next = piece.start;
             return;
         }
-        let place = self.locks.lock(piece, false, LOCK_OWNER);
+        let (place, _) = self.locks.enter(piece, false, LOCK_OWNER);
         for &(leg, buffer) in &buffers {
             self.buffers.retain(buffer);
             let source = Source::Buffer(BufferAt { buffer, offset: 0 });
@@ -157,6 +164,46 @@ impl<B: Buffers> Engine<B> {
         scrub.place = place;
         scrub.outstanding = buffers.len() as u32;
         scrub.buffers = buffers;
+    }
+
+    /// Gives up the piece that is being read if a leg that is read from is silent, and is out or
+    /// keeps somebody waiting behind the piece's lock. It is compared later.
+    pub(super) fn yield_scrub(&mut self) {
+        let Some(scrub) = &self.scrub else { return };
+        if scrub.outstanding == 0 || planted::is(Planted::ScrubReadKept) {
+            return;
+        }
+        let waited_for = self.locks.is_waited_for(scrub.place);
+        let holds_up = |io: &Io| {
+            let leg = &self.legs[usize::from(io.leg)];
+            let is_silent = matches!(io.purpose, Purpose::Scrub) && !leg.answers();
+            is_silent && (waited_for || !leg.is_in())
+        };
+        if self.ios.iter().any(|(_, io)| holds_up(io)) {
+            self.give_up_piece();
+        }
+    }
+
+    fn give_up_piece(&mut self) {
+        let Some(scrub) = &mut self.scrub else { return };
+        self.marks.add(Mark::ScrubReadGivenUp);
+        scrub.next = scrub.piece.start;
+        scrub.outstanding = 0;
+        for (_, buffer) in scrub.buffers.drain(..) {
+            self.buffers.release(buffer);
+        }
+        let place = core::mem::replace(&mut scrub.place, NONE);
+        for leg in 0..LEGS_MAX {
+            let mut at = self.legs[leg].oldest_io;
+            while at != NONE {
+                if matches!(self.ios[at].purpose, Purpose::Scrub) {
+                    self.ios[at].purpose = Purpose::Abandoned;
+                }
+                at = self.ios[at].newer;
+            }
+        }
+        self.unlock(place);
+        self.let_in();
     }
 
     pub(super) fn scrub_read_done(&mut self, io: &Io, result: Result<(), LegError>) {
@@ -209,7 +256,7 @@ impl<B: Buffers> Engine<B> {
         let Some(scrub) = &mut self.scrub else { return };
         scrub.buffers = buffers;
         let place = core::mem::replace(&mut scrub.place, NONE);
-        self.unlock(place, false);
+        self.unlock(place);
         self.let_in();
     }
 

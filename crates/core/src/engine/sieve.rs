@@ -15,7 +15,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Source};
-use super::slab::{Key, NONE};
+use super::slab::Key;
 use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
@@ -177,6 +177,14 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].sieves -= 1;
     }
 
+    /// Gives up a sieve's read. The debts are paid one by one for a while: a leg that is always
+    /// late would have every further sieve given up as well.
+    pub(super) fn give_up_sieve(&mut self, slot: u32, leg: usize) {
+        self.end_sieve(slot, leg);
+        self.ios[slot].purpose = Purpose::Abandoned;
+        self.legs[leg].sieves_after = self.now + PAUSE;
+    }
+
     /// Writes what a read brought over the debts that were there when it began; whether there
     /// was one.
     fn write_sieved(&mut self, leg: usize, io: &Io, started: Instant) -> bool {
@@ -224,22 +232,5 @@ impl<B: Buffers> Engine<B> {
         }
         self.legs[leg].sieves += u32::from(lot.gaps() > 0);
         true
-    }
-
-    /// A leg stopped answering or lost its cache: reads under way from it, or for it, end
-    /// without effect, and hold nothing any more.
-    pub(super) fn abandon_sieves(&mut self, leg: usize) {
-        for source in 0..LEGS_MAX {
-            let mut at = self.legs[source].oldest_io;
-            while at != NONE {
-                if let Purpose::Sieve { target, .. } = self.ios[at].purpose
-                    && (source == leg || usize::from(target) == leg)
-                {
-                    self.end_sieve(at, usize::from(target));
-                    self.ios[at].purpose = Purpose::Abandoned;
-                }
-                at = self.ios[at].newer;
-            }
-        }
     }
 }

@@ -1,12 +1,9 @@
-//! The engine's records: client requests, the operations they split into, leg I/O, locks.
-
-use alloc::vec::Vec;
+//! The engine's records: client requests, the operations they split into, leg I/O.
 
 use super::debt::Source;
 use super::metadata::BlockWrite;
 use super::slab::{Key, NONE};
 use crate::io::{Operation, RequestError};
-use crate::planted::{self, Planted};
 use crate::units::{BufferAt, BufferId, Extent, Instant, LEGS_MAX};
 
 /// A client request from submission to reply.
@@ -28,6 +25,8 @@ pub(crate) struct RequestState {
     pub(crate) restart: bool,
     /// Starting over has to wait: no leg that answers has what it reads.
     pub(crate) stalled: bool,
+    /// A write whose next part the exposure bound holds back.
+    pub(crate) throttled: bool,
     /// For a flush: which stamp each leg must have flushed.
     pub(crate) targets: [u64; LEGS_MAX],
     /// For a flush: legs still waited for.
@@ -41,8 +40,6 @@ pub(crate) struct RequestState {
 /// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Held back by the exposure bound.
-    Throttled,
     /// Behind an overlapping operation.
     Locked,
     /// Waits for its region's intent to be durable, or for a record to hold it.
@@ -75,6 +72,8 @@ pub(crate) struct OperationState {
     pub(crate) carries: u8,
     /// Since when the first of these legs has lacked what was acknowledged before.
     pub(crate) carried_since: Instant,
+    /// Sectors of it that each leg lacks for that reason.
+    pub(crate) carried: [u32; LEGS_MAX],
     /// Legs that failed it.
     pub(crate) failed: u8,
     /// Some leg failed it for want of space, and none for another reason.
@@ -104,7 +103,7 @@ impl OperationState {
             source,
             is_read: false,
             fua: false,
-            stage: Stage::Throttled,
+            stage: Stage::Locked,
             started: Instant(0),
             lock: NONE,
             done: 0,
@@ -112,6 +111,7 @@ impl OperationState {
             owed: 0,
             carries: 0,
             carried_since: Instant::NEVER,
+            carried: [0; LEGS_MAX],
             failed: 0,
             no_space: false,
             first_done: None,
@@ -159,7 +159,13 @@ pub(crate) enum Purpose {
         target: u8,
         started: Instant,
     },
-    /// A client's read given up: only its buffer matters.
+    /// A debt's read that was given up because its leg fell silent. If it ends well all the same
+    /// and this is still the debt, it pays it.
+    LateRead {
+        target: u8,
+        debt: Key,
+    },
+    /// A read given up: only its buffer matters.
     Abandoned,
     Flush,
     Metadata(BlockWrite),
@@ -195,44 +201,5 @@ impl Io {
             Source::Buffer(at) => Some(at),
             _ => None,
         }
-    }
-}
-
-/// Extents of operations under way: reads may share sectors, a write shares with nobody.
-///
-/// Two dense arrays scanned in cache: the number of operations is bounded and small, and a
-/// tree that allows overlaps would cost more than it saves.
-#[derive(Default)]
-pub(crate) struct RangeLocks {
-    reads: Vec<(Extent, u32)>,
-    writes: Vec<(Extent, u32)>,
-}
-
-impl RangeLocks {
-    pub(crate) fn with_capacity(capacity: usize) -> RangeLocks {
-        RangeLocks { reads: Vec::with_capacity(capacity), writes: Vec::with_capacity(capacity) }
-    }
-
-    /// Whether an operation may start beside those under way.
-    pub(crate) fn is_free(&self, extent: Extent, is_read: bool) -> bool {
-        let clear = |held: &[(Extent, u32)]| !held.iter().any(|(other, _)| other.overlaps(extent));
-        let beside = |bug: Planted| planted::is(bug);
-        let (read, write) = (Planted::ReadBesideWrite, Planted::WritesSideBySide);
-        (clear(&self.writes) || beside(if is_read { read } else { write }))
-            && (is_read || clear(&self.reads) || beside(read))
-    }
-
-    /// Locks; the place to unlock it at.
-    pub(crate) fn lock(&mut self, extent: Extent, is_read: bool, owner: u32) -> u32 {
-        let list = if is_read { &mut self.reads } else { &mut self.writes };
-        list.push((extent, owner));
-        list.len() as u32 - 1
-    }
-
-    /// Unlocks; the owner whose place changed to `place`, if any.
-    pub(crate) fn unlock(&mut self, place: u32, is_read: bool) -> Option<u32> {
-        let list = if is_read { &mut self.reads } else { &mut self.writes };
-        list.swap_remove(place as usize);
-        list.get(place as usize).map(|(_, owner)| *owner)
     }
 }

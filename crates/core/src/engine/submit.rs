@@ -9,9 +9,8 @@
 use super::debt::Source;
 use super::membership::Phase;
 use super::scrub;
-use super::slab::NONE;
-use super::state::{OperationState, RequestState, Stage};
-use super::{Engine, OPERATION_BYTES_MAX, OPERATIONS_PER_REQUEST};
+use super::state::{OperationState, RequestState};
+use super::{Engine, OPERATION_BYTES_MAX, OPERATIONS_PER_REQUEST, READ_OPERATIONS};
 use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, SECTOR_BYTES};
@@ -31,6 +30,7 @@ impl<B: Buffers> Engine<B> {
             error: None,
             restart: false,
             stalled: false,
+            throttled: false,
             targets: [0; LEGS_MAX],
             needed: 0,
             covers_until: Instant(0),
@@ -47,12 +47,12 @@ impl<B: Buffers> Engine<B> {
             Operation::Flush => self.begin_flush(key.slot),
             Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
             _ if request.extent.is_empty() => self.reply(key.slot),
-            _ if self.phase == Phase::Opening || self.is_paused() || !self.backlog.is_empty() => {
-                self.backlog.push_back(key.slot);
-            }
             _ => {
-                if !self.issue(key.slot) {
-                    self.backlog.push_back(key.slot);
+                let waits = self.phase == Phase::Opening
+                    || self.is_paused()
+                    || !self.backlog[self.backlog_of(key.slot)].is_empty();
+                if waits || !self.issue(key.slot) {
+                    self.queue(key.slot);
                 }
             }
         }
@@ -63,10 +63,26 @@ impl<B: Buffers> Engine<B> {
         self.legs.iter().all(|leg| !leg.is_member() || !leg.answers() || leg.fast_zeroes)
     }
 
-    /// Splits off operations while there is room; whether the request is split up.
-    fn issue(&mut self, slot: u32) -> bool {
+    /// Returns the backlog a request goes to: that of reads or that of writes.
+    fn backlog_of(&self, slot: u32) -> usize {
+        let together = planted::is(Planted::ReadsBehindWrites);
+        usize::from(self.requests[slot].operation != Operation::Read || together)
+    }
+
+    /// Puts a request among those that wait for room.
+    pub(super) fn queue(&mut self, slot: u32) {
+        let (backlog, key) = (self.backlog_of(slot), self.requests.key(slot));
+        self.backlog[backlog].push_back(key);
+    }
+
+    /// Splits off operations while there is room. Returns false if room is what it has to wait
+    /// for; what else holds a request up lets it go on by itself.
+    pub(super) fn issue(&mut self, slot: u32) -> bool {
         loop {
             let request = self.requests[slot];
+            if request.throttled {
+                return !planted::is(Planted::ReadsBehindWrites);
+            }
             if request.next >= request.extent.end || request.restart {
                 return true;
             }
@@ -74,11 +90,13 @@ impl<B: Buffers> Engine<B> {
                 // Goes on when one of its operations ends.
                 return true;
             }
-            if self.operations.free_slots() == 0 {
+            if !self.has_room_for_operation(slot) {
                 return false;
             }
-            let operation = self.split_off(slot, &request);
-            self.start_operation(operation);
+            if request.operation != Operation::Read && self.holds_back(slot) {
+                return !planted::is(Planted::ReadsBehindWrites);
+            }
+            self.start_next(slot);
             // A request can end while it is being split only if it was answered as a whole.
             if !self.requests.is_used(slot) {
                 return true;
@@ -86,7 +104,23 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    fn split_off(&mut self, slot: u32, request: &RequestState) -> u32 {
+    /// Returns true if a part of a request may be split off. Writes leave some room to reads,
+    /// which can often be answered while writes wait.
+    pub(super) fn has_room_for_operation(&self, slot: u32) -> bool {
+        let reserve = if self.backlog_of(slot) == 0 { 0 } else { READ_OPERATIONS };
+        self.operations.free_slots() > reserve
+    }
+
+    /// Splits off the next part of a request and starts it.
+    pub(super) fn start_next(&mut self, slot: u32) {
+        let extent = self.next_part(slot);
+        let operation = self.split_off(slot, extent);
+        self.enter(operation);
+    }
+
+    /// Returns the extent of the part of a request to be split off next.
+    pub(super) fn next_part(&self, slot: u32) -> Extent {
+        let request = &self.requests[slot];
         let region = self.regions.of_sector(request.next);
         let unit = match request.operation {
             Operation::Read => OPERATION_BYTES_MAX / SECTOR_BYTES,
@@ -99,7 +133,12 @@ impl<B: Buffers> Engine<B> {
             .end
             .min(if spans { u64::MAX } else { self.regions.extent(region).end })
             .min(request.next.saturating_add(unit));
-        let extent = Extent { start: request.next, end };
+        Extent { start: request.next, end }
+    }
+
+    fn split_off(&mut self, slot: u32, extent: Extent) -> u32 {
+        let request = self.requests[slot];
+        let region = self.regions.of_sector(extent.start);
         let offset = (request.next - request.extent.start) as u32;
         let source = match request.operation {
             Operation::Read | Operation::Write => {
@@ -114,49 +153,28 @@ impl<B: Buffers> Engine<B> {
         operation.fua = request.fua && !operation.is_read;
         operation.started = request.started;
         let state = &mut self.requests[slot];
-        state.next = end;
+        state.next = extent.end;
         state.outstanding += 1;
-        self.operations.insert(operation).expect("issue checked free_slots").slot
+        self.operations.insert(operation).expect("the caller checked for room").slot
     }
 
-    fn start_operation(&mut self, operation: u32) {
-        if !self.operations[operation].is_read && self.holds_back(operation) {
-            self.operations[operation].stage = Stage::Throttled;
-            return;
-        }
-        self.enter(operation);
-    }
-
-    /// Takes the range lock and starts, or queues behind what overlaps.
-    pub(super) fn enter(&mut self, operation: u32) {
+    /// Takes the range lock and starts, or waits for what overlaps.
+    fn enter(&mut self, operation: u32) {
         let state = self.operations[operation];
         if !state.is_read {
             self.unacknowledged_sectors += state.extent.sectors();
         }
-        let behind = self.locked.iter().any(|&other| self.conflict(other, &state));
-        if behind || !self.locks.is_free(state.extent, state.is_read) {
-            self.operations[operation].stage = Stage::Locked;
-            self.locked.push_back(operation);
-            return;
+        let (place, runs) = self.locks.enter(state.extent, state.is_read, operation);
+        self.operations[operation].lock = place;
+        if runs {
+            self.run_locked(operation);
+        } else if self.scrub.is_some() {
+            self.yield_scrub();
         }
-        self.run_locked(operation);
-    }
-
-    fn conflict(&self, other: u32, state: &OperationState) -> bool {
-        let other = &self.operations[other];
-        let shares = match (other.is_read, state.is_read) {
-            (true, true) => true,
-            (false, false) => planted::is(Planted::WritesSideBySide),
-            _ => planted::is(Planted::ReadBesideWrite),
-        };
-        other.extent.overlaps(state.extent) && !shares
     }
 
     fn run_locked(&mut self, operation: u32) {
-        let state = self.operations[operation];
-        let place = self.locks.lock(state.extent, state.is_read, operation);
-        self.operations[operation].lock = place;
-        if state.is_read {
+        if self.operations[operation].is_read {
             self.begin_read(operation);
         } else {
             self.begin_write(operation);
@@ -170,9 +188,7 @@ impl<B: Buffers> Engine<B> {
             self.uncarry(operation, leg);
         }
         let state = self.operations[operation];
-        if state.lock != NONE {
-            self.unlock(state.lock, state.is_read);
-        }
+        self.unlock(state.lock);
         self.operations.remove(operation);
         if !state.is_read {
             self.unacknowledged_sectors -= state.extent.sectors();
@@ -182,15 +198,13 @@ impl<B: Buffers> Engine<B> {
         if request.error.is_none() {
             request.error = error;
         }
-        if !self.locked.is_empty() {
-            self.let_in();
-        }
+        self.let_in();
         self.advance_request(state.request);
     }
 
     /// Gives back a range lock; another may take its place in the list.
-    pub(super) fn unlock(&mut self, place: u32, is_read: bool) {
-        match self.locks.unlock(place, is_read) {
+    pub(super) fn unlock(&mut self, place: u32) {
+        match self.locks.leave(place) {
             Some(scrub::LOCK_OWNER) => {
                 if let Some(scrub) = &mut self.scrub {
                     scrub.place = place;
@@ -201,25 +215,20 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Starts every queued operation that nothing before it holds up any more.
+    /// Starts every operation that waited for a range and waits no more. Starting one can end it
+    /// at once and so free others: the outermost call takes those, too.
     pub(super) fn let_in(&mut self) {
-        let mut at = 0;
-        while at < self.locked.len() {
-            let operation = self.locked[at];
-            let state = self.operations[operation];
-            let behind = self.locked.iter().take(at).any(|&other| self.conflict(other, &state));
-            if !behind && self.locks.is_free(state.extent, state.is_read) {
-                self.locked.remove(at);
-                self.run_locked(operation);
-                // Starting can end operations at once and so change the queue: start over.
-                at = 0;
-            } else {
-                at += 1;
-            }
+        if core::mem::replace(&mut self.letting_in, true) {
+            return;
         }
+        while let Some(operation) = self.locks.next_free() {
+            self.run_locked(operation);
+        }
+        self.letting_in = false;
     }
 
-    fn advance_request(&mut self, slot: u32) {
+    /// Goes on with a request, or answers it if nothing of it is left.
+    pub(super) fn advance_request(&mut self, slot: u32) {
         if !self.requests.is_used(slot) {
             return;
         }
@@ -229,12 +238,12 @@ impl<B: Buffers> Engine<B> {
                 if core::mem::take(&mut self.requests[slot].stalled) {
                     self.stalled.push_back(slot);
                 } else {
-                    self.backlog.push_back(slot);
+                    self.queue(slot);
                 }
             }
         } else if request.next < request.extent.end && request.error.is_none() {
             if !self.issue(slot) && request.outstanding == 0 {
-                self.backlog.push_back(slot);
+                self.queue(slot);
             }
         } else if request.outstanding == 0 {
             if request.fua
@@ -254,14 +263,24 @@ impl<B: Buffers> Engine<B> {
         if self.phase == Phase::Opening || self.is_paused() {
             return;
         }
-        for _ in 0..self.backlog.len() {
-            let Some(slot) = self.backlog.pop_front() else { return };
-            if self.requests[slot].restart && !self.restart_read(slot) {
-                self.backlog.push_back(slot);
+        for backlog in 0..self.backlog.len() {
+            self.pump_one_backlog(backlog);
+        }
+    }
+
+    fn pump_one_backlog(&mut self, backlog: usize) {
+        for _ in 0..self.backlog[backlog].len() {
+            let Some(key) = self.backlog[backlog].pop_front() else { return };
+            if !self.requests.is_live(key) {
+                // Parts of it that were under way have ended meanwhile, and all of it with them.
                 continue;
             }
-            if !self.issue(slot) {
-                self.backlog.push_front(slot);
+            if self.requests[key.slot].restart && !self.restart_read(key.slot) {
+                self.backlog[backlog].push_back(key);
+                continue;
+            }
+            if !self.issue(key.slot) {
+                self.backlog[backlog].push_front(key);
                 return;
             }
         }
@@ -270,7 +289,7 @@ impl<B: Buffers> Engine<B> {
     /// Lets reads start over that no answering leg could serve.
     pub(super) fn retry_stalled(&mut self) {
         while let Some(slot) = self.stalled.pop_front() {
-            self.backlog.push_back(slot);
+            self.queue(slot);
         }
     }
 

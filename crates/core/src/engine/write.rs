@@ -26,7 +26,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_write(&mut self, operation: u32) {
         let region = self.operations[operation].region;
         self.operations[operation].stage = Stage::Intent;
-        let Some(record) = self.record(region) else {
+        let fits = self.entry(region).is_dirty() || self.regions.dirty_count() < self.dirty_max;
+        let Some(record) = (if fits { self.record(region) } else { None }) else {
             self.marks.add(Mark::NoRecordFree);
             self.unplaced.push_back(operation);
             return;
@@ -205,7 +206,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add_if(carved.superseded, Mark::DebtSuperseded);
         if let Some(since) = carved.since
             && !planted::is(Planted::SupersededForgotten)
-            && self.carry(operation, leg, since)
+            && self.carry(operation, leg, since, carved.sectors)
         {
             self.adjust_lacks(record, leg, 1);
         }
@@ -411,19 +412,23 @@ impl<B: Buffers> Engine<B> {
         self.buffers.free_bytes() > self.settings.copies_reserve
     }
 
-    /// A write that a client still waits for takes the place of an acknowledged one which the
-    /// leg lacks; whether that is a lack not counted before.
-    fn carry_beneath(&mut self, leg: usize, key: Key, since: Instant) -> bool {
-        let forgotten = planted::is(Planted::SupersededForgotten);
-        !forgotten && self.operations.is_live(key) && self.carry(key.slot, leg, since)
-    }
-
-    /// From now on a leg gets an acknowledged write that it has lacked since then with this one,
-    /// which nobody has acknowledged yet. Returns true if it is the first.
-    pub(super) fn carry(&mut self, operation: u32, leg: usize, since: Instant) -> bool {
+    /// From now on a leg gets an acknowledged write that it has lacked since then, and so many
+    /// sectors of it, with this one, which nobody has acknowledged yet. Returns true if it is the
+    /// first.
+    pub(super) fn carry(
+        &mut self,
+        operation: u32,
+        leg: usize,
+        since: Instant,
+        sectors: u64,
+    ) -> bool {
         let bit = LegIndex(leg as u8).bit();
         let state = &mut self.operations[operation];
         state.carried_since = state.carried_since.min(since);
+        // A part of it can be lacked twice: as owed, and as in flight beneath that.
+        let more = sectors.min(state.extent.sectors() - u64::from(state.carried[leg]));
+        state.carried[leg] += more as u32;
+        self.legs[leg].carried += more;
         if state.carries & bit != 0 {
             return false;
         }
@@ -442,6 +447,7 @@ impl<B: Buffers> Engine<B> {
         }
         state.carries &= !bit;
         self.legs[leg].carrying -= 1;
+        self.legs[leg].carried -= u64::from(core::mem::take(&mut state.carried[leg]));
         true
     }
 
@@ -466,8 +472,14 @@ impl<B: Buffers> Engine<B> {
         while at < extent.end {
             let rest = Extent { start: at, end: extent.end };
             let over = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt);
-            if let Some(over) = over {
-                pieces += i32::from(self.carry_beneath(leg, over.operation, since));
+            if let Some(over) = over.filter(|over| self.operations.is_live(over.operation))
+                && !planted::is(Planted::SupersededForgotten)
+            {
+                // A write that a client still waits for takes its place.
+                let is_rebuild = since == Instant::NEVER;
+                let covered = if is_rebuild { 0 } else { over.extent.intersection(rest).sectors() };
+                let first = self.carry(over.operation.slot, leg, since, covered);
+                pieces += i32::from(first);
             }
             let covered = over.map(|debt| debt.extent);
             let gap = Extent { start: at, end: covered.map_or(extent.end, |c| c.start.max(at)) };

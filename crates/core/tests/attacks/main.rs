@@ -13,37 +13,17 @@ mod sieve;
 mod suspects;
 
 use hemi_core::settings::Settings;
-use hemi_core::units::{LegIndex, MICROSECOND, MILLISECOND, SECOND};
-use world::{SECTORS, World, settings};
+use hemi_core::units::{LegIndex, MICROSECOND, MILLISECOND};
+use world::{LONG, SECTORS, World, calm};
 
 const A: usize = 0;
 const B: usize = 1;
 /// Sectors of a region.
 const REGION: u64 = world::REGION_BYTES / 512;
-/// Longer than any wait limit of these tests.
-const LONG: u64 = 60 * MILLISECOND;
-
-/// Every wait limit is 20 ms; nothing is cleaned, marked out or throttled meanwhile.
-fn calm() -> Settings {
-    Settings {
-        wait_floor: 20 * MILLISECOND,
-        wait_ceiling: 20 * MILLISECOND,
-        clean_after: 1000 * SECOND,
-        out_after: 1000 * SECOND,
-        exposure_bytes: 64 << 20,
-        exposure_age: 1000 * SECOND,
-        ..settings()
-    }
-}
 
 /// Two legs of one steady latency.
 fn two_legs(settings: Settings) -> World {
-    let mut world = World::new(1, 2, settings);
-    for leg in [A, B] {
-        world.steady(leg, 100 * MICROSECOND);
-    }
-    world.wait(LONG);
-    world
+    world::steady_legs(2, settings)
 }
 
 /// Makes `leg` the fastest as far as the engine knows: clean regions get it as authority.

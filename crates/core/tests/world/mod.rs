@@ -25,7 +25,9 @@ use hemi_core::format::{Id, Layout, RegionEntry};
 use hemi_core::io::{Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Request};
 use hemi_core::recovery::{self, LegImage, Refusal};
 use hemi_core::settings::Settings;
-use hemi_core::units::{Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND};
+use hemi_core::units::{
+    Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND, SECOND,
+};
 
 use checker::Checker;
 use disk::Disk;
@@ -176,12 +178,39 @@ pub fn settings() -> Settings {
     }
 }
 
+/// Longer than any wait limit of [`calm`] settings.
+pub const LONG: u64 = 60 * MILLISECOND;
+
+/// Every wait limit is 20 ms. Nothing is cleaned, marked out or throttled meanwhile.
+pub fn calm() -> Settings {
+    Settings {
+        wait_floor: 20 * MILLISECOND,
+        wait_ceiling: 20 * MILLISECOND,
+        clean_after: 1000 * SECOND,
+        out_after: 1000 * SECOND,
+        exposure_bytes: 64 << 20,
+        exposure_age: 1000 * SECOND,
+        ..settings()
+    }
+}
+
+/// So many legs of one steady latency.
+pub fn steady_legs(legs: usize, settings: Settings) -> World {
+    let mut world = World::new(1, legs, settings);
+    for leg in 0..legs {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.wait(LONG);
+    world
+}
+
 impl World {
     pub fn new(seed: u64, legs: usize, settings: Settings) -> World {
         World::of_shape(seed, legs, settings, Shape::default())
     }
 
     pub fn of_shape(seed: u64, legs: usize, settings: Settings, shape: Shape) -> World {
+        plant();
         let layout =
             Layout::new(shape.volume_bytes, shape.region_bytes).expect("tests give good sizes");
         let sectors = layout.volume_sectors();
@@ -548,6 +577,16 @@ impl World {
 
     pub fn complete_id(&self, id: IoId) -> Option<usize> {
         self.pending.iter().position(|p| p.io.id == id)
+    }
+}
+
+/// Plants the mistake that the environment names, to show that a test dies of it.
+fn plant() {
+    #[cfg(feature = "planted")]
+    if let Ok(name) = std::env::var("PLANTED") {
+        use hemi_core::planted::{Planted, select};
+        let bug = Planted::ALL.iter().find(|bug| format!("{bug:?}") == name);
+        select(Some(*bug.expect("PLANTED names a planted mistake")));
     }
 }
 

@@ -1,0 +1,124 @@
+//! Giving up reads that are in flight.
+//!
+//! A read in flight changes nothing on its leg, so it can be given up at any time: it becomes an
+//! orphan, which keeps its buffer until the leg ends it and means nothing to anybody. A client's
+//! read is given up when another leg can serve it. The engine's own reads hold ranges while they
+//! run, and whoever overlaps such a range waits. So those of drains and sieves are given up as
+//! soon as their leg stops answering or loses its cache, and those of a scrub as soon as, beside
+//! that, somebody waits. The ranges that stay held on account of a silent leg are those of writes
+//! that may still land.
+
+use super::Engine;
+use super::read::Place;
+use super::slab::{Key, NONE};
+use super::state::Purpose;
+use crate::io::Buffers;
+use crate::marks::Mark;
+use crate::planted::{self, Planted};
+use crate::units::{Extent, LEGS_MAX, LegIndex};
+
+impl<B: Buffers> Engine<B> {
+    /// Gives up clients' reads on a leg that others can serve. Each of these requests starts over
+    /// in a fresh buffer: the leg still has the old one.
+    pub(super) fn give_up_reads(&mut self, leg: usize) {
+        if planted::is(Planted::ReadsStuck) {
+            return;
+        }
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let next = self.ios[at].newer;
+            let io = self.ios[at];
+            match io.purpose {
+                Purpose::Read { operation } if self.operations.is_live(operation) => {
+                    let others = self.elsewhere(leg, io.extent);
+                    if others {
+                        self.marks.add(Mark::ReadRestarted);
+                        self.ios[at].purpose = Purpose::Abandoned;
+                        let state = &mut self.operations[operation.slot];
+                        state.parts -= 1;
+                        // With a hedge out, that one may still answer in time.
+                        if state.parts == 0 {
+                            state.given_up = true;
+                            self.finish_read_if_done(operation.slot);
+                        } else if !state.hedged {
+                            state.given_up = true;
+                        }
+                    }
+                }
+                Purpose::Hedge { operation } if self.operations.is_live(operation) => {
+                    self.ios[at].purpose = Purpose::Abandoned;
+                    let state = &mut self.operations[operation.slot];
+                    state.parts -= 1;
+                    if state.parts == 0 {
+                        state.given_up = true;
+                        self.finish_read_if_done(operation.slot);
+                    }
+                }
+                _ => {}
+            }
+            at = next;
+        }
+    }
+
+    /// Returns true if anything but `leg` can serve the beginning of `extent` now.
+    fn elsewhere(&self, leg: usize, extent: Extent) -> bool {
+        match self.place(extent, LegIndex(leg as u8).bit()) {
+            Place::Leg(other, _) => self.legs[other].answers(),
+            Place::Copy(..) => true,
+            // Lost meanwhile: it starts over, to be told so.
+            Place::Nowhere if self.touches_lost(extent) => true,
+            Place::Wait | Place::Nowhere => false,
+        }
+    }
+
+    /// Gives up the reads that an operation still has in flight: another has answered it.
+    pub(super) fn abandon_reads_of(&mut self, key: Key) {
+        let parts = self.operations[key.slot].parts;
+        if parts == 0 {
+            return;
+        }
+        for leg in self.slots() {
+            let mut at = self.legs[leg].oldest_io;
+            while at != NONE {
+                let next = self.ios[at].newer;
+                let owner = match self.ios[at].purpose {
+                    Purpose::Read { operation } | Purpose::Hedge { operation } => operation,
+                    _ => Key::NONE,
+                };
+                if owner == key {
+                    self.ios[at].purpose = Purpose::Abandoned;
+                    self.operations[key.slot].parts -= 1;
+                }
+                at = next;
+            }
+        }
+    }
+
+    /// Gives up the reads of drains and sieves from a leg, and every sieve for it. The leg has
+    /// stopped answering, or, if `is_void`, what is read may not be the newest data any more.
+    pub(super) fn give_up_own_reads(&mut self, leg: usize, is_void: bool) {
+        for source in 0..LEGS_MAX {
+            let mut at = self.legs[source].oldest_io;
+            while at != NONE {
+                let next = self.ios[at].newer;
+                match self.ios[at].purpose {
+                    Purpose::Sieve { target, .. }
+                        if source == leg || usize::from(target) == leg =>
+                    {
+                        self.give_up_sieve(at, usize::from(target));
+                    }
+                    Purpose::DrainRead { .. }
+                        if source == leg && !planted::is(Planted::DrainReadKept) =>
+                    {
+                        self.give_up_drain_read(at, is_void);
+                    }
+                    Purpose::LateRead { .. } if source == leg && is_void => {
+                        self.ios[at].purpose = Purpose::Abandoned;
+                    }
+                    _ => {}
+                }
+                at = next;
+            }
+        }
+    }
+}

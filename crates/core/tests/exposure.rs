@@ -1,0 +1,95 @@
+//! P5 and its price: what counts as exposed, and who waits for it.
+
+mod world;
+
+use hemi_core::io::Operation;
+use hemi_core::settings::{ExposureMode, Settings};
+use hemi_core::units::{Extent, MILLISECOND, SECOND};
+use world::script::What;
+use world::{LONG, SECTORS, Shape, World, calm, steady_legs};
+
+const A: usize = 0;
+const B: usize = 1;
+
+#[test]
+fn what_a_newer_write_takes_the_place_of_is_exposed_until_it_has_landed() {
+    let mut world = steady_legs(2, calm());
+    world.write(0, 8);
+    world.hold(B, What::Writes);
+    for _ in 0..2 {
+        world.submit(Operation::Write, Extent::new(0, 8), false);
+        world.wait(MILLISECOND);
+    }
+    assert!(world.requests.is_empty(), "acknowledged on A alone");
+    let before = world.only(B, What::Writes);
+    // Over four of the eight sectors that B owes, and on no leg yet.
+    world.hold(A, What::Writes);
+    let newer = world.submit(Operation::Write, Extent::new(4, 64), false);
+    world.land(before);
+    world.wait(MILLISECOND);
+    assert!(!world.is_answered(newer));
+    assert_eq!(world.status().exposure_bytes, 8 * 512, "A alone has eight sectors");
+    world.release(A);
+    world.release(B);
+    world.wait(SECOND);
+    assert_eq!(world.status().exposure_bytes, 0);
+}
+
+/// Writers that wait at the bound hold up no reader.
+#[test]
+fn reads_go_on_while_writers_wait_at_the_bound() {
+    let settings = Settings { exposure_bytes: 64 << 10, requests_max: 256, ..calm() };
+    let mut world = steady_legs(2, settings);
+    world.write(0, 8);
+    world.hold(B, What::Anything);
+    for _ in 0..200 {
+        let all = Extent { start: 0, end: SECTORS };
+        world.submit(Operation::WriteZeroes { may_unmap: false }, all, false);
+    }
+    world.wait(LONG);
+    assert!(world.requests.len() > 190, "the writers wait");
+    let status = world.status();
+    assert!(status.exposure_bytes <= 64 << 10, "{} bytes exposed", status.exposure_bytes);
+    // Nobody writes there before the bound is reached.
+    let read = world.submit(Operation::Read, Extent::new(SECTORS - 8, 8), false);
+    world.wait(LONG);
+    assert!(world.is_answered(read), "it waits for no writer");
+    assert!(!world.has_failed(read));
+}
+
+/// A write each to many regions, while a leg is frozen.
+fn write_sparsely(mode: ExposureMode) {
+    const REGIONS: u64 = 1200;
+    let settings =
+        Settings { exposure_mode: mode, owed_extents_max: 1000, dirty_regions_max: 64, ..calm() };
+    let shape = Shape { volume_bytes: REGIONS * world::REGION_BYTES, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, MILLISECOND / 10);
+    }
+    world.write(0, 8);
+    world.hold(B, What::Anything);
+    world.wait(LONG);
+    for region in 0..REGIONS {
+        let write = world.submit(Operation::Write, Extent::new(region * 128 + 8, 8), false);
+        let begun = world.now;
+        while !world.is_answered(write) {
+            world.wait(MILLISECOND);
+            assert!(world.now.since(begun) < SECOND, "the write to region {region} waits");
+        }
+    }
+    world.release(B);
+    world.settings.clean_after = 100 * MILLISECOND;
+    world.wait(60 * SECOND);
+    world.thorough = true;
+    world.read_everything();
+    let status = world.status();
+    assert_eq!((status.legs[B].owed_bytes, status.legs[B].owed_region_bytes), (0, 0));
+}
+
+#[test]
+fn sparse_writes_beside_a_frozen_leg_do_not_run_out_of_records() {
+    write_sparsely(ExposureMode::Throttle);
+    write_sparsely(ExposureMode::FallBehind);
+}

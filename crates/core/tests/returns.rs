@@ -1,0 +1,57 @@
+//! Authority returns to the faster leg wherever it has become complete.
+
+mod world;
+
+use hemi_core::io::Operation;
+use hemi_core::settings::Settings;
+use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use world::script::What;
+use world::{Shape, World, calm};
+
+const FAST: usize = 0;
+const SLOW: usize = 1;
+/// Sectors of a region.
+const REGION: u64 = world::REGION_BYTES / 512;
+
+/// More regions are older, and have nothing to return, than one tick looks at.
+#[test]
+fn authority_of_a_hot_region_returns_past_many_older_ones() {
+    const OLDER: u64 = 6000;
+    let settings = Settings {
+        dirty_regions_max: 8192,
+        owed_extents_max: 16384,
+        // Beside a slow leg nothing else is to be in the way.
+        leg_window: 64,
+        ..calm()
+    };
+    let volume_bytes = (OLDER + 1) * world::REGION_BYTES;
+    let mut world = World::of_shape(1, 2, settings, Shape { volume_bytes, ..Shape::default() });
+    world.thorough = false;
+    world.steady(FAST, 100 * MICROSECOND);
+    world.steady(SLOW, 5 * MILLISECOND);
+    for _ in 0..40 {
+        world.write(0, 8);
+        world.wait(6 * MILLISECOND);
+    }
+    for region in 0..OLDER {
+        world.write(region * REGION, 8);
+        if region % 32 == 0 {
+            world.wait(10 * MILLISECOND);
+        }
+    }
+    world.wait(SECOND);
+    let hot = Extent::new(OLDER * REGION, 8);
+    world.write(hot.start, 8);
+    // The fast leg freezes, and authority over the hot region moves.
+    world.hold(FAST, What::Anything);
+    world.submit(Operation::Write, hot, false);
+    world.wait(SECOND);
+    assert!(world.requests.is_empty(), "the slow leg has taken over");
+    assert!(world.status().legs[SLOW].authority_regions > 0);
+    world.release(FAST);
+    for _ in 0..200 {
+        world.write(hot.start, 8);
+        world.wait(10 * MILLISECOND);
+    }
+    assert_eq!(world.status().legs[SLOW].authority_regions, 0, "it has returned");
+}
