@@ -40,8 +40,6 @@ marks! {
     DebtSuperseded "debt superseded by a newer write",
     /// A leg's exact debts overflowed: it owes the region as a whole.
     RegionOwed "region owed as a whole",
-    /// Records of regions ran short: what a leg owed of a clean region became all of it.
-    DebtsRoundedUp "debts rounded up to their region",
     /// A debt's copy was given up for want of memory.
     CopyGivenUp "debt kept no copy",
     /// A leg failed a write, which is owed again beneath newer debts.

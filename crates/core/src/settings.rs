@@ -97,6 +97,79 @@ pub struct Settings {
     /// Read from another leg only where it is expected to be this much better, per cent.
     /// Default 12 (hysteresis against flapping between like legs).
     pub read_hysteresis_percent: u32,
+    /// Work done in one go. No volume needs other than the defaults.
+    pub limits: Limits,
+}
+
+/// Bounds of the work the engine does in one go, and of what it keeps for work under way.
+///
+/// The defaults suit every volume, so the server does not offer them. They are settings for the
+/// simulator: it draws tiny ones, so that the small volumes it tests end every batch in the
+/// middle and run out of everything. Each may be as low as 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Operations of one request under way at once; a larger request goes in steps. Default 16.
+    pub operations_per_request: u32,
+    /// Operations under way at once beside one for each request. Default 1024.
+    pub operations_more: u32,
+    /// Largest leg I/O of a client's, in bytes, a multiple of the block; a longer request is
+    /// split. Default 1 MiB.
+    pub operation_bytes: u64,
+    /// Region records beside `dirty_regions_max`, for each request. Default 2.
+    pub records_per_request: u32,
+    /// Region records looked at per tick for authority to return to a better leg. Default 4096.
+    pub returns_per_tick: usize,
+    /// Regions looked at for cleaning at each tick. Default 2048.
+    pub cleans_per_tick: usize,
+    /// Regions made whole for a leg at each tick. Default 8192.
+    pub heals_per_tick: usize,
+    /// Regions waiting for another authority whose debts are looked for first. Default 8.
+    pub moves_looked_at: usize,
+    /// Room for debts that a leg needs to take up a region it owes as a whole: newer writes may
+    /// cut it into so many before it is drained. Default 64.
+    pub region_pieces: usize,
+    /// Steps of a drain's sweep past debts that cannot go yet, before it gives up for now.
+    /// Default 64.
+    pub sweep_skips: usize,
+    /// Debts looked at, the oldest first, for one that can go. Default 32.
+    pub oldest_looked_at: usize,
+    /// As much for debts somebody waits for. Default 256.
+    pub urgent_looked_at: usize,
+    /// Reads and writes under way for each owing leg that span what it does not owe. Default 16:
+    /// enough to keep the leg busy, and what a region that is waited for may have to wait behind.
+    pub sieves: u32,
+    /// Metadata writes in flight, all legs together. Default 64.
+    pub metadata_writes: usize,
+    /// Of these, the most that write content nobody waits for, per leg. Default 4.
+    pub lazy_writes: u32,
+    /// Bytes a scrub compares at once, a multiple of the block. Default 256 KiB.
+    pub scrub_bytes: u64,
+    /// Pieces a scrub passes over at once before other work gets a turn. Default 256.
+    pub scrub_pieces: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            operations_per_request: 16,
+            operations_more: 1024,
+            operation_bytes: 1 << 20,
+            records_per_request: 2,
+            returns_per_tick: 4096,
+            cleans_per_tick: 2048,
+            heals_per_tick: 8192,
+            moves_looked_at: 8,
+            region_pieces: 64,
+            sweep_skips: 64,
+            oldest_looked_at: 32,
+            urgent_looked_at: 256,
+            sieves: 16,
+            metadata_writes: 64,
+            lazy_writes: 4,
+            scrub_bytes: 256 << 10,
+            scrub_pieces: 256,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -124,6 +197,7 @@ impl Default for Settings {
             clean_after: 5 * SECOND,
             hedge_permille: 20,
             read_hysteresis_percent: 12,
+            limits: Limits::default(),
         }
     }
 }

@@ -12,15 +12,11 @@ use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::{LEGS_MAX, LegIndex, MILLISECOND};
 
-/// Regions looked at for cleaning at each tick.
-const CLEAN_BATCH: usize = 2048;
 /// A leg that owes something in an idle region is waited for this many times `clean_after`
 /// before it loses its bit there.
 const PATIENCE: u64 = 4;
 /// When this much of the cap on dirty regions is used, idle or not, the oldest are cleaned.
 const CAP_PERMILLE: u64 = 875;
-/// Regions made whole for a leg at each tick.
-const HEAL_BATCH: usize = 8192;
 /// When fewer than this share of the records are free, clean regions give theirs back.
 const RECORDS_SHORT_PERMILLE: usize = 125;
 /// A region must have been left alone for this long even when the cap presses.
@@ -97,7 +93,7 @@ impl<B: Buffers> Engine<B> {
             || short;
         let closing = self.is_closing();
         let mut at = self.regions.oldest();
-        for _ in 0..CLEAN_BATCH {
+        for _ in 0..self.settings.limits.cleans_per_tick {
             let Some(record) = at else { return };
             at = self.regions.newer(record);
             let active = &self.regions.active[record];
@@ -144,7 +140,6 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots() {
             let owes = self.regions.active[record].lacks[leg] > 0;
             if owes && !entry.is_whole(LegIndex(leg as u8)) {
-                self.marks.add(Mark::DebtsRoundedUp);
                 self.owe_region(leg, region);
             }
         }
@@ -242,7 +237,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let mut from = 0;
-            for _ in 0..HEAL_BATCH {
+            for _ in 0..self.settings.limits.heals_per_tick {
                 let Some(region) = self.regions.take_healed(index, from) else { break };
                 from = region + 1;
                 let entry = self.entry(region);

@@ -18,20 +18,10 @@ use crate::units::{
     BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES,
 };
 
-/// Regions waiting for another authority whose debts are looked for first.
-const MOVES_LOOKED_AT: usize = 8;
 /// Exposure from which owed regions yield to newer debts …
 const PRESSED_PERMILLE: u64 = 500;
 /// … and how often one is taken up all the same.
 const REGION_INTERVAL: u64 = SECOND / 2;
-/// Debts that newer writes may make of one taken-up region before it is drained.
-const REGION_PIECES: usize = 64;
-/// Steps of the sweep past debts that cannot go yet, before it gives up for now.
-const SWEEP_SKIPS_MAX: usize = 64;
-/// How far into the oldest debts to look for one that can go.
-const OLDEST_LOOKED_AT: usize = 32;
-/// As much for debts somebody waits for.
-const URGENT_LOOKED_AT: usize = 256;
 /// A leg on probation gets this many drain I/Os at once.
 const PROBATION_WINDOW: u32 = 4;
 /// A debt without a fresh leg to read it from is looked at again after this.
@@ -105,7 +95,7 @@ impl<B: Buffers> Engine<B> {
             let state = &self.legs[leg];
             if self.regions.stale_count(index) == 0
                 || state.rebuilding > 0 && state.debts.rebuild_bytes() >= enough
-                || !state.debts.has_room(REGION_PIECES)
+                || !state.debts.has_room(self.settings.limits.region_pieces)
             {
                 return;
             }
@@ -135,7 +125,7 @@ impl<B: Buffers> Engine<B> {
         let waited_for = self
             .moves
             .iter()
-            .take(MOVES_LOOKED_AT)
+            .take(self.settings.limits.moves_looked_at)
             .filter(|&&record| self.regions.active.is_used(record))
             .map(|&record| self.regions.active[record].region)
             .find(|&region| self.regions.is_stale(index, region));
@@ -181,7 +171,8 @@ impl<B: Buffers> Engine<B> {
         }
         let now = self.now;
         let can_go = |debt: &Debt| can_go(state, debt, now);
-        state.debts.oldest_urgent_where(URGENT_LOOKED_AT, can_go).map(|(slot, _)| slot)
+        let looked_at = self.settings.limits.urgent_looked_at;
+        state.debts.oldest_urgent_where(looked_at, can_go).map(|(slot, _)| slot)
     }
 
     /// The next debt to pay, by the order above.
@@ -190,7 +181,7 @@ impl<B: Buffers> Engine<B> {
             return Some(urgent);
         }
         let now = self.now;
-        for &record in self.moves.iter().take(MOVES_LOOKED_AT) {
+        for &record in self.moves.iter().take(self.settings.limits.moves_looked_at) {
             if self.regions.active.is_used(record) {
                 let extent = self.regions.extent(self.regions.active[record].region);
                 if let Some(slot) = self.payable_from(leg, extent.start, extent.end) {
@@ -201,8 +192,8 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         let age = state.debts.oldest_since().map_or(0, |since| now.since(since));
         if age > self.settings.exposure_age / 2 {
-            let oldest =
-                state.debts.oldest_where(OLDEST_LOOKED_AT, |debt| can_go(state, debt, now));
+            let looked_at = self.settings.limits.oldest_looked_at;
+            let oldest = state.debts.oldest_where(looked_at, |debt| can_go(state, debt, now));
             if let Some((slot, _)) = oldest {
                 return Some(slot);
             }
@@ -215,7 +206,7 @@ impl<B: Buffers> Engine<B> {
     fn payable_from(&self, leg: usize, from: u64, to: u64) -> Option<u32> {
         let state = &self.legs[leg];
         let mut at = from;
-        for _ in 0..SWEEP_SKIPS_MAX {
+        for _ in 0..self.settings.limits.sweep_skips {
             let (slot, debt) = state.debts.first_after(at)?;
             if debt.extent.start >= to {
                 return None;

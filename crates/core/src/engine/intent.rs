@@ -14,14 +14,10 @@ use super::Engine;
 use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::Stage;
-use crate::format::page::ENTRIES_PER_PAGE;
 use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::LegIndex;
-
-/// Records looked at per background tick for authority to return to a better leg.
-const RETURNS_PER_TICK: usize = 4096;
 
 /// The return of authority to the best leg, a part of the records at a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -312,9 +308,7 @@ impl<B: Buffers> Engine<B> {
     fn move_authority(&mut self, region: u32, from: LegIndex, to: LegIndex) {
         let page = self.metadata.page_of(region);
         let sequence = self.metadata.change(page);
-        let first = page * ENTRIES_PER_PAGE as u32;
-        let last = (first + ENTRIES_PER_PAGE as u32).min(self.regions.count());
-        for other in first..last {
+        for other in self.metadata.layout().page_regions(page) {
             let entry = self.entry(other);
             if !entry.is_dirty() || entry.authority() != from {
                 continue;
@@ -401,7 +395,7 @@ impl<B: Buffers> Engine<B> {
         let mut record = self.returns.from;
         let mut looked_at = 0;
         for _ in 0..capacity {
-            if looked_at == RETURNS_PER_TICK {
+            if looked_at == self.settings.limits.returns_per_tick {
                 break;
             }
             let next = if record + 1 < capacity { record + 1 } else { 0 };

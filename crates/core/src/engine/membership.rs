@@ -175,9 +175,8 @@ impl<B: Buffers> Engine<B> {
             .expect("the engine keeps the list sorted, disjoint and short enough");
         } else {
             let header = page::PageHeader { page: write.object, generation, join_epoch };
-            let first = write.object as usize * page::ENTRIES_PER_PAGE;
-            let last = (first + page::ENTRIES_PER_PAGE).min(self.regions.count() as usize);
-            let entries = &self.regions.entries()[first..last];
+            let regions = self.metadata.layout().page_regions(write.object);
+            let entries = &self.regions.entries()[regions.start as usize..regions.end as usize];
             page::fill(self.metadata.image_mut(write.image), &header, entries);
         }
     }

@@ -13,12 +13,8 @@ use alloc::vec::Vec;
 use crate::format::{BLOCK_BYTES, Layout};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
+use crate::settings::Limits;
 use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
-
-/// Metadata writes in flight, all legs together. Each holds a block image.
-pub(crate) const WRITES_MAX: usize = 64;
-/// Of these, the most that write content nobody waits for, per leg.
-const LAZY_WRITES_MAX: u32 = 4;
 
 /// Names a metadata object: pages first, then the superblock, then the lost list.
 pub(crate) type ObjectId = u32;
@@ -78,6 +74,8 @@ pub(crate) struct Metadata {
     objects: Vec<Object>,
     images: Vec<Box<[u8; BLOCK_BYTES]>>,
     free_images: Vec<u32>,
+    /// Writes in flight of content nobody waits for, per leg, at most.
+    lazy_writes_max: u32,
     queues: [VecDeque<ObjectId>; LEGS_MAX],
     lazy_cursor: [u32; LEGS_MAX],
     in_flight: [u32; LEGS_MAX],
@@ -96,7 +94,8 @@ pub struct ObjectState {
 
 impl Metadata {
     /// `states` holds one entry per page, then the superblock's, then the lost list's.
-    pub(crate) fn new(layout: Layout, states: &[ObjectState]) -> Metadata {
+    pub(crate) fn new(layout: Layout, states: &[ObjectState], limits: &Limits) -> Metadata {
+        let writes_max = limits.metadata_writes;
         let objects = states
             .iter()
             .map(|state| Object {
@@ -116,8 +115,9 @@ impl Metadata {
             layout,
             queues: core::array::from_fn(|_| queue()),
             objects,
-            images: (0..WRITES_MAX).map(|_| Box::new([0; BLOCK_BYTES])).collect(),
-            free_images: (0..WRITES_MAX as u32).rev().collect(),
+            images: (0..writes_max).map(|_| Box::new([0; BLOCK_BYTES])).collect(),
+            free_images: (0..writes_max as u32).rev().collect(),
+            lazy_writes_max: limits.lazy_writes,
             lazy_cursor: [0; LEGS_MAX],
             in_flight: [0; LEGS_MAX],
         }
@@ -184,7 +184,7 @@ impl Metadata {
             if !self.objects[object as usize].is_current(leg) {
                 current = false;
                 if self.in_flight[leg.index()] + self.queues[leg.index()].len() as u32
-                    >= LAZY_WRITES_MAX
+                    >= self.lazy_writes_max
                 {
                     self.lazy_cursor[leg.index()] = object;
                     break;

@@ -63,12 +63,6 @@ use scrub::Scrub;
 use slab::{Key, NONE, Slab};
 use state::{Io, OperationState, Purpose, RequestState};
 
-/// Operations of one request under way at once; a larger request goes in steps.
-const OPERATIONS_PER_REQUEST: u32 = 16;
-/// Operations that writes leave to reads.
-const READ_OPERATIONS: usize = 256;
-/// Largest leg I/O of a client's, in bytes: a longer request is split.
-const OPERATION_BYTES_MAX: u64 = 1 << 20;
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
 const TICK: u64 = 100 * MILLISECOND;
 
@@ -155,7 +149,7 @@ impl<B: Buffers> Engine<B> {
         let present: usize = traits.iter().filter(|t| t.present).count();
         let ios_max = operations_max * 2
             + (present as u32) * (2 * settings.leg_window + 32)
-            + metadata::WRITES_MAX as u32;
+            + settings.limits.metadata_writes as u32;
         let members = (0..LEGS_MAX)
             .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
             .fold(0u8, |mask, l| mask | 1 << l);
@@ -210,7 +204,7 @@ impl<B: Buffers> Engine<B> {
             settings,
             buffers,
             now,
-            metadata: Metadata::new(superblock.layout, &opening.objects),
+            metadata: Metadata::new(superblock.layout, &opening.objects, &settings.limits),
             superblock,
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
@@ -574,7 +568,8 @@ impl<B: Buffers> Engine<B> {
 /// Returns how many regions may be dirty at once, with so many dirty at open: those that may stay
 /// so, and those that requests under way need.
 fn dirty_max(settings: &Settings, dirty: u32) -> u32 {
-    settings.dirty_regions_max.max(dirty) + 2 * settings.requests_max
+    let under_way = settings.limits.records_per_request * settings.requests_max;
+    settings.dirty_regions_max.max(dirty) + under_way
 }
 
 /// Returns how many regions may be in use at once: those that are dirty, and those that a leg owes
@@ -587,7 +582,7 @@ fn records_max(settings: &Settings, dirty: u32) -> u32 {
 
 /// Operations that can be under way at once.
 fn operations_max(settings: &Settings) -> u32 {
-    settings.requests_max + 64 * OPERATIONS_PER_REQUEST
+    settings.requests_max + settings.limits.operations_more
 }
 
 fn class_of(operation: LegOperation) -> Class {

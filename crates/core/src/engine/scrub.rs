@@ -12,10 +12,6 @@ use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::{BufferAt, BufferId, Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
-/// Bytes compared at once.
-const PIECE_BYTES: u64 = 256 << 10;
-/// Pieces passed over at once before other work gets a turn.
-const PIECES_PASSED_OVER: usize = 256;
 /// The owner under which scrub holds its range lock.
 pub(super) const LOCK_OWNER: u32 = NONE - 1;
 
@@ -83,7 +79,7 @@ impl<B: Buffers> Engine<B> {
     /// Starts the next piece, if none is being read and its range is free. Pieces that are
     /// owed or lost are passed over, some at a time.
     pub(super) fn pump_scrub(&mut self) {
-        for _ in 0..PIECES_PASSED_OVER {
+        for _ in 0..self.settings.limits.scrub_pieces {
             let before = self.scrub.as_ref().map(|scrub| scrub.next);
             self.next_piece();
             let Some(scrub) = &self.scrub else { return };
@@ -111,7 +107,7 @@ impl<B: Buffers> Engine<B> {
             .extent(region)
             .end
             .min(scrub.extent.end)
-            .min(scrub.next + PIECE_BYTES / SECTOR_BYTES);
+            .min(scrub.next + self.settings.limits.scrub_bytes / SECTOR_BYTES);
         let piece = Extent { start: scrub.next, end };
         if !self.locks.is_free(piece, false) || self.ios.free_slots() <= LEGS_MAX {
             return;

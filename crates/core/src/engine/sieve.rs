@@ -26,9 +26,6 @@ use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex, SECOND, SECTOR
 const GAP_NANOSECONDS: u64 = 10;
 /// … and is no longer than this.
 const GAP_BYTES_MAX: u64 = 256 << 10;
-/// Such reads and writes under way, for each owing leg: enough to keep it busy, and what a
-/// region that is waited for may have to wait behind.
-const SIEVES_MAX: u32 = 16;
 /// A leg's usual write takes at least so many times as long as the read of all of it.
 const SOURCE_FASTER: u64 = 2;
 /// Debts for which the owing leg's own read of the gaps is worth its time.
@@ -86,7 +83,10 @@ impl<B: Buffers> Engine<B> {
     /// Begins to pay a debt together with those that follow it; whether that is the way.
     pub(super) fn pay_sieved(&mut self, leg: usize, first: &Debt) -> bool {
         let state = &self.legs[leg];
-        if state.sieves >= SIEVES_MAX || self.now < state.sieves_after || !is_plain(first) {
+        if state.sieves >= self.settings.limits.sieves
+            || self.now < state.sieves_after
+            || !is_plain(first)
+        {
             return false;
         }
         let lot = self.lot_from_fresh(leg, first).or_else(|| self.lot_from_own(leg, first));

@@ -1,19 +1,22 @@
 //! From a client's request to operations and back to its reply.
 //!
-//! A request is split at region boundaries and at [`super::OPERATION_BYTES_MAX`] into
+//! A request is split at region boundaries and at [`crate::settings::Limits::operation_bytes`] into
 //! operations, a few at a time. Before an operation starts it passes the exposure gate and
 //! takes its range lock: an operation that overlaps an earlier one still unanswered, where
 //! either writes, waits its turn. No read can therefore see a write that is not
 //! acknowledged, whichever leg answers it, and no two unanswered writes share a sector.
 
+use super::Engine;
 use super::debt::Source;
 use super::membership::Phase;
 use super::scrub;
 use super::state::{OperationState, RequestState};
-use super::{Engine, OPERATION_BYTES_MAX, OPERATIONS_PER_REQUEST, READ_OPERATIONS};
 use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, SECTOR_BYTES};
+
+/// Writes leave one in so many operations to reads.
+const READ_SHARE: usize = 8;
 
 impl<B: Buffers> Engine<B> {
     pub(super) fn accept(&mut self, request: Request) {
@@ -86,7 +89,7 @@ impl<B: Buffers> Engine<B> {
             if request.next >= request.extent.end || request.restart {
                 return true;
             }
-            if request.outstanding >= OPERATIONS_PER_REQUEST {
+            if request.outstanding >= self.settings.limits.operations_per_request {
                 // Goes on when one of its operations ends.
                 return true;
             }
@@ -107,7 +110,8 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a part of a request may be split off. Writes leave some room to reads,
     /// which can often be answered while writes wait.
     pub(super) fn has_room_for_operation(&self, slot: u32) -> bool {
-        let reserve = if self.backlog_of(slot) == 0 { 0 } else { READ_OPERATIONS };
+        let is_read = self.backlog_of(slot) == 0;
+        let reserve = if is_read { 0 } else { self.operations.capacity() / READ_SHARE };
         self.operations.free_slots() > reserve
     }
 
@@ -122,9 +126,10 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn next_part(&self, slot: u32) -> Extent {
         let request = &self.requests[slot];
         let region = self.regions.of_sector(request.next);
+        let longest = self.settings.limits.operation_bytes / SECTOR_BYTES;
         let unit = match request.operation {
-            Operation::Read => OPERATION_BYTES_MAX / SECTOR_BYTES,
-            Operation::Write => self.write_sectors_max().min(OPERATION_BYTES_MAX / SECTOR_BYTES),
+            Operation::Read => longest,
+            Operation::Write => self.write_sectors_max().min(longest),
             _ => self.write_sectors_max(),
         };
         let spans = planted::is(Planted::OperationSpansRegions);

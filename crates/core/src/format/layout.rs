@@ -41,6 +41,8 @@ pub struct Layout {
     volume_bytes: u64,
     region_bytes: u64,
     region_count: u32,
+    /// Regions in each page but the last; as many as it has entries, in every real volume.
+    regions_per_page: u32,
     page_count: u32,
     data_offset: u64,
 }
@@ -133,6 +135,7 @@ impl Layout {
             region_bytes,
             // At most 2^24 of either.
             region_count: regions as u32,
+            regions_per_page: ENTRIES_PER_PAGE as u32,
             page_count: pages as u32,
             data_offset,
         })
@@ -182,13 +185,30 @@ impl Layout {
 
     /// The page that holds a region's entry.
     pub fn page_of(&self, region: u32) -> u32 {
-        region / ENTRIES_PER_PAGE as u32
+        region / self.regions_per_page
     }
 
     /// The first region of a page, and one past its last.
     pub fn page_regions(&self, page: u32) -> core::ops::Range<u32> {
-        let start = page * ENTRIES_PER_PAGE as u32;
-        start..(start + ENTRIES_PER_PAGE as u32).min(self.region_count)
+        let start = page * self.regions_per_page;
+        start..(start + self.regions_per_page).min(self.region_count)
+    }
+
+    /// Returns the same layout with only the first `regions` entries of each page in use, at
+    /// least one: many pages in a small volume, for simulations. There are no more pages than
+    /// the table has room for before the data area, so that nothing else moves.
+    ///
+    /// No superblock records it. A leg written like this opens with
+    /// [`crate::recovery::assess_short_pages`] alone; the ordinary way in finds regions that no
+    /// leg decides, and refuses.
+    #[must_use]
+    pub fn with_short_pages(self, regions: u32) -> Layout {
+        // At most 2^17 pages.
+        let pages_max = ((self.data_offset - TABLE_OFFSET) / PAGE_STRIDE) as u32;
+        let least = self.region_count.div_ceil(pages_max);
+        let regions_per_page = regions.clamp(least, ENTRIES_PER_PAGE as u32);
+        let page_count = self.region_count.div_ceil(regions_per_page);
+        Layout { regions_per_page, page_count, ..self }
     }
 
     /// First byte of a superblock slot. It depends on nothing, so that a leg can be
@@ -275,6 +295,21 @@ mod tests {
         };
         assert_eq!((regions, smallest_region_bytes), (1 << 25, 1 << 20));
         Layout::new(16 * TIB, smallest_region_bytes).unwrap();
+    }
+
+    #[test]
+    fn short_pages_move_nothing_but_entries() {
+        let whole = Layout::new(24 << 16, 1 << 16).unwrap();
+        assert_eq!((whole.page_count(), whole.page_regions(0)), (1, 0..24));
+        let short = whole.with_short_pages(5);
+        assert_eq!((short.page_count(), short.page_regions(4)), (5, 20..24));
+        assert_eq!((short.page_of(4), short.page_of(5)), (0, 1));
+        assert_eq!(short.data_offset(), whole.data_offset());
+        assert_eq!(whole.with_short_pages(u32::MAX), whole);
+        // The table of a larger volume has no room for a page of every region.
+        let large = Layout::new(10 * GIB, 1 << 20).unwrap().with_short_pages(0);
+        assert!(large.page_address(large.page_count() - 1, 1) + BLOCK <= large.data_offset());
+        assert_eq!(large.page_regions(large.page_count() - 1).end, large.region_count());
     }
 
     proptest! {

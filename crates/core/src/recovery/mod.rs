@@ -12,12 +12,13 @@ mod promotion;
 mod reader;
 
 pub use problem::{Problem, Refusal};
-pub use promotion::{Promotion, promote};
+pub use promotion::{Promotion, promote, promote_short_pages};
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::engine::metadata::ObjectState;
+use crate::format::page::ENTRIES_PER_PAGE;
 use crate::format::superblock::SuperblockError;
 use crate::format::{BLOCK_BYTES, Block, Layout, Membership, RegionEntry, Superblock};
 use crate::marks::{Mark, Marks};
@@ -99,6 +100,15 @@ fn block_at(bytes: &[u8], address: u64) -> Option<&Block> {
 /// # Errors
 /// Every [`Problem`] found.
 pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
+    assess_short_pages(images, ENTRIES_PER_PAGE as u32)
+}
+
+/// As [`assess`], of a simulated volume that uses only the first `regions` entries of each page:
+/// see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
+///
+/// # Errors
+/// As [`assess`].
+pub fn assess_short_pages(images: &[LegImage], regions: u32) -> Result<Opening, Refusal> {
     let refuse = |problems: Vec<Problem>| Err(Refusal { problems });
     if images.is_empty() {
         return refuse(vec![Problem::NoLegs]);
@@ -106,11 +116,12 @@ pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
     let superblocks = superblocks_of(images).map_err(|problems| Refusal { problems })?;
     let newest =
         newest_history(&superblocks).map_err(|problem| Refusal { problems: vec![problem] })?;
-    let superblock = superblocks[newest].clone();
+    let mut superblock = superblocks[newest].clone();
     let problems = membership_problems(images, &superblocks, &superblock);
     if !problems.is_empty() {
         return refuse(problems);
     }
+    superblock.layout = superblock.layout.with_short_pages(regions);
     let slots: Vec<LegIndex> = superblocks.iter().map(|s| s.leg).collect();
     let voters: Vec<usize> = (0..images.len())
         .filter(|&i| {

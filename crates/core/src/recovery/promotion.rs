@@ -34,9 +34,22 @@ pub struct Promotion {
 /// # Errors
 /// The leg has no valid superblock, or is itself not a member.
 pub fn promote(image: LegImage, generation: Id) -> Result<Promotion, Refusal> {
+    promote_short_pages(image, generation, page::ENTRIES_PER_PAGE as u32)
+}
+
+/// As [`promote`], of a simulated volume that uses only the first `regions` entries of each page:
+/// see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
+///
+/// # Errors
+/// As [`promote`].
+pub fn promote_short_pages(
+    image: LegImage,
+    generation: Id,
+    regions: u32,
+) -> Result<Promotion, Refusal> {
     let refuse = |problem| Err(Refusal { problems: vec![problem] });
     let old = match newest_of(image.bytes) {
-        Ok(old) => old,
+        Ok(old) => Superblock { layout: old.layout.with_short_pages(regions), ..old },
         Err(error) => return refuse(Problem::NotALeg { image: 0, error }),
     };
     let layout = old.layout;

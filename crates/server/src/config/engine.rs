@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use hemi_core::settings::{ExposureMode, FlushCopies, Policy, Settings};
+use hemi_core::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings};
 use hemi_core::units::LEGS_MAX;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
@@ -208,6 +208,7 @@ impl EngineConfig {
             clean_after: self.clean_after.0,
             hedge_permille: self.hedge_permille,
             read_hysteresis_percent: self.read_hysteresis_percent,
+            limits: Limits::default(),
         }
     }
 
