@@ -4,9 +4,11 @@
 mod world;
 
 use hemi_core::io::{LegError, LegEvent, Operation};
+use hemi_core::settings::Settings;
 use hemi_core::status::{LegState, Status};
-use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND};
-use world::{Random, SECTORS, World, settings};
+use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use world::script::{Cache, What};
+use world::{Random, SECTORS, World, calm, settings};
 
 fn abort(world: &mut World, leg: usize) {
     while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
@@ -113,4 +115,42 @@ fn legs_that_lose_their_caches_come_back_by_draining() {
 #[test]
 fn a_forced_move_that_has_to_wait_is_made_later() {
     run(96, 2);
+}
+
+const A: usize = 0;
+const B: usize = 1;
+/// Longer than any wait limit of the scripted tests.
+const LONG: u64 = 60 * MILLISECOND;
+
+/// Legs of one steady latency; of data no copies are kept (zeros need none).
+fn without_copies(legs: usize) -> World {
+    let mut world = World::new(1, legs, Settings { copies_reserve: u64::MAX, ..calm() });
+    for leg in 0..legs {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.wait(LONG);
+    world
+}
+
+/// B owes zeros, and before them something of which there is no copy; over both a write is in
+/// flight to it. What A loses with its cache and B's debt keeps must be given back to A.
+#[test]
+fn a_copy_is_found_behind_what_is_in_flight() {
+    let mut world = without_copies(2);
+    world.hold(B, What::Writes);
+    world.write(0, 32);
+    world.write(0, 8);
+    world.flush();
+    let zeroes = Operation::WriteZeroes { may_unmap: false };
+    let zeros = world.submit(zeroes, Extent::new(16, 8), false);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(zeros), "acknowledged on A alone");
+    world.lose_leg(A, Cache::Dropped);
+    world.event(A, LegEvent::Back);
+    world.read(16, 8);
+    world.wait(SECOND);
+    assert_eq!(world.disks[A].contents()[16..24], [0; 8], "A has the zeros again");
+    world.release(B);
+    world.wait(SECOND);
+    world.read_everything();
 }

@@ -412,8 +412,20 @@ impl<B: Buffers> Engine<B> {
                 return Elsewhere { sectors, source: Some(source) };
             }
         }
-        let end = others().map(|other| self.stale_until(other, extent)).min();
+        let end = others().map(|other| self.next_edge(other, extent)).min();
         Elsewhere { sectors: end.unwrap_or(extent.end) - extent.start, source: None }
+    }
+
+    /// Returns where, within `extent`, a leg may begin to have other data than at its beginning:
+    /// at the next edge of a debt or of a range in flight. What is in flight over several debts
+    /// must not hide that one of them keeps a copy.
+    fn next_edge(&self, leg: usize, extent: Extent) -> u64 {
+        let state = &self.legs[leg];
+        let begins_or_ends = |begin: u64, end: u64| if begin > extent.start { begin } else { end };
+        let debt = state.debts.overlapping(extent).map(|(_, debt)| debt.extent);
+        let of_debt = debt.map(|debt| begins_or_ends(debt.start, debt.end));
+        let of_held = state.held_until(extent.start).or_else(|| state.first_held(extent));
+        [of_debt, of_held].into_iter().flatten().fold(extent.end, u64::min)
     }
 
     /// The buffer of an acknowledged write in flight on a leg at the beginning of `extent`.

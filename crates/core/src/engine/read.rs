@@ -378,7 +378,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Where, within `extent`, a leg that is stale at its beginning may be fresh again.
-    pub(super) fn stale_until(&self, leg: usize, extent: Extent) -> u64 {
+    fn stale_until(&self, leg: usize, extent: Extent) -> u64 {
         let state = &self.legs[leg];
         if self.regions.is_stale(state.index, self.regions.of_sector(extent.start)) {
             return extent.end;
