@@ -6,7 +6,7 @@ mod world;
 use hemi_core::io::{LegError, LegEvent, Operation};
 use hemi_core::settings::Settings;
 use hemi_core::status::{LegState, Status};
-use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, Instant, IoId, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::{Cache, What};
 use world::{Random, SECTORS, World, calm, settings};
 
@@ -119,6 +119,7 @@ fn a_forced_move_that_has_to_wait_is_made_later() {
 
 const A: usize = 0;
 const B: usize = 1;
+const C: usize = 2;
 /// Longer than any wait limit of the scripted tests.
 const LONG: u64 = 60 * MILLISECOND;
 
@@ -153,4 +154,54 @@ fn a_copy_is_found_behind_what_is_in_flight() {
     world.release(B);
     world.wait(SECOND);
     world.read_everything();
+}
+
+/// A session drops and is back at once. What was in flight is not known to be over.
+fn reconnect(world: &mut World, leg: usize) {
+    world.event(leg, LegEvent::Gone { removed: false });
+    world.event(leg, LegEvent::Back);
+}
+
+/// What was in flight when a session dropped is over: none of it has landed.
+fn end_with_session(world: &mut World, ended: &[IoId]) {
+    for &id in ended {
+        let index = world.complete_id(id).expect("it is in flight");
+        world.pending.remove(index);
+        let now = world.now;
+        world.engine().complete(now, id, Err(LegError::Gone));
+        world.take_actions();
+    }
+}
+
+/// Three sessions drop one after the other. A, the authority, is being given back by B what it
+/// may have lost, and so is C, when B may have lost it as well: what A holds is the content.
+#[test]
+fn a_read_finds_the_authority_when_the_last_that_had_it_lost_its_cache() {
+    let mut world = without_copies(3);
+    world.write(0, 8);
+    world.flush();
+    // From now on a leg has to flush before it takes over.
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    assert_eq!(world.recorded(0).authority().index(), A);
+    world.hold(B, What::Anything);
+    reconnect(&mut world, A);
+    let for_a = world.ids(B, What::Reads);
+    assert!(!for_a.is_empty(), "A is given back what B has");
+    reconnect(&mut world, C);
+    let read = |id: &IoId| !for_a.contains(id);
+    let for_c: Vec<IoId> = world.ids(B, What::Reads).into_iter().filter(read).collect();
+    assert!(!for_c.is_empty(), "and so is C");
+    let others = world.ids(B, What::Anything);
+    world.let_come(B);
+    reconnect(&mut world, B);
+    end_with_session(&mut world, &for_a);
+    end_with_session(&mut world, &for_c);
+    let read = world.read(0, 8);
+    assert!(!world.has_failed(read), "A has it");
+    let is_other = |id: &IoId| !for_a.contains(id) && !for_c.contains(id);
+    let others: Vec<IoId> = others.into_iter().filter(is_other).collect();
+    end_with_session(&mut world, &others);
+    world.read_everything();
+    assert_eq!(world.failed_requests, 0);
 }

@@ -343,7 +343,7 @@ impl<B: Buffers> Engine<B> {
             None => None,
         };
         let (Some((from, sectors)), Some(buffer)) = (source, buffer) else {
-            if source.is_none() && self.stands_as_found(leg, slot) {
+            if source.is_none() && self.stands_as_found(leg, first.extent) {
                 return true;
             }
             let until = self.now + SOURCE_RETRY;
@@ -477,7 +477,6 @@ impl<B: Buffers> Engine<B> {
         }
         let until = self.now + SOURCE_RETRY;
         self.owe_beneath(leg, extent, Source::Leg, since, until, repair);
-        self.stand_where_nobody_has(leg, extent);
     }
 
     /// What was read for a leg, or zeros without a buffer where it is zeros and the leg makes

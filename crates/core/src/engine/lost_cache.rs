@@ -186,41 +186,50 @@ impl<B: Buffers> Engine<B> {
         lost
     }
 
-    /// An authority that lost its cache owes something that those who had it have lost as well
-    /// since: its own content stands, and the loss is reported. Whether that is so.
-    pub(super) fn stands_as_found(&mut self, leg: usize, slot: u32) -> bool {
-        let Some((_, debt)) = self.legs[leg].debts.by_slot(slot) else { return false };
-        let region = self.regions.of_sector(debt.extent.start);
+    /// Nobody can serve a read of the beginning of `extent`, which lies in one region: lets what
+    /// its authority holds there stand, if it may. Returns whether it does now.
+    ///
+    /// The last leg that had something can lose it in many ways, and it would be easy to forget
+    /// one; but whoever needs the data comes by here.
+    pub(super) fn authority_stands(&mut self, extent: Extent) -> bool {
+        let entry = self.entry(self.regions.of_sector(extent.start));
+        let authority = entry.authority().index();
+        // What is recorded as lost, or went with the device, answers EIO instead.
+        entry.is_dirty()
+            && !self.touches_lost(extent)
+            && !self.is_removed(authority)
+            && self.stands_as_found(authority, extent)
+    }
+
+    /// An authority that lost its cache may owe what those who had it have lost as well since: then
+    /// its own content stands, and the loss is reported. Returns whether it does from now on at the
+    /// beginning of `extent`.
+    pub(super) fn stands_as_found(&mut self, leg: usize, extent: Extent) -> bool {
+        let Some((_, debt)) = self.legs[leg].debts.overlapping(extent) else { return false };
+        let region = self.regions.of_sector(extent.start);
         let entry = self.entry(region);
         let decides = entry.is_dirty() && entry.authority().index() == leg;
-        let Some(record) = self.regions.slot(region).filter(|&record| {
-            decides && debt.is_acknowledged() && self.regions.active[record].cache_lost
-        }) else {
+        let is_owed = debt.extent.start <= extent.start
+            && debt.source == Source::Leg
+            && debt.is_acknowledged()
+            && self.legs[leg].debts.has_room(1);
+        let Some(record) = self
+            .regions
+            .slot(region)
+            .filter(|&record| decides && is_owed && self.regions.active[record].cache_lost)
+        else {
             return false;
         };
-        let Some(sectors) = self.nobody_has(leg, debt.extent) else { return false };
-        let (front, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
-        front.source.release(&mut self.buffers);
-        self.adjust_lacks(record, leg, i32::from(split) - 1);
+        let owed = debt.extent.intersection(extent);
+        let Some(sectors) = self.nobody_has(leg, owed) else { return false };
+        let stands = Extent::new(owed.start, sectors);
+        let carved = self.legs[leg].debts.carve(stands, &mut self.buffers);
+        self.adjust_lacks(record, leg, carved.debts);
         self.marks.add(Mark::CacheLostAlone);
         self.flush_failures.note_loss();
         self.fail_parts_done(region);
         self.consider_complete(record, leg);
         true
-    }
-
-    /// What has been owed again by a leg may be what nobody has any more: then its own content
-    /// stands at once, or reads would find nobody to ask.
-    pub(super) fn stand_where_nobody_has(&mut self, leg: usize, extent: Extent) {
-        let mut at = extent.start;
-        while let Some((slot, debt)) = self.legs[leg].debts.first_after(at) {
-            if debt.extent.start >= extent.end {
-                return;
-            }
-            if debt.source != Source::Leg || !self.stands_as_found(leg, slot) {
-                at = debt.extent.end;
-            }
-        }
     }
 
     /// How many sectors from the beginning of an extent every other leg lacks, whether it

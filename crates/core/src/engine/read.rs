@@ -78,6 +78,7 @@ impl<B: Buffers> Engine<B> {
                     self.operations[operation].stalled = true;
                     return;
                 }
+                Place::Nowhere if self.authority_stands(rest) => {}
                 Place::Nowhere => {
                     self.operations[operation].failed = u8::MAX;
                     return;
