@@ -2,10 +2,10 @@
 
 mod world;
 
-use hemi_core::io::Operation;
+use hemi_core::io::{LegEvent, Operation};
 use hemi_core::settings::{FlushCopies, Settings};
 use hemi_core::units::{Extent, IoId, MILLISECOND, SECOND};
-use world::script::What;
+use world::script::{Cache, What};
 use world::{LONG, World, calm, steady_legs};
 
 const A: usize = 0;
@@ -92,4 +92,34 @@ fn what_is_being_read_for_a_leg_is_not_on_it() {
     let_go(&mut world, A);
     let_go(&mut world, B);
     assert!(world.is_answered(flush) && !world.has_failed(flush));
+}
+
+/// B has everything a flush covers, and loses its cache before it has flushed that. For another
+/// flush it does so when it is back, before it has been given again what it lost.
+#[test]
+fn a_flush_before_a_lost_write_is_back_does_not_make_it_durable() {
+    let mut world = two_copies();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(B, What::Flushes);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(flush), "B has not flushed");
+    world.lose_leg(B, Cache::Dropped);
+    world.let_come(B);
+    world.hold(B, What::Writes);
+    world.event(B, LegEvent::Back);
+    let another = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(flush), "B has nothing of it");
+    assert!(world.in_flight(B, What::Flushes).is_empty(), "B has flushed what is left");
+    // B gets it back, and no later flush of it ends.
+    world.hold(B, What::Flushes);
+    world.release_kind(B, What::Writes);
+    world.wait(LONG);
+    assert!(!world.is_answered(flush), "B has it in its cache alone");
+    let_go(&mut world, B);
+    for request in [flush, another] {
+        assert!(world.is_answered(request) && !world.has_failed(request));
+    }
 }

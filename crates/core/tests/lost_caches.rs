@@ -8,7 +8,7 @@ use hemi_core::settings::Settings;
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::{Cache, What};
-use world::{Random, SECTORS, World, calm, settings};
+use world::{LONG, Random, SECTORS, World, calm, settings};
 
 fn abort(world: &mut World, leg: usize) {
     while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
@@ -120,8 +120,6 @@ fn a_forced_move_that_has_to_wait_is_made_later() {
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
-/// Longer than any wait limit of the scripted tests.
-const LONG: u64 = 60 * MILLISECOND;
 
 /// Legs of one steady latency; of data no copies are kept (zeros need none).
 fn without_copies(legs: usize) -> World {

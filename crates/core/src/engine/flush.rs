@@ -275,6 +275,15 @@ impl<B: Buffers> Engine<B> {
         have >= wanted
     }
 
+    /// What a leg had may be gone with its cache, or with the leg itself: flushes of several
+    /// copies look again at what it has. A flush of it that covers what it had at first may end
+    /// before it has that back.
+    pub(super) fn forget_copies(&mut self, leg: LegIndex) {
+        for &slot in &self.flushes {
+            self.requests[slot].caught_up &= !leg.bit();
+        }
+    }
+
     /// Returns since when a leg has lacked an acknowledged write: since the oldest such write
     /// arrived. A leg lacks what it owes, what is in flight to it or being read for it, and what
     /// a write that is not acknowledged has taken the place of.

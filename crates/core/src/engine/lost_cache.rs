@@ -33,6 +33,7 @@ impl<B: Buffers> Engine<B> {
         // What has been read of it, or is to be written over, may not be there any more.
         self.give_up_own_reads(leg, true);
         let index = LegIndex(leg as u8);
+        self.forget_copies(index);
         let flushed = self.legs[leg].flushed;
         let reported = self.legs[leg].loss_reported;
         let (mut alone, mut news) = (false, false);

@@ -654,6 +654,7 @@ impl<B: Buffers> Engine<B> {
     /// next.
     fn forget_leg(&mut self, leg: usize) {
         let bit = LegIndex(leg as u8).bit();
+        self.forget_copies(LegIndex(leg as u8));
         while let Some((_, debt)) = self.legs[leg].debts.first_after(0) {
             self.owe_region(leg, self.regions.of_sector(debt.extent.start));
         }
