@@ -61,6 +61,8 @@ pub struct Disk {
     pub metadata: Vec<u8>,
     /// What they should be, once a write of them was lost or misdirected.
     meant: Option<Vec<u8>>,
+    /// Where such writes should have landed, and what would be there without them.
+    lied: Vec<(usize, Box<[u8; 4096]>)>,
     /// Which 4 KiB blocks of them were ever written.
     touched: Vec<u32>,
     data_start: u64,
@@ -91,6 +93,7 @@ impl Disk {
             self.touched.clear();
         }
         self.meant = None;
+        self.lied.clear();
         self.data_start = metadata_bytes as u64 / 512;
         for (array, value) in [(&mut self.current, version), (&mut self.durable, version)] {
             array.clear();
@@ -207,10 +210,13 @@ impl Disk {
     pub fn write_metadata(&mut self, address: u64, block: &[u8; 4096], parts: u8) {
         self.note_touched(address);
         let start = address as usize;
-        for image in [Some(&mut self.metadata), self.meant.as_mut()].into_iter().flatten() {
+        let whole = [Some(&mut self.metadata), self.meant.as_mut()].into_iter().flatten();
+        let places = whole.map(|image| &mut image[start..start + 4096]);
+        let lied = self.lied.iter_mut().filter(|(place, _)| *place == start);
+        for place in places.chain(lied.map(|(_, before)| &mut before[..])) {
             for part in (0..8).filter(|part| parts >> part & 1 == 1) {
                 let (from, to) = (part * 512, part * 512 + 512);
-                image[start + from..start + to].copy_from_slice(&block[from..to]);
+                place[from..to].copy_from_slice(&block[from..to]);
             }
         }
     }
@@ -227,7 +233,13 @@ impl Disk {
     pub fn lie(&mut self, address: u64, block: &[u8; 4096], lands: Option<u64>) {
         let meant = self.meant.get_or_insert_with(|| self.metadata.clone());
         let start = address as usize;
-        meant[start..start + 4096].copy_from_slice(block);
+        let place = &mut meant[start..start + 4096];
+        if !self.lied.iter().any(|(other, _)| *other == start) {
+            let mut before = Box::new([0; 4096]);
+            before.copy_from_slice(place);
+            self.lied.push((start, before));
+        }
+        place.copy_from_slice(block);
         if let Some(start) = lands.map(|address| address as usize) {
             self.metadata[start..start + 4096].copy_from_slice(block);
         }
@@ -239,8 +251,20 @@ impl Disk {
         self.meant.as_deref().filter(|meant| **meant != self.metadata[..])
     }
 
+    /// hemi has been started from what is there, without the records that were lost: they have
+    /// never been, and their sequences are given again. What misdirected writes have overwritten
+    /// is still damaged.
+    pub fn forget_lost_records(&mut self) {
+        for (start, before) in self.lied.drain(..) {
+            if let Some(meant) = &mut self.meant {
+                meant[start..start + 4096].copy_from_slice(&before[..]);
+            }
+        }
+    }
+
     /// Makes the metadata what it should be.
     pub fn end_lies(&mut self) {
+        self.lied.clear();
         if let Some(meant) = self.meant.take() {
             self.metadata = meant;
         }
@@ -314,6 +338,26 @@ mod tests {
         disk.flush(disk.mark());
         disk.lose_cache(Cache::Dropped, &mut Rng::new(0, 0));
         assert_eq!(disk.contents()[0], 2);
+    }
+
+    #[test]
+    fn a_record_that_was_lost_before_a_start_has_never_been() {
+        let mut disk = Disk::default();
+        disk.reset(3 * 4096, 8, 0);
+        for block in 0..3 {
+            disk.write_metadata(block * 4096, &[1; 4096], 0xFF);
+        }
+        disk.lie(4096, &[2; 4096], None);
+        assert_eq!(disk.meant().map(|meant| meant[4096]), Some(2));
+        disk.forget_lost_records();
+        assert_eq!(disk.meant(), None, "hemi has gone on from what is there");
+        // One of a lost record, and of a place that is given another one as well.
+        disk.lie(4096, &[3; 4096], Some(2 * 4096));
+        disk.write_metadata(4096, &[4; 4096], 0x0F);
+        disk.forget_lost_records();
+        let meant = disk.meant().expect("the third block is damaged");
+        assert_eq!((meant[4096], meant[2 * 4096 - 1], meant[2 * 4096]), (4, 1, 1));
+        assert_eq!((disk.metadata[4096], disk.metadata[2 * 4096]), (4, 3));
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! - it cannot **notice** that a record is gone which no leg that is in was left with: the format
 //!   has none of a block's sequence anywhere else. Everything else is a broken promise (P7).
 //!
-//! After the last two the operator finds what should be there in a copy.
+//! After the last two the operator finds what should be there in a copy. After the first hemi goes
+//! on from what is there, and what should have been counts no more: a record of the same sequence
+//! may be written again, with something else in it.
 
 use hemi_core::format::{Layout, Membership, Superblock, lost, page};
 use hemi_core::recovery::{self, LegImage, Opening, Problem, Refusal};
@@ -102,6 +104,7 @@ impl World {
             Ok(found) if is_same(&found, &honest) => {
                 self.tell(|| "what was lost or misdirected changes nothing".into());
                 self.counts.lies_survived += 1;
+                self.disks.iter_mut().for_each(Disk::forget_lost_records);
             }
             Err(refusal) if self.names_lies(&refusal) => {
                 self.note_refusal(&refusal);
