@@ -22,7 +22,7 @@ use crate::buffers::Pool;
 use crate::checker::Violation;
 use crate::checker::exposure::Exposure;
 use crate::checker::register::{Asked, Register};
-use crate::checker::stall::Stall;
+use crate::checker::stall::{Probation, Stall};
 use crate::clients::Clients;
 use crate::create;
 use crate::disk::Disk;
@@ -70,10 +70,8 @@ pub(crate) struct Behaviour {
     pub(crate) is_changing: bool,
     /// When it last behaved otherwise than at its best.
     pub(crate) disturbed: Instant,
-    /// When the engine last found it answering again …
-    pub(crate) thawed: Instant,
-    /// … and when that came soon after the time before, so that it is not trusted at once.
-    pub(crate) relapsed: Instant,
+    /// Since it last froze.
+    pub(crate) probation: Probation,
 }
 
 /// An I/O under way on a leg.
@@ -316,8 +314,6 @@ impl World {
                 is_empty: leg.is_empty,
                 is_changing: leg.is_changing,
                 is_new: leg.is_new,
-                thawed: leg.thawed,
-                relapsed: leg.relapsed,
                 times_gone: leg.times_gone + 1,
                 ..Behaviour::default()
             };
@@ -388,12 +384,8 @@ impl World {
         if let (Notice::Out { leg, reason }, Some(change)) = (notice, &mut self.changing) {
             change.was_in &= leg.0 != change.leg || reason == OutReason::Detached;
         }
-        if let Notice::Thawed { leg, .. } = notice {
-            let behaviour = &mut self.legs[leg.index()];
-            if behaviour.thawed != Instant(0) && now.since(behaviour.thawed) < SECOND {
-                behaviour.relapsed = now;
-            }
-            behaviour.thawed = now;
+        if let Notice::Thawed { leg, duration } = notice {
+            self.legs[leg.index()].probation.begin(now, duration);
         }
         if let (Notice::Thawed { leg, duration }, Some(change)) = (notice, &mut self.changing) {
             // A detach gives a leg up that is silent for long, and that may have come to late.

@@ -26,12 +26,46 @@ const CALM: u64 = SECOND / 2;
 
 /// The pace is judged this long after the last trouble …
 const PACE_CALM: u64 = 3 * SECOND;
-/// … and where a leg froze again and again, when the longest probation is over …
-const PACE_CALM_RELAPSED: u64 = 6 * SECOND;
+/// … and this long after the last leg's probation …
+const PACE_TRUSTED: u64 = SECOND;
 /// … by so many writes, of which half may be slow …
 const PACE_WRITES: u32 = 20;
 /// … where the other legs take so many times as long as the fast one.
 const UNLIKE: u64 = 8;
+
+/// How long a leg that has frozen may be kept from deciding: 20 ms, twice as long each time it
+/// freezes again soon, and 5 s at most.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Probation {
+    length: u64,
+    /// When the engine last found the leg answering again.
+    thawed: Instant,
+}
+
+impl Probation {
+    const FIRST: u64 = 20 * MILLISECOND;
+    const LONGEST: u64 = 5 * SECOND;
+    /// A leg that froze no sooner after its last thaw begins anew.
+    const FORGOTTEN: u64 = 30 * SECOND;
+
+    /// The leg answers again, after a freeze of this length.
+    pub(crate) fn begin(&mut self, now: Instant, frozen: u64) {
+        let well = now.since(self.thawed).saturating_sub(frozen);
+        self.length = if self.length == 0 || well > Probation::FORGOTTEN {
+            Probation::FIRST
+        } else if well < 4 * self.length {
+            (2 * self.length).min(Probation::LONGEST)
+        } else {
+            self.length
+        };
+        self.thawed = now;
+    }
+
+    /// When the leg may decide again.
+    fn end(&self) -> Instant {
+        self.thawed + self.length
+    }
+}
 
 /// The window that is open, if one is.
 #[derive(Default)]
@@ -207,8 +241,8 @@ impl World {
             && self.changing.is_none();
         let troubles = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until));
         let last = troubles.max()?.max(self.stall.started);
-        let relapsed = self.legs.iter().map(|leg| leg.relapsed).max()?;
-        let on_probation = relapsed != Instant(0) && self.now.since(relapsed) < PACE_CALM_RELAPSED;
+        let trusted = self.legs.iter().map(|leg| leg.probation.end()).max()?;
+        let on_probation = self.now < trusted + PACE_TRUSTED;
         if !plain || self.now.since(last) < PACE_CALM || on_probation {
             return None;
         }
