@@ -32,11 +32,13 @@ const SMALL_SECTORS: u64 = 128;
 const SLOW_ENTER_PERCENT: u64 = 200;
 /// … and no longer slow below this many.
 const SLOW_LEAVE_PERCENT: u64 = 150;
-/// First probation after a thaw; doubles at each relapse.
+/// First probation after a thaw; doubles each time the leg fails it.
 const PROBATION_FIRST: u64 = 20 * MILLISECOND;
 /// I/O answered in time in a row after which earlier freezes are forgotten.
 const STRIKES_FORGET: u32 = 16;
-/// From this probation on a leg's slow I/O counts as its usual.
+/// From so many strikes on, I/O that is a little late counts as the leg's usual …
+const STRIKES_USUAL: u32 = 2;
+/// … and from this probation on all its late I/O does.
 const RELAPSES_FROM: u64 = 8 * PROBATION_FIRST;
 /// Longest probation.
 const PROBATION_MAX: u64 = 5 * SECOND;
@@ -71,6 +73,17 @@ pub(crate) enum Class {
     Flush,
 }
 
+/// Late I/O that a history takes in for the leg's usual.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    /// None: one freeze says nothing of the usual.
+    None,
+    /// What has passed the limit by no more than half of it.
+    Little,
+    /// All.
+    All,
+}
+
 /// A leg's memory of one kind of I/O.
 #[derive(Clone, Default)]
 pub(crate) struct History {
@@ -97,26 +110,40 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// `relapses`: the leg keeps passing its limit. One freeze says nothing of the usual and
-    /// is kept out; but a leg that has become steadily slower must be able to raise its own
-    /// limit.
-    fn record(&mut self, latency: u64, relapses: bool, settings: &Settings) {
+    /// Takes in a latency. A leg that has become steadily slower raises its own limit by `late`
+    /// I/O, and does so at once: at the next tick it would have been frozen for it again.
+    fn record(&mut self, latency: u64, late: Late, settings: &Settings) {
         self.total.record(latency);
         let limit = self.limit.max(settings.wait_floor);
         let sample = latency.min(limit + limit / 2);
         if self.faded_from > 0 {
             self.end_trial(sample);
         }
-        if latency > limit && !relapses {
+        let counts = match late {
+            Late::None => latency <= limit,
+            Late::Little => latency == sample,
+            Late::All => true,
+        };
+        if !counts {
             return;
         }
         self.recent.record(sample);
+        if latency >= limit {
+            self.raise(settings);
+        }
         self.lately.record(sample);
         self.average =
             if self.average == 0 { sample } else { self.average - self.average / 16 + sample / 16 };
         if self.recent.count() >= HISTORY_FADE {
             self.recent.fade();
         }
+    }
+
+    /// As [`History::refresh`], but never lowers the limit.
+    fn raise(&mut self, settings: &Settings) {
+        let before = self.limit;
+        self.refresh(settings);
+        self.limit = self.limit.max(before);
     }
 
     fn refresh(&mut self, settings: &Settings) {
@@ -467,13 +494,19 @@ impl Leg {
         if self.in_time >= STRIKES_FORGET {
             self.strikes = 0;
         }
-        let relapses = self.probation >= RELAPSES_FROM;
+        let late = if self.probation >= RELAPSES_FROM {
+            Late::All
+        } else if self.strikes >= STRIKES_USUAL {
+            Late::Little
+        } else {
+            Late::None
+        };
         let history = match class {
             Class::Flush => &mut self.flush_history,
             Class::Read => &mut self.histories[0][large],
             Class::Write => &mut self.histories[1][large],
         };
-        history.record(latency, relapses, settings);
+        history.record(latency, late, settings);
         // Limits are refreshed by the background tick; a new leg's as soon as they can be.
         if matches!(history.recent.count(), HISTORY_SOME | HISTORY_MIN) {
             history.refresh(settings);
@@ -565,15 +598,18 @@ impl Leg {
         self.probation > PROBATION_FIRST
     }
 
-    /// Ends a freeze; a relapse soon after the last thaw doubles the probation.
+    /// Ends a freeze. The probation doubles if the leg failed it: if the I/O that took too long
+    /// was sent after the last thaw, and soon after it. I/O sent before that thaw is of the same
+    /// trouble and says nothing of how the leg has been since.
     pub(crate) fn thaw(&mut self, since: Instant, now: Instant) -> u64 {
         let duration = now.since(since);
         self.counters.frozen_time += duration;
         self.counters.longest_freeze = self.counters.longest_freeze.max(duration);
         let well = since.since(self.last_thaw);
+        let tried = since >= self.last_thaw;
         self.probation = if self.last_thaw == Instant(0) || well > PROBATION_FORGET {
             PROBATION_FIRST
-        } else if well < 4 * self.probation {
+        } else if tried && well < 4 * self.probation {
             (2 * self.probation).min(PROBATION_MAX)
         } else {
             self.probation

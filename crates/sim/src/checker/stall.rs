@@ -34,7 +34,7 @@ const PACE_WRITES: u32 = 20;
 const UNLIKE: u64 = 8;
 
 /// How long a leg that has frozen may be kept from deciding: 20 ms, twice as long each time it
-/// freezes again soon, and 5 s at most.
+/// freezes again soon by an I/O sent since it answered, and 5 s at most.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Probation {
     length: u64,
@@ -50,10 +50,11 @@ impl Probation {
 
     /// The leg answers again, after a freeze of this length.
     pub(crate) fn begin(&mut self, now: Instant, frozen: u64) {
-        let well = now.since(self.thawed).saturating_sub(frozen);
+        let sent = Instant(now.0 - frozen);
+        let well = sent.since(self.thawed);
         self.length = if self.length == 0 || well > Probation::FORGOTTEN {
             Probation::FIRST
-        } else if well < 4 * self.length {
+        } else if sent >= self.thawed && well < 4 * self.length {
             (2 * self.length).min(Probation::LONGEST)
         } else {
             self.length
