@@ -2,9 +2,10 @@
 
 mod world;
 
-use hemi_core::io::{Notice, Operation};
+use hemi_core::io::{LegEvent, Notice, Operation};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use world::script::{Cache, What};
 use world::{SECTORS, World, settings};
 
 const A: usize = 0;
@@ -109,4 +110,37 @@ fn reads_go_to_b(world: &mut World) -> bool {
     let before = world.status().legs[B].read_bytes;
     world.read(SECTORS - 8, 8);
     world.status().legs[B].read_bytes > before
+}
+
+/// B alone has copies of what it owes, in memory; C lost what it had, and A, which has all of
+/// it, is silent. B is paid though it takes longer than its limit for everything.
+#[test]
+fn a_leg_that_is_always_late_is_paid() {
+    const C: usize = 2;
+    let settings = Settings { wait_ceiling: LIMIT, drain_bytes: 1 << 20, ..calm() };
+    let mut world = World::new(1, 3, settings);
+    for leg in [A, B, C] {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    write_each(&mut world, MILLISECOND, 200 * MILLISECOND);
+    world.flush();
+    world.wait(SECOND);
+    world.hold(B, What::Anything);
+    world.write(0, 8);
+    world.wait(2 * LIMIT);
+    // Scattered, so that one large write pays them best.
+    for write in 1..=16 {
+        world.write(write * 16, 8);
+    }
+    world.hold(A, What::Anything);
+    world.lose_leg(C, Cache::Dropped);
+    world.event(C, LegEvent::Back);
+    world.wait(3 * LIMIT);
+    world.steady(B, LIMIT + 4 * MILLISECOND);
+    world.release(B);
+    let write = world.submit(Operation::Write, Extent::new(4, 24), false);
+    world.wait(10 * SECOND);
+    let owed = world.status().legs[B].owed_bytes;
+    assert_eq!(owed, 0, "B still owes {owed} bytes");
+    assert!(world.is_answered(write) && !world.has_failed(write));
 }

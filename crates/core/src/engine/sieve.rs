@@ -30,7 +30,8 @@ const GAP_BYTES_MAX: u64 = 256 << 10;
 const SOURCE_FASTER: u64 = 2;
 /// Debts for which the owing leg's own read of the gaps is worth its time.
 const OWN_READ_DEBTS: i32 = 8;
-/// After a read that failed, a leg's debts are paid one by one for this long.
+/// After a read that failed, or a leg's own that took longer than its wait limit, its debts are
+/// paid one by one for this long.
 const PAUSE: u64 = SECOND;
 
 /// Debts in a range that one write can pay.
