@@ -2,7 +2,9 @@
 //! with exposure.
 //!
 //! Debts somebody waits for go first, then those of a region that another leg's silence
-//! makes urgent, then the oldest when age nears its bound, then a sweep in sector order.
+//! makes urgent, then the oldest when age nears its bound, then a sweep in sector order. The
+//! oldest gets a share beside those that go first: a leg for which somebody always waits would
+//! else never get to it.
 //! A debt without a copy is read from a fresh leg first; its range is held on the owing leg
 //! from that read to the write, so that a newer write to it becomes a newer debt behind it.
 
@@ -22,6 +24,10 @@ use crate::units::{
 const PRESSED_PERMILLE: u64 = 500;
 /// … and how often one is taken up all the same.
 const REGION_INTERVAL: u64 = SECOND / 2;
+/// Of so many debts paid one is the oldest, once its age is past half the bound …
+const SHARE_AT_HALF: u32 = 8;
+/// … and past the bound, whoever waits.
+const SHARE_AT_BOUND: u32 = 2;
 /// A leg on probation gets this many drain I/Os at once.
 const PROBATION_WINDOW: u32 = 4;
 /// A debt without a fresh leg to read it from is looked at again after this.
@@ -177,10 +183,26 @@ impl<B: Buffers> Engine<B> {
 
     /// The next debt to pay, by the order above.
     fn next_debt(&mut self, leg: usize) -> Option<u32> {
-        if let Some(urgent) = self.next_urgent(leg) {
-            return Some(urgent);
+        let pressing = self.next_urgent(leg).or_else(|| self.next_to_move(leg));
+        let old = self.next_old(leg);
+        if let (Some(pressing), Some((old, share))) = (pressing, old) {
+            let state = &mut self.legs[leg];
+            state.pressing_paid += 1;
+            if state.pressing_paid < share {
+                return Some(pressing);
+            }
+            state.pressing_paid = 0;
+            return Some(old);
         }
-        let now = self.now;
+        let cursor = self.legs[leg].drain_cursor;
+        pressing
+            .or(old.map(|(slot, _)| slot))
+            .or_else(|| self.payable_from(leg, cursor, u64::MAX))
+            .or_else(|| self.payable_from(leg, 0, cursor))
+    }
+
+    /// The first debt of a region that is to get another authority.
+    fn next_to_move(&self, leg: usize) -> Option<u32> {
         for &record in self.moves.iter().take(self.settings.limits.moves_looked_at) {
             if self.regions.active.is_used(record) {
                 let extent = self.regions.extent(self.regions.active[record].region);
@@ -189,17 +211,21 @@ impl<B: Buffers> Engine<B> {
                 }
             }
         }
-        let state = &self.legs[leg];
-        let age = state.debts.oldest_since().map_or(0, |since| now.since(since));
-        if age > self.settings.exposure_age / 2 {
-            let looked_at = self.settings.limits.oldest_looked_at;
-            let oldest = state.debts.oldest_where(looked_at, |debt| can_go(state, debt, now));
-            if let Some((slot, _)) = oldest {
-                return Some(slot);
-            }
+        None
+    }
+
+    /// The oldest debt, once its age nears the bound, and out of how many it is to be one.
+    fn next_old(&self, leg: usize) -> Option<(u32, u32)> {
+        let (state, now) = (&self.legs[leg], self.now);
+        let (bound, half) = (self.settings.exposure_age, self.settings.exposure_age / 2);
+        if state.debts.oldest_since().is_none_or(|since| now.since(since) <= half) {
+            return None;
         }
-        let cursor = state.drain_cursor;
-        self.payable_from(leg, cursor, u64::MAX).or_else(|| self.payable_from(leg, 0, cursor))
+        let wanted = |debt: &Debt| now.since(debt.since) > half && can_go(state, debt, now);
+        let (slot, debt) =
+            state.debts.oldest_where(self.settings.limits.oldest_looked_at, wanted)?;
+        let share = if now.since(debt.since) > bound { SHARE_AT_BOUND } else { SHARE_AT_HALF };
+        Some((slot, share))
     }
 
     /// The first debt between two sectors that can go now.

@@ -276,6 +276,8 @@ pub(crate) struct Leg {
     in_time: u32,
     /// Where the drain's sweep stands.
     pub(crate) drain_cursor: u64,
+    /// Debts somebody waits for that were paid since an old one was.
+    pub(crate) pressing_paid: u32,
     /// When a region owed as a whole was last taken up for draining.
     pub(crate) region_taken_up: Instant,
     /// Regions taken up for rebuilding and not yet complete.
@@ -396,6 +398,7 @@ impl Leg {
             last_freeze: 0,
             in_time: 0,
             drain_cursor: 0,
+            pressing_paid: 0,
             region_taken_up: Instant(0),
             rebuilding: 0,
             write_failures: 0,

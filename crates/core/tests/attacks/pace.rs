@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hemi_core::io::{Notice, Operation, OutReason};
-use hemi_core::settings::Settings;
+use hemi_core::settings::{ExposureMode, Settings};
 use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND};
 
 use crate::world::script::What;
@@ -199,4 +199,38 @@ fn s20_no_cliff_at_the_exposure_bound() {
     assert!(between >= 3, "from full speed to the drain's rate at once: {per_window:?}");
     world.behaviour[B].serial = 0;
     world.run_until_answered(SECOND);
+}
+
+/// Somebody always waits for B: each write goes to both legs, and B begins on it before A has
+/// answered. What B owed before is paid all the same, long before its age reaches the bound.
+#[test]
+fn an_old_debt_gets_its_turn_beside_what_is_waited_for() {
+    let settings = Settings {
+        exposure_mode: ExposureMode::FallBehind,
+        exposure_age: 2 * SECOND,
+        leg_window: 1,
+        ..roomy()
+    };
+    let mut world = two_legs(settings);
+    world.steady(A, 12 * MILLISECOND);
+    world.steady(B, 0);
+    world.behaviour[B].serial = 10 * MILLISECOND;
+    let old = Extent::new(0, 8);
+    let load = |world: &mut World, time: u64| {
+        let end = world.now + time;
+        while world.now < end {
+            let start = 16 + world.random.below(SECTORS / 16 - 1) * 16;
+            world.submit(Operation::Write, Extent::new(start, 8), false);
+            world.wait(8 * MILLISECOND);
+        }
+    };
+    load(&mut world, SECOND / 10);
+    world.submit(Operation::Write, old, false);
+    load(&mut world, SECOND / 10);
+    let is_on_b = |world: &mut World| world.engine().copies(old).1 & index(B).bit() != 0;
+    assert!(!is_on_b(&mut world), "B owes it");
+    load(&mut world, 3 * SECOND / 2);
+    assert!(is_on_b(&mut world), "B still owes it");
+    world.run_until_answered(SECOND);
+    world.read_everything();
 }
