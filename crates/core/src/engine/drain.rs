@@ -450,9 +450,11 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::DrainReadGivenUp);
         self.ios[slot].purpose = Purpose::Abandoned;
         self.end_drain_read(slot, &io, leg);
+        // What is owed there is newer than the read.
+        let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
         self.owe_again(leg, io.extent, since, repair);
-        let debt = self.legs[leg].debts.named(io.extent).filter(|_| !is_void);
-        if let Some(debt) = debt {
+        let debt = self.legs[leg].debts.named(io.extent);
+        if let Some(debt) = debt.filter(|_| !is_void && !overtaken) {
             self.ios[slot].purpose = Purpose::LateRead { target, debt };
         }
     }
