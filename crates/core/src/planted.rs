@@ -106,6 +106,8 @@ planted! {
     RecordsKeptForDebts,
     /// A leg is recorded whole before it has flushed what it drained.
     HealBeforeFlush,
+    /// Writers are paced by how fast a leg pays that is on probation.
+    ProbationPace,
     /// Exposure leaves out what is in flight to the other leg.
     ExposureInFlight,
     /// Exposure leaves out what a newer write, not acknowledged, has taken the place of.

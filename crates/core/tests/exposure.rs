@@ -93,3 +93,33 @@ fn sparse_writes_beside_a_frozen_leg_do_not_run_out_of_records() {
     write_sparsely(ExposureMode::Throttle);
     write_sparsely(ExposureMode::FallBehind);
 }
+
+/// One leg loses sight of one request in ten for five seconds. Each of them makes the exposure old,
+/// and slower writers would make it no younger.
+#[test]
+fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
+    let settings = Settings { requests_max: 256, ..Settings::default() };
+    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, MILLISECOND / 10);
+    }
+    let begun = world.now;
+    while world.now.since(begun) < 60 * SECOND {
+        if world.now.since(begun) > 3 * SECOND {
+            // It is known by now how fast the leg is else.
+            world.behaviour[B].lost_sight = (10, 5 * SECOND);
+        }
+        for operation in [Operation::Write, Operation::Read] {
+            let start = world.random.below(world.sectors / 8) * 8;
+            world.submit(operation, Extent::new(start, 8), false);
+        }
+        // All answered by the time the next two come: nobody waits for B.
+        world.wait(6 * MILLISECOND);
+        assert!(world.requests.is_empty(), "{:?}", world.requests);
+    }
+    let status = world.status();
+    assert!(status.legs[B].freezes > 5, "B does freeze");
+    assert!(status.exposure_peak > 8 << 20, "and is left behind");
+}

@@ -38,7 +38,9 @@ impl<B: Buffers> Engine<B> {
             let state = &mut self.legs[leg];
             state.refresh_limits(&settings);
             state.judge_slow(fastest);
-            let busy = state.answers() && !state.debts.is_empty();
+            // On probation it is given little: how fast it pays then says nothing of the leg.
+            let counts = state.is_trusted(now) || planted::is(Planted::ProbationPace);
+            let busy = state.answers() && counts && !state.debts.is_empty();
             state.drain_rate.refresh(now, busy);
             if state.is_member() {
                 self.is_lagging(leg);

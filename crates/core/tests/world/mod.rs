@@ -77,6 +77,8 @@ pub struct Behaviour {
     pub frozen_until: Instant,
     /// The leg works off its I/Os one by one, each taking this long; zero for side by side.
     pub serial: u64,
+    /// One in so many I/Os takes this long; zero for none.
+    pub lost_sight: (u64, u64),
     /// One in so many I/Os fails; zero for none.
     pub read_errors: u64,
     pub write_errors: u64,
@@ -94,6 +96,7 @@ impl Default for Behaviour {
             jitter: 100 * MICROSECOND,
             frozen_until: Instant(0),
             serial: 0,
+            lost_sight: (0, 0),
             read_errors: 0,
             write_errors: 0,
             flush_errors: 0,
@@ -316,6 +319,10 @@ impl World {
         if behaviour.serial > 0 {
             due = due.max(self.busy_until[leg]) + behaviour.serial;
             self.busy_until[leg] = due;
+        }
+        let (one_in, time) = behaviour.lost_sight;
+        if one_in > 0 && self.random.one_in(one_in) {
+            due = self.now + time;
         }
         if self.is_held(&io) {
             due = Instant::NEVER;
