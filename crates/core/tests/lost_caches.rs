@@ -203,3 +203,63 @@ fn a_read_finds_the_authority_when_the_last_that_had_it_lost_its_cache() {
     world.read_everything();
     assert_eq!(world.failed_requests, 0);
 }
+
+/// What A lost with its cache is only in flight to B. It is given back to A from there, and
+/// neither write lands: their sessions drop, and no copy is kept. What A holds is the content.
+#[test]
+fn a_read_finds_the_authority_when_the_last_write_in_flight_has_failed() {
+    let mut world = without_copies(2);
+    world.write(0, 8);
+    world.flush();
+    world.wait(MILLISECOND);
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    let to_b = world.only(B, What::Writes);
+    assert_eq!(world.recorded(0).authority().index(), A);
+    world.hold(A, What::Writes);
+    reconnect(&mut world, A);
+    let to_a = world.only(A, What::Writes);
+    reconnect(&mut world, A);
+    end_with_session(&mut world, &[to_a]);
+    reconnect(&mut world, B);
+    end_with_session(&mut world, &[to_b]);
+    let read = world.read(0, 8);
+    assert!(!world.has_failed(read), "A has it");
+    world.release(A);
+    world.release(B);
+    world.wait(SECOND);
+    world.read_everything();
+    assert_eq!(world.failed_requests, 0);
+}
+
+/// B is being given back by A what it may have lost. A's drive has read that, and before its
+/// answer is there a flush fails that takes it away: what A holds now is the content, and B must
+/// not come to have what A had.
+#[test]
+fn what_a_leg_had_before_it_lost_its_cache_is_not_written_to_another() {
+    let mut world = without_copies(2);
+    world.write(0, 8);
+    world.flush();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(A, What::Anything);
+    reconnect(&mut world, B);
+    let read = world.ids(A, What::Reads)[0];
+    let index = world.complete_id(read).expect("it is in flight");
+    let io = world.pending.remove(index).io;
+    let seen = world.disks[A].read(io.extent);
+    world.submit(Operation::Flush, Extent::default(), false);
+    let failing = world.only(A, What::Flushes);
+    world.disks[A].settle_cache(false);
+    world.wait(MICROSECOND);
+    world.fail(failing);
+    let now = world.now;
+    world.engine().buffers_mut().fill(io.buffer.expect("a read has one"), &seen);
+    world.engine().complete(now, read, Ok(()));
+    world.take_actions();
+    world.release(A);
+    world.wait(SECOND);
+    assert_eq!(world.disks[A].contents()[..8], world.disks[B].contents()[..8]);
+    world.checker.cache_lost(now);
+    world.read_everything();
+}
