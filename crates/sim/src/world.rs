@@ -38,6 +38,8 @@ use hemi_random::Rng;
 const THOROUGH_EVERY: u64 = 1000;
 /// A leg that is being detached is not waited for longer than this when it falls silent.
 const SILENT_FOR_LONG: u64 = 2 * SECOND;
+/// No write is done in pieces shorter than this, or than a quarter of the exposure bound.
+const PIECE_MIN: u64 = 16 << 10;
 /// The client number of reads the simulator itself sends to verify.
 pub const VERIFIER: u8 = u8::MAX;
 
@@ -737,7 +739,8 @@ impl World {
             // and so do writes that are flushed, or of which a part was done before it went.
             let region = self.shape.region_bytes / 512;
             let spans = asked.extent.start / region != (asked.extent.end.max(1) - 1) / region;
-            let parts = spans || asked.extent.bytes() > self.settings.exposure_bytes / 4;
+            let longest = (self.settings.exposure_bytes / 4).min(PIECE_MIN);
+            let parts = spans || asked.extent.bytes() > longest;
             let flushes = asked.operation == Operation::Flush || asked.fua;
             let sessions =
                 self.weather.gone && (flushes || parts && asked.operation != Operation::Read);

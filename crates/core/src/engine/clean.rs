@@ -41,7 +41,8 @@ impl<B: Buffers> Engine<B> {
             // On probation it is given little: how fast it pays then says nothing of the leg.
             let counts = state.is_trusted(now) || planted::is(Planted::ProbationPace);
             let busy = state.answers() && counts && !state.debts.is_empty();
-            state.drain_rate.refresh(now, busy);
+            let at_most = state.drain_rate_at_most(&settings);
+            state.drain_rate.refresh(now, busy, at_most);
             if state.is_member() {
                 self.is_lagging(leg);
             }

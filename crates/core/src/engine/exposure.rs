@@ -8,7 +8,9 @@
 //!
 //! From half the bound writes are paced towards the rate at which debts are paid, plus a
 //! part of what room is left each second: the slope is gradual, never reaches the bound, and
-//! a freeze of seconds slows writers instead of stopping them.
+//! a freeze of seconds slows writers instead of stopping them. Where a leg cannot pay as much
+//! as the bound within the bound in age, the bound is what it can pay. Long writes then go in
+//! pieces, since one that is let in at once would pass that.
 
 use alloc::collections::VecDeque;
 
@@ -26,8 +28,13 @@ const ROOM_TIME: u64 = SECOND;
 const BEGIN_PERMILLE: u64 = 500;
 /// … and to have ended below this one.
 const END_PERMILLE: u64 = 400;
-/// A write longer than this part of the bound is let in piece by piece.
+/// A write longer than this part of the bound is let in piece by piece …
 const BOUND_PARTS: u64 = 4;
+/// … and where age bounds more closely than bytes, one longer than this part of that: about
+/// what is paid within the longest pause.
+const PAYABLE_PARTS: u64 = 16;
+/// Pieces get no shorter than this for that: a request in pieces can be done in part.
+const PIECE_MIN: u64 = 16 << 10;
 /// No single write is put off for longer than this by pacing.
 const PAUSE_MAX: u64 = SECOND / 4;
 
@@ -162,7 +169,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Bytes per second at which the leg pays that is second by how little it lacks: with two
-    /// legs the one that owes most.
+    /// legs the one that owes most. Zero when that is not known.
     fn pay_rate(&self) -> u64 {
         let mut least = [(u64::MAX, 0); 2];
         for leg in self.slots().filter(|&leg| self.legs[leg].is_in()) {
@@ -213,10 +220,16 @@ impl<B: Buffers> Engine<B> {
             self.marks.add_if(silent, Mark::ExposureBoundWhileFrozen);
             return false;
         }
-        if exposure == 0 {
+        if exposure + under_way == 0 {
             return true;
         }
-        let filled = exposure.saturating_mul(1000) / bound.max(1);
+        // What is under way will have to be paid as well.
+        let to_pay = if bound < self.settings.exposure_bytes {
+            self.exposure_if(under_way + bytes)
+        } else {
+            exposure
+        };
+        let filled = to_pay.saturating_mul(1000) / bound.max(1);
         self.say_throttling(filled);
         if filled < BEGIN_PERMILLE {
             return true;
@@ -227,7 +240,7 @@ impl<B: Buffers> Engine<B> {
         }
         // At half the bound the pay rate is multiplied without end, at the bound it is
         // itself; beside it a share of the room that is left.
-        let room = bound.saturating_sub(exposure);
+        let room = bound.saturating_sub(to_pay);
         let over = filled.saturating_sub(BEGIN_PERMILLE).max(1);
         let paid = self.pay_rate().saturating_mul(BEGIN_PERMILLE) / over;
         let rate = paid.saturating_add(room * SECOND / ROOM_TIME).max(1);
@@ -239,13 +252,18 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Longest write let in at once: a part of the bound, so that there is always room for it
-    /// without going past, also with three legs or more.
+    /// without going past, also with three legs or more; less where age bounds more closely.
     pub(super) fn write_sectors_max(&self) -> u64 {
         if !self.throttles() {
             return u64::MAX;
         }
         let block = u64::from(self.superblock.block_bytes) / SECTOR_BYTES;
-        let sectors = self.settings.exposure_bytes / BOUND_PARTS / SECTOR_BYTES;
+        let bound = self.effective_bound();
+        let mut longest = self.settings.exposure_bytes / BOUND_PARTS;
+        if bound < self.settings.exposure_bytes {
+            longest = longest.min((bound / PAYABLE_PARTS).max(PIECE_MIN));
+        }
+        let sectors = longest / SECTOR_BYTES;
         (sectors / block * block).max(block)
     }
 

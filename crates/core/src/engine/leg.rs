@@ -316,6 +316,8 @@ pub(crate) struct DrainRate {
     bytes: u64,
     rate: u64,
     was_busy: bool,
+    /// What no drain of the leg can pass; zero when unknown.
+    at_most: u64,
 }
 
 impl DrainRate {
@@ -324,9 +326,12 @@ impl DrainRate {
     }
 
     /// `busy`: it answers and owes. A window that was not busy throughout says nothing.
-    pub(crate) fn refresh(&mut self, now: Instant, busy: bool) {
+    /// `at_most`: bytes per second that the leg cannot pass, zero when unknown.
+    pub(crate) fn refresh(&mut self, now: Instant, busy: bool, at_most: u64) {
+        self.at_most = at_most;
         if !busy || !self.was_busy {
-            *self = DrainRate { window_start: now, was_busy: busy, ..DrainRate::default() };
+            let none = DrainRate::default();
+            *self = DrainRate { window_start: now, was_busy: busy, at_most, ..none };
             return;
         }
         let elapsed = now.since(self.window_start);
@@ -339,9 +344,9 @@ impl DrainRate {
         self.bytes = 0;
     }
 
-    /// Bytes per second; zero when unknown.
+    /// Bytes per second: as measured, or before that at most; zero when unknown.
     pub(crate) fn bytes_per_second(&self) -> u64 {
-        self.rate
+        if self.rate == 0 { self.at_most } else { self.rate }
     }
 }
 
@@ -566,6 +571,17 @@ impl Leg {
             (false, true) => of_large,
             _ => small.median().max(of_large),
         }
+    }
+
+    /// Bytes per second that no drain of it can pass: all its window, of the longest writes, in
+    /// the time of a usual one. Zero when that is unknown, or the leg does not answer.
+    pub(crate) fn drain_rate_at_most(&self, settings: &Settings) -> u64 {
+        let usual = self.usual_write();
+        if usual == 0 || !self.answers() {
+            return 0;
+        }
+        let window = u128::from(settings.leg_window) * u128::from(settings.drain_bytes);
+        u64::try_from(window * u128::from(SECOND) / u128::from(usual)).unwrap_or(u64::MAX)
     }
 
     /// Orders legs by their usual write; one that has never answered yet comes last.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hemi_core::io::{Notice, Operation, OutReason};
 use hemi_core::settings::{ExposureMode, Settings};
-use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 
 use crate::world::script::What;
 use crate::world::{SECTORS, Shape, World};
@@ -233,4 +233,44 @@ fn an_old_debt_gets_its_turn_beside_what_is_waited_for() {
     assert!(is_on_b(&mut world), "B still owes it");
     world.run_until_answered(SECOND);
     world.read_everything();
+}
+
+/// B pays 4 KiB each 18 ms, a twentieth of the bound in bytes a second, and has yet to show it
+/// when the burst comes: writers are held back before what is exposed gets old.
+#[test]
+fn a_burst_of_long_writes_does_not_pass_the_bound_in_age() {
+    let settings = Settings {
+        exposure_bytes: 4 << 20,
+        exposure_age: 5 * SECOND,
+        leg_window: 1,
+        drain_bytes: 4096,
+        wait_ceiling: SECOND,
+        ..roomy()
+    };
+    let shape = Shape { volume_bytes: 64 << 20, memory_sectors: 64 << 10, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    world.steady(A, 100 * MICROSECOND);
+    world.steady(B, 0);
+    world.behaviour[B].serial = 18 * MILLISECOND;
+    for round in 0..100 {
+        world.write(round * 8, 8);
+        world.wait(20 * MILLISECOND);
+    }
+    assert_eq!(world.status().exposure_bytes, 0);
+    let mut sent = 0;
+    for _ in 0..4000 {
+        while world.requests.len() < 32 {
+            let longest = if world.random.one_in(8) { 1024 } else { 24 };
+            let sectors = 8 + world.random.below(longest);
+            let start = world.random.below(world.sectors - sectors);
+            world.submit(Operation::Write, Extent::new(start, sectors), false);
+            sent += 1;
+        }
+        world.wait(5 * MILLISECOND);
+        let age = world.status().exposure_age;
+        assert!(age <= 5 * SECOND, "exposed for {age} ns");
+    }
+    // About as much as B can pay.
+    assert!(sent > 100, "{sent} writes");
 }
