@@ -63,6 +63,8 @@ use scrub::Scrub;
 use slab::{Key, NONE, Slab};
 use state::{Io, OperationState, Purpose, RequestState};
 
+/// Records of regions that are kept for exact debts, at most: some 40 MiB.
+const EXACT_RECORDS_MAX: u32 = 1 << 17;
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
 const TICK: u64 = 100 * MILLISECOND;
 
@@ -575,8 +577,8 @@ fn dirty_max(settings: &Settings, dirty: u32) -> u32 {
 /// Returns how many regions may be in use at once: those that are dirty, and those that a leg owes
 /// exactly.
 fn records_max(settings: &Settings, dirty: u32) -> u32 {
-    let exact =
-        if planted::is(Planted::RecordsKeptForDebts) { 0 } else { settings.owed_extents_max };
+    let too_few = planted::is(Planted::RecordsKeptForDebts);
+    let exact = if too_few { 0 } else { settings.owed_extents_max.min(EXACT_RECORDS_MAX) };
     dirty_max(settings, dirty) + exact
 }
 

@@ -308,6 +308,7 @@ mod tests {
             clean_after: 15_000_000_000,
             hedge_permille: 16,
             read_hysteresis_percent: 17,
+            limits: Limits::default(),
         };
         let back = EngineConfig::from(settings).settings();
         assert_eq!(format!("{back:?}"), format!("{settings:?}"));
