@@ -114,6 +114,20 @@ planted! {
     CarriedUncounted,
     /// Writes not yet acknowledged do not count for the exposure bound.
     ExposureUnacknowledged,
+    /// The old debts of a leg wait for as long as clients wait for newer ones.
+    OldDebtsStarve,
+    /// A burst counts for the bound in age only once it is acknowledged.
+    BurstUnpaced,
+    /// A leg on probation that was not tried in it is put on a longer one.
+    ProbationDoublesAnyway,
+    /// The same read for several debts is begun anew at once after it was given up.
+    SieveBegunAnew,
+    /// A copy of what a leg lost is overlooked behind what is in flight.
+    CopyOverlooked,
+    /// What an authority holds stands for nothing when the last that had more has lost it.
+    AuthorityDoubted,
+    /// A flush of several copies goes by what a leg had before it lost its cache.
+    CopiesRemembered,
     /// A leg that lost its cache counts as fresh.
     LostCacheFresh,
     /// When a leg is back, what its old session may still land counts as ended.

@@ -185,7 +185,8 @@ impl<B: Buffers> Engine<B> {
     fn next_debt(&mut self, leg: usize) -> Option<u32> {
         let pressing = self.next_urgent(leg).or_else(|| self.next_to_move(leg));
         let old = self.next_old(leg);
-        if let (Some(pressing), Some((old, share))) = (pressing, old) {
+        let starves = planted::is(Planted::OldDebtsStarve);
+        if let (Some(pressing), Some((old, share)), false) = (pressing, old, starves) {
             let state = &mut self.legs[leg];
             state.pressing_paid += 1;
             if state.pressing_paid < share {

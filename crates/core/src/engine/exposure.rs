@@ -224,7 +224,8 @@ impl<B: Buffers> Engine<B> {
             return true;
         }
         // What is under way will have to be paid as well.
-        let to_pay = if bound < self.settings.exposure_bytes {
+        let unpaced = planted::is(Planted::BurstUnpaced);
+        let to_pay = if bound < self.settings.exposure_bytes && !unpaced {
             self.exposure_if(under_way + bytes)
         } else {
             exposure

@@ -279,7 +279,8 @@ impl<B: Buffers> Engine<B> {
     /// copies look again at what it has. A flush of it that covers what it had at first may end
     /// before it has that back.
     pub(super) fn forget_copies(&mut self, leg: LegIndex) {
-        for &slot in &self.flushes {
+        let kept = planted::is(Planted::CopiesRemembered);
+        for &slot in self.flushes.iter().filter(|_| !kept) {
             self.requests[slot].caught_up &= !leg.bit();
         }
     }

@@ -6,6 +6,7 @@ use super::debt::Debts;
 use super::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
+use crate::planted::{self, Planted};
 use crate::settings::Settings;
 use crate::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES};
 
@@ -625,7 +626,7 @@ impl Leg {
         self.counters.frozen_time += duration;
         self.counters.longest_freeze = self.counters.longest_freeze.max(duration);
         let well = since.since(self.last_thaw);
-        let tried = since >= self.last_thaw;
+        let tried = since >= self.last_thaw || planted::is(Planted::ProbationDoublesAnyway);
         self.probation = if self.last_thaw == Instant(0) || well > PROBATION_FORGET {
             PROBATION_FIRST
         } else if tried && well < 4 * self.probation {

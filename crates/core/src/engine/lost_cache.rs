@@ -19,6 +19,7 @@ use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{Extent, Instant, LegIndex};
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
@@ -197,6 +198,7 @@ impl<B: Buffers> Engine<B> {
         let authority = entry.authority().index();
         // What is recorded as lost, or went with the device, answers EIO instead.
         entry.is_dirty()
+            && !planted::is(Planted::AuthorityDoubted)
             && !self.touches_lost(extent)
             && !self.is_removed(authority)
             && self.stands_as_found(authority, extent)
@@ -435,6 +437,8 @@ impl<B: Buffers> Engine<B> {
         let debt = state.debts.overlapping(extent).map(|(_, debt)| debt.extent);
         let of_debt = debt.map(|debt| begins_or_ends(debt.start, debt.end));
         let of_held = state.held_until(extent.start).or_else(|| state.first_held(extent));
+        let of_debt =
+            of_debt.filter(|_| of_held.is_none() || !planted::is(Planted::CopyOverlooked));
         [of_debt, of_held].into_iter().flatten().fold(extent.end, u64::min)
     }
 

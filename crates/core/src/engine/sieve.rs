@@ -19,6 +19,7 @@ use super::slab::Key;
 use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
+use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex, SECOND, SECTOR_BYTES};
 
 /// A gap is written along if that takes less time than a further I/O, at this speed (100 MB/s),
@@ -183,7 +184,9 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn give_up_sieve(&mut self, slot: u32, leg: usize) {
         self.end_sieve(slot, leg);
         self.ios[slot].purpose = Purpose::Abandoned;
-        self.legs[leg].sieves_after = self.now + PAUSE;
+        if !planted::is(Planted::SieveBegunAnew) {
+            self.legs[leg].sieves_after = self.now + PAUSE;
+        }
     }
 
     /// Writes what a read brought over the debts that were there when it began; whether there
