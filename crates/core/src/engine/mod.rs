@@ -178,6 +178,7 @@ impl<B: Buffers> Engine<B> {
             restart: false,
             stalled: false,
             throttled: false,
+            queued: false,
             targets: [0; LEGS_MAX],
             needed: 0,
             covers_until: Instant(0),

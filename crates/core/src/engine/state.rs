@@ -27,6 +27,8 @@ pub(crate) struct RequestState {
     pub(crate) stalled: bool,
     /// A write whose next part the exposure bound holds back.
     pub(crate) throttled: bool,
+    /// It is in a backlog.
+    pub(crate) queued: bool,
     /// For a flush: which stamp each leg must have flushed.
     pub(crate) targets: [u64; LEGS_MAX],
     /// For a flush: legs still waited for.

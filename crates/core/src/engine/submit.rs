@@ -34,6 +34,7 @@ impl<B: Buffers> Engine<B> {
             restart: false,
             stalled: false,
             throttled: false,
+            queued: false,
             targets: [0; LEGS_MAX],
             needed: 0,
             covers_until: Instant(0),
@@ -72,10 +73,16 @@ impl<B: Buffers> Engine<B> {
         usize::from(self.requests[slot].operation != Operation::Read || together)
     }
 
-    /// Puts a request among those that wait for room.
+    /// Queues a request that has to wait for room or for a leg, once: it may find no room for one
+    /// part while another part has it queued already.
     pub(super) fn queue(&mut self, slot: u32) {
         let (backlog, key) = (self.backlog_of(slot), self.requests.key(slot));
-        self.backlog[backlog].push_back(key);
+        let request = &mut self.requests[slot];
+        if core::mem::take(&mut request.stalled) {
+            self.stalled.push_back(slot);
+        } else if !core::mem::replace(&mut request.queued, true) {
+            self.backlog[backlog].push_back(key);
+        }
     }
 
     /// Splits off operations while there is room. Returns false if room is what it has to wait
@@ -240,11 +247,7 @@ impl<B: Buffers> Engine<B> {
         let request = self.requests[slot];
         if request.restart {
             if request.outstanding == 0 {
-                if core::mem::take(&mut self.requests[slot].stalled) {
-                    self.stalled.push_back(slot);
-                } else {
-                    self.queue(slot);
-                }
+                self.queue(slot);
             }
         } else if request.next < request.extent.end && request.error.is_none() {
             if !self.issue(slot) && request.outstanding == 0 {
@@ -280,12 +283,20 @@ impl<B: Buffers> Engine<B> {
                 // Parts of it that were under way have ended meanwhile, and all of it with them.
                 continue;
             }
-            if self.requests[key.slot].restart && !self.restart_read(key.slot) {
-                self.backlog[backlog].push_back(key);
+            self.requests[key.slot].queued = false;
+            let request = self.requests[key.slot];
+            if request.restart && request.outstanding > 0 {
+                // It was queued before it was given up: again once all of it has come back.
+                continue;
+            }
+            if request.restart && !self.restart_read(key.slot) {
+                self.queue(key.slot);
                 continue;
             }
             if !self.issue(key.slot) {
-                self.backlog[backlog].push_front(key);
+                if !core::mem::replace(&mut self.requests[key.slot].queued, true) {
+                    self.backlog[backlog].push_front(key);
+                }
                 return;
             }
         }
