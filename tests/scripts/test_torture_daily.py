@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DAY = 20779
-SEED = DAY * 100000 + 17
+FIRST = 8_000_000_000_000 + DAY * 100_000
+SEED = FIRST + 17
 
 FINDS = f"""\
 echo "seed {SEED}: P1/P3 broken: sector 384 read as version 0"
@@ -58,7 +59,7 @@ def test_a_find_is_told_with_its_seed_promise_and_command(
         f"make torture-daily DAY={DAY}",
     ):
         assert said in found, found
-    assert f"--seeds {DAY * 100000}..{DAY * 100000 + 100000}" in (target / "called").read_text()
+    assert f"--seeds {FIRST}..{FIRST + 100_000}" in (target / "called").read_text()
     assert "version 0" in (target / "torture-daily.log").read_text()
 
 

@@ -17,6 +17,8 @@ const CLASSES: usize = 17;
 struct Entry {
     references: u32,
     class: u8,
+    /// The engine asked for it; a client's comes with its request.
+    is_engines: bool,
     data: Vec<u64>,
 }
 
@@ -49,16 +51,26 @@ impl Pool {
 
     /// A client's buffer, not held against the budget: the driver's own bound is elsewhere.
     pub fn take(&mut self, sectors: u32) -> BufferId {
+        self.take_for(sectors, false)
+    }
+
+    fn take_for(&mut self, sectors: u32, is_engines: bool) -> BufferId {
         let class = sectors.max(1).next_power_of_two().trailing_zeros() as u8;
         self.used_sectors += 1 << class;
         self.in_use += 1;
         if let Some(id) = self.free[usize::from(class)].pop() {
-            self.entries[id as usize].references = 1;
+            let entry = &mut self.entries[id as usize];
+            (entry.references, entry.is_engines) = (1, is_engines);
             return BufferId(id);
         }
         let data = vec![POISON; 1 << class];
-        self.entries.push(Entry { references: 1, class, data });
+        self.entries.push(Entry { references: 1, class, is_engines, data });
         BufferId(self.entries.len() as u32 - 1)
+    }
+
+    /// Whether the engine allocated the buffer, be it for a client's read that begins anew.
+    pub fn is_engines(&self, buffer: BufferId) -> bool {
+        self.entries[buffer.0 as usize].is_engines
     }
 
     /// The versions in a part of a buffer.
@@ -101,7 +113,7 @@ impl Pool {
 impl Buffers for Pool {
     fn allocate(&mut self, sectors: u32) -> Option<BufferId> {
         let size = u64::from(sectors.max(1).next_power_of_two());
-        (self.used_sectors + size <= self.budget_sectors).then(|| self.take(sectors))
+        (self.used_sectors + size <= self.budget_sectors).then(|| self.take_for(sectors, true))
     }
 
     fn retain(&mut self, buffer: BufferId) {

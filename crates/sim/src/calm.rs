@@ -16,6 +16,7 @@ impl World {
     pub(crate) fn calm_down(&mut self) {
         self.clients.paused = true;
         self.stall.close();
+        self.converge_beside_hang();
         self.end_of_faults();
         self.wait_until_answered(PATIENCE);
         self.wait_for_change();
@@ -38,13 +39,16 @@ impl World {
 
     fn end_of_faults(&mut self) {
         self.ambush = None;
-        for (leg, pace) in self.legs.iter_mut().zip(&self.shape.paces) {
-            (leg.latency, leg.jitter, leg.serial) = (pace.latency, pace.jitter, pace.serial);
-            (leg.read_errors, leg.write_errors, leg.flush_errors) = (0, 0, 0);
-        }
-        for disk in &mut self.disks {
-            disk.heal();
-        }
+        (0..self.legs.len()).for_each(|leg| self.end_faults_of(leg));
+        self.end_hangs();
+    }
+
+    /// A leg is as at its best, but for what does not end yet.
+    pub(crate) fn end_faults_of(&mut self, leg: usize) {
+        let (pace, state) = (self.shape.paces[leg], &mut self.legs[leg]);
+        (state.latency, state.jitter, state.serial) = (pace.latency, pace.jitter, pace.serial);
+        (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);
+        self.disks[leg].heal();
     }
 
     fn wait_for_change(&mut self) {
@@ -97,7 +101,7 @@ impl World {
 
     /// Rewrites some of what is recorded as lost, as whoever restores it would: the volume does
     /// not converge before.
-    fn rewrite_lost(&mut self) {
+    pub(crate) fn rewrite_lost(&mut self) {
         let lost = self.engine().lost_extents().first().copied();
         if let Some(lost) = lost {
             let sectors = lost.sectors().min(VERIFY_SECTORS);
@@ -109,13 +113,20 @@ impl World {
     }
 
     fn compare_legs(&mut self) {
-        for leg in 1..self.disks.len() {
-            let (first, other) = (self.disks[0].contents(), self.disks[leg].contents());
+        let all: Vec<usize> = (0..self.disks.len()).collect();
+        self.compare(&all);
+    }
+
+    /// Some legs are identical.
+    pub(crate) fn compare(&mut self, legs: &[usize]) {
+        let Some((&reference, others)) = legs.split_first() else { return };
+        for &leg in others {
+            let (first, other) = (self.disks[reference].contents(), self.disks[leg].contents());
             let differs = first.iter().zip(other).position(|(a, b)| a != b);
             if let Some(sector) = differs {
                 let (a, b) = (first[sector], other[sector]);
                 let text = format!(
-                    "converged, but sector {sector} holds {a} on leg 0 and {b} on leg {leg}"
+                    "converged, but sector {sector} holds {a} on leg {reference} and {b} on leg {leg}"
                 );
                 let sector = Some(sector as u64);
                 self.violate(crate::checker::Violation { promise: "P6", text, sector });

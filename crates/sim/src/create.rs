@@ -13,7 +13,9 @@ const GENERATION: Id = [9; 16];
 
 /// The layout of a volume of this shape.
 fn layout(shape: &Shape) -> Layout {
-    Layout::new(shape.volume_bytes, shape.region_bytes).expect("plans draw good sizes only")
+    Layout::new(shape.volume_bytes, shape.region_bytes)
+        .expect("plans draw good sizes only")
+        .with_short_pages(shape.page_regions)
 }
 
 /// Makes `disk` leg number `leg`.

@@ -109,6 +109,25 @@ impl Disk {
         self.unreadable.clear();
     }
 
+    /// Makes this a copy of another disk. Keeps its memory.
+    pub fn copy_from(&mut self, other: &Disk) {
+        self.reset(other.metadata.len(), 0, 0);
+        for &block in &other.touched {
+            let bytes = block as usize * 4096..block as usize * 4096 + 4096;
+            self.metadata[bytes.clone()].copy_from_slice(&other.metadata[bytes]);
+        }
+        self.touched.clone_from(&other.touched);
+        self.meant.clone_from(&other.meant);
+        self.current.clone_from(&other.current);
+        self.durable.clone_from(&other.durable);
+        self.fixed.clone_from(&other.fixed);
+        self.counts.clone_from(&other.counts);
+        self.log.clone_from(&other.log);
+        self.log_start = other.log_start;
+        self.completed = other.completed;
+        self.unreadable.clone_from(&other.unreadable);
+    }
+
     /// What a flush submitted now covers.
     pub fn mark(&self) -> u32 {
         self.completed

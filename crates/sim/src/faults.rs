@@ -6,12 +6,13 @@ use hemi_core::io::{LegError, LegEvent, LegIo, LegOperation};
 use hemi_core::marks::Mark;
 use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
-use hemi_core::units::{Extent, SECTOR_BYTES};
+use hemi_core::units::{Extent, Instant, SECTOR_BYTES};
 
+use crate::buffers::Pool;
 use crate::disk::Cache;
 use crate::events::Event;
 use crate::lies::Lie;
-use crate::plan::{Ending, Fault, Start};
+use crate::plan::{Ending, FOREVER, Fault, Start};
 use crate::world::{CachesLost, World};
 
 /// A kind of a leg's I/O.
@@ -23,24 +24,43 @@ pub enum Kind {
     Superblocks,
     /// Metadata writes to the region table and the lost list.
     Pages,
+    /// Reads into a client's own buffer.
+    Reads,
+    /// Reads into the engine's: of drains and scrubs, and clients' read once more.
+    OwnReads,
+    /// Flushes.
+    Flushes,
 }
 
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 3;
+pub(crate) const KINDS: usize = Kind::ALL.len();
 
 impl Kind {
-    /// The kind of an I/O, if it has one.
-    pub(crate) fn of(io: &LegIo) -> Option<Kind> {
+    /// Every kind.
+    pub const ALL: [Kind; 6] =
+        [Kind::Writes, Kind::Superblocks, Kind::Pages, Kind::Reads, Kind::OwnReads, Kind::Flushes];
+
+    /// The kind of an I/O that is being started.
+    pub(crate) fn of(io: &LegIo, buffers: &Pool) -> Kind {
         match io.operation {
-            LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Some(Kind::Writes),
+            LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Kind::Writes,
             LegOperation::WriteMetadata => {
                 let address = io.extent.start * SECTOR_BYTES;
                 let is_superblock = address <= Layout::superblock_address(1);
-                Some(if is_superblock { Kind::Superblocks } else { Kind::Pages })
+                if is_superblock { Kind::Superblocks } else { Kind::Pages }
             }
-            LegOperation::Read | LegOperation::Flush => None,
+            LegOperation::Read => {
+                let is_own = io.buffer.is_some_and(|at| buffers.is_engines(at.buffer));
+                if is_own { Kind::OwnReads } else { Kind::Reads }
+            }
+            LegOperation::Flush => Kind::Flushes,
         }
     }
+}
+
+/// A time in words.
+fn told(time: u64) -> String {
+    if time == FOREVER { "ever".into() } else { format!("{} ms", time as f64 / 1e6) }
 }
 
 /// A crash that comes when the engine has done something rare.
@@ -75,7 +95,7 @@ impl World {
     pub(crate) fn strike(&mut self, fault: &Fault) {
         self.counts.faults += 1;
         let now = self.now;
-        if !matches!(fault, Fault::Freeze(..)) {
+        if !matches!(fault, Fault::Freeze(..) | Fault::Judge) {
             self.stall.close();
         }
         match *fault {
@@ -132,12 +152,24 @@ impl World {
                 self.legs[usize::from(leg)].lie = Some(Lie { kind, elsewhere });
             }
             Fault::Hang { leg, kind, time } => {
-                self.tell(|| format!("leg {leg}: {kind:?} hang for {} ms", time as f64 / 1e6));
+                if time == FOREVER && !self.may_hang_forever(leg) {
+                    return;
+                }
+                self.tell(|| format!("leg {leg}: {kind:?} hang for {}", told(time)));
                 let behaviour = &mut self.legs[usize::from(leg)];
                 let until = &mut behaviour.hung_until[kind as usize];
                 *until = (now + time).max(*until);
                 behaviour.disturbed = behaviour.disturbed.max(*until);
             }
+            Fault::Lose { leg, kind, count } => {
+                if self.may_hang_forever(leg) {
+                    self.tell(|| format!("leg {leg}: the next {count} {kind:?} never end"));
+                    let behaviour = &mut self.legs[usize::from(leg)];
+                    behaviour.loses[kind as usize] = count;
+                    behaviour.disturbed = Instant::NEVER;
+                }
+            }
+            Fault::Judge => self.judge_copies(),
             Fault::Ambush { mark, count, steps, ending, settings } => {
                 self.tell(|| format!("ambush: {count} × {}, {steps} steps later", mark.name()));
                 let until = self.engine().marks().count(mark) + u64::from(count);
@@ -150,9 +182,12 @@ impl World {
     }
 
     fn freeze(&mut self, leg: u8, time: u64) {
+        if time == FOREVER && !self.may_hang_forever(leg) {
+            return;
+        }
         let until = self.now + time;
         self.consider_stall_window(leg, until);
-        self.tell(|| format!("leg {leg} freezes for {} ms", time as f64 / 1e6));
+        self.tell(|| format!("leg {leg} freezes for {}", told(time)));
         let behaviour = &mut self.legs[usize::from(leg)];
         behaviour.frozen_until = behaviour.frozen_until.max(until);
     }
@@ -230,6 +265,7 @@ impl World {
         }
         if cache != Cache::Kept {
             self.disks[index].lose_cache(cache, &mut self.random);
+            self.note_losses();
             let legs = self.cache_lost.map_or(0, |lost| lost.legs) | 1 << leg;
             self.cache_lost = Some(CachesLost { before: self.next_request(), legs });
         }

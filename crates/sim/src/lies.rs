@@ -12,7 +12,7 @@
 //! may be written again, with something else in it.
 
 use hemi_core::format::{Layout, Membership, Superblock, lost, page};
-use hemi_core::recovery::{self, LegImage, Opening, Problem, Refusal};
+use hemi_core::recovery::{LegImage, Opening, Problem, Refusal};
 
 use crate::disk::Disk;
 use crate::faults::Kind;
@@ -85,7 +85,7 @@ impl World {
             self.disks.iter().map(|disk| disk.meant().unwrap_or(&disk.metadata)).collect();
         let assess = |images: &[&[u8]]| {
             let images: Vec<LegImage> = images.iter().map(|bytes| LegImage { bytes }).collect();
-            recovery::assess(&images)
+            self.assess_images(&images)
         };
         let Ok(honest) = assess(&meant) else {
             return self.broken("P7", "does not open from what was recorded".into());

@@ -143,6 +143,12 @@ fn print_summary(summary: &Summary, elapsed: Duration) {
         println!("  refused by name    {:>14}", counts.lies_refused);
         println!("  not to be noticed  {:>14}", counts.lies_unnoticed);
     }
+    if counts.judged_owed > 0 {
+        println!("hangs waited for     {:>14}  (rightly)", counts.hangs_waited_for);
+        println!("  converged beside   {:>14}", counts.hangs_beside);
+        println!("copies judged        {:>14}  (of what was flushed)", counts.judged_flushed);
+        println!("  and of what is owed{:>14}", counts.judged_owed);
+    }
     println!("P4 windows           {:>14}", summary.stall_windows);
     println!("P5 looks at disks    {:>14}", summary.exposure_looks);
     println!("events               {:>14}", counts.steps);

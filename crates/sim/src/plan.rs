@@ -10,12 +10,15 @@ use hemi_core::units::{MICROSECOND, MILLISECOND};
 use crate::disk::Cache;
 use crate::faults::Kind;
 use crate::scenes::{add_ambushes, plan_of_scenes};
+use crate::wider::{WIDER_FROM, widen};
 use hemi_random::Rng;
 
 /// Client requests of one seed.
 pub const OPERATIONS: u32 = 2200;
 /// Faults of one seed, at least.
 pub const FAULTS_MIN: u64 = 10;
+/// A fault's time that only a restart, or the end of the run's weather, ends.
+pub const FOREVER: u64 = u64::MAX;
 /// Sectors in the largest request: 1 MiB.
 pub const REQUEST_SECTORS_MAX: u64 = 2048;
 
@@ -97,6 +100,8 @@ pub struct Shape {
     pub region_bytes: u64,
     /// The legs' logical block, in sectors.
     pub block_sectors: u64,
+    /// Regions of which each page of the region table tells; a page has room for more.
+    pub page_regions: u32,
     /// Budget of buffers, in sectors.
     pub memory_sectors: u64,
     /// Each leg's pace.
@@ -221,6 +226,17 @@ pub enum Fault {
         /// How long.
         time: u64,
     },
+    /// A leg's next I/O of one kind, so many of them, never end.
+    Lose {
+        /// Which leg.
+        leg: u8,
+        /// Which of its I/O.
+        kind: Kind,
+        /// How many.
+        count: u32,
+    },
+    /// A look at what would be left if legs were lost now (see [`crate::checker::copies`]).
+    Judge,
     /// A leg's next metadata write of a kind reports success and is not there.
     Lie {
         /// Which leg.
@@ -256,6 +272,33 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// The leg it is about, to be changed.
+    pub(crate) fn leg_mut(&mut self) -> Option<&mut u8> {
+        match self {
+            Fault::Freeze(leg, _)
+            | Fault::Latency(leg, _)
+            | Fault::Serial(leg, _)
+            | Fault::Errors { leg, .. }
+            | Fault::Unreadable { leg, .. }
+            | Fault::Gone { leg, .. }
+            | Fault::Members(leg)
+            | Fault::Remove(leg)
+            | Fault::Hang { leg, .. }
+            | Fault::Lose { leg, .. }
+            | Fault::Lie { leg, .. } => Some(leg),
+            Fault::Restart { start, .. } => match start {
+                Start::Without(leg)
+                | Start::Promote { leg, .. }
+                | Start::Fork(leg)
+                | Start::Rot(leg) => Some(leg),
+                Start::All => None,
+            },
+            Fault::Scrub(_) | Fault::ScrubStop | Fault::Ambush { .. } | Fault::Judge => None,
+        }
+    }
+}
+
 /// A fault and when it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedFault {
@@ -287,6 +330,20 @@ pub struct Plan {
 impl Plan {
     /// What a seed asks for.
     pub fn of_seed(seed: u64) -> Plan {
+        let mut plan = Plan::as_ever(seed);
+        if seed >= WIDER_FROM {
+            widen(&mut plan);
+        }
+        plan
+    }
+
+    /// Whether it is made of scenes.
+    pub(crate) fn is_of_scenes(&self) -> bool {
+        !ORDINARY.contains(&self.seed) && self.seed % 8 == OF_SCENES
+    }
+
+    /// What a seed asks for that all seeds may have.
+    fn as_ever(seed: u64) -> Plan {
         let mut random = Rng::new(seed, 1);
         let aims = !ORDINARY.contains(&seed);
         if aims && seed % 8 == OF_SCENES {
@@ -385,6 +442,7 @@ fn draw_shape(random: &mut Rng, weather: Weather) -> Shape {
         volume_bytes: regions * region_bytes - 4096 * random.below(2),
         region_bytes,
         block_sectors: if weather.blocks { 8 } else { 1 },
+        page_regions: u32::MAX,
         memory_sectors: random.pick(&[6144, 8192, 16384]),
         paces: (0..legs).map(|_| pace(random)).collect(),
         fast_zeroes: if random.one_in(3) { random.draw() as u8 } else { 0xFF },

@@ -117,6 +117,7 @@ impl World {
                 self.spring_ambush();
             } else if self.under_way > 0 {
                 self.hang(PATIENCE);
+                last_answer.0 = self.now;
             } else if next_fault < plan.faults.len() {
                 armed = Some(0);
             }

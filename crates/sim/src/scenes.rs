@@ -125,6 +125,7 @@ fn draw_shape(random: &mut Rng, kit: Kit) -> Shape {
         volume_bytes: 16 * (64 << 10),
         region_bytes: 64 << 10,
         block_sectors: 1,
+        page_regions: u32::MAX,
         memory_sectors: 16384,
         paces: (0..legs).map(|leg| Pace { latency: latency(leg), jitter: 0, serial: 0 }).collect(),
         fast_zeroes: 0xFF,

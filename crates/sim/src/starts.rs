@@ -2,9 +2,9 @@
 //! be is not.
 
 use hemi_core::command::Command;
-use hemi_core::format::{Layout, LegDescription, Membership, Superblock};
+use hemi_core::format::{Id, Layout, LegDescription, Membership, Superblock};
 use hemi_core::io::Operation;
-use hemi_core::recovery::{self, LegImage, Problem, Refusal};
+use hemi_core::recovery::{self, LegImage, Problem, Promotion, Refusal};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, MILLISECOND, SECOND};
 
@@ -221,7 +221,7 @@ impl World {
             (&[], |p| matches!(p, Problem::NoLegs)),
         ];
         let refusals = attempts.map(|(images, expected)| {
-            let refusal = recovery::assess(images).err()?;
+            let refusal = self.assess_images(images).err()?;
             refusal.problems.iter().any(expected).then_some(refusal)
         });
         for (number, refusal) in refusals.into_iter().enumerate() {
@@ -345,6 +345,15 @@ impl World {
         })
     }
 
+    /// What promoting a leg means.
+    pub(crate) fn promotion_of(
+        &self,
+        image: LegImage,
+        generation: Id,
+    ) -> Result<Promotion, Refusal> {
+        recovery::promote_short_pages(image, generation, self.shape.page_regions)
+    }
+
     /// Makes one leg decide alone, as `hemi promote` does; false if it cannot be.
     fn promote(&mut self, leg: u8, cut: bool) -> bool {
         let index = usize::from(leg);
@@ -354,7 +363,7 @@ impl World {
         let mut generation = [0; 16];
         generation[..8].copy_from_slice(&(self.random.draw() | 1).to_le_bytes());
         let image = LegImage { bytes: &self.disks[index].metadata };
-        let Ok(promotion) = recovery::promote(image, generation) else { return false };
+        let Ok(promotion) = self.promotion_of(image, generation) else { return false };
         if cut {
             let done = self.random.below(promotion.writes.len() as u64 - 1) as usize;
             for (address, block) in &promotion.writes[..done] {
@@ -435,7 +444,7 @@ impl World {
         let image = LegImage { bytes: &self.disks[usize::from(leg)].metadata };
         let mut generation = [0; 16];
         generation[..8].copy_from_slice(&(self.random.draw() | 1).to_le_bytes());
-        if let Ok(promotion) = recovery::promote(image, generation) {
+        if let Ok(promotion) = self.promotion_of(image, generation) {
             for (address, block) in &promotion.writes {
                 self.disks[usize::from(leg)].write_metadata(*address, block, 0xFF);
             }

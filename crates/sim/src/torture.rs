@@ -84,6 +84,10 @@ impl Summary {
         to.lies_survived += from.lies_survived;
         to.lies_refused += from.lies_refused;
         to.lies_unnoticed += from.lies_unnoticed;
+        to.hangs_waited_for += from.hangs_waited_for;
+        to.hangs_beside += from.hangs_beside;
+        to.judged_flushed += from.judged_flushed;
+        to.judged_owed += from.judged_owed;
         to.failed += from.failed;
         to.steps += from.steps;
         to.time += from.time;
@@ -110,7 +114,7 @@ impl Summary {
         all.filter(|(_, count)| *count == 0).map(|(mark, _)| *mark).collect()
     }
 
-    fn numbers(&mut self) -> [&mut u64; 18] {
+    fn numbers(&mut self) -> [&mut u64; 22] {
         let counts = &mut self.counts;
         [
             &mut self.next,
@@ -124,6 +128,10 @@ impl Summary {
             &mut counts.lies_survived,
             &mut counts.lies_refused,
             &mut counts.lies_unnoticed,
+            &mut counts.hangs_waited_for,
+            &mut counts.hangs_beside,
+            &mut counts.judged_flushed,
+            &mut counts.judged_owed,
             &mut counts.failed,
             &mut counts.steps,
             &mut counts.time,

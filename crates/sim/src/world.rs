@@ -15,12 +15,14 @@ use hemi_core::recovery::{self, LegImage, Refusal};
 use hemi_core::settings::Settings;
 use hemi_core::status::Status;
 use hemi_core::units::{
-    BufferAt, BufferId, Extent, Instant, LEGS_MAX, LegIndex, MICROSECOND, SECOND, SECTOR_BYTES,
+    BufferAt, BufferId, Extent, Instant, LEGS_MAX, LegIndex, SECOND, SECTOR_BYTES,
 };
 
 use crate::buffers::Pool;
 use crate::checker::Violation;
+use crate::checker::copies::Copies;
 use crate::checker::exposure::Exposure;
+use crate::checker::losses::Losses;
 use crate::checker::register::{Asked, Register};
 use crate::checker::stall::{Probation, Stall};
 use crate::clients::Clients;
@@ -53,6 +55,8 @@ pub(crate) struct Behaviour {
     pub(crate) frozen_until: Instant,
     /// I/O of each [`Kind`] does not end before.
     pub(crate) hung_until: [Instant; KINDS],
+    /// So many of the next I/O of each kind never end.
+    pub(crate) loses: [u32; KINDS],
     /// Its next metadata write of a kind reports success and is not there.
     pub(crate) lie: Option<Lie>,
     /// When it is through with what it works off one by one.
@@ -74,6 +78,8 @@ pub(crate) struct Behaviour {
     pub(crate) disturbed: Instant,
     /// Since it last froze.
     pub(crate) probation: Probation,
+    /// When it was last marked out.
+    pub(crate) went_out: Instant,
 }
 
 /// An I/O under way on a leg.
@@ -84,8 +90,11 @@ pub(crate) struct InFlight {
     pub(crate) live: bool,
     /// It does not end by itself: its session is gone.
     pub(crate) zombie: bool,
+    /// It would have ended, and does not before its leg's hang does.
+    pub(crate) stuck: bool,
+    kind: Kind,
     flush_mark: u32,
-    block: Box<[u8; 4096]>,
+    pub(crate) block: Box<[u8; 4096]>,
 }
 
 /// Legs have lost their caches.
@@ -126,6 +135,14 @@ pub struct Counts {
     pub lies_refused: u64,
     /// … and that could not notice: the only leg that was given a record does not have it.
     pub lies_unnoticed: u64,
+    /// Hangs that ended because all that waited might wait for them.
+    pub hangs_waited_for: u64,
+    /// Hangs beside which the other legs converged.
+    pub hangs_beside: u64,
+    /// Judges of copies that had something to judge: flushed on several legs …
+    pub judged_flushed: u64,
+    /// … or owed.
+    pub judged_owed: u64,
     /// Client requests that failed.
     pub failed: u64,
     /// Events.
@@ -155,6 +172,8 @@ pub struct World {
     pub(crate) register: Register,
     pub(crate) stall: Stall,
     pub(crate) exposure: Exposure,
+    pub(crate) copies: Copies,
+    pub(crate) losses: Losses,
     pub(crate) requests: Vec<Pending>,
     free_requests: Vec<u32>,
     pub(crate) under_way: usize,
@@ -205,6 +224,8 @@ impl Default for World {
             register: Register::default(),
             stall: Stall::default(),
             exposure: Exposure::default(),
+            copies: Copies::default(),
+            losses: Losses::default(),
             requests: Vec::new(),
             free_requests: Vec::new(),
             under_way: 0,
@@ -253,6 +274,8 @@ impl World {
         self.register.reset((plan.shape.volume_bytes / SECTOR_BYTES) as usize);
         self.stall.reset();
         self.exposure.reset();
+        self.copies.reset(plan);
+        self.losses.reset();
         self.forget_requests();
         self.next_id = 0;
         self.clients.reset(plan);
@@ -328,7 +351,12 @@ impl World {
             .iter()
             .map(|&leg| LegImage { bytes: &self.disks[usize::from(leg)].metadata })
             .collect();
-        recovery::assess(&images)
+        self.assess_images(&images)
+    }
+
+    /// As above, of images.
+    pub(crate) fn assess_images(&self, images: &[LegImage]) -> Result<recovery::Opening, Refusal> {
+        recovery::assess_short_pages(images, self.shape.page_regions)
     }
 
     /// Opens the volume with some of its legs.
@@ -345,6 +373,8 @@ impl World {
         let entropy = self.random.draw();
         self.closed = false;
         self.engine = Some(Engine::open(opening, self.settings, traits, pool, self.now, entropy));
+        self.begin_period();
+        self.losses.reset();
         self.take_actions();
         Ok(())
     }
@@ -380,14 +410,22 @@ impl World {
     fn take_notice(&mut self, notice: Notice) {
         let now = self.now;
         self.trace.line(now, Topic::Notice, None, || format!("{notice:?}"));
-        if matches!(notice, Notice::Out { .. }) {
+        if let Notice::Out { leg, .. } = notice {
             self.exposure.leg_is_out = true;
+            self.legs[leg.index()].went_out = now;
+        }
+        if matches!(notice, Notice::Out { .. } | Notice::In { .. }) {
+            self.begin_period();
+        }
+        if let Notice::Frozen { leg, .. } = notice {
+            self.hung_leg_is_noticed(leg.0);
         }
         if let (Notice::Out { leg, reason }, Some(change)) = (notice, &mut self.changing) {
             change.was_in &= leg.0 != change.leg || reason == OutReason::Detached;
         }
         if let Notice::Thawed { leg, duration } = notice {
             self.legs[leg.index()].probation.begin(now, duration);
+            self.stall.close_if_of(leg.0);
         }
         if let (Notice::Thawed { leg, duration }, Some(change)) = (notice, &mut self.changing) {
             // A detach gives a leg up that is silent for long, and that may have come to late.
@@ -410,12 +448,16 @@ impl World {
             behaviour.busy_until = due;
         }
         let flush_mark = self.disks[leg].mark();
+        let kind =
+            Kind::of(&io, self.engine.as_ref().expect("it has just asked for this").buffers());
         let slot = self.free_ios.pop().unwrap_or_else(|| {
             self.ios.push(InFlight {
                 io,
                 uses: 0,
                 live: false,
                 zombie: false,
+                stuck: false,
+                kind: Kind::Writes,
                 flush_mark: 0,
                 block: Box::new([0; 4096]),
             });
@@ -430,6 +472,8 @@ impl World {
         in_flight.uses += 1;
         in_flight.live = true;
         in_flight.zombie = false;
+        in_flight.stuck = false;
+        in_flight.kind = kind;
         in_flight.flush_mark = flush_mark;
         let uses = in_flight.uses;
         self.events.at(due, Event::IoEnds(slot, uses));
@@ -511,14 +555,18 @@ impl World {
     }
 
     fn io_ends(&mut self, slot: u32, uses: u32) {
-        let in_flight = &self.ios[slot as usize];
+        let in_flight = &mut self.ios[slot as usize];
         if in_flight.uses != uses || !in_flight.live || in_flight.zombie {
             return;
         }
-        let leg = in_flight.io.leg.index();
-        let behaviour = &self.legs[leg];
-        let hung = Kind::of(&in_flight.io).map(|kind| behaviour.hung_until[kind as usize]);
-        let frozen_until = behaviour.frozen_until.max(hung.unwrap_or(Instant(0)));
+        let kind = in_flight.kind as usize;
+        let behaviour = &mut self.legs[in_flight.io.leg.index()];
+        let frozen_until = behaviour.frozen_until.max(behaviour.hung_until[kind]);
+        if frozen_until == Instant::NEVER || behaviour.loses[kind] > 0 {
+            behaviour.loses[kind] = behaviour.loses[kind].saturating_sub(1);
+            in_flight.stuck = true;
+            return;
+        }
         if frozen_until > self.now {
             let due = frozen_until + self.random.below(1000);
             self.events.at(due, Event::IoEnds(slot, uses));
@@ -591,7 +639,7 @@ impl World {
                 };
                 let address = io.extent.start * SECTOR_BYTES;
                 let lie = &mut self.legs[io.leg.index()].lie;
-                match lie.take_if(|lie| whole && Kind::of(&io) == Some(lie.kind)) {
+                match lie.take_if(|lie| whole && in_flight.kind == lie.kind) {
                     Some(Lie { elsewhere, .. }) => {
                         let lands =
                             elsewhere.then(|| lies::another(disk, address, &mut self.lying));
@@ -720,6 +768,7 @@ impl World {
             self.counts.operations += 1;
         }
         self.check_stall(&pending);
+        self.check_loss_told(&pending, reply.result.is_ok());
         self.check_reply(&asked, &reply);
         if let Some(buffer) = reply.buffer {
             self.give_back(buffer);
@@ -739,7 +788,9 @@ impl World {
             // and so do writes that are flushed, or of which a part was done before it went.
             let region = self.shape.region_bytes / 512;
             let spans = asked.extent.start / region != (asked.extent.end.max(1) - 1) / region;
-            let longest = (self.settings.exposure_bytes / 4).min(PIECE_MIN);
+            let longest = (self.settings.exposure_bytes / 4)
+                .min(PIECE_MIN)
+                .min(self.settings.limits.operation_bytes);
             let parts = spans || asked.extent.bytes() > longest;
             let flushes = asked.operation == Operation::Flush || asked.fua;
             let sessions =
@@ -765,6 +816,7 @@ impl World {
             (Operation::Flush, _) => {
                 if succeeded {
                     self.register.flushed(asked);
+                    self.note_flushed(asked);
                     if self.cache_lost.is_some_and(|lost| asked.id >= lost.before) {
                         self.cache_lost = None;
                     }
@@ -796,25 +848,13 @@ impl World {
 
     /// Lets time pass until nothing is under way; at most `limit` nanoseconds.
     pub(crate) fn wait_until_answered(&mut self, limit: u64) {
-        let end = self.now + limit;
+        let mut end = self.now + limit;
         while self.under_way > 0 && self.violation.is_none() {
             if !self.step(end) {
                 self.hang(limit);
+                end = self.now + limit;
             }
         }
-    }
-
-    pub(crate) fn hang(&mut self, limit: u64) {
-        let waiting: Vec<Asked> =
-            self.requests.iter().filter(|p| p.live).map(|p| p.asked).take(4).collect();
-        let status = self.refresh_status();
-        let legs: Vec<_> = status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
-        let text = format!(
-            "{} requests unanswered after {} ms: {waiting:?}; legs {legs:?}",
-            self.under_way,
-            limit / (1000 * MICROSECOND)
-        );
-        self.broken("P4", text);
     }
 
     /// The legs whose slot has one, in order.

@@ -3,6 +3,7 @@
 
 use hemi_sim::plan::{FAULTS_MIN, Plan};
 use hemi_sim::run::{Outcome, note_panics, run};
+use hemi_sim::wider::WIDER_FROM;
 use hemi_sim::world::World;
 
 /// Seeds of the modest torture.
@@ -61,6 +62,24 @@ fn lost_and_misdirected_metadata_writes_are_survived_or_told() {
     assert!(survived > 0 && refused > 0, "{survived} survived, {refused} refused");
     // On the only leg that was given a record: that happens, and is what the format cannot see.
     assert!(unnoticed > 0, "none went unnoticed: is anything lost?");
+}
+
+/// Hangs, judges of copies and small constants take effect. (What wider seeds break is told by
+/// `make torture`: those that are known to pass are tested above.)
+#[test]
+fn wider_seeds_meet_what_they_are_for() {
+    note_panics();
+    let mut world = World::default();
+    let (mut waited, mut beside, mut flushed, mut owed) = (0, 0, 0, 0);
+    for seed in WIDER_FROM..WIDER_FROM + 200 {
+        let counts = run(&mut world, &Plan::of_seed(seed), false).counts;
+        waited += counts.hangs_waited_for;
+        beside += counts.hangs_beside;
+        flushed += counts.judged_flushed;
+        owed += counts.judged_owed;
+    }
+    assert!(waited > 0 && beside > 0, "{waited} hangs waited for, {beside} converged beside");
+    assert!(flushed > 0 && owed > 0, "{flushed} judged by flushes, {owed} by what is owed");
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::world::World;
 /// The disks are looked at once in so many steps.
 const LOOK_EVERY: u64 = 3001;
 
-fn is_in(state: LegState) -> bool {
+/// Whether a leg in this state is in.
+pub(crate) fn is_in(state: LegState) -> bool {
     !matches!(state, LegState::Out | LegState::Empty)
 }
 
@@ -86,12 +87,15 @@ impl World {
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
     }
 
+    /// Whether lost caches and failed writes may be found out later than they happen.
+    pub(crate) fn deceives(&self) -> bool {
+        self.weather.gone || self.weather.requests_may_fail()
+    }
+
     /// Counts the acknowledged sectors that one leg alone holds, and compares with what the
     /// engine says: exposure, beside which it shows what is owed as whole regions.
     fn look_at_disks(&mut self, exposed: u64) {
-        let deceives = self.weather.gone || self.weather.requests_may_fail();
-        if deceives {
-            // Lost caches and failed writes are found out later than they happen.
+        if self.deceives() {
             return;
         }
         let status = self.refresh_status();
@@ -129,7 +133,8 @@ impl World {
         let bound = self.settings.exposure_age;
         let quiet = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until)).max();
         let calm_since = quiet.unwrap_or(Instant(0));
-        if !self.throttles() || self.now.since(calm_since) < 2 * bound + SECOND {
+        let calm = self.now.since(calm_since) >= 2 * bound + SECOND && self.hung_leg().is_none();
+        if !self.throttles() || !calm {
             return;
         }
         let status = self.refresh_status();

@@ -4,10 +4,14 @@
 //! - [`register`]: P1, P2, P3. Per sector, what a disk must do.
 //! - [`stall`]: P4. What a client may wait for.
 //! - [`exposure`]: P5. What one leg alone may hold, and that the engine counts it all.
+//! - [`copies`]: P3 and P5 where legs are lost. What would be left of what was flushed.
+//! - [`losses`]: P3. A flush says so where a cache that was lost took something with it.
 //! - P6 (legs converge and are identical), P7 (refusals) and P8 (a detached leg is an
 //!   image) are checked where they are provoked, in [`crate::operators`] and [`crate::calm`].
 
+pub mod copies;
 pub mod exposure;
+pub mod losses;
 pub mod register;
 pub mod stall;
 

@@ -267,6 +267,53 @@ impl Register {
                 || state.writes.iter().any(is_under_way))
     }
 
+    /// The present moment.
+    pub fn now(&self) -> u32 {
+        self.clock
+    }
+
+    /// Writes answered by then are durable.
+    pub fn horizon(&self) -> u32 {
+        self.horizon
+    }
+
+    /// Whether all that flushes have covered is still there if a sector, power gone, holds this;
+    /// `None`: it cannot be read.
+    pub fn keeps(&self, sector: usize, value: Option<u64>) -> bool {
+        let state = &self.sectors[sector];
+        let floors = || state.writes.iter().filter(|w| w.is_durable(self.horizon));
+        match value {
+            Some(value) => state
+                .writes
+                .iter()
+                .any(|w| w.version == value && !floors().any(|floor| w.is_before(floor))),
+            // Nobody misses what was never written.
+            None => !floors().any(|floor| floor.id > 0),
+        }
+    }
+
+    /// What is known of a sector, for whoever reads of a violation.
+    pub fn tell(&self, sector: usize) -> String {
+        let horizon = self.horizon;
+        format!("flushed up to {horizon}, sector {sector}: {:?}", self.sectors[sector].writes)
+    }
+
+    /// The version a sector certainly has, the request that wrote it and when it was answered, if
+    /// no flush has covered it.
+    pub fn certain_unflushed(&self, sector: usize) -> Option<(u64, u32, u32)> {
+        let version = self.certain_version(sector)?;
+        let last = self.sectors[sector].writes.last()?;
+        let is_unflushed = version > 0 && !last.is_durable(self.horizon);
+        is_unflushed.then_some((version, last.id, last.answered))
+    }
+
+    /// Whether a request's write is still the newest sent to a sector, and a flush sent at `sent`
+    /// covers it.
+    pub fn is_covered_newest(&self, sector: usize, id: u32, sent: u32) -> bool {
+        let last = self.sectors[sector].writes.last();
+        last.is_some_and(|last| last.id == id && last.answered < sent)
+    }
+
     /// Whether a read sent at `sent` and answered now could return this; nothing is noted.
     pub fn allows(&self, sector: usize, value: u64, sent: u32) -> bool {
         self.sectors[sector].origin(value, sent).is_some()
@@ -564,6 +611,35 @@ mod tests {
         assert!(client.reads(0));
         client.0.power_cut();
         assert!(client.reads(first), "the discard did nothing, and no flush covered the zeros");
+    }
+
+    #[test]
+    fn what_a_flush_covered_is_kept_and_what_it_did_not_may_go() {
+        let mut client = Client::new();
+        let first = client.write();
+        assert!(client.0.keeps(0, Some(0)) && client.0.keeps(0, None));
+        client.flush();
+        let second = client.write();
+        assert!(!client.0.keeps(0, Some(0)) && !client.0.keeps(0, None));
+        assert!(client.0.keeps(0, Some(first)) && client.0.keeps(0, Some(second)));
+        client.flush();
+        assert!(!client.0.keeps(0, Some(first)));
+    }
+
+    #[test]
+    fn a_write_is_lost_untold_only_where_it_is_still_the_newest() {
+        let mut client = Client::new();
+        let first = client.write();
+        let sent = client.0.tick();
+        let found = client.0.certain_unflushed(0);
+        assert_eq!(found.map(|(version, id, _)| (version, id)), Some((first, first as u32)));
+        assert!(found.is_some_and(|(.., answered)| answered < sent));
+        assert!(client.0.is_covered_newest(0, first as u32, sent));
+        client.flush();
+        assert_eq!(client.0.certain_unflushed(0), None);
+        let second = client.write();
+        assert!(!client.0.is_covered_newest(0, first as u32, u32::MAX));
+        assert!(!client.0.is_covered_newest(0, second as u32, sent), "it was answered later");
     }
 
     #[test]

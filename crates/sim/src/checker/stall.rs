@@ -19,6 +19,7 @@ use hemi_core::status::{LegState, LegStatus};
 use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
 
 use crate::checker::register::Asked;
+use crate::plan::REQUEST_SECTORS_MAX;
 use crate::world::{Behaviour, Pending, World};
 
 /// Legs have to have been at their best for so long before a window opens.
@@ -73,6 +74,8 @@ impl Probation {
 pub struct Stall {
     opened: Option<Instant>,
     until: Instant,
+    /// The leg that is frozen.
+    leg: u8,
     allowance: u64,
     /// What the frozen leg alone has, sector by sector.
     only_there: BTreeSet<u64>,
@@ -105,11 +108,30 @@ impl Stall {
     pub(crate) fn close(&mut self) {
         self.opened = None;
     }
+
+    /// A leg answers again: what it alone has may be more from now on.
+    pub(crate) fn close_if_of(&mut self, leg: u8) {
+        if self.leg == leg && self.until == Instant::NEVER {
+            self.close();
+        }
+    }
 }
 
 impl World {
     /// A leg freezes until then: opens a window if everything else is well.
     pub(crate) fn consider_stall_window(&mut self, frozen: u8, until: Instant) {
+        self.consider_window(frozen, until, false);
+    }
+
+    /// The volume has noticed that a leg has I/O that does not end, and depends on it no more.
+    pub(crate) fn hung_leg_is_noticed(&mut self, leg: u8) {
+        let is_open = self.stall.opened.is_some();
+        if !is_open && self.hung_leg() == Some(leg) {
+            self.consider_window(leg, Instant::NEVER, true);
+        }
+    }
+
+    fn consider_window(&mut self, frozen: u8, until: Instant, noticed: bool) {
         self.stall.close();
         let settings = &self.settings;
         let weather = self.weather;
@@ -118,7 +140,8 @@ impl World {
             && !weather.requests_may_fail()
             && !weather.gone
             && self.changing.is_none();
-        if !plain || self.clients.paused || self.engine.is_none() {
+        let other_hangs = self.hung_leg().is_some_and(|hung| hung != frozen);
+        if !plain || other_hangs || self.clients.paused || self.engine.is_none() {
             return;
         }
         let now = self.now;
@@ -129,10 +152,11 @@ impl World {
         let slowest = self.legs.iter().map(|l| l.latency + l.jitter + l.serial).max().unwrap_or(0);
         let bound = self.settings.exposure_bytes;
         let status = self.refresh_status();
-        let healthy = status
-            .legs
-            .iter()
-            .all(|leg| leg.state == LegState::Healthy && leg.owed_region_bytes == 0);
+        let is_well = |leg: &LegStatus| {
+            let noticed = noticed && leg.leg == frozen && leg.state == LegState::Frozen;
+            (noticed || leg.state == LegState::Healthy) && leg.owed_region_bytes == 0
+        };
+        let healthy = status.legs.iter().all(is_well);
         let waits = status.legs.iter().map(|leg| leg.write_wait_limit.max(leg.read_wait_limit));
         let limit = waits.max().unwrap_or(0).max(250 * MILLISECOND);
         if !calm || !healthy || status.legs.len() < 2 || status.exposure_bytes > bound / 8 {
@@ -140,18 +164,28 @@ impl World {
         }
         self.stall.opened = Some(now);
         self.stall.until = until;
+        self.stall.leg = frozen;
         self.stall.excused.clear();
         self.look_for_what_is_alone(usize::from(frozen));
         // Flushes and metadata are given twice the limit; the other leg's time for the debts,
         // the flush, the record and the write, each behind a full queue of its own.
-        self.stall.allowance = 2 * limit + 64 * slowest + 100 * MILLISECOND;
+        self.stall.allowance = 2 * limit + self.steps_in_a_row() * slowest + 100 * MILLISECOND;
         self.stall.windows += 1;
+    }
+
+    /// How many I/Os of a leg may have to go one after the other before a request is answered: of
+    /// those ahead of it, and of its own parts where few of them go at once.
+    fn steps_in_a_row(&self) -> u64 {
+        let limits = &self.settings.limits;
+        let parts = REQUEST_SECTORS_MAX * SECTOR_BYTES / limits.operation_bytes;
+        let at_once = u64::from(limits.operations_per_request.min(4));
+        64 * 4 / at_once + 4 * (parts - 1)
     }
 
     /// Notes what a leg has, and no other, and no buffer either: the others owe it without a
     /// copy. (Zeros are paid from nothing.) A buffer that only I/O in flight refers to is no
     /// copy: it goes with that I/O, which may be of another part of the request.
-    fn look_for_what_is_alone(&mut self, frozen: usize) {
+    pub(crate) fn look_for_what_is_alone(&mut self, frozen: usize) {
         let members = self.members();
         let others: Vec<usize> =
             members.iter().map(|&leg| usize::from(leg)).filter(|&leg| leg != frozen).collect();
@@ -188,7 +222,10 @@ impl World {
         let in_parts: Vec<Extent> = (self.requests.iter())
             .filter(|pending| pending.live && pending.asked.operation == Operation::Write)
             .map(|pending| pending.asked.extent)
-            .filter(|extent| region(extent.start) != region(extent.end - 1))
+            .filter(|extent| {
+                let spans = region(extent.start) != region(extent.end - 1);
+                spans || extent.bytes() > self.settings.limits.operation_bytes
+            })
             .collect();
         let is_part =
             |sector| in_parts.iter().any(|extent| extent.contains(Extent::new(sector, 1)));
@@ -205,13 +242,15 @@ impl World {
         self.stall.only_there.range(extent.start..extent.end).next().is_some()
     }
 
-    /// Whether a request cannot go on while the frozen leg is silent, and need not: see P4.
-    fn is_excused(&self, asked: &Asked) -> bool {
+    /// The regions an extent touches, as one extent within the volume.
+    pub(crate) fn whole_regions(&self, extent: Extent) -> Extent {
         let sectors = self.shape.region_bytes / SECTOR_BYTES;
-        let regions = |extent: Extent| Extent {
-            start: extent.start / sectors * sectors,
-            end: extent.end.next_multiple_of(sectors),
-        };
+        let end = extent.end.next_multiple_of(sectors).min(self.sectors());
+        Extent { start: extent.start / sectors * sectors, end }
+    }
+
+    /// Whether a request cannot go on while the frozen leg is silent, and need not: see P4.
+    pub(crate) fn is_excused(&self, asked: &Asked) -> bool {
         match asked.operation {
             // No leg can make durable what only that one has in its cache.
             Operation::Flush => self.stall.only_there_unflushed,
@@ -228,7 +267,7 @@ impl World {
                     || live.chain(&self.stall.excused).any(behind)
             }
             // No other leg has everything in the region, so that none can decide it.
-            _ => self.needs_what_is_alone(regions(asked.extent)),
+            _ => self.needs_what_is_alone(self.whole_regions(asked.extent)),
         }
     }
 
@@ -244,7 +283,8 @@ impl World {
         let last = troubles.max()?.max(self.stall.started);
         let trusted = self.legs.iter().map(|leg| leg.probation.end()).max()?;
         let on_probation = self.now < trusted + PACE_TRUSTED;
-        if !plain || self.now.since(last) < PACE_CALM || on_probation {
+        let hangs = self.hung_leg().is_some();
+        if !plain || self.now.since(last) < PACE_CALM || on_probation || hangs {
             return None;
         }
         let longest = |leg: &Behaviour| leg.latency + leg.jitter + leg.serial;
@@ -295,7 +335,7 @@ impl World {
         }
     }
 
-    fn is_much_exposed(&self) -> bool {
+    pub(crate) fn is_much_exposed(&self) -> bool {
         let exposed = self.engine.as_ref().map_or(0, |engine| engine.exposure_bytes());
         exposed > self.settings.exposure_bytes / 4
     }

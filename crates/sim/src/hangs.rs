@@ -1,0 +1,207 @@
+//! I/O that never ends: until a restart, the end of the run's weather, or until all that waits may
+//! rightly wait for it; then the operator sees to the leg. And the judgement of that: what needs
+//! only what other legs have goes on (P4), and once the leg is out, the others converge (P6).
+
+use hemi_core::io::Operation;
+use hemi_core::settings::{FlushCopies, Policy};
+use hemi_core::status::{LegState, LegStatus};
+use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+
+use crate::checker::exposure::is_in;
+use crate::checker::register::Asked;
+use crate::events::Event;
+use crate::world::World;
+
+/// After a leg went out its peers may take so long to answer what waited for it.
+const OUT_SETTLES: u64 = 10 * SECOND;
+/// What a leg that hangs is given beside `out_after` at the end of a run, before the others are
+/// judged.
+const OUT_SLACK: u64 = 5 * SECOND;
+/// A longer `out_after` is not waited for.
+const OUT_AFTER_MAX: u64 = 60 * SECOND;
+/// How long the other legs' convergence may take.
+const CONVERGENCE: u64 = 120 * SECOND;
+
+impl World {
+    /// The leg of which some I/O never ends, if one has any.
+    pub(crate) fn hung_leg(&self) -> Option<u8> {
+        let hangs = |leg: usize| {
+            let behaviour = &self.legs[leg];
+            behaviour.frozen_until == Instant::NEVER
+                || behaviour.hung_until.contains(&Instant::NEVER)
+                || behaviour.loses.iter().any(|count| *count > 0)
+                || self.ios.iter().any(|io| io.live && io.stuck && io.io.leg.index() == leg)
+        };
+        (0..self.legs.len()).find(|&leg| hangs(leg)).map(|leg| leg as u8)
+    }
+
+    /// Whether I/O of a leg may hang for ever from now on: of one leg at a time, and only beside a
+    /// leg that is well.
+    pub(crate) fn may_hang_forever(&mut self, leg: u8) -> bool {
+        if self.engine.is_none() || self.hung_leg().is_some_and(|hung| hung != leg) {
+            return false;
+        }
+        let status = self.refresh_status();
+        status.legs.iter().any(|other| other.leg != leg && other.state == LegState::Healthy)
+    }
+
+    /// What never would have ended does now.
+    pub(crate) fn end_hangs(&mut self) {
+        let now = self.now;
+        for leg in &mut self.legs {
+            let times = leg.hung_until.iter_mut();
+            for time in times.chain([&mut leg.frozen_until, &mut leg.disturbed]) {
+                if *time == Instant::NEVER {
+                    *time = now;
+                }
+            }
+            leg.loses.fill(0);
+        }
+        for slot in 0..self.ios.len() {
+            let in_flight = &mut self.ios[slot];
+            if std::mem::take(&mut in_flight.stuck) && in_flight.live && !in_flight.zombie {
+                let uses = in_flight.uses;
+                let due = now + self.random.below(1000);
+                self.events.at(due, Event::IoEnds(slot as u32, uses));
+            }
+        }
+    }
+
+    /// Nothing has been answered for so long. Either all of it may wait for a leg that hangs, and
+    /// the hang ends, or that breaks P4.
+    pub(crate) fn hang(&mut self, limit: u64) {
+        if let Some(hung) = self.hung_leg()
+            && self.may_all_wait_for(hung)
+        {
+            self.tell(|| format!("all that waits may wait for leg {hung}, which now answers"));
+            self.counts.hangs_waited_for += 1;
+            self.stall.close();
+            self.end_hangs();
+            return;
+        }
+        let waiting: Vec<Asked> =
+            self.requests.iter().filter(|p| p.live).map(|p| p.asked).take(4).collect();
+        let status = self.refresh_status();
+        let legs: Vec<_> = status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
+        let text = format!(
+            "{} requests unanswered after {} ms: {waiting:?}; legs {legs:?}",
+            self.under_way,
+            limit / (1000 * MICROSECOND)
+        );
+        self.broken("P4", text);
+    }
+
+    /// Whether each request under way may wait for a leg that does not answer: see P4.
+    fn may_all_wait_for(&mut self, hung: u8) -> bool {
+        let settings = self.settings;
+        let status = self.refresh_status();
+        let others = status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state));
+        let settled = |leg: &LegStatus| matches!(leg.state, LegState::Healthy | LegState::Lagging);
+        let alone = others.clone().count() == 0;
+        let all_well = others.clone().all(settled);
+        let stays = status.legs.iter().any(|leg| leg.leg == hung && is_in(leg.state));
+        let since_out = self.now.since(self.legs[usize::from(hung)].went_out);
+        if alone || !all_well || settings.policy != Policy::First || self.changing.is_some() {
+            return true;
+        }
+        if !stays {
+            return since_out < OUT_SETTLES;
+        }
+        self.look_for_what_is_alone(usize::from(hung));
+        let mut waiting: Vec<(Asked, bool)> = (self.requests.iter())
+            .filter(|pending| pending.live)
+            .map(|pending| (pending.asked, self.may_wait_itself(&pending.asked, hung)))
+            .collect();
+        waiting.sort_unstable_by_key(|(asked, _)| asked.sent);
+        for at in 0..waiting.len() {
+            let (asked, _) = waiting[at];
+            let behind = waiting[..at].iter().any(|(other, waits)| {
+                let reads = [asked, *other].iter().all(|a| a.operation == Operation::Read);
+                *waits && !reads && other.extent.overlaps(asked.extent)
+            });
+            waiting[at].1 |= behind;
+        }
+        waiting.iter().all(|(_, waits)| *waits)
+    }
+
+    /// Whether a request may wait for the leg whatever it waits behind.
+    fn may_wait_itself(&self, asked: &Asked, hung: u8) -> bool {
+        let writes = !matches!(asked.operation, Operation::Read | Operation::Flush);
+        let flushes = asked.operation == Operation::Flush || asked.fua;
+        let strict = self.settings.flush_copies != FlushCopies::Count(1);
+        let held_back = self.throttles() && self.is_much_exposed();
+        if flushes && strict || writes && held_back {
+            return true;
+        }
+        if !self.deceives() {
+            return self.is_excused(asked);
+        }
+        // What another leg has and is not known to have, because a cache or a write may be lost,
+        // it does not have.
+        let extent = match asked.operation {
+            Operation::Flush => Extent { start: 0, end: self.sectors() },
+            Operation::Read => asked.extent,
+            _ => self.whole_regions(asked.extent),
+        };
+        !self.others_have(extent, hung)
+    }
+
+    /// Whether legs other than this one have all of an extent, by the volume's own word.
+    fn others_have(&self, extent: Extent, hung: u8) -> bool {
+        let engine = self.engine.as_ref().expect("something is under way");
+        let mut at = extent.start;
+        while at < extent.end {
+            let (part, fresh) = engine.copies(Extent { start: at, end: extent.end });
+            if fresh & !(1 << hung) == 0 {
+                return false;
+            }
+            at = part.end;
+        }
+        true
+    }
+
+    /// At the end of a run: if a leg still hangs and is out, the others converge without it.
+    pub(crate) fn converge_beside_hang(&mut self) {
+        let Some(hung) = self.hung_leg() else { return };
+        for leg in (0..self.legs.len()).filter(|&leg| leg != usize::from(hung)) {
+            self.end_faults_of(leg);
+        }
+        self.wait(self.settings.out_after.min(OUT_AFTER_MAX) + OUT_SLACK);
+        let is_judged = |world: &mut World| {
+            let changes = world.changing.is_some() || world.hung_leg() != Some(hung);
+            let status = world.refresh_status();
+            let out = status.legs.iter().any(|l| l.leg == hung && l.state == LegState::Out);
+            let stay = status.legs.iter().filter(|l| l.leg != hung);
+            // Another that is out may wait for what that one alone has.
+            out && !changes && stay.clone().count() > 1 && stay.clone().all(|l| is_in(l.state))
+        };
+        let end = self.now + CONVERGENCE;
+        while self.violation.is_none() && is_judged(self) {
+            self.rewrite_lost();
+            let status = self.refresh_status();
+            let dirty = status.dirty_regions;
+            let mut stay = status.legs.iter().filter(|l| l.leg != hung);
+            let well = stay.all(|l| l.state == LegState::Healthy && l.owed_bytes == 0);
+            if well && dirty == 0 {
+                self.counts.hangs_beside += 1;
+                self.compare_all_but(hung);
+                return;
+            }
+            if self.now >= end {
+                let status = self.refresh_status();
+                let legs: Vec<_> =
+                    status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
+                let text =
+                    format!("not converged beside leg {hung}: {legs:?}, {dirty} regions dirty");
+                self.broken("P6", text);
+            }
+            self.wait(50 * MILLISECOND);
+        }
+    }
+
+    fn compare_all_but(&mut self, hung: u8) {
+        let members: Vec<usize> =
+            self.members().into_iter().filter(|&leg| leg != hung).map(usize::from).collect();
+        self.compare(&members);
+    }
+}
