@@ -45,6 +45,20 @@ impl Events {
         self.heap.pop().map(|Reverse((_, _, event))| event)
     }
 
+    /// How many events there are, and how many of them are due by then.
+    pub fn count(&self, by: Instant) -> (usize, usize) {
+        let due = self.heap.iter().filter(|Reverse((time, ..))| *time <= by);
+        (self.heap.len(), due.count())
+    }
+
+    /// Takes the event before which so many come, which stay, and when it was due.
+    pub fn take_after(&mut self, passed: usize) -> Option<(Instant, Event)> {
+        let before: Vec<_> = (0..passed).map_while(|_| self.heap.pop()).collect();
+        let taken = self.heap.pop().map(|Reverse((time, _, event))| (time, event));
+        self.heap.extend(before);
+        taken
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.heap.clear();

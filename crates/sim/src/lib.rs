@@ -17,6 +17,7 @@ pub mod clients;
 mod create;
 pub mod disk;
 pub mod events;
+pub mod exhaustive;
 pub mod faults;
 mod hangs;
 pub mod lies;

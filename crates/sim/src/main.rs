@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use hemi_core::marks::Mark;
+use hemi_sim::exhaustive::{self, Case};
 use hemi_sim::plan::Plan;
 use hemi_sim::run::{Outcome, note_panics, run};
 use hemi_sim::shrink;
@@ -45,6 +46,12 @@ struct Arguments {
     /// Remember here which seeds are done, and go on from there. Good for one build only.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Instead of seeds: every order of a small thing with at most so many events out of turn.
+    #[arg(long, value_name = "D", conflicts_with_all = ["seeds", "seed"])]
+    exhaustive: Option<usize>,
+    /// One case of --exhaustive alone, with everything that happens.
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["seeds", "seed", "exhaustive"])]
+    case: Option<Case>,
     /// Stop after this many failing seeds.
     #[arg(long, default_value_t = 10, value_name = "N")]
     failures: usize,
@@ -61,10 +68,42 @@ fn main() -> anyhow::Result<ExitCode> {
     note_panics();
     #[cfg(feature = "planted")]
     hemi_core::planted::select(arguments.plant);
-    match arguments.seed {
-        Some(seed) => Ok(one_seed(seed, &arguments)),
-        None => many_seeds(&arguments),
+    match (&arguments.case, arguments.exhaustive, arguments.seed) {
+        (Some(case), ..) => Ok(one_case(case)),
+        (_, Some(deviations), _) => Ok(every_order(deviations, arguments.jobs)),
+        (.., Some(seed)) => Ok(one_seed(seed, &arguments)),
+        _ => many_seeds(&arguments),
     }
+}
+
+fn one_case(case: &Case) -> ExitCode {
+    let (violation, lines) = exhaustive::tell(case);
+    lines.iter().for_each(|line| println!("{line}"));
+    match violation {
+        Some(violation) => {
+            println!("{} broken: {}", violation.promise, violation.text);
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("every promise kept");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn every_order(deviations: usize, jobs: usize) -> ExitCode {
+    let begun = Instant::now();
+    let explored = exhaustive::explore(deviations, jobs);
+    for (case, violation) in &explored.told {
+        println!("case {case}: {} broken: {}", violation.promise, violation.text);
+        println!("    look closer: hemi-torture --case {case}");
+    }
+    println!("scenarios            {:>14}", exhaustive::SCENARIOS);
+    println!("events out of turn   {deviations:>14}  (at most)");
+    println!("runs                 {:>14}", explored.runs);
+    println!("elapsed              {:>14.1}  s", begun.elapsed().as_secs_f64());
+    println!("violations           {:>14}", explored.failed);
+    if explored.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn one_seed(seed: u64, arguments: &Arguments) -> ExitCode {

@@ -525,6 +525,33 @@ impl World {
         true
     }
 
+    /// How many events could come next: those planned, and the engine's timer.
+    pub(crate) fn choices(&self) -> usize {
+        let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
+        self.events.count(deadline).0 + usize::from(deadline != Instant::NEVER)
+    }
+
+    /// As [`World::step`], with so many events passed over: what comes next comes when it was due,
+    /// and they come later.
+    pub(crate) fn step_out_of_turn(&mut self, passes: usize) -> bool {
+        let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
+        let (_, before) = self.events.count(deadline);
+        self.counts.steps += 1;
+        if passes == before && deadline != Instant::NEVER {
+            self.now = self.now.max(deadline);
+            let now = self.now;
+            self.engine().tick(now);
+            self.take_actions();
+        } else {
+            let passed = if passes > before { passes - 1 } else { passes };
+            let Some((time, event)) = self.events.take_after(passed) else { return false };
+            self.now = self.now.max(time);
+            self.happen(event);
+        }
+        self.check_step();
+        true
+    }
+
     fn check_step(&mut self) {
         if let Some(engine) = &self.engine {
             if self.asserts && self.counts.steps.is_multiple_of(THOROUGH_EVERY) {
