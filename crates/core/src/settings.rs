@@ -133,14 +133,14 @@ pub struct Limits {
     pub sweep_skips: usize,
     /// Debts looked at, the oldest first, for one that can go. Default 32.
     pub oldest_looked_at: usize,
-    /// As much for debts somebody waits for. Default 256.
+    /// Debts looked at, among those somebody waits for, for one that can go. Default 256.
     pub urgent_looked_at: usize,
     /// Reads and writes under way for each owing leg that span what it does not owe. Default 16:
     /// enough to keep the leg busy, and what a region that is waited for may have to wait behind.
     pub sieves: u32,
     /// Metadata writes in flight, all legs together. Default 64.
     pub metadata_writes: usize,
-    /// Of these, the most that write content nobody waits for, per leg. Default 4.
+    /// Metadata writes in flight to one leg of content nobody waits for. Default 4.
     pub lazy_writes: u32,
     /// Bytes a scrub compares at once, a multiple of the block. Default 256 KiB.
     pub scrub_bytes: u64,

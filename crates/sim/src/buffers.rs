@@ -68,7 +68,7 @@ impl Pool {
         BufferId(self.entries.len() as u32 - 1)
     }
 
-    /// Whether the engine allocated the buffer, be it for a client's read that begins anew.
+    /// Tells whether the engine allocated the buffer, be it for a client's read that begins anew.
     pub fn is_engines(&self, buffer: BufferId) -> bool {
         self.entries[buffer.0 as usize].is_engines
     }

@@ -45,7 +45,7 @@ impl Events {
         self.heap.pop().map(|Reverse((_, _, event))| event)
     }
 
-    /// How many events there are, and how many of them are due by then.
+    /// Counts the events, and those of them that are due by then.
     pub fn count(&self, by: Instant) -> (usize, usize) {
         let due = self.heap.iter().filter(|Reverse((time, ..))| *time <= by);
         (self.heap.len(), due.count())

@@ -22,7 +22,7 @@ use crate::starts::PATIENCE;
 use crate::trace::Line;
 use crate::world::World;
 
-/// How many scenarios there are: which leg freezes, and on how many a flush has to be.
+/// The scenarios: either leg freezes, and a flush has to be on one leg or on both.
 pub const SCENARIOS: u8 = 4;
 /// Failing cases that are told.
 const TOLD_MAX: usize = 10;
@@ -79,7 +79,7 @@ impl FromStr for Case {
     }
 }
 
-/// What came of all cases.
+/// The outcome of all cases.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
     /// Runs played.
@@ -90,7 +90,7 @@ pub struct Explored {
     pub told: Vec<(Case, Violation)>,
 }
 
-/// What all runs of a scenario have in common.
+/// The plan that all runs of a scenario have in common.
 fn plan_of(scenario: u8) -> Plan {
     let pace = |micros: u64| Pace { latency: micros * MICROSECOND, jitter: 0, serial: 0 };
     let shape = Shape {

@@ -14,12 +14,12 @@ use crate::world::World;
 
 /// After a leg went out its peers may take so long to answer what waited for it.
 const OUT_SETTLES: u64 = 10 * SECOND;
-/// What a leg that hangs is given beside `out_after` at the end of a run, before the others are
-/// judged.
+/// Time that a leg that hangs is given beside `out_after` at the end of a run, before the others
+/// are judged.
 const OUT_SLACK: u64 = 5 * SECOND;
 /// A longer `out_after` is not waited for.
 const OUT_AFTER_MAX: u64 = 60 * SECOND;
-/// How long the other legs' convergence may take.
+/// Time that the other legs' convergence may take.
 const CONVERGENCE: u64 = 120 * SECOND;
 
 impl World {
@@ -35,8 +35,8 @@ impl World {
         (0..self.legs.len()).find(|&leg| hangs(leg)).map(|leg| leg as u8)
     }
 
-    /// Whether I/O of a leg may hang for ever from now on: of one leg at a time, and only beside a
-    /// leg that is well.
+    /// Tells whether I/O of a leg may hang for ever from now on: of one leg at a time, and only
+    /// beside a leg that is well.
     pub(crate) fn may_hang_forever(&mut self, leg: u8) -> bool {
         if self.engine.is_none() || self.hung_leg().is_some_and(|hung| hung != leg) {
             return false;
@@ -45,7 +45,7 @@ impl World {
         status.legs.iter().any(|other| other.leg != leg && other.state == LegState::Healthy)
     }
 
-    /// What never would have ended does now.
+    /// Ends what never would have ended.
     pub(crate) fn end_hangs(&mut self) {
         let now = self.now;
         for leg in &mut self.legs {
@@ -91,7 +91,7 @@ impl World {
         self.broken("P4", text);
     }
 
-    /// Whether each request under way may wait for a leg that does not answer: see P4.
+    /// Tells whether each request under way may wait for a leg that does not answer: see P4.
     fn may_all_wait_for(&mut self, hung: u8) -> bool {
         let settings = self.settings;
         let status = self.refresh_status();
@@ -124,7 +124,7 @@ impl World {
         waiting.iter().all(|(_, waits)| *waits)
     }
 
-    /// Whether a request may wait for the leg whatever it waits behind.
+    /// Tells whether a request may wait for the leg whatever it waits behind.
     fn may_wait_itself(&self, asked: &Asked, hung: u8) -> bool {
         let writes = !matches!(asked.operation, Operation::Read | Operation::Flush);
         let flushes = asked.operation == Operation::Flush || asked.fua;
@@ -146,7 +146,7 @@ impl World {
         !self.others_have(extent, hung)
     }
 
-    /// Whether legs other than this one have all of an extent, by the volume's own word.
+    /// Tells whether legs other than this one have all of an extent, by the volume's own word.
     fn others_have(&self, extent: Extent, hung: u8) -> bool {
         let engine = self.engine.as_ref().expect("something is under way");
         let mut at = extent.start;

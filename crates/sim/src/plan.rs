@@ -337,12 +337,12 @@ impl Plan {
         plan
     }
 
-    /// Whether it is made of scenes.
+    /// Tells whether it is made of scenes.
     pub(crate) fn is_of_scenes(&self) -> bool {
         !ORDINARY.contains(&self.seed) && self.seed % 8 == OF_SCENES
     }
 
-    /// What a seed asks for that all seeds may have.
+    /// Draws what a seed asks for that all seeds may have.
     fn as_ever(seed: u64) -> Plan {
         let mut random = Rng::new(seed, 1);
         let aims = !ORDINARY.contains(&seed);

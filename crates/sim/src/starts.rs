@@ -345,7 +345,7 @@ impl World {
         })
     }
 
-    /// What promoting a leg means.
+    /// Says what promoting a leg means.
     pub(crate) fn promotion_of(
         &self,
         image: LegImage,

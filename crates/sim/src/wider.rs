@@ -1,4 +1,4 @@
-//! What seeds from [`WIDER_FROM`] on have beside what those below have: small constants, I/O that
+//! Seeds from [`WIDER_FROM`] on have more than those below: small constants, I/O that
 //! never ends, more legs, scrubs in every weather, and judges of copies. All of it is drawn from a
 //! stream of its own and added to a finished plan, so that the seeds below stay what they are.
 

@@ -78,7 +78,7 @@ pub(crate) struct Behaviour {
     pub(crate) disturbed: Instant,
     /// Since it last froze.
     pub(crate) probation: Probation,
-    /// When it was last marked out.
+    /// The moment at which it was last marked out.
     pub(crate) went_out: Instant,
 }
 
@@ -354,7 +354,7 @@ impl World {
         self.assess_images(&images)
     }
 
-    /// As above, of images.
+    /// Recovery's word on images.
     pub(crate) fn assess_images(&self, images: &[LegImage]) -> Result<recovery::Opening, Refusal> {
         recovery::assess_short_pages(images, self.shape.page_regions)
     }
@@ -525,14 +525,14 @@ impl World {
         true
     }
 
-    /// How many events could come next: those planned, and the engine's timer.
+    /// Counts the events that could come next: those planned, and the engine's timer.
     pub(crate) fn choices(&self) -> usize {
         let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
         self.events.count(deadline).0 + usize::from(deadline != Instant::NEVER)
     }
 
-    /// As [`World::step`], with so many events passed over: what comes next comes when it was due,
-    /// and they come later.
+    /// Does what [`World::step`] does, with so many events passed over: what comes next comes when
+    /// it was due, and they come later.
     pub(crate) fn step_out_of_turn(&mut self, passes: usize) -> bool {
         let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
         let (_, before) = self.events.count(deadline);

@@ -103,11 +103,11 @@ pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
     assess_short_pages(images, ENTRIES_PER_PAGE as u32)
 }
 
-/// As [`assess`], of a simulated volume that uses only the first `regions` entries of each page:
-/// see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
+/// Does what [`assess`] does for a simulated volume that uses only the first `regions` entries of
+/// each page: see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
 ///
 /// # Errors
-/// As [`assess`].
+/// Those of [`assess`].
 pub fn assess_short_pages(images: &[LegImage], regions: u32) -> Result<Opening, Refusal> {
     let refuse = |problems: Vec<Problem>| Err(Refusal { problems });
     if images.is_empty() {

@@ -37,11 +37,11 @@ pub fn promote(image: LegImage, generation: Id) -> Result<Promotion, Refusal> {
     promote_short_pages(image, generation, page::ENTRIES_PER_PAGE as u32)
 }
 
-/// As [`promote`], of a simulated volume that uses only the first `regions` entries of each page:
-/// see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
+/// Does what [`promote`] does for a simulated volume that uses only the first `regions` entries of
+/// each page: see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
 ///
 /// # Errors
-/// As [`promote`].
+/// Those of [`promote`].
 pub fn promote_short_pages(
     image: LegImage,
     generation: Id,

@@ -1,6 +1,6 @@
-//! What would be left if legs were lost now. At moments of the plan the disks are copied; on the
-//! copies power goes, and each leg that is in is promoted, as an operator would who has only that
-//! one left. The run itself goes on as if nothing had been looked at.
+//! A look at what would be left if legs were lost now. At moments of the plan the disks are
+//! copied; on the copies power goes, and each leg that is in is promoted, as an operator would who
+//! has only that one left. The run itself goes on as if nothing had been looked at.
 //!
 //! - **P3**: after a flush that was answered with `flush_copies` of N, so many legs have
 //!   everything it covered, each by itself: whichever N − 1 are lost, one of them is left.
@@ -20,17 +20,17 @@ use crate::plan::{Fault, Plan};
 use crate::world::World;
 use hemi_random::Rng;
 
-/// What the judge remembers.
+/// The judge's memory.
 pub struct Copies {
     /// This run is judged at all.
     is_on: bool,
-    /// When the legs that are in last changed, by the register's clock.
+    /// The last change of the legs that are in, by the register's clock.
     since: u32,
-    /// When the last flush since then was sent that was answered well, and on how many legs what
-    /// it covered had to be; zero: none yet.
+    /// The moment at which the last flush since then was sent that was answered well, and the
+    /// number of legs that had to have what it covered; zero: none yet.
     flushed: u32,
     wanted: usize,
-    /// What a copied disk's caches keep.
+    /// Draws what a copied disk's caches keep.
     random: Rng,
     /// The copy looked at. Kept for its memory.
     copy: Disk,
@@ -159,7 +159,7 @@ impl World {
         found
     }
 
-    /// What is in flight reaches the copy, in part.
+    /// Lets what is in flight reach the copy, in part.
     fn land_on_copy(&mut self, leg: usize, copy: &mut Disk) {
         let engine = self.engine.as_ref().expect("the volume is open");
         let random = &mut self.copies.random;
@@ -201,7 +201,7 @@ impl World {
         let among = |extents: &[Extent], sector: u64| {
             extents.iter().any(|extent| extent.start <= sector && sector < extent.end)
         };
-        let lost = (0..self.sectors()).find_map(|sector| {
+        (0..self.sectors()).find_map(|sector| {
             // What is recorded as lost was told.
             if among(engine.lost_extents(), sector) {
                 return None;
@@ -209,7 +209,6 @@ impl World {
             let value = copy.contents()[sector as usize];
             let value = (!among(&promotion.lacks, sector)).then_some(value);
             (!self.register.keeps(sector as usize, value)).then_some((sector, value))
-        });
-        lost
+        })
     }
 }

@@ -12,7 +12,7 @@ use crate::world::World;
 /// The disks are looked at once in so many steps.
 const LOOK_EVERY: u64 = 3001;
 
-/// Whether a leg in this state is in.
+/// Tells whether a leg in this state is in.
 pub(crate) fn is_in(state: LegState) -> bool {
     !matches!(state, LegState::Out | LegState::Empty)
 }
@@ -87,7 +87,7 @@ impl World {
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
     }
 
-    /// Whether lost caches and failed writes may be found out later than they happen.
+    /// Tells whether lost caches and failed writes may be found out later than they happen.
     pub(crate) fn deceives(&self) -> bool {
         self.weather.gone || self.weather.requests_may_fail()
     }

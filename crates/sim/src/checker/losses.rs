@@ -12,15 +12,15 @@ struct Loss {
     version: u64,
     /// The request that wrote it.
     id: u32,
-    /// When it was acknowledged, by the register's clock. Whoever has been told since that flushed
-    /// data may be gone knows it of this, too, be it that it went later.
+    /// The moment at which it was acknowledged, by the register's clock. Whoever has been told
+    /// since that flushed data may be gone knows it of this, too, even if it went later.
     answered: u32,
 }
 
-/// What flushes have to tell.
+/// The losses that flushes have to tell.
 pub struct Losses {
     all: Vec<Loss>,
-    /// When each client was last told, by its number.
+    /// The moment at which each client was last told, by its number.
     told: [u32; 256],
     /// Losses in this run.
     pub(crate) count: u64,

@@ -277,8 +277,8 @@ impl Register {
         self.horizon
     }
 
-    /// Whether all that flushes have covered is still there if a sector, power gone, holds this;
-    /// `None`: it cannot be read.
+    /// Tells whether all that flushes have covered is still there if a sector, power gone, holds
+    /// this; `None`: it cannot be read.
     pub fn keeps(&self, sector: usize, value: Option<u64>) -> bool {
         let state = &self.sectors[sector];
         let floors = || state.writes.iter().filter(|w| w.is_durable(self.horizon));
@@ -292,7 +292,7 @@ impl Register {
         }
     }
 
-    /// What is known of a sector, for whoever reads of a violation.
+    /// Describes what is known of a sector, for whoever reads of a violation.
     pub fn tell(&self, sector: usize) -> String {
         let horizon = self.horizon;
         format!("flushed up to {horizon}, sector {sector}: {:?}", self.sectors[sector].writes)
@@ -307,8 +307,8 @@ impl Register {
         is_unflushed.then_some((version, last.id, last.answered))
     }
 
-    /// Whether a request's write is still the newest sent to a sector, and a flush sent at `sent`
-    /// covers it.
+    /// Tells whether a request's write is still the newest sent to a sector, and covered by a
+    /// flush sent at `sent`.
     pub fn is_covered_newest(&self, sector: usize, id: u32, sent: u32) -> bool {
         let last = self.sectors[sector].writes.last();
         last.is_some_and(|last| last.id == id && last.answered < sent)

@@ -173,7 +173,7 @@ impl World {
         self.stall.windows += 1;
     }
 
-    /// How many I/Os of a leg may have to go one after the other before a request is answered: of
+    /// Counts the I/Os of a leg that may have to go one by one before a request is answered: of
     /// those ahead of it, and of its own parts where few of them go at once.
     fn steps_in_a_row(&self) -> u64 {
         let limits = &self.settings.limits;
