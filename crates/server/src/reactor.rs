@@ -510,7 +510,7 @@ impl Reactor {
     }
 
     /// Publishes the state of things.
-    fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let last = self.published.load();
         let counts = self.exports.counts();
         let arena = self.engine.buffers();

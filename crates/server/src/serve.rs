@@ -350,5 +350,7 @@ fn build(
     for (slot, leg) in opened.legs {
         reactor.install(slot, leg).map_err(ServeError::Reactor)?;
     }
+    // Whoever has a handle may ask for a leg at once.
+    reactor.publish();
     Ok(reactor)
 }
