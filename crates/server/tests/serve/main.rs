@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hemi_core::command::Command;
 use hemi_core::settings::Settings;
+use hemi_core::status::LegState;
 use hemi_core::units::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
 use hemi_server::config::legs::{LegConfig, LegSpec};
@@ -220,6 +221,15 @@ fn a_change_of_phase_is_published_before_the_first_answer() {
     let mut client = served.client();
     client.read(0, 4096).expect("it reads");
     assert_eq!(served.running.handle.snapshot().phase, Phase::Serving);
+}
+
+/// The control socket answers before the loop's first turn.
+#[test]
+fn the_states_of_the_legs_are_published_from_the_start() {
+    let served = Served::new(32 * MIB);
+    let legs = served.running.handle.snapshot().status.legs.clone();
+    let known = legs.iter().filter(|leg| leg.state != LegState::Empty).count();
+    assert_eq!(known, 2, "{legs:?}");
 }
 
 #[test]
