@@ -158,7 +158,8 @@ def test_a_rebuild_takes_no_space_for_zeros(sandbox: Sandbox, reserved: bool) ->
     volume.options = ["--set", "engine.clean_after=500ms"]
     volume.start()
     volume.wait_converged()
-    assert volume.status()["legs"][1]["drained_bytes"] >= count * MIB
+    # On a busy machine either leg may have become the authority of some regions.
+    assert sum(leg["drained_bytes"] for leg in volume.status()["legs"]) >= count * MIB
     volume.stop()
     assert_identical(legs, size)
     for leg in map(Path, legs):
