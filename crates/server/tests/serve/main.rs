@@ -16,10 +16,10 @@ use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::control::volume::{Identity, Phase, RefusalKind, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::export::{ExportOptions, Listener};
-use hemi_server::leg::Injection;
+use hemi_server::leg::{Injection, OpenError};
 use hemi_server::messages::{ReactorError, ReactorMessage, ReplyTo};
-use hemi_server::opening::open;
-use hemi_server::serve::{ReactorOptions, Running, start};
+use hemi_server::opening::{OpenedVolume, open};
+use hemi_server::serve::{ReactorOptions, Running, ServeError, start};
 use hemi_server::volume::ServedVolume;
 
 use client::{Client, DISCONNECT, FLUSH, FUA, READ, TRIM, WRITE, WRITE_ZEROES};
@@ -110,9 +110,25 @@ impl Served {
     /// Stops and serves again; the volume was closed clean.
     fn restart(self) -> Served {
         let (folder, legs, budget) = self.shutdown();
-        assert!(open(&legs, Duration::ZERO).expect("the legs open").opening.clean);
+        assert!(open_again(&legs).opening.clean);
         let running = run(&folder, &legs, budget, None);
         Served { folder, legs, budget, running }
+    }
+}
+
+/// Opens legs that this very process has served until now. The ring that held their locks is let go
+/// of by the kernel in its own time.
+fn open_again(legs: &[LegConfig]) -> OpenedVolume {
+    let begun = Instant::now();
+    loop {
+        match open(legs, Duration::ZERO) {
+            Err(ServeError::Open { source: OpenError::InUse { by, .. }, .. })
+                if by == Some(std::process::id()) && begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => return opened.unwrap_or_else(|error| panic!("{error}")),
+        }
     }
 }
 
@@ -122,7 +138,7 @@ fn run(
     budget: u64,
     tls: Option<TlsConfig>,
 ) -> Running {
-    let opened = open(legs, Duration::ZERO).unwrap_or_else(|error| panic!("{error}"));
+    let opened = open_again(legs);
     let layout = opened.opening.superblock.layout;
     let block_bytes = opened.opening.superblock.block_bytes;
     let mut listen = ExportConfig::new(Listen::Unix(folder.path().join("nbd")));
