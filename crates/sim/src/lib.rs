@@ -7,7 +7,8 @@
 //! the same run to the byte, and [`trace`] has its hash. [`disk`] says what disks may do;
 //! [`faults`], [`operators`] and [`starts`] what goes wrong and who does what; [`checker`]
 //! what has to hold all the same. A failing run is made smaller by [`shrink`]; [`torture`]
-//! runs many seeds. How to use it and how to read a failure: `docs/torture.md`.
+//! runs many seeds, [`guided`] changes plans that took new paths, and [`exhaustive`] plays a small
+//! thing in every order. How to use it and how to read a failure: `docs/torture.md`.
 #![forbid(unsafe_code)]
 
 pub mod buffers;
@@ -19,6 +20,7 @@ pub mod disk;
 pub mod events;
 pub mod exhaustive;
 pub mod faults;
+pub mod guided;
 mod hangs;
 pub mod lies;
 mod moments;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use hemi_core::marks::Mark;
+use hemi_sim::checker::Violation;
 use hemi_sim::exhaustive::{self, Case};
+use hemi_sim::guided::{self, Recipe};
 use hemi_sim::plan::Plan;
 use hemi_sim::run::{Outcome, note_panics, run};
 use hemi_sim::shrink;
@@ -27,11 +29,11 @@ struct Arguments {
     /// One seed alone.
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// With --seed: print everything that happens.
-    #[arg(long, requires = "seed")]
+    /// With --seed or --recipe: print everything that happens.
+    #[arg(long)]
     trace: bool,
-    /// With --seed: reduce the run to what it takes to fail, and tell it as a story.
-    #[arg(long, requires = "seed")]
+    /// With --seed or --recipe: reduce the run to what it takes to fail, and tell it as a story.
+    #[arg(long)]
     shrink: bool,
     /// Plant this mistake in the engine first (see hemi-planted).
     #[cfg(feature = "planted")]
@@ -49,6 +51,12 @@ struct Arguments {
     /// Instead of seeds: every order of a small thing with at most so many events out of turn.
     #[arg(long, value_name = "D", conflicts_with_all = ["seeds", "seed"])]
     exhaustive: Option<usize>,
+    /// Instead of every seed as it is: change plans that took new pairs of rare paths.
+    #[arg(long, conflicts_with = "seed")]
+    guided: bool,
+    /// One plan of --guided alone; --trace and --shrink as with --seed.
+    #[arg(long, value_name = "RECIPE", conflicts_with_all = ["seeds", "seed", "guided"])]
+    recipe: Option<Recipe>,
     /// One case of --exhaustive alone, with everything that happens.
     #[arg(long, value_name = "CASE", conflicts_with_all = ["seeds", "seed", "exhaustive"])]
     case: Option<Case>,
@@ -68,11 +76,20 @@ fn main() -> anyhow::Result<ExitCode> {
     note_panics();
     #[cfg(feature = "planted")]
     hemi_core::planted::select(arguments.plant);
-    match (&arguments.case, arguments.exhaustive, arguments.seed) {
-        (Some(case), ..) => Ok(one_case(case)),
-        (_, Some(deviations), _) => Ok(every_order(deviations, arguments.jobs)),
-        (.., Some(seed)) => Ok(one_seed(seed, &arguments)),
-        _ => many_seeds(&arguments),
+    if let Some(case) = &arguments.case {
+        return Ok(one_case(case));
+    }
+    if let Some(deviations) = arguments.exhaustive {
+        return Ok(every_order(deviations, arguments.jobs));
+    }
+    if let Some(recipe) = &arguments.recipe {
+        println!("recipe {recipe}");
+        return Ok(one_plan(&recipe.plan(), &arguments));
+    }
+    match arguments.seed {
+        Some(seed) => Ok(one_plan(&Plan::of_seed(seed), &arguments)),
+        None if arguments.guided => Ok(many_recipes(&arguments)),
+        None => many_seeds(&arguments),
     }
 }
 
@@ -106,12 +123,11 @@ fn every_order(deviations: usize, jobs: usize) -> ExitCode {
     if explored.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn one_seed(seed: u64, arguments: &Arguments) -> ExitCode {
-    let plan = Plan::of_seed(seed);
-    println!("seed {seed}: {:?}", plan.weather);
+fn one_plan(plan: &Plan, arguments: &Arguments) -> ExitCode {
+    println!("seed {}: {:?}", plan.seed, plan.weather);
     println!("{:?}", plan.shape);
     println!("{:?}", plan.settings);
-    let outcome = run(&mut World::default(), &plan, arguments.trace);
+    let outcome = run(&mut World::default(), plan, arguments.trace);
     for line in &outcome.lines {
         println!("{line}");
     }
@@ -120,7 +136,7 @@ fn one_seed(seed: u64, arguments: &Arguments) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if arguments.shrink {
-        let smallest = shrink::shrink(&plan);
+        let smallest = shrink::shrink(plan);
         println!("{}", shrink::story(&smallest));
     }
     ExitCode::FAILURE
@@ -136,6 +152,24 @@ fn print_outcome(outcome: &Outcome) {
         Some(violation) => println!("{} broken: {}", violation.promise, violation.text),
         None => println!("every promise kept"),
     }
+}
+
+fn many_recipes(arguments: &Arguments) -> ExitCode {
+    let begun = Instant::now();
+    let told = |recipe: &Recipe, violation: &Violation| {
+        let text: String = violation.text.chars().take(600).collect();
+        println!("recipe {recipe}: {} broken: {text}", violation.promise);
+        println!("    look closer: hemi-torture --recipe {recipe} --shrink");
+    };
+    let failures_max = arguments.failures.max(1);
+    let found = guided::explore(&arguments.seeds, arguments.jobs, failures_max, told);
+    println!("runs                 {:>14}", found.runs);
+    println!("client operations    {:>14}", found.operations);
+    println!("plans kept           {:>14}", found.kept);
+    println!("pairs of rare paths  {:>14}", found.pairs);
+    println!("elapsed              {:>14.1}  s", begun.elapsed().as_secs_f64());
+    println!("violations           {:>14}", found.failures.len());
+    if found.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn many_seeds(arguments: &Arguments) -> anyhow::Result<ExitCode> {

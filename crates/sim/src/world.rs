@@ -30,6 +30,7 @@ use crate::create;
 use crate::disk::Disk;
 use crate::events::{Event, Events};
 use crate::faults::{Ambush, KINDS, Kind};
+use crate::guided::Pairs;
 use crate::lies::{self, Lie};
 use crate::operators::{Change, Rot};
 use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
@@ -199,6 +200,8 @@ pub struct World {
     pub(crate) rots: Vec<Rot>,
     pub(crate) ambush: Option<Ambush>,
     pub(crate) marks: Marks,
+    /// Which rare paths were taken shortly after which, if anybody asks.
+    pub(crate) pairs: Option<Box<Pairs>>,
     pub(crate) status: Status,
     /// Whether the engine checks itself thoroughly now and then.
     pub asserts: bool,
@@ -246,6 +249,7 @@ impl Default for World {
             rots: Vec::new(),
             ambush: None,
             marks: Marks::default(),
+            pairs: None,
             status: Status::default(),
             asserts: true,
         }
@@ -554,6 +558,9 @@ impl World {
 
     fn check_step(&mut self) {
         if let Some(engine) = &self.engine {
+            if let Some(pairs) = &mut self.pairs {
+                pairs.note(engine.marks(), self.counts.steps);
+            }
             if self.asserts && self.counts.steps.is_multiple_of(THOROUGH_EVERY) {
                 engine.check_thoroughly();
             }
