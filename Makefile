@@ -86,6 +86,7 @@ torture: ## the engine in virtual time, every fault, every small order; SEEDS=20
 	"$(TARGET_DIR)/release/hemi-torture" --exhaustive 2 --jobs $(JOBS)
 	"$(TARGET_DIR)/release/hemi-torture" --seeds $(FROM)..$$(($(FROM) + $(SEEDS))) --jobs $(JOBS) --doublecheck \
 		--state "$(TARGET_DIR)/torture-$(FROM).state" $(TORTURE_ARGS)
+	"$(TARGET_DIR)/release/hemi-torture" --guided --seeds $(FROM)..$$(($(FROM) + $(SEEDS) / 4)) --jobs $(JOBS)
 
 # D: how many events at most come out of turn in one run. Each more takes some eighty times as long.
 D ?= 3
@@ -116,9 +117,10 @@ torture-daily: torture-build ## seeds nobody has run before, for half a minute; 
 torture-report: torture-build
 	@$(TORTURE_DAILY) || [ $$? = 1 ]
 
-planted: ## plant each known mistake in the engine and show that the torture's checker catches it
+planted: ## plant each known mistake in the engine and show that the torture, or a scripted test, catches it
+	scripts/planted.sh
 	$(CARGO) build --locked --release -p hemi-sim --features planted --bin hemi-planted
-	"$(TARGET_DIR)/release/hemi-planted" --jobs $(JOBS) $(PLANTED_ARGS)
+	"$(TARGET_DIR)/release/hemi-planted" --jobs $(JOBS) --scripted crates/core/tests/planted.txt $(PLANTED_ARGS)
 
 crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py

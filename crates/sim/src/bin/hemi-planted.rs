@@ -1,6 +1,7 @@
 //! `hemi-planted`: plants each known mistake in the engine and shows that the torture's
 //! checker catches it. Exists only with the feature `planted`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,8 +27,12 @@ struct Arguments {
     #[arg(value_parser = named)]
     bugs: Vec<Planted>,
     /// Seeds to run for each bug, from and up to (not including).
-    #[arg(long, value_parser = parse_range, default_value = "0..1000", value_name = "A..B")]
+    #[arg(long, value_parser = parse_range, default_value = "8000000000000..8000000001000", value_name = "A..B")]
     seeds: std::ops::Range<u64>,
+    /// A list of mistakes and the scripted tests that catch them. Those marked with a * are not
+    /// hunted unless they are named.
+    #[arg(long, value_name = "FILE")]
+    scripted: Option<PathBuf>,
     /// Bugs hunted side by side.
     #[arg(long, default_value_t = 1, value_name = "N")]
     jobs: usize,
@@ -53,10 +58,22 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The bugs that are named, or all but those that only scripted tests are asked to catch.
+fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<Planted>> {
+    if !arguments.bugs.is_empty() {
+        return Ok(arguments.bugs.clone());
+    }
+    let Some(path) = &arguments.scripted else { return Ok(Planted::ALL.to_vec()) };
+    let list = std::fs::read_to_string(path)
+        .with_context(|| format!("reading the list of scripted tests {}", path.display()))?;
+    let only_scripted = |bug: &Planted| list.contains(&format!("\n{bug:?}* "));
+    Ok(Planted::ALL.iter().copied().filter(|bug| !only_scripted(bug)).collect())
+}
+
 /// Every hunt, told as it ends.
 fn hunt_all(arguments: &Arguments) -> anyhow::Result<Vec<Hunted>> {
     let program = std::env::current_exe().context("finding this program")?;
-    let bugs = if arguments.bugs.is_empty() { Planted::ALL } else { &arguments.bugs[..] };
+    let bugs = &bugs_to_hunt(arguments)?[..];
     println!("{:<24} {:>6} {:>9}  broken", "bug", "seeds", "asserted");
     let next = AtomicUsize::new(0);
     let done: Mutex<anyhow::Result<Vec<Hunted>>> = Mutex::new(Ok(Vec::new()));
