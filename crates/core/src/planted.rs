@@ -47,8 +47,35 @@ planted! {
     IncompleteTakesOver,
     /// Authority moves to a leg that has flush-acknowledged data in its cache only.
     MoveWithoutFlush,
+    /// Only a leg that is recorded whole may take over a region.
+    TakeoverDemandsWhole,
+    /// Debts in regions that wait for another authority are paid when their turn comes.
+    MovesLast,
+    /// What is in flight of metadata to a silent leg leaves no room for that of others.
+    ImagesShared,
+    /// A region is cleaned as soon as nobody writes to it.
+    DirtyNotSticky,
+    /// Regions are not cleaned sooner when the cap on dirty ones is near.
+    CapIgnored,
+    /// New writes go to a leg that is behind, beside its old debts.
+    LaggingDirect,
+    /// Debts are not paid while a client reads from the leg.
+    DrainWaitsForIdle,
     /// Authority never returns from the slow leg.
     AuthorityStuck,
+    /// A leg counts for a flush of several copies though its own metadata says that it is not
+    /// whole.
+    UnrecordedCounts,
+    /// A leg has lacked what a debt superseded only since that debt's own data arrived.
+    YoungAgain,
+    /// A leg that is silent is not recorded whole where a region is cleaned, though it has
+    /// everything there.
+    SilentLosesBit,
+    /// Regions become clean only where they are among the first records looked at.
+    CleansFromOldest,
+    /// Of what is in flight to a leg, only the first direct write and what went before it may be
+    /// what it has lacked for longest.
+    DrainsInOrder,
     /// Authority returns only where it is among the first records looked at.
     ReturnsFromOldest,
     /// A newer write is sent to a leg while an older one to the same sectors is in flight.
@@ -122,6 +149,8 @@ planted! {
     ProbationDoublesAnyway,
     /// The same read for several debts is begun anew at once after it was given up.
     SieveBegunAnew,
+    /// A leg is trusted with what an authority lost with its cache, though it was given that later.
+    GivenSinceTrusted,
     /// A copy of what a leg lost is overlooked behind what is in flight.
     CopyOverlooked,
     /// What an authority holds stands for nothing when the last that had more has lost it.

@@ -138,7 +138,7 @@ pub struct Limits {
     /// Reads and writes under way for each owing leg that span what it does not owe. Default 16:
     /// enough to keep the leg busy, and what a region that is waited for may have to wait behind.
     pub sieves: u32,
-    /// Metadata writes in flight, all legs together. Default 64.
+    /// Metadata writes in flight to one leg. Default 32.
     pub metadata_writes: usize,
     /// Metadata writes in flight to one leg of content nobody waits for. Default 4.
     pub lazy_writes: u32,
@@ -164,7 +164,7 @@ impl Default for Limits {
             oldest_looked_at: 32,
             urgent_looked_at: 256,
             sieves: 16,
-            metadata_writes: 64,
+            metadata_writes: 32,
             lazy_writes: 4,
             scrub_bytes: 256 << 10,
             scrub_pieces: 256,

@@ -3,9 +3,10 @@
 mod world;
 
 use hemi_core::io::{LegEvent, Operation};
-use hemi_core::settings::{FlushCopies, Settings};
-use hemi_core::units::{Extent, IoId, MILLISECOND, SECOND};
-use world::script::{Cache, What};
+use hemi_core::settings::{FlushCopies, Limits, Settings};
+use hemi_core::status::LegState;
+use hemi_core::units::{Extent, IoId, LegIndex, MILLISECOND, SECOND};
+use world::script::{Cache, Landing, What};
 use world::{LONG, World, calm, steady_legs};
 
 const A: usize = 0;
@@ -122,4 +123,152 @@ fn a_flush_before_a_lost_write_is_back_does_not_make_it_durable() {
     for request in [flush, another] {
         assert!(world.is_answered(request) && !world.has_failed(request));
     }
+}
+
+/// A write to B that is never answered: B is frozen.
+fn freeze_b(world: &mut World) {
+    world.hold(B, What::Writes);
+    world.submit(Operation::Write, Extent::new(64, 8), false);
+    world.wait(LONG);
+}
+
+/// B lacks what a flush covers. A write over that makes what B owes younger than the flush.
+#[test]
+fn what_a_newer_write_takes_the_place_of_has_been_lacked_for_longer() {
+    let mut world = two_copies();
+    freeze_b(&mut world);
+    let before = world.only(B, What::Writes);
+    world.write(0, 8);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(newer), "A has it");
+    world.land(before);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(flush), "B has neither the older write nor the newer");
+    let_go(&mut world, B);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+}
+
+/// As above, and the newer write is in flight to B when it is acknowledged.
+#[test]
+fn a_write_in_flight_over_a_debt_has_been_lacked_for_as_long_as_that() {
+    let mut world = two_copies();
+    freeze_b(&mut world);
+    world.write(0, 8);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    let before = world.only(B, What::Writes);
+    world.hold(A, What::Writes);
+    let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    world.land(before);
+    world.wait(MILLISECOND);
+    let newest = world.in_flight(B, What::Writes).len();
+    assert_eq!(newest, 1, "B is given the newer write");
+    world.release_kind(A, What::Writes);
+    world.wait(5 * MILLISECOND);
+    assert!(world.is_answered(newer), "A has it");
+    assert!(!world.is_answered(flush), "B has neither the older write nor the newer");
+    let_go(&mut world, B);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+}
+
+/// A write to B fails and is tried again, after a younger one that is in flight by then.
+#[test]
+fn what_is_tried_again_behind_a_younger_write_is_still_lacked() {
+    /// A write that failed is tried again after so long.
+    const RETRIED: u64 = 20 * MILLISECOND;
+    let mut world = two_copies();
+    world.hold(B, What::Writes);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    let first = world.only(B, What::Writes);
+    world.fail(first);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(RETRIED - 10 * MILLISECOND);
+    world.submit(Operation::Write, Extent::new(64, 8), false);
+    world.wait(15 * MILLISECOND);
+    assert_eq!(world.in_flight(B, What::Writes).len(), 2, "the first is tried again");
+    assert!(!world.is_answered(flush), "B has not got it");
+    let_go(&mut world, B);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+}
+
+/// Regions are cleaned soon, and sooner without a leg that is silent.
+fn soon_clean() -> Settings {
+    Settings { clean_after: 100 * MILLISECOND, ..strict() }
+}
+
+/// B has everything again, but its own metadata still says that it is not whole: alone, it would
+/// have lost the region.
+#[test]
+fn a_leg_does_not_count_before_it_says_itself_that_it_is_whole() {
+    let mut world = two_copies_with(soon_clean());
+    world.hold(B, What::Writes);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(SECOND);
+    assert!(!world.recorded(0).is_dirty() && !world.recorded(0).is_whole(LegIndex(B as u8)));
+    world.hold(B, What::Metadata);
+    world.release_kind(B, What::Writes);
+    world.wait(20 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0, "B has it again");
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(flush), "alone, B would have lost the region");
+    let_go(&mut world, B);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+    assert_eq!(world.without_engine().promote(B), []);
+}
+
+/// A region that both legs have flushed is cleaned while B is silent.
+#[test]
+fn a_silent_leg_stays_whole_where_it_has_everything() {
+    let mut world = two_copies_with(soon_clean());
+    world.write(0, 8);
+    world.flush();
+    world.hold(B, What::Anything);
+    let other = Extent::new(2 * world::REGION_BYTES / 512, 8);
+    world.submit(Operation::Write, other, false);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[B].state, LegState::Frozen);
+    assert!(!world.recorded(0).is_dirty() && world.recorded(0).is_whole(LegIndex(B as u8)));
+    assert!(!world.recorded(2).is_whole(LegIndex(B as u8)), "which B has nothing of");
+}
+
+/// Records of clean regions stay in use for what B owes there, more of them than are looked at
+/// in a tick.
+#[test]
+fn regions_become_clean_behind_those_that_wait_for_a_leg() {
+    const PINNED: u64 = 5;
+    let limits = Limits { cleans_per_tick: 2, ..Limits::default() };
+    let mut world = two_copies_with(Settings { limits, ..soon_clean() });
+    world.hold(B, What::Anything);
+    for region in 0..PINNED {
+        world.write(region * world::REGION_BYTES / 512, 8);
+    }
+    world.wait(SECOND);
+    assert_eq!(world.status().dirty_regions, 0);
+    world.write(PINNED * world::REGION_BYTES / 512, 8);
+    world.wait(SECOND);
+    assert_eq!(world.status().dirty_regions, 0, "behind the records that B's debts keep");
+}
+
+/// A page that had landed on one leg alone when hemi was killed.
+#[test]
+fn a_flush_after_a_crash_waits_for_the_pages_that_a_leg_missed() {
+    let mut world = two_copies();
+    world.hold(B, What::Metadata);
+    world.write(0, 8);
+    world.wait(LONG);
+    world.crash(
+        None,
+        |pending| {
+            if pending.io.leg.index() == A { Landing::Whole } else { Landing::Not }
+        },
+    );
+    world.open(&[A, B]).expect("both are there");
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(SECOND);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
 }

@@ -6,7 +6,7 @@
 //! leg and one page write cover many regions.
 
 use super::Engine;
-use super::leg::Leg;
+use super::leg::{Health, Leg};
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -91,17 +91,21 @@ impl<B: Buffers> Engine<B> {
     fn clean_regions(&mut self) {
         let cap = u64::from(self.settings.dirty_regions_max);
         let short = self.records_are_short();
-        let pressed = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
-            || !self.unplaced.is_empty()
-            || short;
+        let full = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
+            || !self.unplaced.is_empty();
+        let pressed = full && !planted::is(Planted::CapIgnored) || short;
         let closing = self.is_closing();
-        let mut at = self.regions.oldest();
+        // From where the last tick ended: the oldest may be those that wait for a leg that is out.
+        let kept = self.cleaning.filter(|_| !planted::is(Planted::CleansFromOldest));
+        let begun = kept.filter(|&key| self.regions.active.is_live(key)).map(|key| key.slot);
+        let mut at = begun.or_else(|| self.regions.oldest());
+        self.cleaning = None;
         for _ in 0..self.settings.limits.cleans_per_tick {
             let Some(record) = at else { return };
             at = self.regions.newer(record);
             let active = &self.regions.active[record];
             let idle = self.now.since(active.last_use);
-            let wanted = if closing {
+            let wanted = if closing || planted::is(Planted::DirtyNotSticky) {
                 0
             } else if pressed {
                 IDLE_MIN
@@ -122,6 +126,7 @@ impl<B: Buffers> Engine<B> {
                 self.round_up_debts(record);
             }
         }
+        self.cleaning = at.map(|record| self.regions.active.key(record));
     }
 
     fn records_are_short(&self) -> bool {
@@ -166,7 +171,14 @@ impl<B: Buffers> Engine<B> {
             }
             let complete = self.regions.is_complete(index, region)
                 || planted::is(Planted::CleanBehindDebts) && !self.regions.is_stale(index, region);
-            let stays = state.answers() && complete;
+            let done = self.regions.active[record].last_done[leg];
+            // One that is silent keeps its bit where it has everything durable: else it could not
+            // be left alone with what a flush of several copies has counted on it for.
+            let has_it = state.is_in()
+                && done <= state.flushed
+                && state.health != Health::Absent
+                && !planted::is(Planted::SilentLosesBit);
+            let stays = complete && (state.answers() || has_it);
             if !stays {
                 // Better to wait a little for a leg that is catching up than to make it owe
                 // a whole region after a crash.
@@ -178,7 +190,6 @@ impl<B: Buffers> Engine<B> {
                 waits |= catching_up;
                 continue;
             }
-            let done = self.regions.active[record].last_done[leg];
             if done <= state.flushed || planted::is(Planted::CleanBeforeFlush) {
                 whole |= index.bit();
             } else if !state.flush_failed {
@@ -251,6 +262,7 @@ impl<B: Buffers> Engine<B> {
                 self.regions.set_entry(region, entry.with_whole(entry.whole() | index.bit()));
                 let page = self.metadata.page_of(region);
                 self.metadata.change(page);
+                self.record_soon(region);
             }
         }
     }

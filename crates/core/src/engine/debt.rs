@@ -45,14 +45,52 @@ impl Source {
     }
 }
 
+/// Since when a leg has lacked something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Since {
+    /// Since its data arrived from a client. What has taken the place of older data is young again:
+    /// what that held alone nobody needs any more.
+    pub(crate) arrived: Instant,
+    /// Since the oldest acknowledged write arrived that the leg lacks there, one that has been
+    /// superseded included: a flush may have covered it.
+    pub(crate) lacked: Instant,
+}
+
+impl Since {
+    /// Part of a region taken up because the leg owes all of it (a rebuild, a crash): no new
+    /// exposure, and of no age.
+    pub(crate) const REBUILD: Since = Since { arrived: Instant::NEVER, lacked: Instant::NEVER };
+
+    pub(crate) fn at(arrived: Instant) -> Since {
+        Since { arrived, lacked: arrived }
+    }
+
+    pub(crate) fn is_rebuild(self) -> bool {
+        self.arrived == Instant::NEVER
+    }
+
+    /// Whether something older is lacked there.
+    fn is_superseding(self) -> bool {
+        self.lacked < self.arrived
+    }
+
+    /// Since when both are lacked.
+    pub(crate) fn or(self, other: Since) -> Since {
+        Since { arrived: self.arrived.min(other.arrived), lacked: self.lacked.min(other.lacked) }
+    }
+
+    /// The same, with something acknowledged lacked there that long.
+    pub(crate) fn beneath(self, older: Since) -> Since {
+        Since { lacked: self.lacked.min(older.lacked), ..self }
+    }
+}
+
 /// One owed extent. It never spans two regions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Debt {
     pub(crate) extent: Extent,
     pub(crate) source: Source,
-    /// When its data arrived from a client (a debt that supersedes another is young again:
-    /// what the other held alone nobody needs any more).
-    pub(crate) since: Instant,
+    pub(crate) since: Since,
     /// The operation it belongs to while that is not acknowledged; [`Key::NONE`] after.
     pub(crate) operation: Key,
     /// Not to be tried again before this time (after a failure).
@@ -66,7 +104,7 @@ pub(crate) struct Debt {
 }
 
 impl Debt {
-    pub(crate) fn new(extent: Extent, source: Source, since: Instant, operation: Key) -> Debt {
+    pub(crate) fn new(extent: Extent, source: Source, since: Since, operation: Key) -> Debt {
         let not_before = Instant(0);
         Debt {
             extent,
@@ -85,10 +123,9 @@ impl Debt {
         self.operation == Key::NONE
     }
 
-    /// A region taken up because the leg owes all of it (a rebuild, a crash): no new
-    /// exposure, and of no age.
+    /// Whether it is of a region taken up because the leg owes all of it.
     pub(crate) fn is_rebuild(&self) -> bool {
-        self.since == Instant::NEVER
+        self.since.is_rebuild()
     }
 
     /// Which list by age it is in.
@@ -110,8 +147,8 @@ pub(crate) struct Carved {
     pub(crate) superseded: bool,
     /// Acknowledged sectors carved, rebuilds left out.
     pub(crate) sectors: u64,
-    /// When the oldest acknowledged debt that was carved began, if any was.
-    pub(crate) since: Option<Instant>,
+    /// Since when something acknowledged that was carved has been lacked, if anything was.
+    pub(crate) since: Option<Since>,
 }
 
 /// Debts of operations a client still waits for.
@@ -138,11 +175,15 @@ pub(crate) struct Debts {
     rebuild_sectors: u64,
     /// Debts of operations that are not acknowledged.
     urgent: u32,
+    /// Debts that have superseded older ones.
+    superseding: u32,
+    /// The one that was last found to do so for long.
+    longest: Key,
 }
 
 impl Debts {
     pub(crate) fn new(capacity: u32) -> Debts {
-        let blank = Debt::new(Extent::default(), Source::Leg, Instant(0), Key::NONE);
+        let blank = Debt::new(Extent::default(), Source::Leg, Since::at(Instant(0)), Key::NONE);
         Debts {
             entries: Slab::new(capacity, blank),
             index: SortedIndex::new(capacity),
@@ -150,6 +191,8 @@ impl Debts {
             sectors: 0,
             rebuild_sectors: 0,
             urgent: 0,
+            superseding: 0,
+            longest: Key::NONE,
         }
     }
 
@@ -184,7 +227,32 @@ impl Debts {
     /// When the oldest debt began; `None` when nothing is owed but rebuilds.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
         let oldest = [URGENT, OWED].map(|list| self.ages[list].oldest).into_iter();
-        oldest.filter(|&slot| slot != NONE).map(|slot| self.entries[slot].since).min()
+        oldest.filter(|&slot| slot != NONE).map(|slot| self.entries[slot].since.arrived).min()
+    }
+
+    /// Whether anything is lacked here since this moment or longer, for all that has taken the place
+    /// of something older. Only then are debts looked at one by one, the newest first: it is mostly
+    /// what has just been written again that has been lacked for long. What was found is kept.
+    pub(crate) fn is_lacked_since(&mut self, moment: Instant) -> bool {
+        if self.oldest_since().is_some_and(|since| since <= moment) {
+            return true;
+        }
+        let is_it = |debt: &Debt| debt.since.lacked <= moment;
+        if self.superseding == 0 {
+            return false;
+        }
+        if self.entries.get(self.longest).is_some_and(is_it) {
+            return true;
+        }
+        let mut at = self.ages[OWED].newest;
+        while at != NONE {
+            if is_it(&self.entries[at]) {
+                self.longest = self.entries.key(at);
+                return true;
+            }
+            at = self.entries[at].older;
+        }
+        false
     }
 
     /// The first debt that ends after `sector`.
@@ -269,6 +337,7 @@ impl Debts {
         } else {
             self.urgent += 1;
         }
+        self.superseding += u32::from(debt.since.is_superseding());
         let key = self.entries.insert(debt).expect("the caller checked has_room");
         self.index.insert(debt.extent.start, key.slot);
         self.link_by_age(key.slot);
@@ -276,11 +345,11 @@ impl Debts {
 
     /// Keeps its age list ordered: almost always an append at the new end.
     fn link_by_age(&mut self, slot: u32) {
-        let since = self.entries[slot].since;
+        let since = self.entries[slot].since.arrived;
         let list = self.entries[slot].list();
         let mut newer = NONE;
         let mut older = self.ages[list].newest;
-        while older != NONE && self.entries[older].since > since {
+        while older != NONE && self.entries[older].since.arrived > since {
             newer = older;
             older = self.entries[older].older;
         }
@@ -323,6 +392,7 @@ impl Debts {
         } else {
             self.urgent -= 1;
         }
+        self.superseding -= u32::from(debt.since.is_superseding());
         let removed = self.index.remove(debt.extent.start);
         debug_assert_eq!(removed, Some(slot));
         self.unlink_by_age(slot);
@@ -353,11 +423,13 @@ impl Debts {
     }
 
     /// Marks a debt's operation acknowledged, and gives its copy back unless it is to be
-    /// kept; whether the debt was still there.
+    /// kept; whether the debt was still there. The leg has lacked what it superseded since
+    /// `since`.
     pub(crate) fn acknowledge<B: Buffers>(
         &mut self,
         extent: Extent,
         operation: Key,
+        since: Since,
         keep_copy: bool,
         buffers: &mut B,
     ) -> bool {
@@ -367,6 +439,7 @@ impl Debts {
         }
         self.unlink_by_age(slot);
         self.entries[slot].operation = Key::NONE;
+        self.date_back(slot, since);
         self.link_by_age(slot);
         self.urgent -= 1;
         self.sectors += debt.extent.sectors();
@@ -375,6 +448,15 @@ impl Debts {
             self.entries[slot].source = Source::Leg;
         }
         true
+    }
+
+    /// The leg has lacked something acknowledged there since then: a write that this debt has
+    /// superseded has failed.
+    pub(crate) fn date_back(&mut self, slot: u32, since: Since) {
+        let debt = &mut self.entries[slot];
+        self.superseding -= u32::from(debt.since.is_superseding());
+        debt.since = debt.since.beneath(since);
+        self.superseding += u32::from(debt.since.is_superseding());
     }
 
     /// Puts off a debt after a failure.
@@ -404,7 +486,7 @@ impl Debts {
             if !debt.is_rebuild() {
                 carved.sectors += debt.extent.intersection(extent).sectors();
             }
-            carved.since = Some(carved.since.map_or(debt.since, |since| since.min(debt.since)));
+            carved.since = Some(carved.since.map_or(debt.since, |since| since.or(debt.since)));
             let front = Extent { start: debt.extent.start, end: extent.start };
             let back = Extent { start: extent.end, end: debt.extent.end };
             for piece in [front, back] {
@@ -470,7 +552,7 @@ mod tests {
                 let buffer = BufferId(number as u32);
                 buffers.retain(buffer);
                 let source = Source::Buffer(BufferAt { buffer, offset: 0 });
-                debts.add(Debt::new(extent, source, Instant(number as u64), Key::NONE));
+                debts.add(Debt::new(extent, source, Since::at(Instant(number as u64)), Key::NONE));
                 for sector in extent.start..extent.end {
                     cells[sector as usize] = Some((number as u32, sector - extent.start));
                 }

@@ -9,7 +9,7 @@
 //! from that read to the write, so that a newer write to it becomes a newer debt behind it.
 
 use super::Engine;
-use super::debt::{Debt, Source};
+use super::debt::{Debt, Since, Source};
 use super::leg::Leg;
 use super::slab::Key;
 use super::state::{Io, Purpose};
@@ -78,6 +78,9 @@ impl<B: Buffers> Engine<B> {
         if state.reads_in_flight == 0 {
             return window;
         }
+        if planted::is(Planted::DrainWaitsForIdle) {
+            return 0;
+        }
         // A quarter beside clients' reads, all of it at the bound.
         let share = self.pressure_permille().clamp(250, 1000);
         (window as u64 * share / 1000).max(1) as u32
@@ -120,7 +123,7 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].region_taken_up = self.now;
             self.begin_rebuilding(leg, record);
             self.regions.clear_stale(index, region);
-            self.legs[leg].debts.add(Debt::new(extent, Source::Leg, Instant::NEVER, Key::NONE));
+            self.legs[leg].debts.add(Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE));
             self.adjust_lacks(record, leg, 1);
         }
     }
@@ -204,6 +207,9 @@ impl<B: Buffers> Engine<B> {
 
     /// The first debt of a region that is to get another authority.
     fn next_to_move(&self, leg: usize) -> Option<u32> {
+        if planted::is(Planted::MovesLast) {
+            return None;
+        }
         for &record in self.moves.iter().take(self.settings.limits.moves_looked_at) {
             if self.regions.active.is_used(record) {
                 let extent = self.regions.extent(self.regions.active[record].region);
@@ -222,10 +228,11 @@ impl<B: Buffers> Engine<B> {
         if state.debts.oldest_since().is_none_or(|since| now.since(since) <= half) {
             return None;
         }
-        let wanted = |debt: &Debt| now.since(debt.since) > half && can_go(state, debt, now);
+        let wanted = |debt: &Debt| now.since(debt.since.arrived) > half && can_go(state, debt, now);
         let (slot, debt) =
             state.debts.oldest_where(self.settings.limits.oldest_looked_at, wanted)?;
-        let share = if now.since(debt.since) > bound { SHARE_AT_BOUND } else { SHARE_AT_HALF };
+        let share =
+            if now.since(debt.since.arrived) > bound { SHARE_AT_BOUND } else { SHARE_AT_HALF };
         Some((slot, share))
     }
 
@@ -273,7 +280,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    pub(super) fn count_drain(&mut self, leg: usize, since: Instant, sectors: u64) {
+    pub(super) fn count_drain(&mut self, leg: usize, since: Since, sectors: u64) {
         self.legs[leg].count_in_flight(since, sectors);
         self.legs[leg].counters.drain_ios += 1;
     }
@@ -307,7 +314,7 @@ impl<B: Buffers> Engine<B> {
         let mut taken = 0;
         while let Some((next, _)) = self.legs[leg].debts.overlapping(run) {
             let debt = self.legs[leg].debts.take(next);
-            since = since.min(debt.since);
+            since = since.or(debt.since);
             taken += 1;
             let offset = (debt.extent.start - run.start) as u32;
             let to = BufferAt { buffer, offset };
@@ -493,7 +500,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Owes a leg again what was being read for it, without a copy and beneath anything newer;
     /// nothing if it owes the whole region by now.
-    fn owe_again(&mut self, leg: usize, extent: Extent, since: Instant, repair: bool) {
+    fn owe_again(&mut self, leg: usize, extent: Extent, since: Since, repair: bool) {
         self.legs[leg].uncount_in_flight(since, extent.sectors());
         let region = self.regions.of_sector(extent.start);
         if self.regions.is_stale(LegIndex(leg as u8), region) || !self.legs[leg].is_member() {

@@ -7,6 +7,7 @@
 //! move of authority is on its way. A leg that freezes is not waited for: its regions'
 //! authority moves, to a leg that has flushed everything acknowledged there.
 
+use super::debt::Since;
 use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, Source};
@@ -240,7 +241,8 @@ impl<B: Buffers> Engine<B> {
         depends
     }
 
-    /// `flush_copies` above one: enough legs have everything from before the flush, durable.
+    /// `flush_copies` above one: enough legs have everything from before the flush, durable, and
+    /// say so themselves: each may be the only one that is left.
     fn enough_copies(&mut self, slot: u32) -> bool {
         let wanted = self.flush_legs_wanted();
         let covers_until = self.requests[slot].covers_until;
@@ -251,14 +253,14 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let index = state.index;
-            let caught_up = self.oldest_lack(leg).is_none_or(|since| since > covers_until)
+            let caught_up = !self.is_lacking_since(leg, covers_until)
                 && self.regions.stale_count(index) == 0
                 && self.legs[leg].rebuilding == 0;
             if !caught_up {
                 continue;
             }
-            // The goal is fixed when the leg is first seen to have everything from before the
-            // flush, so that later writes do not move it.
+            // The goals are fixed when the leg is first seen to have everything from before the
+            // flush, and to have it durable, so that later writes do not move them.
             let done = self.legs[leg].done_stamp;
             let request = &mut self.requests[slot];
             if request.caught_up & index.bit() == 0 {
@@ -266,10 +268,20 @@ impl<B: Buffers> Engine<B> {
                 request.targets[leg] = done;
             }
             let target = request.targets[leg];
-            if self.legs[leg].flushed >= target {
+            if self.legs[leg].flushed < target {
+                if self.legs[leg].answers() {
+                    self.want_flush(index, target);
+                }
+                continue;
+            }
+            if request.durable & index.bit() == 0 {
+                request.durable |= index.bit();
+                request.unrecorded[leg] = self.regions.unrecorded_generation(index);
+            }
+            let unrecorded = request.unrecorded[leg];
+            if self.regions.is_recorded(index, unrecorded) || planted::is(Planted::UnrecordedCounts)
+            {
                 have += 1;
-            } else if self.legs[leg].answers() {
-                self.want_flush(index, target);
             }
         }
         have >= wanted
@@ -282,6 +294,7 @@ impl<B: Buffers> Engine<B> {
         let kept = planted::is(Planted::CopiesRemembered);
         for &slot in self.flushes.iter().filter(|_| !kept) {
             self.requests[slot].caught_up &= !leg.bit();
+            self.requests[slot].durable &= !leg.bit();
         }
     }
 
@@ -289,13 +302,26 @@ impl<B: Buffers> Engine<B> {
     /// arrived. A leg lacks what it owes, what is in flight to it or being read for it, and what
     /// a write that is not acknowledged has taken the place of.
     pub(super) fn oldest_lack(&self, leg: usize) -> Option<Instant> {
-        let owed = self.legs[leg].debts.oldest_since();
-        let parts =
-            [owed, self.oldest_write(leg), self.oldest_drain_read(leg), self.oldest_carry(leg)];
-        parts.into_iter().flatten().min()
+        let under_way = self.oldest_under_way(leg).map(|since| since.arrived);
+        [self.legs[leg].debts.oldest_since(), under_way].into_iter().flatten().min()
     }
 
-    fn oldest_drain_read(&self, leg: usize) -> Option<Instant> {
+    /// Whether a leg has lacked an acknowledged write since that moment or longer. A write that has
+    /// been superseded counts for as long as the leg lacks what has taken its place.
+    fn is_lacking_since(&mut self, leg: usize, moment: Instant) -> bool {
+        let forgotten = planted::is(Planted::YoungAgain);
+        let lacked = |since: Since| if forgotten { since.arrived } else { since.lacked };
+        self.legs[leg].debts.is_lacked_since(moment)
+            || self.oldest_under_way(leg).is_some_and(|since| lacked(since) <= moment)
+    }
+
+    /// What is in flight to a leg, being read for it, or carried.
+    fn oldest_under_way(&self, leg: usize) -> Option<Since> {
+        let parts = [self.oldest_write(leg), self.oldest_drain_read(leg), self.oldest_carry(leg)];
+        parts.into_iter().flatten().reduce(Since::or)
+    }
+
+    fn oldest_drain_read(&self, leg: usize) -> Option<Since> {
         if self.legs[leg].drain_reads == 0 {
             return None;
         }
@@ -303,28 +329,27 @@ impl<B: Buffers> Engine<B> {
             Purpose::DrainRead { target, since, .. } if usize::from(target) == leg => Some(since),
             _ => None,
         });
-        reads.min()
+        reads.reduce(Since::or)
     }
 
-    fn oldest_carry(&self, leg: usize) -> Option<Instant> {
+    fn oldest_carry(&self, leg: usize) -> Option<Since> {
         if self.legs[leg].carrying == 0 || planted::is(Planted::CarriedIsThere) {
             return None;
         }
         let carrying = self.operations.iter().filter(|(_, state)| state.carries >> leg & 1 == 1);
-        carrying.map(|(_, state)| state.carried_since).min()
+        carrying.map(|(_, state)| state.carried_since).reduce(Since::or)
     }
 
-    fn oldest_write(&self, leg: usize) -> Option<Instant> {
-        let mut oldest = None;
+    fn oldest_write(&self, leg: usize) -> Option<Since> {
+        let mut oldest: Option<Since> = None;
         let mut at = self.legs[leg].oldest_io;
         while at != super::slab::NONE {
             let io = &self.ios[at];
-            if let Purpose::Write { since, operation, .. } = io.purpose
+            if let Purpose::Write { since, operation, drain, .. } = io.purpose
                 && (operation == Key::NONE || !self.operations.is_live(operation))
             {
-                oldest = Some(oldest.map_or(since, |o: Instant| o.min(since)));
-                if !matches!(io.purpose, Purpose::Write { drain: true, .. }) {
-                    // Direct writes are in order of age.
+                oldest = Some(oldest.map_or(since, |oldest| oldest.or(since)));
+                if !drain && planted::is(Planted::DrainsInOrder) {
                     break;
                 }
             }

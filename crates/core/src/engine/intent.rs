@@ -63,8 +63,24 @@ impl<B: Buffers> Engine<B> {
         self.regions.set_entry(region, entry.with_authority(leg));
         self.regions.active[record].authority_sequence = self.metadata.change(page);
         self.metadata.request(page, leg);
+        self.record_soon(region);
         self.counters.regions_dirtied += 1;
         false
+    }
+
+    /// Asks for a page that would be written in the background where a flush of several copies may
+    /// wait for it: legs were not whole in this region, and now it says something else.
+    pub(super) fn record_soon(&mut self, region: u32) {
+        if !self.flush_is_strict() {
+            return;
+        }
+        let page = self.metadata.page_of(region);
+        for leg in self.slots() {
+            let index = LegIndex(leg as u8);
+            if self.legs[leg].answers() && self.regions.is_unrecorded(index, region) {
+                self.metadata.request(page, index);
+            }
+        }
     }
 
     /// Whether recovery would honour the region's authority as it is in memory.
@@ -91,7 +107,10 @@ impl<B: Buffers> Engine<B> {
     fn choose_authority(&self, region: u32, except: Option<LegIndex>) -> Option<LegIndex> {
         let entry = self.entry(region);
         self.in_legs()
-            .filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
+            .filter(|leg| {
+                let dirty = entry.is_dirty() && !planted::is(Planted::TakeoverDemandsWhole);
+                dirty || entry.is_whole(leg.index)
+            })
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| !self.is_leaving(leg.index))
             .filter(|leg| {

@@ -6,7 +6,7 @@ use super::leg::Health;
 use super::slab::NONE;
 use crate::format::Membership;
 use crate::io::Buffers;
-use crate::units::{Instant, LEGS_MAX, LegIndex};
+use crate::units::{LEGS_MAX, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Constant-time checks after every input.
@@ -66,8 +66,8 @@ impl<B: Buffers> Engine<B> {
             }
         }
         let mut in_flight = [[0; 2]; LEGS_MAX];
-        let mut count = |leg: usize, since: Instant, io: &super::Io| {
-            in_flight[leg][usize::from(since == Instant::NEVER)] += io.extent.sectors();
+        let mut count = |leg: usize, since: super::debt::Since, io: &super::Io| {
+            in_flight[leg][usize::from(since.is_rebuild())] += io.extent.sectors();
         };
         for (_, io) in self.ios.iter() {
             let (leg, waits) = match io.purpose {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::debt::Debts;
+use super::debt::{Debts, Since};
 use super::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
@@ -438,18 +438,21 @@ impl Leg {
     }
 
     /// Acknowledged sectors go in flight; a rebuild's are no exposure.
-    pub(crate) fn count_in_flight(&mut self, since: Instant, sectors: u64) {
+    pub(crate) fn count_in_flight(&mut self, since: Since, sectors: u64) {
         *self.in_flight_since(since) += sectors;
     }
 
     /// They have landed, or not.
-    pub(crate) fn uncount_in_flight(&mut self, since: Instant, sectors: u64) {
+    pub(crate) fn uncount_in_flight(&mut self, since: Since, sectors: u64) {
         *self.in_flight_since(since) -= sectors;
     }
 
-    fn in_flight_since(&mut self, since: Instant) -> &mut u64 {
-        let is_rebuild = since == Instant::NEVER;
-        if is_rebuild { &mut self.rebuild_in_flight } else { &mut self.acknowledged_in_flight }
+    fn in_flight_since(&mut self, since: Since) -> &mut u64 {
+        if since.is_rebuild() {
+            &mut self.rebuild_in_flight
+        } else {
+            &mut self.acknowledged_in_flight
+        }
     }
 
     pub(crate) fn hold(&mut self, extent: Extent, io: u32) {

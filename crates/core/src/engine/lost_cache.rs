@@ -13,14 +13,14 @@
 //! and the flush that would have covered it reports the loss to every connection, once.
 
 use super::Engine;
-use super::debt::{Debt, Source};
+use super::debt::{Debt, Since, Source};
 use super::leg::{Health, Leg};
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, Instant, LegIndex};
+use crate::units::{Extent, LegIndex};
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
 struct Elsewhere {
@@ -123,6 +123,43 @@ impl<B: Buffers> Engine<B> {
         let stamps = core::array::from_fn(|leg| stamp(&self.legs[leg]));
         let active = &mut self.regions.active[record];
         (active.cache_lost, active.done_at_loss) = (true, stamps);
+    }
+
+    /// A leg has been given something in a region whose authority has lost its cache. Where that
+    /// owes it, too, the authority may have to get it from the leg, which did not have it when the
+    /// cache was lost and may not have it durably: the leg is trusted no more.
+    pub(super) fn note_given(&mut self, record: u32, leg: usize, extent: Extent) {
+        let active = &self.regions.active[record];
+        let authority = self.entry(active.region).authority().index();
+        if !active.cache_lost || authority == leg || planted::is(Planted::GivenSinceTrusted) {
+            return;
+        }
+        let mut rest = extent;
+        while !rest.is_empty()
+            && let Some((_, debt)) = self.legs[authority].debts.overlapping(rest)
+        {
+            if debt.source == Source::Leg && debt.is_acknowledged() {
+                self.regions.active[record].done_at_loss[leg] = u64::MAX;
+                return;
+            }
+            rest.start = debt.extent.end.min(rest.end);
+        }
+    }
+
+    /// An authority that lost its cache could not be given back what a copy held. Legs that have
+    /// been given anything since, which may be that, are trusted no more.
+    pub(super) fn note_not_given_back(&mut self, record: u32, leg: usize) {
+        let region = self.regions.active[record].region;
+        let decides = self.entry(region).authority().index() == leg;
+        let active = &mut self.regions.active[record];
+        if !active.cache_lost || !decides || planted::is(Planted::GivenSinceTrusted) {
+            return;
+        }
+        for (at_loss, done) in active.done_at_loss.iter_mut().zip(active.last_done) {
+            if done > *at_loss {
+                *at_loss = u64::MAX;
+            }
+        }
     }
 
     /// A leg lost its cache that gives an authority back what that one lost. If it has been
@@ -337,7 +374,7 @@ impl<B: Buffers> Engine<B> {
             let now = self.now;
             if pending
                 && !self.regions.is_stale(index, region)
-                && self.carry(operation, leg, now, 0)
+                && self.carry(operation, leg, Since::at(now), 0)
             {
                 self.adjust_lacks(record, leg, 1);
             }
@@ -378,7 +415,7 @@ impl<B: Buffers> Engine<B> {
                 return self.stand_as_found(index, region);
             }
             source.retain(&mut self.buffers);
-            self.legs[leg].debts.add(Debt::new(piece, source, Instant::NEVER, Key::NONE));
+            self.legs[leg].debts.add(Debt::new(piece, source, Since::REBUILD, Key::NONE));
             self.adjust_lacks(record, leg, 1);
             self.begin_rebuilding(leg, record);
         }

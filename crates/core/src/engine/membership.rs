@@ -209,6 +209,7 @@ impl<B: Buffers> Engine<B> {
         }
         let pages = self.metadata.superblock();
         if write.object < pages {
+            self.note_recorded(LegIndex(leg as u8), write);
             self.retry_page(write.object);
         } else if write.object == self.metadata.lost_list() {
             self.retry_all_waiting();
@@ -216,6 +217,35 @@ impl<B: Buffers> Engine<B> {
         if !self.flushes.is_empty() {
             self.consider_flushes();
         }
+    }
+
+    /// A page is durable on a leg: what it says there for the leg holds from now on.
+    fn note_recorded(&mut self, leg: LegIndex, write: &BlockWrite) {
+        if self.metadata.is_settled(write.object, leg) {
+            let regions = self.metadata.layout().page_regions(write.object);
+            let entries = page::entries(self.metadata.image(write.image));
+            self.regions.note_recorded(leg, regions, entries);
+        }
+    }
+
+    /// What is durable on a leg of an older version of a page may say that it is not whole where
+    /// the newest does not.
+    pub(super) fn unrecord_older_pages(&mut self) {
+        for page in 0..self.metadata.superblock() {
+            let regions = self.metadata.layout().page_regions(page);
+            for leg in self.slots().map(|leg| LegIndex(leg as u8)) {
+                let current = self.metadata.durable(page, leg) == self.metadata.newest(page);
+                if self.legs[leg.index()].is_member() && !current {
+                    self.regions.unrecord(leg, regions.clone());
+                }
+            }
+        }
+    }
+
+    /// Forgets what was durable of the metadata on a leg, which joins anew.
+    fn forget_metadata(&mut self, leg: LegIndex) {
+        self.metadata.forget_leg(leg);
+        self.regions.unrecord(leg, 0..self.regions.count());
     }
 
     /// Whoever waits on this leg's metadata looks for another leg; the write is tried again
@@ -613,7 +643,7 @@ impl<B: Buffers> Engine<B> {
                     self.give_up_reads(leg);
                 }
                 self.notice(Notice::Out { leg: change.leg, reason });
-                self.metadata.forget_leg(change.leg);
+                self.forget_metadata(change.leg);
                 self.reconsider_operations();
                 self.consider_flushes();
             }
@@ -749,7 +779,7 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg.index()] = fresh;
         self.slots_used = self.slots_used.max(leg.index() + 1);
         self.regions.add_leg(leg);
-        self.metadata.forget_leg(leg);
+        self.forget_metadata(leg);
         for region in 0..self.regions.count() {
             let entry = self.entry(region);
             if !planted::is(Planted::JoinKeepsBits) {

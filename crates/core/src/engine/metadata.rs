@@ -74,6 +74,8 @@ pub(crate) struct Metadata {
     objects: Vec<Object>,
     images: Vec<Box<[u8; BLOCK_BYTES]>>,
     free_images: Vec<u32>,
+    /// Writes in flight per leg, at most.
+    writes_max: u32,
     /// Writes in flight of content nobody waits for, per leg, at most.
     lazy_writes_max: u32,
     queues: [VecDeque<ObjectId>; LEGS_MAX],
@@ -95,7 +97,9 @@ pub struct ObjectState {
 impl Metadata {
     /// `states` holds one entry per page, then the superblock's, then the lost list's.
     pub(crate) fn new(layout: Layout, states: &[ObjectState], limits: &Limits) -> Metadata {
-        let writes_max = limits.metadata_writes;
+        let writes_max = limits.metadata_writes as u32;
+        // Legs that fall silent keep the images of what is in flight to them.
+        let images = writes_max * LEGS_MAX as u32;
         let objects = states
             .iter()
             .map(|state| Object {
@@ -115,8 +119,9 @@ impl Metadata {
             layout,
             queues: core::array::from_fn(|_| queue()),
             objects,
-            images: (0..writes_max).map(|_| Box::new([0; BLOCK_BYTES])).collect(),
-            free_images: (0..writes_max as u32).rev().collect(),
+            images: (0..images).map(|_| Box::new([0; BLOCK_BYTES])).collect(),
+            free_images: (0..images).rev().collect(),
+            writes_max,
             lazy_writes_max: limits.lazy_writes,
             lazy_cursor: [0; LEGS_MAX],
             in_flight: [0; LEGS_MAX],
@@ -158,6 +163,12 @@ impl Metadata {
 
     pub(crate) fn durable(&self, object: ObjectId, leg: LegIndex) -> u64 {
         self.objects[object as usize].legs[leg.index()].durable
+    }
+
+    /// Whether what is durable of the object on `leg` is all that a reader of the leg may find.
+    pub(crate) fn is_settled(&self, object: ObjectId, leg: LegIndex) -> bool {
+        let on_leg = &self.objects[object as usize].legs[leg.index()];
+        on_leg.durable > 0 && !on_leg.other_slot_unknown
     }
 
     /// Asks for the newest content to be written to `leg` soon.
@@ -222,6 +233,11 @@ impl Metadata {
         withheld: Option<ObjectId>,
         marks: &mut Marks,
     ) -> Option<BlockWrite> {
+        let in_flight: u32 = self.in_flight.iter().sum();
+        let shared = planted::is(Planted::ImagesShared) && in_flight >= self.writes_max;
+        if self.in_flight[leg.index()] >= self.writes_max || shared {
+            return None;
+        }
         for _ in 0..self.queues[leg.index()].len() {
             let id = *self.queues[leg.index()].front()?;
             let pages = self.layout.page_count();
@@ -272,6 +288,10 @@ impl Metadata {
     /// Whether a write of the object is in flight to `leg`: its outcome is not known.
     pub(crate) fn is_in_flight(&self, object: ObjectId, leg: LegIndex) -> bool {
         self.objects[object as usize].legs[leg.index()].in_flight != 0
+    }
+
+    pub(crate) fn image(&self, image: u32) -> &[u8; BLOCK_BYTES] {
+        &self.images[image as usize]
     }
 
     pub(crate) fn image_mut(&mut self, image: u32) -> &mut [u8; BLOCK_BYTES] {

@@ -34,6 +34,7 @@ mod sorted;
 mod state;
 mod submit;
 mod unreadable;
+mod unrecorded;
 mod write;
 
 use alloc::collections::VecDeque;
@@ -120,6 +121,8 @@ pub struct Engine<B: Buffers> {
     /// Active records whose authority moved and not durably so yet.
     undurable_moves: Vec<u32>,
     returns: Returns,
+    /// The first record that the next tick looks at to clean its region.
+    cleaning: Option<Key>,
     /// Something other than a completion has made it possible that operations be acknowledged.
     reconsider: bool,
     flush_failures: flush::Failures,
@@ -151,7 +154,7 @@ impl<B: Buffers> Engine<B> {
         let present: usize = traits.iter().filter(|t| t.present).count();
         let ios_max = operations_max * 2
             + (present as u32) * (2 * settings.leg_window + 32)
-            + settings.limits.metadata_writes as u32;
+            + settings.limits.metadata_writes as u32 * LEGS_MAX as u32;
         let members = (0..LEGS_MAX)
             .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
             .fold(0u8, |mask, l| mask | 1 << l);
@@ -183,6 +186,8 @@ impl<B: Buffers> Engine<B> {
             needed: 0,
             covers_until: Instant(0),
             caught_up: 0,
+            durable: 0,
+            unrecorded: [0; LEGS_MAX],
         };
         let blank_operation = OperationState::new(0, Extent::default(), 0, Source::Leg);
         let blank_io = Io::new(0, Purpose::Abandoned, Extent::default(), Source::Leg);
@@ -238,6 +243,7 @@ impl<B: Buffers> Engine<B> {
             flushes_used: !opening.clean,
             undurable_moves: Vec::with_capacity(records),
             returns: Returns::default(),
+            cleaning: None,
             reconsider: false,
             flush_failures: flush::Failures::default(),
             early_commands: Vec::new(),
@@ -248,6 +254,7 @@ impl<B: Buffers> Engine<B> {
             marks: opening.marks,
         };
         engine.adopt_recovered_state();
+        engine.unrecord_older_pages();
         engine.begin_open();
         engine.settle();
         engine

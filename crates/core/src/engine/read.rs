@@ -6,14 +6,14 @@
 //! flight is acknowledged: a leg is fresh for what it neither owes nor has in flight.
 
 use super::Engine;
-use super::debt::{Debt, Source};
+use super::debt::{Debt, Since, Source};
 use super::leg::Health;
 use super::slab::Key;
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, Instant, LegIndex};
+use crate::units::{BufferAt, Extent, LegIndex};
 
 /// What can serve the beginning of an extent.
 pub(super) enum Place {
@@ -316,7 +316,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         // No writer made it, and none is held back for it: it is of no age, like a rebuild.
-        let mut debt = Debt::new(extent, Source::Leg, Instant::NEVER, Key::NONE);
+        let mut debt = Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE);
         debt.repair = true;
         self.begin_rebuilding(leg, record);
         self.legs[leg].debts.add(debt);

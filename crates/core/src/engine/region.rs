@@ -7,9 +7,11 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::bitmap::Bitmap;
 use super::slab::{NONE, Slab};
+use super::unrecorded::Unrecorded;
 use crate::format::RegionEntry;
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
@@ -62,6 +64,10 @@ pub(crate) struct Regions {
     healing: [Bitmap; LEGS_MAX],
     /// Of these, the ones the flush under way covers.
     healed: [Bitmap; LEGS_MAX],
+    /// Regions each leg would lose if it were the only one left, for all its own metadata says.
+    unrecorded: [Unrecorded; LEGS_MAX],
+    /// Legs that have a slot, as a mask.
+    members: u8,
     oldest: u32,
     newest: u32,
     dirty: u32,
@@ -74,7 +80,7 @@ impl Regions {
         region_bytes: u64,
         table: Vec<RegionEntry>,
         active_max: u32,
-        present: u8,
+        members: u8,
     ) -> Regions {
         let count = table.len() as u32;
         let blank = Active {
@@ -96,7 +102,10 @@ impl Regions {
             newer: NONE,
         };
         let bitmap = |leg: usize| {
-            if present >> leg & 1 == 1 { Bitmap::new(count) } else { Bitmap::default() }
+            if members >> leg & 1 == 1 { Bitmap::new(count) } else { Bitmap::default() }
+        };
+        let unrecorded = |leg: usize| {
+            if members >> leg & 1 == 1 { Unrecorded::new(count) } else { Unrecorded::default() }
         };
         let mut regions = Regions {
             region_sectors: region_bytes / SECTOR_BYTES,
@@ -108,16 +117,20 @@ impl Regions {
             stale: core::array::from_fn(bitmap),
             healing: core::array::from_fn(bitmap),
             healed: core::array::from_fn(bitmap),
+            unrecorded: core::array::from_fn(unrecorded),
+            members,
             oldest: NONE,
             newest: NONE,
             dirty: 0,
             authorities: [0; LEGS_MAX],
         };
-        for entry in &regions.table {
+        for region in 0..count {
+            let entry = regions.entry(region);
             if entry.is_dirty() {
                 regions.dirty += 1;
                 regions.authorities[entry.authority().index()] += 1;
             }
+            regions.note_unrecorded(region, entry);
         }
         regions
     }
@@ -128,6 +141,8 @@ impl Regions {
         self.stale[leg.index()] = Bitmap::new(count);
         self.healing[leg.index()] = Bitmap::new(count);
         self.healed[leg.index()] = Bitmap::new(count);
+        self.unrecorded[leg.index()] = Unrecorded::new(count);
+        self.members |= leg.bit();
     }
 
     /// Forgets the bitmaps of a leg that left.
@@ -135,6 +150,8 @@ impl Regions {
         self.stale[leg.index()] = Bitmap::default();
         self.healing[leg.index()] = Bitmap::default();
         self.healed[leg.index()] = Bitmap::default();
+        self.unrecorded[leg.index()] = Unrecorded::default();
+        self.members &= !leg.bit();
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -175,6 +192,57 @@ impl Regions {
             self.authorities[entry.authority().index()] += 1;
         }
         self.table[region as usize] = entry;
+        self.note_unrecorded(region, entry);
+    }
+
+    /// Any page that is written from now on may say that legs are not whole in this region.
+    fn note_unrecorded(&mut self, region: u32, entry: RegionEntry) {
+        let mut legs = if entry.is_dirty() { 0 } else { self.members & !entry.whole() };
+        while legs != 0 {
+            self.unrecorded[legs.trailing_zeros() as usize].insert(region);
+            legs &= legs - 1;
+        }
+    }
+
+    /// What is durable on the leg of these regions' page says nothing for it.
+    pub(super) fn unrecord(&mut self, leg: LegIndex, regions: Range<u32>) {
+        regions.for_each(|region| self.unrecorded[leg.index()].insert(region));
+    }
+
+    /// A page of these regions has become durable on the leg, with these entries.
+    pub(super) fn note_recorded(
+        &mut self,
+        leg: LegIndex,
+        regions: Range<u32>,
+        entries: impl Iterator<Item = RegionEntry>,
+    ) {
+        let unrecorded = &mut self.unrecorded[leg.index()];
+        if unrecorded.next(regions.start).is_none_or(|region| region >= regions.end) {
+            return;
+        }
+        let holds = |entry: RegionEntry| entry.is_dirty() || entry.is_whole(leg);
+        for (region, entry) in regions.zip(entries) {
+            if holds(entry) && holds(self.table[region as usize]) {
+                unrecorded.remove(region);
+            }
+        }
+    }
+
+    /// Whether the leg would lose the region if it were the only one left, for all its own
+    /// metadata says.
+    pub(super) fn is_unrecorded(&self, leg: LegIndex, region: u32) -> bool {
+        self.unrecorded[leg.index()].contains(region)
+    }
+
+    /// Returns the generation of the regions that become unrecorded for a leg now.
+    pub(super) fn unrecorded_generation(&self, leg: LegIndex) -> u64 {
+        self.unrecorded[leg.index()].generation()
+    }
+
+    /// Whether the leg's own metadata lets it hold, alone, all regions that were unrecorded for it
+    /// in that generation or before.
+    pub(super) fn is_recorded(&mut self, leg: LegIndex, generation: u64) -> bool {
+        self.unrecorded[leg.index()].is_over(generation)
     }
 
     pub(crate) fn dirty_count(&self) -> u32 {

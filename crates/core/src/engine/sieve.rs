@@ -14,7 +14,7 @@
 //! ends the read. A read that fails changes nothing.
 
 use super::Engine;
-use super::debt::{Debt, Source};
+use super::debt::{Debt, Since, Source};
 use super::slab::Key;
 use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
@@ -42,8 +42,7 @@ struct Lot {
     extent: Extent,
     /// Sectors owed in it.
     owed: u64,
-    /// When the oldest began.
-    since: Instant,
+    since: Since,
     count: i32,
 }
 
@@ -56,7 +55,7 @@ impl Lot {
         Lot {
             extent: Extent { start: self.extent.start, end: debt.extent.end },
             owed: self.owed + debt.extent.sectors(),
-            since: self.since.min(debt.since),
+            since: self.since.or(debt.since),
             count: self.count + 1,
         }
     }
@@ -195,7 +194,7 @@ impl<B: Buffers> Engine<B> {
         let own = usize::from(io.leg) == leg;
         let is_covered = |debt: &Debt| {
             let payable = if own { has_copy(debt) } else { is_plain(debt) };
-            payable && debt.since < started && io.extent.contains(debt.extent)
+            payable && debt.since.arrived < started && io.extent.contains(debt.extent)
         };
         let mut lot: Option<Lot> = None;
         let mut at = io.extent.start;

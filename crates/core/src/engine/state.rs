@@ -1,6 +1,6 @@
 //! The engine's records: client requests, the operations they split into, leg I/O.
 
-use super::debt::Source;
+use super::debt::{Since, Source};
 use super::metadata::BlockWrite;
 use super::slab::{Key, NONE};
 use crate::io::{Operation, RequestError};
@@ -37,6 +37,11 @@ pub(crate) struct RequestState {
     pub(crate) covers_until: Instant,
     /// For a flush of several copies: legs seen to have everything from before it.
     pub(crate) caught_up: u8,
+    /// For a flush of several copies: legs seen to have that durable.
+    pub(crate) durable: u8,
+    /// For a flush of several copies: the generation of regions unrecorded for a leg that each of
+    /// these waits for.
+    pub(crate) unrecorded: [u64; LEGS_MAX],
 }
 
 /// How far an operation has come.
@@ -73,7 +78,7 @@ pub(crate) struct OperationState {
     /// there, the leg lacks what was acknowledged before.
     pub(crate) carries: u8,
     /// Since when the first of these legs has lacked what was acknowledged before.
-    pub(crate) carried_since: Instant,
+    pub(crate) carried_since: Since,
     /// Sectors of it that each leg lacks for that reason.
     pub(crate) carried: [u32; LEGS_MAX],
     /// Legs that failed it.
@@ -112,7 +117,7 @@ impl OperationState {
             in_flight: 0,
             owed: 0,
             carries: 0,
-            carried_since: Instant::NEVER,
+            carried_since: Since::REBUILD,
             carried: [0; LEGS_MAX],
             failed: 0,
             no_space: false,
@@ -142,7 +147,7 @@ pub(crate) enum Purpose {
     /// A write: a client's, or a debt being paid. Acknowledged once the key is stale.
     Write {
         operation: Key,
-        since: Instant,
+        since: Since,
         drain: bool,
         repair: bool,
         /// Sectors written along that the leg did not owe.
@@ -151,7 +156,7 @@ pub(crate) enum Purpose {
     /// The read half of paying a debt without a copy. The range is held on `target`.
     DrainRead {
         target: u8,
-        since: Instant,
+        since: Since,
         repair: bool,
         tries: u8,
     },

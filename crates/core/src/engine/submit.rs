@@ -39,6 +39,8 @@ impl<B: Buffers> Engine<B> {
             needed: 0,
             covers_until: Instant(0),
             caught_up: 0,
+            durable: 0,
+            unrecorded: [0; LEGS_MAX],
         };
         let key = self.requests.insert(state).expect("the driver checked has_room");
         self.flushes_used |= request.fua;

@@ -5,10 +5,10 @@
 //! unreadable is recorded as lost. From then on reads of it say so (`EIO`) until it has been
 //! rewritten, on whichever leg; once the record is durable the debt is written off.
 
-use super::debt::Source;
+use super::debt::{Since, Source};
 use super::{Engine, TICK};
 use crate::io::Buffers;
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
+use crate::units::{Extent, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
 
 /// Reads of one block that fail on every fresh leg before it counts as lost.
 const TRIES: u8 = 8;
@@ -22,7 +22,7 @@ impl<B: Buffers> Engine<B> {
         &mut self,
         leg: usize,
         extent: Extent,
-        since: Instant,
+        since: Since,
         repair: bool,
         tries: u8,
     ) {
@@ -43,7 +43,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    fn owe_halves(&mut self, leg: usize, extent: Extent, since: Instant, repair: bool, block: u64) {
+    fn owe_halves(&mut self, leg: usize, extent: Extent, since: Since, repair: bool, block: u64) {
         let half = (extent.sectors() / 2).next_multiple_of(block);
         let middle = (extent.start + half).min(extent.end);
         let until = self.now + HALF_RETRY;

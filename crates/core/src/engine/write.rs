@@ -2,7 +2,7 @@
 //! acknowledged at the first completion recovery would honour.
 
 use super::Engine;
-use super::debt::{Debt, Source};
+use super::debt::{Debt, Since, Source};
 use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
@@ -101,7 +101,7 @@ impl<B: Buffers> Engine<B> {
         let direct = target.is_trusted(self.now)
             && target.has_window_for(state.extent.sectors(), &self.settings)
             && self.ios.free_slots() > LEGS_MAX
-            && !lagging
+            && (!lagging || planted::is(Planted::LaggingDirect))
             && (target.debts.overlapping(state.extent).is_none()
                 || planted::is(Planted::DirectOverDebt))
             && (!target.is_held(state.extent) || planted::is(Planted::OvertakenInFlight));
@@ -115,7 +115,7 @@ impl<B: Buffers> Engine<B> {
                 state.source,
                 key,
                 state.fua && !planted::is(Planted::FuaDropped),
-                self.now,
+                Since::at(self.now),
                 false,
                 false,
             );
@@ -165,7 +165,7 @@ impl<B: Buffers> Engine<B> {
         source: Source,
         operation: Key,
         fua: bool,
-        since: Instant,
+        since: Since,
         drain: bool,
         repair: bool,
     ) -> u32 {
@@ -192,7 +192,7 @@ impl<B: Buffers> Engine<B> {
         }
         state.source.retain(&mut self.buffers);
         let key = self.operation_key(operation);
-        self.owe_waiting(leg, Debt::new(state.extent, state.source, self.now, key));
+        self.owe_waiting(leg, Debt::new(state.extent, state.source, Since::at(self.now), key));
     }
 
     /// Adds a debt whose write a client still waits for, over whatever the leg owes there: that
@@ -269,7 +269,7 @@ impl<B: Buffers> Engine<B> {
         &mut self,
         io: &Io,
         key: Key,
-        since: Instant,
+        since: Since,
         paid: Option<u64>,
         repair: bool,
         result: Result<(), LegError>,
@@ -291,6 +291,7 @@ impl<B: Buffers> Engine<B> {
                 let stamp = state.done_stamp;
                 if let Some(record) = record {
                     self.regions.active[record].last_done[leg] = stamp;
+                    self.note_given(record, leg, io.extent);
                 }
                 io.source.release(&mut self.buffers);
                 if repair {
@@ -299,7 +300,12 @@ impl<B: Buffers> Engine<B> {
                     self.notice(Notice::Repaired { leg: LegIndex(io.leg), extent: io.extent });
                 }
             }
-            Err(error) => self.write_failed(io, key, since, repair, error),
+            Err(error) => {
+                if let Some(record) = record {
+                    self.note_not_given_back(record, leg);
+                }
+                self.write_failed(io, key, since, repair, error);
+            }
         }
         if waiting {
             let state = &mut self.operations[key.slot];
@@ -365,7 +371,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// A write failed on a leg: it is owed (again), beneath anything newer.
-    fn write_failed(&mut self, io: &Io, key: Key, since: Instant, repair: bool, error: LegError) {
+    fn write_failed(&mut self, io: &Io, key: Key, since: Since, repair: bool, error: LegError) {
         self.marks.add(Mark::FailedWriteOwed);
         let leg = usize::from(io.leg);
         let region = self.regions.of_sector(io.extent.start);
@@ -388,7 +394,7 @@ impl<B: Buffers> Engine<B> {
             self.owe_waiting(leg, debt);
         } else {
             self.legs[leg].uncount_in_flight(since, io.extent.sectors());
-            let source = self.copy_or_none(io.source, since == Instant::NEVER);
+            let source = self.copy_or_none(io.source, since.is_rebuild());
             self.owe_beneath(leg, io.extent, source, since, until, repair);
         }
     }
@@ -415,16 +421,10 @@ impl<B: Buffers> Engine<B> {
     /// From now on a leg gets an acknowledged write that it has lacked since then, and so many
     /// sectors of it, with this one, which nobody has acknowledged yet. Returns true if it is the
     /// first.
-    pub(super) fn carry(
-        &mut self,
-        operation: u32,
-        leg: usize,
-        since: Instant,
-        sectors: u64,
-    ) -> bool {
+    pub(super) fn carry(&mut self, operation: u32, leg: usize, since: Since, sectors: u64) -> bool {
         let bit = LegIndex(leg as u8).bit();
         let state = &mut self.operations[operation];
-        state.carried_since = state.carried_since.min(since);
+        state.carried_since = state.carried_since.or(since);
         // A part of it can be lacked twice: as owed, and as in flight beneath that.
         let more = sectors.min(state.extent.sectors() - u64::from(state.carried[leg]));
         state.carried[leg] += more as u32;
@@ -457,7 +457,7 @@ impl<B: Buffers> Engine<B> {
         leg: usize,
         extent: Extent,
         source: Source,
-        since: Instant,
+        since: Since,
         until: Instant,
         repair: bool,
     ) {
@@ -471,13 +471,21 @@ impl<B: Buffers> Engine<B> {
         let mut at = extent.start;
         while at < extent.end {
             let rest = Extent { start: at, end: extent.end };
-            let over = self.legs[leg].debts.overlapping(rest).map(|(_, debt)| debt);
+            let found = self.legs[leg].debts.overlapping(rest);
+            let over = found.map(|(_, debt)| debt);
+            if let Some((slot, over)) = found
+                && over.is_acknowledged()
+                && !over.is_rebuild()
+                && !planted::is(Planted::YoungAgain)
+            {
+                self.legs[leg].debts.date_back(slot, since);
+            }
             if let Some(over) = over.filter(|over| self.operations.is_live(over.operation))
                 && !planted::is(Planted::SupersededForgotten)
             {
                 // A write that a client still waits for takes its place.
-                let is_rebuild = since == Instant::NEVER;
-                let covered = if is_rebuild { 0 } else { over.extent.intersection(rest).sectors() };
+                let covered =
+                    if since.is_rebuild() { 0 } else { over.extent.intersection(rest).sectors() };
                 let first = self.carry(over.operation.slot, leg, since, covered);
                 pieces += i32::from(first);
             }
@@ -684,14 +692,23 @@ impl<B: Buffers> Engine<B> {
         self.marks.add_if(state.owed != 0 && !keep_copy, Mark::CopyGivenUp);
         for leg in self.slots() {
             let bit = LegIndex(leg as u8).bit();
-            let counted = i32::from(state.carries & bit != 0);
+            let carries = state.carries & bit != 0;
+            let counted = i32::from(carries);
+            let forgotten = planted::is(Planted::YoungAgain);
+            let since = if carries && !forgotten { state.carried_since } else { Since::REBUILD };
             if state.in_flight & bit != 0 {
                 self.legs[leg].acknowledged_in_flight += state.extent.sectors();
                 self.adjust_lacks(record, leg, 1 - counted);
-            } else if state.owed & bit != 0
-                && self.legs[leg].debts.acknowledge(state.extent, key, keep_copy, &mut self.buffers)
-            {
-                self.adjust_lacks(record, leg, 1 - counted);
+                if !since.is_rebuild() {
+                    self.date_write_back(leg, key, since);
+                }
+            } else if state.owed & bit != 0 {
+                let debts = &mut self.legs[leg].debts;
+                let owes =
+                    debts.acknowledge(state.extent, key, since, keep_copy, &mut self.buffers);
+                if owes {
+                    self.adjust_lacks(record, leg, 1 - counted);
+                }
             }
         }
         let slots = self.slots();
@@ -704,6 +721,22 @@ impl<B: Buffers> Engine<B> {
         self.leave_region(operation, record);
         self.end_operation(operation, None);
         self.note_exposure();
+    }
+
+    /// The leg that an operation's write is in flight to has lacked an acknowledged write there
+    /// since then.
+    fn date_write_back(&mut self, leg: usize, key: Key, carried_since: Since) {
+        let mut at = self.legs[leg].newest_io;
+        while at != NONE {
+            let io = &mut self.ios[at];
+            if let Purpose::Write { operation, since, .. } = &mut io.purpose
+                && *operation == key
+            {
+                *since = since.beneath(carried_since);
+                return;
+            }
+            at = io.older;
+        }
     }
 
     fn leave_region(&mut self, operation: u32, record: u32) {
@@ -781,7 +814,7 @@ impl<B: Buffers> Engine<B> {
             }
             if index != keeper && self.legs[leg].debts.has_room(2) {
                 let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
-                let debt = Debt::new(state.extent, Source::Leg, self.now, Key::NONE);
+                let debt = Debt::new(state.extent, Source::Leg, Since::at(self.now), Key::NONE);
                 self.legs[leg].debts.add(debt);
                 let counted = i32::from(state.carries & index.bit() != 0);
                 self.adjust_lacks(record, leg, carved.debts + 1 - counted);

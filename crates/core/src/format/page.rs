@@ -206,6 +206,16 @@ pub fn seal(block: &mut Block, address: u64, volume: Id, sequence: u64) {
     block::seal(block, Kind::PAGE, address, volume, sequence);
 }
 
+/// Returns the entries of a page that was filled in, sealed or not.
+pub fn entries(block: &Block) -> impl Iterator<Item = RegionEntry> {
+    entries_of(transmute_ref!(block))
+}
+
+fn entries_of(raw: &RawPage) -> impl Iterator<Item = RegionEntry> {
+    let sectors = raw.entries.iter();
+    sectors.flat_map(|sector| &sector.payload).map(|entry| RegionEntry(entry.get()))
+}
+
 /// Judges a slot of page number `page`; `address` and `volume` as in [`seal`].
 ///
 /// # Errors
@@ -248,7 +258,6 @@ impl<'a> Page<'a> {
 
     /// All [`ENTRIES_PER_PAGE`] entries, those past the last region included.
     pub fn entries(&self) -> impl Iterator<Item = RegionEntry> + 'a {
-        let sectors = self.raw.entries.iter();
-        sectors.flat_map(|sector| &sector.payload).map(|entry| RegionEntry(entry.get()))
+        entries_of(self.raw)
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! - **P3**: after a flush that was answered with `flush_copies` of N, so many legs have
 //!   everything it covered, each by itself: whichever N − 1 are lost, one of them is left.
-//!   Judged from the first such flush after the legs that are in have changed.
+//!   Judged from the first such flush after the legs that are in have changed. A region of which a
+//!   leg missed a write since may be lost with the others: it cannot know which part it missed.
 //! - **P5**: what a leg lacks of acknowledged data is no more than the volume says that it owes.
 
 use hemi_core::io::LegOperation;
@@ -182,6 +183,12 @@ impl World {
         }
     }
 
+    /// Whether anything was written in a region that the flush that is judged did not cover.
+    fn is_written_since(&self, region: Extent) -> bool {
+        (region.start..region.end)
+            .any(|sector| self.register.is_written_since(sector as usize, self.copies.flushed))
+    }
+
     fn lost_on(&mut self, leg: usize, copy: &mut Disk) -> Option<(u64, Option<u64>)> {
         let generation = [0xC0; 16];
         let Ok(promotion) = self.promotion_of(LegImage { bytes: &copy.metadata }, generation)
@@ -197,6 +204,7 @@ impl World {
             self.broken("P7", format!("a promoted leg does not open: {text}"));
             return None;
         }
+        let layout = promotion.superblock.layout;
         let engine = self.engine.as_ref().expect("the volume is open");
         let among = |extents: &[Extent], sector: u64| {
             extents.iter().any(|extent| extent.start <= sector && sector < extent.end)
@@ -207,7 +215,11 @@ impl World {
                 return None;
             }
             let value = copy.contents()[sector as usize];
-            let value = (!among(&promotion.lacks, sector)).then_some(value);
+            let lacks = among(&promotion.lacks, sector);
+            if lacks && self.is_written_since(layout.region_extent(layout.region_of(sector))) {
+                return None;
+            }
+            let value = (!lacks).then_some(value);
             (!self.register.keeps(sector as usize, value)).then_some((sector, value))
         })
     }

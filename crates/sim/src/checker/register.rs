@@ -153,6 +153,11 @@ impl Register {
         self.horizon = self.horizon.max(asked.sent);
     }
 
+    /// Whether a write to the sector had not been answered by that moment.
+    pub fn is_written_since(&self, sector: usize, moment: u32) -> bool {
+        self.sectors[sector].writes.iter().any(|written| written.answered > moment)
+    }
+
     /// A read is answered.
     ///
     /// # Errors
