@@ -149,6 +149,12 @@ planted! {
     ProbationDoublesAnyway,
     /// The same read for several debts is begun anew at once after it was given up.
     SieveBegunAnew,
+    /// A write is sent though its region's authority has no room to note it if it must wait.
+    AuthorityOwesRegion,
+    /// A volume is not open before every leg that is in has recorded it, be it silent for ever.
+    OpeningWaits,
+    /// A flush is answered well though what it covers went with a leg that is gone for good.
+    GoneUntold,
     /// A leg is trusted with what an authority lost with its cache, though it was given that later.
     GivenSinceTrusted,
     /// A copy of what a leg lost is overlooked behind what is in flight.

@@ -195,6 +195,31 @@ fn what_is_tried_again_behind_a_younger_write_is_still_lacked() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
+/// B lacks what a flush covers, and a write over that fails on both legs.
+#[test]
+fn what_a_failed_write_takes_the_place_of_is_still_lacked() {
+    let mut world = two_copies();
+    freeze_b(&mut world);
+    let before = world.only(B, What::Writes);
+    world.write(0, 8);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    world.hold(A, What::Writes);
+    let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    world.land(before);
+    world.wait(MILLISECOND);
+    let (on_a, on_b) = (world.only(A, What::Writes), world.only(B, What::Writes));
+    world.fail(on_a);
+    world.fail(on_b);
+    world.wait(5 * MILLISECOND);
+    assert!(world.has_failed(newer));
+    assert!(!world.is_answered(flush), "B has not got the older write");
+    let_go(&mut world, A);
+    let_go(&mut world, B);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+}
+
 /// Regions are cleaned soon, and sooner without a leg that is silent.
 fn soon_clean() -> Settings {
     Settings { clean_after: 100 * MILLISECOND, ..strict() }

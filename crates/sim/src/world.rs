@@ -421,6 +421,9 @@ impl World {
         if matches!(notice, Notice::Out { .. } | Notice::In { .. }) {
             self.begin_period();
         }
+        if let Notice::Lost { extent } = notice {
+            self.register.lost(extent);
+        }
         if let Notice::Frozen { leg, .. } = notice {
             self.hung_leg_is_noticed(leg.0);
         }

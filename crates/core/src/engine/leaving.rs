@@ -5,7 +5,8 @@ use super::Engine;
 use super::leg::Leg;
 use super::state::Stage;
 use crate::io::Buffers;
-use crate::units::LegIndex;
+use crate::planted::{self, Planted};
+use crate::units::{Extent, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Moves every region's authority off a leg; whether none is left. What only a removed
@@ -108,6 +109,16 @@ impl<B: Buffers> Engine<B> {
         self.legs.iter().filter(move |leg| self.stays(leg, except))
     }
 
+    /// Records what was on a leg alone that is gone for good. No flush was promised of what the leg
+    /// had not been flushed for: the next on each connection says so, and so does one that waits.
+    fn note_lost_with_leg(&mut self, extent: Extent) {
+        self.note_lost(extent);
+        if !planted::is(Planted::GoneUntold) {
+            self.flush_failures.note_loss();
+            self.fail_parts_done(self.regions.of_sector(extent.start), true);
+        }
+    }
+
     fn stays(&self, leg: &Leg, except: LegIndex) -> bool {
         leg.is_in() && leg.index != except && !self.is_going_out(leg.index)
     }
@@ -142,7 +153,7 @@ impl<B: Buffers> Engine<B> {
         let extent = self.regions.extent(region);
         if self.regions.is_stale(heir, region) {
             self.regions.clear_stale(heir, region);
-            self.note_lost(extent);
+            self.note_lost_with_leg(extent);
             if let Some(record) = self.regions.slot(region) {
                 self.owe_unsent(heir.index(), record);
                 self.consider_complete(record, heir.index());
@@ -163,7 +174,7 @@ impl<B: Buffers> Engine<B> {
             if debt.source == super::Source::Leg && debt.is_acknowledged() && nowhere {
                 self.legs[heir.index()].debts.take(slot);
                 self.adjust_lacks(record, heir.index(), -1);
-                self.note_lost(debt.extent);
+                self.note_lost_with_leg(debt.extent);
                 lost = true;
             }
         }

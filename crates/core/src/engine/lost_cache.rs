@@ -64,7 +64,7 @@ impl<B: Buffers> Engine<B> {
                 });
                 if lost {
                     self.marks.add(Mark::CacheLostAlone);
-                    self.fail_parts_done(region);
+                    self.fail_parts_done(region, false);
                 }
                 alone |= lost;
                 news |= lost;
@@ -77,7 +77,7 @@ impl<B: Buffers> Engine<B> {
                 self.marks.add_if(only_here, Mark::CacheLostAlone);
                 alone |= only_here;
                 if only_here {
-                    self.fail_parts_done(region);
+                    self.fail_parts_done(region, false);
                 }
                 news |= only_here && self.regions.active[record].last_done[leg] > reported;
             }
@@ -267,7 +267,7 @@ impl<B: Buffers> Engine<B> {
         self.adjust_lacks(record, leg, carved.debts);
         self.marks.add(Mark::CacheLostAlone);
         self.flush_failures.note_loss();
-        self.fail_parts_done(region);
+        self.fail_parts_done(region, false);
         self.consider_complete(record, leg);
         true
     }
@@ -296,20 +296,23 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// What a leg alone held of a region is gone: requests that go on, and a part of which in
-    /// this region had been done, have to say so. (Parts still under way are written again.)
-    fn fail_parts_done(&mut self, region: u32) {
+    /// this region had been done, have to say so. (Parts still under way are written again.) A part
+    /// with FUA is gone only with the leg itself.
+    pub(super) fn fail_parts_done(&mut self, region: u32, with_leg: bool) {
         let extent = self.regions.extent(region);
         for slot in 0..self.requests.capacity() as u32 {
             if !self.requests.is_used(slot) {
                 continue;
             }
             let request = &self.requests[slot];
-            let writes = matches!(
-                request.operation,
-                Operation::Write | Operation::WriteZeroes { .. } | Operation::Discard
-            );
+            // One with FUA ends in a flush.
+            let writes = request.fua && request.operation == Operation::Flush
+                || matches!(
+                    request.operation,
+                    Operation::Write | Operation::WriteZeroes { .. } | Operation::Discard
+                );
             let begun = Extent { start: request.extent.start, end: request.next };
-            if !writes || request.fua || !begun.overlaps(extent) {
+            if !writes || request.fua && !with_leg || !begun.overlaps(extent) {
                 continue;
             }
             let here = begun.intersection(extent).sectors();

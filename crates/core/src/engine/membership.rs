@@ -333,9 +333,11 @@ impl<B: Buffers> Engine<B> {
         self.detach.is_some_and(|detach| detach.paused)
     }
 
-    /// Marks out what has been dead for too long, brings in what has drained.
+    /// Marks out what has been dead for too long, brings in what has drained. A leg that is silent
+    /// from the start would keep the volume from being open for ever.
     pub(super) fn consider_out(&mut self) {
-        if self.phase != Phase::Serving {
+        let opening = self.phase == Phase::Opening && !planted::is(Planted::OpeningWaits);
+        if !opening && self.phase != Phase::Serving {
             return;
         }
         if !self.changes.is_empty() {
@@ -350,7 +352,7 @@ impl<B: Buffers> Engine<B> {
                     self.begin_change(LegIndex(leg as u8), ChangeKind::Out(reason), None);
                     return;
                 }
-            } else if self.has_drained(leg) {
+            } else if !opening && self.has_drained(leg) {
                 self.begin_change(LegIndex(leg as u8), ChangeKind::In, None);
                 return;
             }

@@ -48,9 +48,14 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn go_on_with_intent(&mut self, operation: u32) {
         let record = self.record_of(operation);
         let durable = self.intent_is_durable(record);
-        let dirty = self.entry(self.operations[operation].region).is_dirty();
-        if durable || dirty && planted::is(Planted::WriteBeforeIntent) {
-            let authority = self.entry(self.operations[operation].region).authority();
+        let entry = self.entry(self.operations[operation].region);
+        let authority = entry.authority();
+        let early = entry.is_dirty() && planted::is(Planted::WriteBeforeIntent);
+        // What it is to get back after it lost its cache can take all room for debts. An authority
+        // that owed the region instead could not be the authority.
+        let noted = self.legs[authority.index()].debts.has_room(2)
+            || planted::is(Planted::AuthorityOwesRegion);
+        if (durable || early) && noted {
             if !self.legs[authority.index()].answers() {
                 // The write and the record of its new authority go out together.
                 self.want_move(record);
@@ -814,9 +819,16 @@ impl<B: Buffers> Engine<B> {
             }
             if index != keeper && self.legs[leg].debts.has_room(2) {
                 let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
-                let debt = Debt::new(state.extent, Source::Leg, Since::at(self.now), Key::NONE);
+                let carries = state.carries & index.bit() != 0;
+                let carried = carries.then_some(state.carried_since);
+                let mut since = Since::at(self.now);
+                for older in [carved.since, carried].into_iter().flatten() {
+                    since =
+                        if planted::is(Planted::YoungAgain) { since } else { since.beneath(older) };
+                }
+                let debt = Debt::new(state.extent, Source::Leg, since, Key::NONE);
                 self.legs[leg].debts.add(debt);
-                let counted = i32::from(state.carries & index.bit() != 0);
+                let counted = i32::from(carries);
                 self.adjust_lacks(record, leg, carved.debts + 1 - counted);
             } else {
                 if state.carries & index.bit() != 0 {

@@ -58,6 +58,8 @@ struct Sector {
     crash: Crash,
     /// When the last crash was.
     crashed: u32,
+    /// When the volume last said that what was there is lost; zero: never.
+    lost: u32,
 }
 
 /// A request as the register needs to know it.
@@ -99,6 +101,7 @@ impl Register {
             sector.writes.clear();
             sector.writes.push(first);
             (sector.observed, sector.crash, sector.crashed) = ((0, 0), Crash::Settled, 0);
+            sector.lost = 0;
         }
         self.given.clear();
         (self.clock, self.horizon, self.checked) = (1, 0, 0);
@@ -282,12 +285,22 @@ impl Register {
         self.horizon
     }
 
+    /// The volume says that what was there is lost, as with a leg that is gone for good.
+    pub fn lost(&mut self, extent: Extent) {
+        let now = self.tick();
+        let sectors = &mut self.sectors[extent.start as usize..extent.end as usize];
+        sectors.iter_mut().for_each(|sector| sector.lost = now);
+    }
+
     /// Tells whether all that flushes have covered is still there if a sector, power gone, holds
     /// this; `None`: it cannot be read.
     pub fn keeps(&self, sector: usize, value: Option<u64>) -> bool {
         let state = &self.sectors[sector];
-        let floors = || state.writes.iter().filter(|w| w.is_durable(self.horizon));
+        let binds = |w: &&Written| w.is_durable(self.horizon) && w.answered > state.lost;
+        let floors = || state.writes.iter().filter(binds);
         match value {
+            // What is lost may be anything.
+            Some(_) if floors().all(|floor| floor.version == LOST) => true,
             Some(value) => state
                 .writes
                 .iter()
