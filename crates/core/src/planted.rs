@@ -47,20 +47,12 @@ planted! {
     IncompleteTakesOver,
     /// Authority moves to a leg that has flush-acknowledged data in its cache only.
     MoveWithoutFlush,
-    /// Only a leg that is recorded whole may take over a region.
-    TakeoverDemandsWhole,
     /// Debts in regions that wait for another authority are paid when their turn comes.
     MovesLast,
     /// What is in flight of metadata to a silent leg leaves no room for that of others.
     ImagesShared,
     /// A region is cleaned as soon as nobody writes to it.
     DirtyNotSticky,
-    /// Regions are not cleaned sooner when the cap on dirty ones is near.
-    CapIgnored,
-    /// New writes go to a leg that is behind, beside its old debts.
-    LaggingDirect,
-    /// Debts are not paid while a client reads from the leg.
-    DrainWaitsForIdle,
     /// Authority never returns from the slow leg.
     AuthorityStuck,
     /// A leg counts for a flush of several copies though its own metadata says that it is not

@@ -91,9 +91,9 @@ impl<B: Buffers> Engine<B> {
     fn clean_regions(&mut self) {
         let cap = u64::from(self.settings.dirty_regions_max);
         let short = self.records_are_short();
-        let full = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
-            || !self.unplaced.is_empty();
-        let pressed = full && !planted::is(Planted::CapIgnored) || short;
+        let pressed = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
+            || !self.unplaced.is_empty()
+            || short;
         let closing = self.is_closing();
         // From where the last tick ended: the oldest may be those that wait for a leg that is out.
         let kept = self.cleaning.filter(|_| !planted::is(Planted::CleansFromOldest));

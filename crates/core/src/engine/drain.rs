@@ -78,9 +78,6 @@ impl<B: Buffers> Engine<B> {
         if state.reads_in_flight == 0 {
             return window;
         }
-        if planted::is(Planted::DrainWaitsForIdle) {
-            return 0;
-        }
         // A quarter beside clients' reads, all of it at the bound.
         let share = self.pressure_permille().clamp(250, 1000);
         (window as u64 * share / 1000).max(1) as u32

@@ -107,10 +107,7 @@ impl<B: Buffers> Engine<B> {
     fn choose_authority(&self, region: u32, except: Option<LegIndex>) -> Option<LegIndex> {
         let entry = self.entry(region);
         self.in_legs()
-            .filter(|leg| {
-                let dirty = entry.is_dirty() && !planted::is(Planted::TakeoverDemandsWhole);
-                dirty || entry.is_whole(leg.index)
-            })
+            .filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| !self.is_leaving(leg.index))
             .filter(|leg| {

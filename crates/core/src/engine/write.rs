@@ -106,7 +106,7 @@ impl<B: Buffers> Engine<B> {
         let direct = target.is_trusted(self.now)
             && target.has_window_for(state.extent.sectors(), &self.settings)
             && self.ios.free_slots() > LEGS_MAX
-            && (!lagging || planted::is(Planted::LaggingDirect))
+            && !lagging
             && (target.debts.overlapping(state.extent).is_none()
                 || planted::is(Planted::DirectOverDebt))
             && (!target.is_held(state.extent) || planted::is(Planted::OvertakenInFlight));

@@ -34,6 +34,48 @@ fn s13_not_whole_does_not_prevent_a_takeover() {
     world.converge();
 }
 
+/// Scenario 13, a region that was cleaned without B: it is not recorded whole there, has
+/// everything by now, and the region is dirty again.
+#[test]
+fn s13_a_leg_that_has_drained_takes_over() {
+    let mut world = two_legs(Settings { clean_after: 100 * MILLISECOND, ..calm() });
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.wait(SECOND);
+    assert!(!world.recorded(0).is_dirty() && !world.recorded(0).is_whole(index(B)));
+    world.release(B);
+    world.wait(5 * MILLISECOND);
+    world.write(8, 8);
+    assert!(world.recorded(0).is_dirty() && !world.recorded(0).is_whole(index(B)));
+    world.hold(A, What::Anything);
+    let token = world.submit(Operation::Write, Extent::new(16, 8), false);
+    world.wait(LONG);
+    assert!(world.is_answered(token), "B has everything and may not take over");
+    assert_eq!(authority(&world, 0), B);
+}
+
+/// Scenario 14, many debts: those of the region that has to move go first.
+#[test]
+fn s14_debts_of_a_region_that_moves_go_first() {
+    let settings = Settings { drain_bytes: 4096, leg_window: 1, ..calm() };
+    let mut world = two_legs(settings);
+    let last = SECTORS - REGION;
+    world.hold(B, What::Writes);
+    for debt in 0..40 {
+        world.write(debt * 16, 8);
+    }
+    world.write(last, 8);
+    world.wait(LONG);
+    // One debt takes B 5 ms.
+    world.steady(B, 5 * MILLISECOND);
+    world.hold(A, What::Anything);
+    world.release(B);
+    let token = world.submit(Operation::Write, Extent::new(last + 16, 8), false);
+    world.wait(100 * MILLISECOND);
+    assert!(world.is_answered(token), "B pays what it owes elsewhere first");
+    assert!(world.status().legs[B].owed_bytes > 20 * 4096, "the rest is still owed");
+}
+
 /// Scenario 14: B owes one sector of the region; A freezes. The debt is drained from its copy
 /// first, and writes elsewhere in the region go on.
 #[test]

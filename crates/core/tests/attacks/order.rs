@@ -94,6 +94,32 @@ fn s08_drain_race() {
     world.read_everything();
 }
 
+/// Scenario 8, the read half: while v1 is being read for B, v2 must not be sent to it. What was
+/// read could be written over that.
+#[test]
+fn s08_a_range_is_held_from_the_read_on() {
+    let mut world = two_legs(Settings { copies_reserve: u64::MAX, ..calm() });
+    let extent = Extent::new(0, 64);
+    world.write(0, 64);
+    world.hold(B, What::Writes);
+    world.write(SECTORS - 8, 8);
+    let zombie = world.only(B, What::Writes);
+    world.wait(LONG);
+    world.write(0, 64);
+    world.hold(A, What::Reads);
+    world.land(zombie);
+    world.wait(MILLISECOND);
+    assert!(world.is_in_flight(A, What::Reads, extent), "the drain reads v1");
+    let newer = world.submit(Operation::Write, Extent::new(2, 16), false);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(newer), "A has it");
+    assert!(!world.is_in_flight(B, What::Writes, extent), "v1 would be written over v2");
+    world.release(A);
+    world.release(B);
+    world.wait(SECOND);
+    assert_eq!(world.disks[A].contents(), world.disks[B].contents());
+}
+
 /// Scenario 10: after a discard both legs read alike, and every read gives the same answer. A
 /// leg that cannot zero makes a discard do nothing at all.
 #[test]

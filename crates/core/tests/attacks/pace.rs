@@ -8,7 +8,7 @@ use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 
 use crate::world::script::What;
 use crate::world::{SECTORS, Shape, World};
-use crate::{A, B, calm, index, two_legs};
+use crate::{A, B, LONG, calm, index, two_legs};
 
 /// No bound but the one under test is reached.
 fn roomy() -> Settings {
@@ -79,6 +79,8 @@ fn s18_random_writes_over_a_huge_volume() {
     };
     random_writes(&mut world, 6 * regions);
     let warm = metadata(&mut world);
+    // A pause cleans nothing.
+    world.wait(SECOND);
     random_writes(&mut world, 4 * regions);
     let cost = metadata(&mut world) - warm;
     assert!(cost < regions / 10, "{cost} metadata writes for {} random writes", 4 * regions);
@@ -199,6 +201,37 @@ fn s20_no_cliff_at_the_exposure_bound() {
     assert!(between >= 3, "from full speed to the drain's rate at once: {per_window:?}");
     world.behaviour[B].serial = 0;
     world.run_until_answered(SECOND);
+}
+
+/// Scenario 20, reads: B is read from all the time, and is paid what it owes all the same.
+#[test]
+fn s20_debts_are_paid_beside_reads() {
+    let mut world = two_legs(roomy());
+    world.thorough = false;
+    world.steady(A, 2 * MILLISECOND);
+    world.steady(B, 100_000);
+    for _ in 0..40 {
+        world.read(0, 8);
+    }
+    world.hold(B, What::Writes);
+    for debt in 0..20 {
+        world.write(debt * 16, 8);
+    }
+    world.wait(LONG);
+    world.let_come(B);
+    let zombies = world.ids(B, What::Writes);
+    for token in 0..6000u64 {
+        if token == 10 {
+            zombies.iter().for_each(|&id| world.land(id));
+        }
+        if world.requests.len() < 16 {
+            let start = 512 + token % 64 * 8;
+            world.submit(Operation::Read, Extent::new(start, 8), false);
+        }
+        world.wait(50_000);
+    }
+    assert!(!world.in_flight(B, What::Reads).is_empty(), "B is read from");
+    assert_eq!(world.status().legs[B].owed_bytes, 0, "B is paid only when nobody reads");
 }
 
 /// Somebody always waits for B: each write goes to both legs, and B begins on it before A has
