@@ -125,26 +125,47 @@ fn a_flush_before_a_lost_write_is_back_does_not_make_it_durable() {
     }
 }
 
-/// A write to B that is never answered: B is frozen.
-fn freeze_b(world: &mut World) {
-    world.hold(B, What::Writes);
-    world.submit(Operation::Write, Extent::new(64, 8), false);
-    world.wait(LONG);
+/// B is frozen by a write that is not answered, and owes another, which a flush covers.
+struct Behind {
+    world: World,
+    /// The write that B does not answer.
+    unanswered: IoId,
+    flush: u64,
+}
+
+impl Behind {
+    fn new() -> Behind {
+        let mut world = two_copies();
+        world.hold(B, What::Writes);
+        world.submit(Operation::Write, Extent::new(64, 8), false);
+        world.wait(LONG);
+        let unanswered = world.only(B, What::Writes);
+        world.write(0, 8);
+        let flush = world.submit(Operation::Flush, Extent::default(), false);
+        world.wait(MILLISECOND);
+        Behind { world, unanswered, flush }
+    }
+
+    /// Writes over what B owes. B answers again and is given that, and A has not got it yet.
+    fn write_over(&mut self) -> u64 {
+        self.world.hold(A, What::Writes);
+        let newer = self.world.submit(Operation::Write, Extent::new(0, 8), false);
+        self.world.wait(MILLISECOND);
+        self.world.land(self.unanswered);
+        self.world.wait(MILLISECOND);
+        assert_eq!(self.world.in_flight(B, What::Writes).len(), 1, "B is given the newer write");
+        newer
+    }
 }
 
 /// B lacks what a flush covers. A write over that makes what B owes younger than the flush.
 #[test]
 fn what_a_newer_write_takes_the_place_of_has_been_lacked_for_longer() {
-    let mut world = two_copies();
-    freeze_b(&mut world);
-    let before = world.only(B, What::Writes);
-    world.write(0, 8);
-    let flush = world.submit(Operation::Flush, Extent::default(), false);
-    world.wait(MILLISECOND);
+    let Behind { mut world, unanswered, flush } = Behind::new();
     let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
     world.wait(MILLISECOND);
     assert!(world.is_answered(newer), "A has it");
-    world.land(before);
+    world.land(unanswered);
     world.wait(5 * MILLISECOND);
     assert!(!world.is_answered(flush), "B has neither the older write nor the newer");
     let_go(&mut world, B);
@@ -154,18 +175,9 @@ fn what_a_newer_write_takes_the_place_of_has_been_lacked_for_longer() {
 /// As above, and the newer write is in flight to B when it is acknowledged.
 #[test]
 fn a_write_in_flight_over_a_debt_has_been_lacked_for_as_long_as_that() {
-    let mut world = two_copies();
-    freeze_b(&mut world);
-    world.write(0, 8);
-    let flush = world.submit(Operation::Flush, Extent::default(), false);
-    let before = world.only(B, What::Writes);
-    world.hold(A, What::Writes);
-    let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
-    world.wait(MILLISECOND);
-    world.land(before);
-    world.wait(MILLISECOND);
-    let newest = world.in_flight(B, What::Writes).len();
-    assert_eq!(newest, 1, "B is given the newer write");
+    let mut behind = Behind::new();
+    let newer = behind.write_over();
+    let Behind { mut world, flush, .. } = behind;
     world.release_kind(A, What::Writes);
     world.wait(MILLISECOND);
     assert!(world.is_answered(newer), "A has it");
@@ -204,17 +216,9 @@ fn what_is_tried_again_behind_a_younger_write_is_still_lacked() {
 /// B lacks what a flush covers, and a write over that fails on both legs.
 #[test]
 fn what_a_failed_write_takes_the_place_of_is_still_lacked() {
-    let mut world = two_copies();
-    freeze_b(&mut world);
-    let before = world.only(B, What::Writes);
-    world.write(0, 8);
-    let flush = world.submit(Operation::Flush, Extent::default(), false);
-    world.wait(MILLISECOND);
-    world.hold(A, What::Writes);
-    let newer = world.submit(Operation::Write, Extent::new(0, 8), false);
-    world.wait(MILLISECOND);
-    world.land(before);
-    world.wait(MILLISECOND);
+    let mut behind = Behind::new();
+    let newer = behind.write_over();
+    let Behind { mut world, flush, .. } = behind;
     let (on_a, on_b) = (world.only(A, What::Writes), world.only(B, What::Writes));
     world.fail(on_a);
     world.fail(on_b);

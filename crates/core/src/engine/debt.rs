@@ -69,17 +69,17 @@ impl Since {
         self.arrived == Instant::NEVER
     }
 
-    /// Whether something older is lacked there.
+    /// Returns true if something older is lacked there.
     fn is_superseding(self) -> bool {
         self.lacked < self.arrived
     }
 
-    /// Since when both are lacked.
+    /// Joins two: since when the older of both is lacked.
     pub(crate) fn or(self, other: Since) -> Since {
         Since { arrived: self.arrived.min(other.arrived), lacked: self.lacked.min(other.lacked) }
     }
 
-    /// The same, with something acknowledged lacked there that long.
+    /// Returns the same, with something acknowledged lacked beneath it for that long.
     pub(crate) fn beneath(self, older: Since) -> Since {
         Since { lacked: self.lacked.min(older.lacked), ..self }
     }
@@ -123,7 +123,7 @@ impl Debt {
         self.operation == Key::NONE
     }
 
-    /// Whether it is of a region taken up because the leg owes all of it.
+    /// Returns true for a part of a region taken up because the leg owes all of it.
     pub(crate) fn is_rebuild(&self) -> bool {
         self.since.is_rebuild()
     }
@@ -230,8 +230,8 @@ impl Debts {
         oldest.filter(|&slot| slot != NONE).map(|slot| self.entries[slot].since.arrived).min()
     }
 
-    /// Whether anything is lacked here since this moment or longer, for all that has taken the place
-    /// of something older. Only then are debts looked at one by one, the newest first: it is mostly
+    /// Returns true if anything has been lacked since this moment or longer, superseded writes
+    /// included. Only where there are such are debts looked at one by one, the newest first: it is mostly
     /// what has just been written again that has been lacked for long. What was found is kept.
     pub(crate) fn is_lacked_since(&mut self, moment: Instant) -> bool {
         if self.oldest_since().is_some_and(|since| since <= moment) {

@@ -306,7 +306,7 @@ impl<B: Buffers> Engine<B> {
         [self.legs[leg].debts.oldest_since(), under_way].into_iter().flatten().min()
     }
 
-    /// Whether a leg has lacked an acknowledged write since that moment or longer. A write that has
+    /// Returns true if a leg has lacked an acknowledged write since that moment or longer. One that has
     /// been superseded counts for as long as the leg lacks what has taken its place.
     fn is_lacking_since(&mut self, leg: usize, moment: Instant) -> bool {
         let forgotten = planted::is(Planted::YoungAgain);
@@ -315,7 +315,7 @@ impl<B: Buffers> Engine<B> {
             || self.oldest_under_way(leg).is_some_and(|since| lacked(since) <= moment)
     }
 
-    /// What is in flight to a leg, being read for it, or carried.
+    /// Returns since when what is in flight to a leg, being read for it, or carried has been lacked.
     fn oldest_under_way(&self, leg: usize) -> Option<Since> {
         let parts = [self.oldest_write(leg), self.oldest_drain_read(leg), self.oldest_carry(leg)];
         parts.into_iter().flatten().reduce(Since::or)

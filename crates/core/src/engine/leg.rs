@@ -317,7 +317,7 @@ pub(crate) struct DrainRate {
     bytes: u64,
     rate: u64,
     was_busy: bool,
-    /// What no drain of the leg can pass; zero when unknown.
+    /// Bytes per second that no drain of the leg can pass; zero when unknown.
     at_most: u64,
 }
 

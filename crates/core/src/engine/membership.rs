@@ -228,8 +228,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// What is durable on a leg of an older version of a page may say that it is not whole where
-    /// the newest does not.
+    /// Counts the regions of older pages as unrecorded: such a page may say that the leg is not whole
+    /// where the newest does not.
     pub(super) fn unrecord_older_pages(&mut self) {
         for page in 0..self.metadata.superblock() {
             let regions = self.metadata.layout().page_regions(page);

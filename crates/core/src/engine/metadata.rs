@@ -165,7 +165,7 @@ impl Metadata {
         self.objects[object as usize].legs[leg.index()].durable
     }
 
-    /// Whether what is durable of the object on `leg` is all that a reader of the leg may find.
+    /// Returns true if a reader of `leg` can find nothing of the object but what is durable there.
     pub(crate) fn is_settled(&self, object: ObjectId, leg: LegIndex) -> bool {
         let on_leg = &self.objects[object as usize].legs[leg.index()];
         on_leg.durable > 0 && !on_leg.other_slot_unknown

@@ -204,7 +204,7 @@ impl Regions {
         }
     }
 
-    /// What is durable on the leg of these regions' page says nothing for it.
+    /// Counts regions as unrecorded: what the leg has of their page says nothing for it.
     pub(super) fn unrecord(&mut self, leg: LegIndex, regions: Range<u32>) {
         regions.for_each(|region| self.unrecorded[leg.index()].insert(region));
     }
@@ -228,8 +228,7 @@ impl Regions {
         }
     }
 
-    /// Whether the leg would lose the region if it were the only one left, for all its own
-    /// metadata says.
+    /// Returns true if the leg's own metadata says, or may say, that it is not whole in a clean region.
     pub(super) fn is_unrecorded(&self, leg: LegIndex, region: u32) -> bool {
         self.unrecorded[leg.index()].contains(region)
     }
@@ -239,8 +238,8 @@ impl Regions {
         self.unrecorded[leg.index()].generation()
     }
 
-    /// Whether the leg's own metadata lets it hold, alone, all regions that were unrecorded for it
-    /// in that generation or before.
+    /// Returns true if none of the regions is left that were unrecorded for the leg in that
+    /// generation or before. Asking may begin the next one.
     pub(super) fn is_recorded(&mut self, leg: LegIndex, generation: u64) -> bool {
         self.unrecorded[leg.index()].is_over(generation)
     }

@@ -43,7 +43,7 @@ impl Unrecorded {
         }
     }
 
-    /// Whether a region is among them.
+    /// Returns true if a region is among them.
     pub(super) fn contains(&self, region: u32) -> bool {
         self.regions.iter().any(|regions| regions.count() > 0 && regions.get(region))
     }
@@ -58,7 +58,7 @@ impl Unrecorded {
         self.generation
     }
 
-    /// Whether none is left of this generation or an older one. Asking begins the next
+    /// Returns true if none is left of this generation or an older one. Asking begins the next
     /// generation as soon as that can be.
     pub(super) fn is_over(&mut self, generation: u64) -> bool {
         let before = self.of(generation + 1).count();

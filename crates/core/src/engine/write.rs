@@ -821,11 +821,10 @@ impl<B: Buffers> Engine<B> {
                 let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
                 let carries = state.carries & index.bit() != 0;
                 let carried = carries.then_some(state.carried_since);
-                let mut since = Since::at(self.now);
-                for older in [carved.since, carried].into_iter().flatten() {
-                    since =
-                        if planted::is(Planted::YoungAgain) { since } else { since.beneath(older) };
-                }
+                let beneath = [carved.since, carried].into_iter().flatten();
+                let since = beneath
+                    .filter(|_| !planted::is(Planted::YoungAgain))
+                    .fold(Since::at(self.now), Since::beneath);
                 let debt = Debt::new(state.extent, Source::Leg, since, Key::NONE);
                 self.legs[leg].debts.add(debt);
                 let counted = i32::from(carries);
