@@ -49,6 +49,16 @@ planted! {
     MoveWithoutFlush,
     /// Debts in regions that wait for another authority are paid when their turn comes.
     MovesLast,
+    /// A leg is not recorded whole where its medium could not read a block of what it holds.
+    UnreadableLosesBit,
+    /// Regions are not rebuilt while some that were taken up wait for a leg that is silent.
+    RebuildHeldUp,
+    /// A leg that is out and silent keeps the copies of what it owes.
+    OutKeepsCopies,
+    /// Copies for silent legs are kept while memory is short, though other legs have the data.
+    CopiesKeptWhenShort,
+    /// A read is given up though it has failed on every leg that answers.
+    ReadGivenUpForFailed,
     /// What is in flight of metadata to a silent leg leaves no room for that of others.
     ImagesShared,
     /// A region is cleaned as soon as nobody writes to it.

@@ -307,3 +307,24 @@ fn a_flush_after_a_crash_waits_for_the_pages_that_a_leg_missed() {
     world.wait(SECOND);
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
+
+/// B's medium could not read a block. It is being rewritten while the region is cleaned.
+#[test]
+fn a_leg_stays_whole_while_a_block_is_repaired() {
+    let mut world = two_copies_with(soon_clean());
+    world.write(0, 8);
+    world.flush();
+    world.hold(A, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
+    world.hold(B, What::Reads);
+    world.wait(30 * MILLISECOND);
+    let on_b = world.only(B, What::Reads);
+    world.let_come(B);
+    world.hold(B, What::Writes);
+    world.release(A);
+    world.fail(on_b);
+    world.wait(SECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read));
+    assert_eq!(world.in_flight(B, What::Writes).len(), 1, "the repair");
+    assert!(!world.recorded(0).is_dirty() && world.recorded(0).is_whole(LegIndex(B as u8)));
+}

@@ -4,9 +4,10 @@ mod world;
 
 use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
+use hemi_core::status::LegState;
 use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 use world::script::What;
-use world::{World, settings};
+use world::{SECTORS, World, calm, settings, steady_legs};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -85,4 +86,57 @@ fn a_leg_that_was_slow_to_read_from_is_tried_again() {
     reads_of_b(&mut world, 60 * SECOND);
     let fast = reads_of_b(&mut world, 10 * SECOND);
     assert!(fast > 9_900, "{fast} of 10,000 reads go to the leg that became fast");
+}
+
+/// What the tests below read.
+const READ: Extent = Extent { start: 0, end: 1024 };
+
+/// Two legs, of which A cannot read anything.
+fn unreadable_on_a(settings: Settings) -> World {
+    let mut world = steady_legs(2, settings);
+    world.write(READ.start, READ.sectors());
+    world.flush();
+    let start = world.data_start();
+    world.behaviour[A].unreadable = Extent { start: start + READ.start, end: start + READ.end };
+    world
+}
+
+/// B answers one by one, most of it later than it may.
+#[test]
+fn a_read_waits_for_a_late_leg_where_the_other_has_failed() {
+    let mut world = unreadable_on_a(calm());
+    world.behaviour[B].serial = 15 * MILLISECOND;
+    let read = world.submit(Operation::Read, READ, false);
+    world.wait(10 * SECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read));
+}
+
+/// B is silent. What A could not read at first it can, later.
+#[test]
+fn a_leg_that_has_failed_is_asked_again_beside_one_that_is_silent_for_long() {
+    let mut world = unreadable_on_a(Settings { out_after: SECOND, ..calm() });
+    // B cannot be marked out: A has not all of this.
+    world.hold(A, What::Writes);
+    world.write(SECTORS - 8, 8);
+    let only_on_b = world.only(A, What::Writes);
+    world.fail(only_on_b);
+    world.hold(B, What::Anything);
+    let read = world.submit(Operation::Read, READ, false);
+    world.wait(10 * SECOND);
+    assert_eq!(world.status().legs[B].state, LegState::Frozen);
+    assert!(!world.is_answered(read));
+    world.behaviour[A].unreadable = Extent::default();
+    world.wait(SECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read));
+}
+
+/// B is silent, and marked out.
+#[test]
+fn a_read_fails_where_what_is_left_has_failed() {
+    let mut world = unreadable_on_a(Settings { out_after: SECOND, ..calm() });
+    world.hold(B, What::Anything);
+    let read = world.submit(Operation::Read, READ, false);
+    world.wait(10 * SECOND);
+    assert_eq!(world.status().legs[B].state, LegState::Out);
+    assert!(world.has_failed(read));
 }

@@ -6,10 +6,11 @@ mod world;
 use hemi_core::command::Command;
 use hemi_core::io::{LegEvent, Operation};
 use hemi_core::settings::Settings;
+use hemi_core::status::LegState;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
 use world::script::{Landing, What};
-use world::{REGION_BYTES, SECTORS, World, fast, settings};
+use world::{LONG, REGION_BYTES, SECTORS, World, calm, fast, settings, steady_legs};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -141,4 +142,33 @@ fn a_write_under_way_reaches_the_heir_of_a_region_taken_up_since() {
     world.write(rewritten.end, second.end - rewritten.end);
     world.converge();
     world.read_everything();
+}
+
+/// C owes two regions. A part of the first is on A alone, which falls silent.
+#[test]
+fn a_region_that_waits_for_a_silent_leg_holds_up_no_other() {
+    let [a, b, c] = [0, 1, 2];
+    let settings = Settings {
+        out_after: SECOND,
+        leg_window: 1,
+        drain_bytes: 64 << 10,
+        copies_reserve: u64::MAX,
+        ..calm()
+    };
+    let mut world = steady_legs(3, settings);
+    world.hold(c, What::Anything);
+    world.write(0, 8);
+    world.write(REGION_BYTES / 512, 8);
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[c].state, LegState::Out);
+    world.hold(b, What::Writes);
+    world.write(0, 8);
+    let write = world.only(b, What::Writes);
+    world.fail(write);
+    world.let_come(b);
+    world.hold(a, What::Anything);
+    world.wait(LONG);
+    world.release(c);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[c].owed_region_bytes, REGION_BYTES, "B has all of the second");
 }

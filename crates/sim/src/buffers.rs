@@ -99,6 +99,11 @@ impl Pool {
         }
     }
 
+    /// Sectors of memory that some buffers take together, each counted once.
+    pub fn sectors_of(&self, buffers: &BTreeSet<u32>) -> u64 {
+        buffers.iter().map(|&id| 1 << self.entries[id as usize].class).sum()
+    }
+
     /// Sectors in use.
     pub fn used_sectors(&self) -> u64 {
         self.used_sectors

@@ -74,6 +74,8 @@ pub struct Disk {
     log: Vec<Cached>,
     log_start: usize,
     completed: u32,
+    /// What the last flush covers of these.
+    flushed: u32,
     /// How often a sector is in the log: for power cuts only, zero otherwise.
     counts: Vec<u32>,
     unreadable: Vec<Extent>,
@@ -105,7 +107,7 @@ impl Disk {
         }
         self.log.clear();
         self.log_start = 0;
-        self.completed = 0;
+        (self.completed, self.flushed) = (0, 0);
         self.unreadable.clear();
     }
 
@@ -124,7 +126,7 @@ impl Disk {
         self.counts.clone_from(&other.counts);
         self.log.clone_from(&other.log);
         self.log_start = other.log_start;
-        self.completed = other.completed;
+        (self.completed, self.flushed) = (other.completed, other.flushed);
         self.unreadable.clone_from(&other.unreadable);
     }
 
@@ -138,9 +140,12 @@ impl Disk {
         &self.current
     }
 
-    /// The sectors of the data area with a version that no flush covers yet.
+    /// The sectors of the data area with a version that no flush covers yet, be it that a write with
+    /// FUA made it durable: a volume may keep no account of that.
     pub fn unflushed(&self) -> impl Iterator<Item = u64> {
-        self.log[self.log_start..].iter().map(|cached| u64::from(cached.sector))
+        let in_log = self.log[self.log_start..].iter().map(|cached| u64::from(cached.sector));
+        let fixed = (0..).zip(&self.fixed).filter(|(_, mark)| **mark > self.flushed);
+        in_log.chain(fixed.map(|(sector, _)| sector))
     }
 
     fn local(&self, extent: Extent) -> std::ops::Range<usize> {
@@ -182,6 +187,7 @@ impl Disk {
 
     /// Makes everything completed by `mark` durable.
     pub fn flush(&mut self, mark: u32) {
+        self.flushed = self.flushed.max(mark);
         while let Some(&cached) = self.log.get(self.log_start).filter(|c| c.mark <= mark) {
             self.log_start += 1;
             let sector = cached.sector as usize;

@@ -358,6 +358,7 @@ impl World {
             let oldest_read = self.oldest_read();
             self.register.cache_lost(&self.at_risk, oldest_read);
         }
+        self.note_cache_lost(leg);
         self.event(leg, LegEvent::Back);
     }
 }

@@ -2,10 +2,12 @@
 //! rightly wait for it; then the operator sees to the leg. And the judgement of that: what needs
 //! only what other legs have goes on (P4), and once the leg is out, the others converge (P6).
 
+use std::collections::BTreeSet;
+
 use hemi_core::io::Operation;
 use hemi_core::settings::{FlushCopies, Policy};
 use hemi_core::status::{LegState, LegStatus};
-use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 
 use crate::checker::exposure::is_in;
 use crate::checker::register::Asked;
@@ -21,6 +23,10 @@ const OUT_SLACK: u64 = 5 * SECOND;
 const OUT_AFTER_MAX: u64 = 60 * SECOND;
 /// Time that the other legs' convergence may take.
 const CONVERGENCE: u64 = 120 * SECOND;
+
+fn writes(asked: &Asked) -> bool {
+    !matches!(asked.operation, Operation::Read | Operation::Flush)
+}
 
 impl World {
     /// The leg of which some I/O never ends, if one has any.
@@ -48,6 +54,9 @@ impl World {
     /// Ends what never would have ended.
     pub(crate) fn end_hangs(&mut self) {
         let now = self.now;
+        if let Some(hung) = self.hung_leg() {
+            self.legs[usize::from(hung)].disturbed = now;
+        }
         for leg in &mut self.legs {
             let times = leg.hung_until.iter_mut();
             for time in times.chain([&mut leg.frozen_until, &mut leg.disturbed]) {
@@ -94,56 +103,102 @@ impl World {
     /// Tells whether each request under way may wait for a leg that does not answer: see P4.
     fn may_all_wait_for(&mut self, hung: u8) -> bool {
         let settings = self.settings;
-        let status = self.refresh_status();
-        let others = status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state));
+        self.refresh_status();
+        let status = &self.status;
+        // One that is being marked out decides nothing: the leg that hangs may have it on record.
+        let engine = self.engine.as_ref().expect("something is under way");
+        let is_leaving = |leg: &LegStatus| engine.is_leaving(LegIndex(leg.leg));
+        let others = || status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state));
         let settled = |leg: &LegStatus| matches!(leg.state, LegState::Healthy | LegState::Lagging);
-        let alone = others.clone().count() == 0;
-        let all_well = others.clone().all(settled);
+        let alone = others().all(is_leaving);
+        let all_well = others().all(settled);
         let stays = status.legs.iter().any(|leg| leg.leg == hung && is_in(leg.state));
         let since_out = self.now.since(self.legs[usize::from(hung)].went_out);
         if alone || !all_well || settings.policy != Policy::First || self.changing.is_some() {
             return true;
         }
-        if !stays {
-            return since_out < OUT_SETTLES;
+        if !stays && since_out < OUT_SETTLES {
+            return true;
         }
+        let exposed = status.exposure_bytes;
         self.look_for_what_is_alone(usize::from(hung));
         let mut waiting: Vec<(Asked, bool)> = (self.requests.iter())
             .filter(|pending| pending.live)
             .map(|pending| (pending.asked, self.may_wait_itself(&pending.asked, hung)))
             .collect();
-        waiting.sort_unstable_by_key(|(asked, _)| asked.sent);
-        for at in 0..waiting.len() {
-            let (asked, _) = waiting[at];
-            let behind = waiting[..at].iter().any(|(other, waits)| {
-                let reads = [asked, *other].iter().all(|a| a.operation == Operation::Read);
-                *waits && !reads && other.extent.overlaps(asked.extent)
-            });
-            waiting[at].1 |= behind;
-        }
+        self.let_wait_behind(&mut waiting, exposed);
         waiting.iter().all(|(_, waits)| *waits)
+    }
+
+    /// Marks what may wait because of others that wait: behind their ranges, or because they take what
+    /// all share. A read that was given up starts over behind writes that came after it.
+    fn let_wait_behind(&self, waiting: &mut [(Asked, bool)], exposed: u64) {
+        let capacity = self.settings.requests_max + self.settings.limits.operations_more;
+        let mut found = true;
+        while std::mem::take(&mut found) {
+            let who_waits = || waiting.iter().filter(|(_, waits)| *waits).map(|(asked, _)| asked);
+            // Two legs may each lack what is under way.
+            let bytes = |asked: &Asked| if writes(asked) { 2 * asked.extent.bytes() } else { 0 };
+            let exposed = exposed + who_waits().map(bytes).sum::<u64>();
+            let taken: u32 = who_waits().map(|asked| self.operations_of(asked)).sum();
+            for at in 0..waiting.len() {
+                let (asked, waits) = waiting[at];
+                let behind = waiting.iter().any(|(other, waits)| {
+                    let either_writes = writes(&asked) || writes(other);
+                    *waits && either_writes && other.extent.overlaps(asked.extent)
+                });
+                let held_back =
+                    self.throttles() && exposed + bytes(&asked) > self.settings.exposure_bytes;
+                let kept = if writes(&asked) { capacity / 8 } else { 0 };
+                let no_room = writes(&asked) && held_back || taken + kept >= capacity;
+                if !waits && asked.operation != Operation::Flush && (behind || no_room) {
+                    (waiting[at].1, found) = (true, true);
+                }
+            }
+        }
+    }
+
+    /// Counts the operations at most that a request is split into at once.
+    fn operations_of(&self, asked: &Asked) -> u32 {
+        const PIECE_MIN: u64 = 16 << 10;
+        let limits = &self.settings.limits;
+        let regions = self.whole_regions(asked.extent).bytes() / self.shape.region_bytes;
+        let pieces = asked.extent.bytes() / limits.operation_bytes.min(PIECE_MIN);
+        limits.operations_per_request.min((regions + pieces) as u32 + 1)
     }
 
     /// Tells whether a request may wait for the leg whatever it waits behind.
     fn may_wait_itself(&self, asked: &Asked, hung: u8) -> bool {
-        let writes = !matches!(asked.operation, Operation::Read | Operation::Flush);
+        let writes = writes(asked);
         let flushes = asked.operation == Operation::Flush || asked.fua;
         let strict = self.settings.flush_copies != FlushCopies::Count(1);
         let held_back = self.throttles() && self.is_much_exposed();
-        if flushes && strict || writes && held_back {
+        if flushes && strict || writes && held_back || !writes && self.has_no_memory(asked, hung) {
             return true;
         }
-        if !self.deceives() {
-            return self.is_excused(asked);
+        if !self.deceives() && self.is_excused(asked) {
+            return true;
         }
-        // What another leg has and is not known to have, because a cache or a write may be lost,
-        // it does not have.
+        // What another leg has and is not known to have, because a cache or a write may be lost or
+        // the leg owes all of the region, it does not have.
         let extent = match asked.operation {
             Operation::Flush => Extent { start: 0, end: self.sectors() },
             Operation::Read => asked.extent,
             _ => self.whole_regions(asked.extent),
         };
         !self.others_have(extent, hung)
+    }
+
+    /// Tells whether I/O that a leg never ends keeps so much memory that a read which starts over
+    /// cannot get a buffer.
+    fn has_no_memory(&self, asked: &Asked, hung: u8) -> bool {
+        let of_leg = self.ios.iter().filter(|io| io.live && io.io.leg.0 == hung);
+        let buffers: BTreeSet<u32> =
+            of_leg.filter_map(|io| io.io.buffer.map(|at| at.buffer.0)).collect();
+        let engine = self.engine.as_ref().expect("something is under way");
+        let kept = engine.buffers().sectors_of(&buffers);
+        asked.operation == Operation::Read
+            && kept + asked.extent.sectors().next_power_of_two() > self.shape.memory_sectors
     }
 
     /// Tells whether legs other than this one have all of an extent, by the volume's own word.

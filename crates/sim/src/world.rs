@@ -636,6 +636,7 @@ impl World {
         self.trace.mix(io.id.0 << 8 | u64::from(io.leg.0) << 1 | u64::from(result.is_err()));
         if io.operation == LegOperation::Flush && result.is_err_and(|e| e != LegError::Gone) {
             self.flush_fails(io.leg.0);
+            self.note_cache_lost(io.leg.0);
         }
         let (now, extent) = (self.now, self.volume_extent(&io));
         self.trace.line(now, Topic::Leg, extent, || {

@@ -30,7 +30,8 @@ impl<B: Buffers> Engine<B> {
             let io = self.ios[at];
             match io.purpose {
                 Purpose::Read { operation } if self.operations.is_live(operation) => {
-                    let others = self.elsewhere(leg, io.extent);
+                    let failed = self.operations[operation.slot].failed;
+                    let others = self.elsewhere(leg, failed, io.extent);
                     if others {
                         self.marks.add(Mark::ReadRestarted);
                         self.ios[at].purpose = Purpose::Abandoned;
@@ -60,9 +61,12 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if anything but `leg` can serve the beginning of `extent` now.
-    fn elsewhere(&self, leg: usize, extent: Extent) -> bool {
-        match self.place(extent, LegIndex(leg as u8).bit()) {
+    /// Returns true if anything but `leg` can serve the beginning of `extent` now. Legs that have
+    /// `failed` it are asked again only where this one has been silent for long: it may be late.
+    fn elsewhere(&self, leg: usize, failed: u8, extent: Extent) -> bool {
+        let again = self.is_long_silent(leg) || planted::is(Planted::ReadGivenUpForFailed);
+        let failed = if again { 0 } else { failed };
+        match self.place(extent, LegIndex(leg as u8).bit() | failed) {
             Place::Leg(other, _) => self.legs[other].answers(),
             Place::Copy(..) => true,
             // Lost meanwhile: it starts over, to be told so.

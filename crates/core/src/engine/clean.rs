@@ -7,10 +7,11 @@
 
 use super::Engine;
 use super::leg::{Health, Leg};
+use super::state::Purpose;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{LEGS_MAX, LegIndex, MILLISECOND};
+use crate::units::{Extent, LEGS_MAX, LegIndex, MILLISECOND};
 
 /// A leg that owes something in an idle region is waited for this many times `clean_after`
 /// before it loses its bit there.
@@ -59,6 +60,8 @@ impl<B: Buffers> Engine<B> {
         self.retry_all_waiting();
         self.return_authority();
         self.consider_out();
+        self.fold_debts_of_silent();
+        self.give_up_copies();
         // Else only flushes look at them, and a record is kept for as long as nobody has.
         self.moves_are_durable();
         self.clean_regions();
@@ -170,6 +173,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             let complete = self.regions.is_complete(index, region)
+                || self.lacks_only_repairs(record, leg)
                 || planted::is(Planted::CleanBehindDebts) && !self.regions.is_stale(index, region);
             let done = self.regions.active[record].last_done[leg];
             // One that is silent keeps its bit where it has everything durable: else it could not
@@ -228,6 +232,40 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.retire_record(record);
+    }
+
+    /// Returns true if all that a leg lacks of a region are blocks that its medium could not read: it
+    /// is recorded whole, as it is where that is found in a clean region.
+    fn lacks_only_repairs(&self, record: u32, leg: usize) -> bool {
+        let active = &self.regions.active[record];
+        let index = LegIndex(leg as u8);
+        let is_stale = self.regions.is_stale(index, active.region);
+        if active.rebuilding & index.bit() == 0
+            || is_stale
+            || planted::is(Planted::UnreadableLosesBit)
+        {
+            return false;
+        }
+        let extent = self.regions.extent(active.region);
+        let mut repairs = self.repairs_under_way(leg, extent);
+        let mut at = extent.start;
+        while let Some((_, debt)) = self.legs[leg].debts.first_after(at)
+            && debt.extent.start < extent.end
+        {
+            repairs += u32::from(debt.repair && debt.is_acknowledged());
+            at = debt.extent.end;
+        }
+        repairs == active.lacks[leg]
+    }
+
+    /// Counts the repairs within an extent that are being read or written for a leg.
+    fn repairs_under_way(&self, leg: usize, extent: Extent) -> u32 {
+        let repairs = self.ios.iter().filter(|(_, io)| match io.purpose {
+            Purpose::Write { repair, .. } => repair && usize::from(io.leg) == leg,
+            Purpose::DrainRead { target, repair, .. } => repair && usize::from(target) == leg,
+            _ => false,
+        });
+        repairs.filter(|(_, io)| io.extent.overlaps(extent)).count() as u32
     }
 
     /// Gives legs their bits back for regions they have drained and flushed.

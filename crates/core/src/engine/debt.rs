@@ -99,6 +99,8 @@ pub(crate) struct Debt {
     pub(crate) repair: bool,
     /// How often it could not be read from a fresh leg.
     pub(crate) tries: u8,
+    /// In which round it was found that no leg that answers is fresh for it; zero: in none.
+    waits_since: u32,
     older: u32,
     newer: u32,
 }
@@ -114,6 +116,7 @@ impl Debt {
             not_before,
             repair: false,
             tries: 0,
+            waits_since: 0,
             older: NONE,
             newer: NONE,
         }
@@ -173,6 +176,10 @@ pub(crate) struct Debts {
     sectors: u64,
     /// Sectors of regions taken up for rebuilding.
     rebuild_sectors: u64,
+    /// Of these, sectors for which this was found in this round.
+    waiting_sectors: u64,
+    /// Counts the times that a leg has come to answer again.
+    round: u32,
     /// Debts of operations that are not acknowledged.
     urgent: u32,
     /// Debts that have superseded older ones.
@@ -190,6 +197,8 @@ impl Debts {
             ages: [Ages { oldest: NONE, newest: NONE }; 3],
             sectors: 0,
             rebuild_sectors: 0,
+            waiting_sectors: 0,
+            round: 1,
             urgent: 0,
             superseding: 0,
             longest: Key::NONE,
@@ -217,6 +226,11 @@ impl Debts {
     /// Bytes of regions taken up for rebuilding and not yet under way.
     pub(crate) fn rebuild_bytes(&self) -> u64 {
         self.rebuild_sectors * crate::units::SECTOR_BYTES
+    }
+
+    /// Bytes of these that are not known to wait for a leg that is silent.
+    pub(crate) fn payable_rebuild_bytes(&self) -> u64 {
+        (self.rebuild_sectors - self.waiting_sectors) * crate::units::SECTOR_BYTES
     }
 
     /// How many belong to operations a client still waits for.
@@ -332,6 +346,7 @@ impl Debts {
         debug_assert!(!debt.extent.is_empty() && self.overlapping(debt.extent).is_none());
         if debt.is_rebuild() {
             self.rebuild_sectors += debt.extent.sectors();
+            self.waiting_sectors += self.waiting_sectors(&debt);
         } else if debt.is_acknowledged() {
             self.sectors += debt.extent.sectors();
         } else {
@@ -387,6 +402,7 @@ impl Debts {
         let debt = self.entries[slot];
         if debt.is_rebuild() {
             self.rebuild_sectors -= debt.extent.sectors();
+            self.waiting_sectors -= self.waiting_sectors(&debt);
         } else if debt.is_acknowledged() {
             self.sectors -= debt.extent.sectors();
         } else {
@@ -413,6 +429,7 @@ impl Debts {
         }
         let cut = whole.extent.start + sectors;
         let mut rest = whole;
+        rest.waits_since = 0;
         rest.extent.start = cut;
         rest.source = whole.source.skip(sectors);
         rest.source.retain(buffers);
@@ -444,10 +461,15 @@ impl Debts {
         self.urgent -= 1;
         self.sectors += debt.extent.sectors();
         if !keep_copy && matches!(debt.source, Source::Buffer(_)) {
-            debt.source.release(buffers);
-            self.entries[slot].source = Source::Leg;
+            self.give_up_copy(slot, buffers);
         }
         true
+    }
+
+    /// Gives up the copy that a debt keeps: it is read from a fresh leg when it is paid.
+    pub(crate) fn give_up_copy<B: Buffers>(&mut self, slot: u32, buffers: &mut B) {
+        self.entries[slot].source.release(buffers);
+        self.entries[slot].source = Source::Leg;
     }
 
     /// The leg has lacked something acknowledged there since then: a write that this debt has
@@ -459,11 +481,27 @@ impl Debts {
         self.superseding += u32::from(debt.since.is_superseding());
     }
 
-    /// Puts off a debt after a failure.
-    pub(crate) fn postpone(&mut self, extent: Extent, until: Instant) {
-        if let Some((slot, _)) = self.overlapping(extent) {
-            self.entries[slot].not_before = until;
+    /// Puts off a debt that cannot be read now. `no_source`: no leg that answers is fresh for it.
+    pub(crate) fn postpone(&mut self, slot: u32, until: Instant, no_source: bool) {
+        let mut debt = self.entries[slot];
+        let before = self.waiting_sectors(&debt);
+        debt.not_before = until;
+        debt.waits_since = if no_source { self.round } else { 0 };
+        if debt.is_rebuild() {
+            self.waiting_sectors = self.waiting_sectors - before + self.waiting_sectors(&debt);
         }
+        self.entries[slot] = debt;
+    }
+
+    /// A leg answers again: what has been waiting for one may be there.
+    pub(crate) fn begin_round(&mut self) {
+        self.waiting_sectors = 0;
+        self.round += 1;
+    }
+
+    /// Its sectors if it is known to wait for a leg that it can be read from.
+    fn waiting_sectors(&self, debt: &Debt) -> u64 {
+        if debt.waits_since == self.round { debt.extent.sectors() } else { 0 }
     }
 
     pub(crate) fn set_tries(&mut self, extent: Extent, tries: u8) {

@@ -99,16 +99,22 @@ impl<B: Buffers> Engine<B> {
         let enough = u64::from(self.settings.leg_window) * u64::from(self.settings.drain_bytes);
         for _ in 0..self.settings.leg_window {
             let state = &self.legs[leg];
+            // What has been taken up may wait for a leg that is silent: it holds up no other.
+            let held_up = planted::is(Planted::RebuildHeldUp);
+            let payable = match held_up {
+                true => state.debts.rebuild_bytes(),
+                false => state.debts.payable_rebuild_bytes(),
+            };
             if self.regions.stale_count(index) == 0
-                || state.rebuilding > 0 && state.debts.rebuild_bytes() >= enough
+                || state.rebuilding > 0 && payable >= enough
                 || !state.debts.has_room(self.settings.limits.region_pieces)
             {
                 return;
             }
             let pressed = self.pressure_permille() >= PRESSED_PERMILLE;
-            if pressed
-                && (state.rebuilding > 0 || self.now < state.region_taken_up + REGION_INTERVAL)
-            {
+            let waits_alone = payable == 0 && state.debts.rebuild_bytes() > 0;
+            let under_way = state.rebuilding > 0 && (!waits_alone || state.rebuild_in_flight > 0);
+            if pressed && (under_way || self.now < state.region_taken_up + REGION_INTERVAL) {
                 return;
             }
             let Some(region) = self.next_region_owed(leg) else { return };
@@ -125,8 +131,9 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// The region to rebuild next: one that somebody waits for, else by the sweep.
-    fn next_region_owed(&self, leg: usize) -> Option<u32> {
+    /// Returns the region to rebuild next: one that somebody waits for, else by the sweep. What only
+    /// silent legs have is passed over.
+    fn next_region_owed(&mut self, leg: usize) -> Option<u32> {
         let index = LegIndex(leg as u8);
         let waited_for = self
             .moves
@@ -134,11 +141,37 @@ impl<B: Buffers> Engine<B> {
             .take(self.settings.limits.moves_looked_at)
             .filter(|&&record| self.regions.active.is_used(record))
             .map(|&record| self.regions.active[record].region)
-            .find(|&region| self.regions.is_stale(index, region));
-        let cursor = self.regions.of_sector(self.legs[leg].drain_cursor);
-        waited_for
-            .or_else(|| self.regions.next_stale(index, cursor))
-            .or_else(|| self.regions.next_stale(index, 0))
+            .find(|&region| self.regions.is_stale(index, region) && self.has_source(leg, region));
+        if waited_for.is_some() {
+            return waited_for;
+        }
+        let mut from = self.regions.of_sector(self.legs[leg].drain_cursor);
+        for _ in 0..self.settings.limits.sweep_skips {
+            let next = self.regions.next_stale(index, from);
+            let region = next.or_else(|| self.regions.next_stale(index, 0))?;
+            if self.has_source(leg, region) {
+                return Some(region);
+            }
+            from = region + 1;
+        }
+        self.legs[leg].drain_cursor = self.regions.extent(from.min(self.regions.count() - 1)).start;
+        None
+    }
+
+    /// Returns true if a leg that answers may have something of a region that another owes. What an
+    /// authority owes is looked at in any case: if nobody has it, it stands as found.
+    fn has_source(&self, leg: usize, region: u32) -> bool {
+        let entry = self.entry(region);
+        let decides = entry.is_dirty() && entry.authority().index() == leg;
+        decides
+            || planted::is(Planted::RebuildHeldUp)
+            || self.slots().any(|other| {
+                let state = &self.legs[other];
+                other != leg
+                    && state.is_member()
+                    && state.answers()
+                    && !self.regions.is_stale(state.index, region)
+            })
     }
 
     pub(super) fn begin_rebuilding(&mut self, leg: usize, record: u32) {
@@ -378,7 +411,8 @@ impl<B: Buffers> Engine<B> {
                 return true;
             }
             let until = self.now + SOURCE_RETRY;
-            self.legs[leg].debts.postpone(first.extent, until);
+            self.legs[leg].debts.postpone(slot, until, source.is_none());
+            self.short_of_memory |= source.is_some();
             return true;
         };
         let region = self.regions.of_sector(first.extent.start);

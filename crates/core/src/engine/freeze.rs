@@ -215,6 +215,9 @@ impl<B: Buffers> Engine<B> {
 
     /// A leg answers again: whoever waited for any leg at all may go on.
     pub(super) fn after_return(&mut self) {
+        for leg in self.slots() {
+            self.legs[leg].debts.begin_round();
+        }
         self.retry_stalled();
         self.retry_all_waiting();
         self.consider_flushes();

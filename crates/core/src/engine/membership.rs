@@ -317,9 +317,9 @@ impl<B: Buffers> Engine<B> {
         matches!(self.phase, Phase::Closing(_))
     }
 
-    /// Whether a leg is being detached or marked out, be it that it has come back meanwhile:
-    /// it is to decide nothing any more.
-    pub(super) fn is_leaving(&self, leg: LegIndex) -> bool {
+    /// Returns true if a leg is being detached or marked out, even if it has come back meanwhile:
+    /// it decides nothing any more.
+    pub fn is_leaving(&self, leg: LegIndex) -> bool {
         self.detach.is_some_and(|detach| detach.leg == leg) || self.is_going_out(leg)
     }
 
@@ -661,6 +661,27 @@ impl<B: Buffers> Engine<B> {
         }
         if let Some(token) = change.token {
             self.actions.push_back(Action::CommandDone { token, result: Ok(()) });
+        }
+    }
+
+    /// A leg that is out and has been silent for long gives its copies back.
+    pub(super) fn fold_debts_of_silent(&mut self) {
+        for leg in self.slots() {
+            let state = &self.legs[leg];
+            let out = state.is_member() && !state.is_in();
+            if out && self.is_long_silent(leg) && !planted::is(Planted::OutKeepsCopies) {
+                self.fold_debts(leg);
+            }
+        }
+    }
+
+    /// Returns true if a leg has been silent for as long as one may be before it is marked out.
+    pub(super) fn is_long_silent(&self, leg: usize) -> bool {
+        match self.legs[leg].health {
+            Health::Frozen { since } | Health::Gone { since, .. } => {
+                self.now.since(since) >= self.settings.out_after
+            }
+            Health::Answering | Health::Absent => false,
         }
     }
 

@@ -11,6 +11,7 @@
 mod abandon;
 mod bitmap;
 mod clean;
+mod copies;
 mod debt;
 mod drain;
 mod exposure;
@@ -132,6 +133,8 @@ pub struct Engine<B: Buffers> {
     /// Sectors of writes let in and not yet acknowledged.
     unacknowledged_sectors: u64,
     said_converged: bool,
+    /// A buffer was wanted that there was no memory for.
+    short_of_memory: bool,
     counters: Counters,
     marks: Marks,
 }
@@ -250,6 +253,7 @@ impl<B: Buffers> Engine<B> {
             reads_routed: 0,
             unacknowledged_sectors: 0,
             said_converged: false,
+            short_of_memory: false,
             counters: Counters::default(),
             marks: opening.marks,
         };

@@ -120,12 +120,14 @@ impl<B: Buffers> Engine<B> {
                 may_come |= held && !self.is_removed(leg);
                 continue;
             }
-            if matches!(state.health, Health::Frozen { .. }) {
+            if matches!(state.health, Health::Frozen { .. }) && !self.is_long_silent(leg) {
                 frozen = Some((fresh, leg));
                 continue;
             }
             if !state.answers() {
-                may_come |= !self.is_removed(leg);
+                // One that is out, and silent, is no hope where those that are in have failed.
+                let hope = except == 0 || state.is_in() || !self.is_long_silent(leg);
+                may_come |= hope && !self.is_removed(leg);
                 continue;
             }
             if fresh < extent.sectors() {

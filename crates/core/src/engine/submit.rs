@@ -320,6 +320,7 @@ impl<B: Buffers> Engine<B> {
             self.buffers.release(old);
         }
         let Some(buffer) = self.buffers.allocate(request.extent.sectors() as u32) else {
+            self.short_of_memory = true;
             return false;
         };
         let state = &mut self.requests[slot];

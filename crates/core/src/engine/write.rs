@@ -226,7 +226,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
         let entry = self.entry(region);
         let authority = entry.authority();
-        if authority == leg {
+        if entry.is_dirty() && authority == leg {
             return true;
         }
         if entry.is_dirty() && !self.may_still_have(authority.index(), region) {
@@ -402,25 +402,6 @@ impl<B: Buffers> Engine<B> {
             let source = self.copy_or_none(io.source, since.is_rebuild());
             self.owe_beneath(leg, io.extent, source, since, until, repair);
         }
-    }
-
-    /// What is kept of an acknowledged write's data while it is owed again: a leg that fails
-    /// every write would otherwise come to hold all buffers. What was read from another leg can
-    /// be read again.
-    fn copy_or_none(&mut self, source: Source, was_read: bool) -> Source {
-        let is_copy = matches!(source, Source::Buffer(_));
-        if !is_copy || !was_read && self.keeps_copies() {
-            return source;
-        }
-        self.marks.add(Mark::CopyGivenUp);
-        source.release(&mut self.buffers);
-        Source::Leg
-    }
-
-    /// Whether there are buffers for what is owed. Past the budget a debt is read from a fresh
-    /// leg when it is paid.
-    fn keeps_copies(&self) -> bool {
-        self.buffers.free_bytes() > self.settings.copies_reserve
     }
 
     /// From now on a leg gets an acknowledged write that it has lacked since then, and so many

@@ -5,13 +5,14 @@
 //! - **P3**: after a flush that was answered with `flush_copies` of N, so many legs have
 //!   everything it covered, each by itself: whichever N − 1 are lost, one of them is left.
 //!   Judged from the first such flush after the legs that are in have changed. A region of which a
-//!   leg missed a write since may be lost with the others: it cannot know which part it missed.
+//!   leg missed a write since may be lost with the others: it cannot know which part it missed. So
+//!   may any region of a leg that may have lost its cache since.
 //! - **P5**: what a leg lacks of acknowledged data is no more than the volume says that it owes.
 
 use hemi_core::io::LegOperation;
 use hemi_core::recovery::LegImage;
 use hemi_core::settings::{FlushCopies, Policy};
-use hemi_core::units::{Extent, SECTOR_BYTES};
+use hemi_core::units::{Extent, LEGS_MAX, SECTOR_BYTES};
 
 use crate::checker::Violation;
 use crate::checker::exposure::is_in;
@@ -31,6 +32,8 @@ pub struct Copies {
     /// number of legs that had to have what it covered; zero: none yet.
     flushed: u32,
     wanted: usize,
+    /// When each leg was last found to have lost what it had not flushed, or maybe so.
+    lost_cache: [u32; LEGS_MAX],
     /// Draws what a copied disk's caches keep.
     random: Rng,
     /// The copy looked at. Kept for its memory.
@@ -40,7 +43,15 @@ pub struct Copies {
 impl Default for Copies {
     fn default() -> Copies {
         let random = Rng::new(0, 6);
-        Copies { is_on: false, since: 0, flushed: 0, wanted: 0, random, copy: Disk::default() }
+        Copies {
+            is_on: false,
+            since: 0,
+            flushed: 0,
+            wanted: 0,
+            lost_cache: [0; LEGS_MAX],
+            random,
+            copy: Disk::default(),
+        }
     }
 }
 
@@ -48,6 +59,7 @@ impl Copies {
     pub(crate) fn reset(&mut self, plan: &Plan) {
         self.is_on = plan.faults.iter().any(|planned| matches!(planned.fault, Fault::Judge));
         (self.since, self.flushed, self.wanted) = (0, 0, 0);
+        self.lost_cache = [0; LEGS_MAX];
         self.random = Rng::new(plan.seed, 6);
     }
 }
@@ -70,6 +82,11 @@ impl World {
             (Policy::All | Policy::WriteBehind, _) | (_, FlushCopies::All) => in_legs,
             (_, FlushCopies::Count(count)) => usize::from(count).min(in_legs),
         };
+    }
+
+    /// The volume has been told that a leg may have lost what it had not flushed.
+    pub(crate) fn note_cache_lost(&mut self, leg: u8) {
+        self.copies.lost_cache[usize::from(leg)] = self.register.now();
     }
 
     fn legs_in(&mut self) -> Vec<usize> {
@@ -216,7 +233,9 @@ impl World {
             }
             let value = copy.contents()[sector as usize];
             let lacks = among(&promotion.lacks, sector);
-            if lacks && self.is_written_since(layout.region_extent(layout.region_of(sector))) {
+            let region = layout.region_extent(layout.region_of(sector));
+            let lost_cache = self.copies.lost_cache[leg] > self.copies.flushed;
+            if lacks && (lost_cache || self.is_written_since(region)) {
                 return None;
             }
             let value = (!lacks).then_some(value);

@@ -25,6 +25,9 @@ use crate::world::{Behaviour, Pending, World};
 /// Legs have to have been at their best for so long before a window opens.
 const CALM: u64 = SECOND / 2;
 
+/// How often regions are cleaned.
+const TICK: u64 = 100 * MILLISECOND;
+
 /// The pace is judged this long after the last trouble …
 const PACE_CALM: u64 = 3 * SECOND;
 /// … and this long after the last leg's probation …
@@ -169,7 +172,8 @@ impl World {
         self.look_for_what_is_alone(usize::from(frozen));
         // Flushes and metadata are given twice the limit; the other leg's time for the debts,
         // the flush, the record and the write, each behind a full queue of its own.
-        self.stall.allowance = 2 * limit + self.steps_in_a_row() * slowest + 100 * MILLISECOND;
+        let ticks = 1 + self.ticks_for_regions();
+        self.stall.allowance = 2 * limit + self.steps_in_a_row() * slowest + ticks * TICK;
         self.stall.windows += 1;
     }
 
@@ -180,6 +184,17 @@ impl World {
         let parts = REQUEST_SECTORS_MAX * SECTOR_BYTES / limits.operation_bytes;
         let at_once = u64::from(limits.operations_per_request.min(4));
         64 * 4 / at_once + 4 * (parts - 1)
+    }
+
+    /// Counts the ticks that a request may wait for until all of its regions can be dirty, where few
+    /// may be at once: as many as others keep dirty are cleaned at each.
+    fn ticks_for_regions(&self) -> u64 {
+        let sectors = self.shape.region_bytes / SECTOR_BYTES;
+        let regions = (REQUEST_SECTORS_MAX / sectors + 2).min(self.sectors().div_ceil(sectors));
+        let requests = u64::from(self.settings.requests_max);
+        let of_requests = u64::from(self.settings.limits.records_per_request) * requests;
+        let room = u64::from(self.settings.dirty_regions_max) + of_requests;
+        if room >= 2 * regions { 0 } else { regions * requests / room }
     }
 
     /// Notes what a leg has, and no other, and no buffer either: the others owe it without a

@@ -1,0 +1,65 @@
+//! Memory that copies of what legs owe take, and when it is given back.
+
+mod world;
+
+use hemi_core::io::{LegEvent, Operation};
+use hemi_core::settings::{ExposureMode, Settings};
+use hemi_core::status::LegState;
+use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use world::script::What;
+use world::{LONG, Shape, World, calm, steady_legs};
+
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+/// A has been marked out, has come back, and falls silent with a debt.
+#[test]
+fn a_leg_that_is_out_and_silent_keeps_no_copies() {
+    let settings = Settings { out_after: SECOND, clean_after: 100 * MILLISECOND, ..calm() };
+    let mut world = steady_legs(2, settings);
+    world.event(A, LegEvent::Gone { removed: false });
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[A].state, LegState::Out);
+    world.event(A, LegEvent::Back);
+    world.hold(A, What::Anything);
+    for _ in 0..2 {
+        world.write(0, 8);
+    }
+    let leg = &world.status().legs[A];
+    assert!(leg.owed_bytes > leg.owed_region_bytes, "it owes a write, with a copy");
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[A].state, LegState::Out);
+    let in_flight: u64 =
+        world.in_flight(A, What::Writes).iter().map(|p| p.io.extent.sectors()).sum();
+    assert_eq!(world.engine().buffers().sectors(), in_flight, "zombies keep theirs");
+}
+
+/// Copies for C, which is silent, take all memory there is; A has all of it.
+#[test]
+fn copies_for_a_silent_leg_make_room_for_what_another_is_paid_from() {
+    const MEMORY: u64 = 60;
+    let settings = Settings { exposure_mode: ExposureMode::FallBehind, ..calm() };
+    let shape = Shape { memory_sectors: MEMORY, ..Shape::default() };
+    let mut world = World::of_shape(1, 3, settings, shape);
+    for leg in [A, B, C] {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.wait(LONG);
+    world.hold(C, What::Anything);
+    world.write(0, 8);
+    world.wait(LONG);
+    for piece in 1..=MEMORY / 8 {
+        world.write(piece * 8, 8);
+    }
+    assert!(world.engine().buffers().sectors() > MEMORY - 8, "no room for what B is to be paid");
+    world.hold(B, What::Writes);
+    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(write), "A has it");
+    let on_b = world.only(B, What::Writes);
+    world.fail(on_b);
+    world.let_come(B);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0, "it has been read from A");
+}
