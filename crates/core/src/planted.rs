@@ -51,6 +51,10 @@ planted! {
     MovesLast,
     /// A leg is not recorded whole where its medium could not read a block of what it holds.
     UnreadableLosesBit,
+    /// A leg that stands as it was found does not get the writes under way that were not sent to it.
+    UnsentForgotten,
+    /// A leg that has come back is given what others had before it what is recorded as lost.
+    LostGivenBack,
     /// Regions are not rebuilt while some that were taken up wait for a leg that is silent.
     RebuildHeldUp,
     /// A leg that is out and silent keeps the copies of what it owes.

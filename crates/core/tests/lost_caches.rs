@@ -7,8 +7,8 @@ use hemi_core::io::{LegError, LegEvent, Operation};
 use hemi_core::settings::Settings;
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MICROSECOND, MILLISECOND, SECOND};
-use world::script::{Cache, What};
-use world::{LONG, Random, SECTORS, World, calm, settings};
+use world::script::{Cache, Landing, What};
+use world::{LONG, Random, SECTORS, World, calm, settings, steady_legs};
 
 fn abort(world: &mut World, leg: usize) {
     while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
@@ -261,5 +261,68 @@ fn what_a_leg_had_before_it_lost_its_cache_is_not_written_to_another() {
     world.wait(SECOND);
     assert_eq!(world.disks[A].contents()[..8], world.disks[B].contents()[..8]);
     world.checker.cache_lost(now);
+    world.read_everything();
+}
+
+/// Neither leg has all of a region any more: A was removed, for all that was known, and B has lost its
+/// cache since. What A has stands, and a write that was under way meanwhile is on both.
+#[test]
+fn a_write_under_way_reaches_a_leg_that_stands_as_it_was_found() {
+    const A: usize = 0;
+    const B: usize = 1;
+    let mut world = steady_legs(2, Settings { leg_window: 1, ..calm() });
+    world.write(0, 8);
+    world.crash(None, |_| Landing::Whole);
+    world.open(&[A, B]).expect("both are there");
+    world.hold(A, What::Reads);
+    world.hold(A, What::Flushes);
+    world.hold(B, What::Flushes);
+    world.wait(5 * MILLISECOND);
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(5 * MILLISECOND);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| None);
+    assert_ne!(world.engine().lost_extents(), [], "B owed the region");
+    world.hold(B, What::Writes);
+    // B has room for one write: the other is a debt, which goes with its cache.
+    world.submit(Operation::Write, Extent::new(512, 8), false);
+    world.wait(5 * MILLISECOND);
+    let write = world.submit(Operation::Write, Extent::new(16, 8), false);
+    let flush = world.only(B, What::Flushes);
+    world.fail(flush);
+    world.release(A);
+    world.release(B);
+    world.event(A, LegEvent::Back);
+    world.wait(5 * SECOND);
+    assert!(world.is_answered(write) && !world.has_failed(write));
+    let [on_a, on_b] = [A, B].map(|leg| world.disks[leg].contents()[16..24].to_vec());
+    assert_eq!(on_a, on_b);
+}
+
+/// A device that was reported removed is back, with all it had. What it alone had has been given up;
+/// B still has in flight what was there before.
+#[test]
+fn a_leg_that_is_back_is_not_given_what_is_older_than_what_was_lost_with_it() {
+    const A: usize = 0;
+    const B: usize = 1;
+    // Debts keep no copy.
+    let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 8);
+    world.flush();
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.write(4, 4);
+    for leg in [A, B] {
+        world.hold(leg, What::Metadata);
+    }
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    assert_eq!(world.engine().lost_extents(), [Extent::new(4, 4)], "which B owed");
+    world.event(A, LegEvent::Back);
+    world.wait(10 * MILLISECOND);
+    // The list of what is lost is on neither leg.
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("both are there");
+    world.read(0, 8);
     world.read_everything();
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use hemi_core::io::Operation;
 use hemi_core::settings::{FlushCopies, Policy};
 use hemi_core::status::{LegState, LegStatus};
-use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
 
 use crate::checker::exposure::is_in;
 use crate::checker::register::Asked;
@@ -173,7 +173,7 @@ impl World {
         let flushes = asked.operation == Operation::Flush || asked.fua;
         let strict = self.settings.flush_copies != FlushCopies::Count(1);
         let held_back = self.throttles() && self.is_much_exposed();
-        if flushes && strict || writes && held_back || !writes && self.has_no_memory(asked, hung) {
+        if flushes && strict || writes && held_back || self.has_no_memory(asked, hung) {
             return true;
         }
         if !self.deceives() && self.is_excused(asked) {
@@ -189,16 +189,20 @@ impl World {
         !self.others_have(extent, hung)
     }
 
-    /// Tells whether I/O that a leg never ends keeps so much memory that a read which starts over
-    /// cannot get a buffer.
+    /// Tells whether I/O that a leg never ends keeps so much memory that a request has to wait for a
+    /// buffer: a read that starts over for its own, a write for those of what has to be drained.
     fn has_no_memory(&self, asked: &Asked, hung: u8) -> bool {
         let of_leg = self.ios.iter().filter(|io| io.live && io.io.leg.0 == hung);
         let buffers: BTreeSet<u32> =
             of_leg.filter_map(|io| io.io.buffer.map(|at| at.buffer.0)).collect();
-        let engine = self.engine.as_ref().expect("something is under way");
-        let kept = engine.buffers().sectors_of(&buffers);
-        asked.operation == Operation::Read
-            && kept + asked.extent.sectors().next_power_of_two() > self.shape.memory_sectors
+        let pool = self.engine.as_ref().expect("something is under way").buffers();
+        let wanted = match asked.operation {
+            Operation::Read => asked.extent.sectors(),
+            _ => u64::from(self.settings.drain_bytes) / SECTOR_BYTES,
+        };
+        let memory = self.shape.memory_sectors;
+        let kept = pool.sectors_of(&buffers);
+        kept >= memory / 4 && pool.used_sectors() + wanted.next_power_of_two() > memory
     }
 
     /// Tells whether legs other than this one have all of an extent, by the volume's own word.

@@ -190,16 +190,26 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         let region = self.regions.active[record].region;
         for operation in 0..self.operations.capacity() as u32 {
-            if !self.operations.is_used(operation) {
-                continue;
-            }
-            let state = &self.operations[operation];
-            let writes = !state.is_read && state.stage == Stage::Running;
-            let sent = (state.in_flight | state.owed | state.done) & index.bit() != 0;
-            if writes && state.region == region && !sent && !self.regions.is_stale(index, region) {
+            if self.is_unsent(operation, leg, region) && !self.regions.is_stale(index, region) {
                 self.owe(operation, leg);
             }
         }
+    }
+
+    /// The writes under way in a region that were not sent to a leg.
+    pub(super) fn unsent(&self, leg: usize, region: u32) -> impl Iterator<Item = u32> {
+        let operations = 0..self.operations.capacity() as u32;
+        operations.filter(move |&operation| self.is_unsent(operation, leg, region))
+    }
+
+    fn is_unsent(&self, operation: u32, leg: usize, region: u32) -> bool {
+        if !self.operations.is_used(operation) {
+            return false;
+        }
+        let state = &self.operations[operation];
+        let writes = !state.is_read && state.stage == Stage::Running;
+        let sent = (state.in_flight | state.owed | state.done) >> leg & 1 == 1;
+        writes && state.region == region && !sent
     }
 
     /// Notes what recovery would have to know if the leg were out now: the region table as it

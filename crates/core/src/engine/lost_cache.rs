@@ -252,7 +252,7 @@ impl<B: Buffers> Engine<B> {
         let is_owed = debt.extent.start <= extent.start
             && debt.source == Source::Leg
             && debt.is_acknowledged()
-            && self.legs[leg].debts.has_room(1);
+            && self.legs[leg].debts.has_room(2 + self.unsent(leg, region).count());
         let Some(record) = self
             .regions
             .slot(region)
@@ -265,6 +265,9 @@ impl<B: Buffers> Engine<B> {
         let stands = Extent::new(owed.start, sectors);
         let carved = self.legs[leg].debts.carve(stands, &mut self.buffers);
         self.adjust_lacks(record, leg, carved.debts);
+        if !planted::is(Planted::UnsentForgotten) {
+            self.owe_unsent(leg, record);
+        }
         self.marks.add(Mark::CacheLostAlone);
         self.flush_failures.note_loss();
         self.fail_parts_done(region, false);
@@ -393,7 +396,17 @@ impl<B: Buffers> Engine<B> {
         let mut alone = false;
         let mut at = extent.start;
         while at < extent.end {
-            let rest = Extent { start: at, end: extent.end };
+            let mut rest = Extent { start: at, end: extent.end };
+            if let Some(lost) = self.first_lost(rest)
+                && !planted::is(Planted::LostGivenBack)
+            {
+                // Others may have what was there before. The list says so, but is not durable yet.
+                if lost.start <= at {
+                    at = lost.end.min(extent.end);
+                    continue;
+                }
+                rest.end = lost.start;
+            }
             if let Some(until) = self.legs[leg].held_until(at) {
                 // What is in flight there comes after it; beneath it nothing else is newer.
                 at = until;

@@ -422,6 +422,11 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Returns the first extent recorded as lost that overlaps this one.
+    pub(super) fn first_lost(&self, extent: Extent) -> Option<Extent> {
+        self.lost.iter().copied().find(|lost| lost.overlaps(extent))
+    }
+
     /// Whether anything of an extent is recorded as lost.
     pub(super) fn touches_lost(&self, extent: Extent) -> bool {
         self.lost.iter().any(|lost| lost.overlaps(extent))
