@@ -51,6 +51,10 @@ planted! {
     MovesLast,
     /// A leg is not recorded whole where its medium could not read a block of what it holds.
     UnreadableLosesBit,
+    /// A leg that is detached is flushed once, though that fails.
+    DetachFlushedOnce,
+    /// The volume closes while a change of its legs is being recorded.
+    ClosedWhileChanging,
     /// A leg that stands as it was found does not get the writes under way that were not sent to it.
     UnsentForgotten,
     /// A leg that has come back is given what others had before it what is recorded as lost.

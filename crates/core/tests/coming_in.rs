@@ -139,3 +139,19 @@ fn a_leg_does_not_hear_alone_that_it_is_in() {
     assert!(is_in(&world));
     world.read_everything();
 }
+
+/// Else leg 0, which alone has heard of it, would wait for leg 1 at the next start.
+#[test]
+fn a_volume_closes_when_a_leg_that_is_taken_in_has_heard_of_it() {
+    let mut world = coming_in(1);
+    let (now, token) = (world.now, 9);
+    world.engine().command(now, token, Command::Close { drain_until: now + SECOND });
+    world.take_actions();
+    world.wait(5 * SECOND);
+    assert!(!world.closed, "leg 1 has not heard that it is in");
+    world.release(1);
+    world.wait(5 * SECOND);
+    assert!(world.closed);
+    world.open(&[0, 1]).expect("both are in");
+    world.converge();
+}

@@ -282,3 +282,21 @@ fn what_two_of_three_legs_have_is_not_exposed() {
     let ages = 70 * MILLISECOND..=100 * MILLISECOND;
     assert!(ages.contains(&status.exposure_age), "{} ns", status.exposure_age);
 }
+
+/// The flush before the leg is let go fails, for a while. Writers do not wait for it meanwhile.
+#[test]
+fn a_detach_goes_on_after_a_flush_that_failed() {
+    let mut world = volume(2);
+    world.write(0, 8);
+    world.behaviour[0].flush_errors = 1;
+    let (now, leg) = (world.now, LegIndex(0));
+    world.engine().command(now, 9, Command::Detach { leg });
+    world.take_actions();
+    world.wait(SECOND);
+    let write = world.submit(Operation::Write, Extent::new(64, 8), false);
+    world.wait(SECOND);
+    assert!(world.is_answered(write) && !world.commands.contains_key(&9));
+    world.behaviour[0].flush_errors = 0;
+    world.wait(5 * SECOND);
+    assert_eq!(world.commands.get(&9), Some(&Ok(())));
+}

@@ -192,26 +192,37 @@ impl World {
     /// Tells whether I/O that a leg never ends keeps so much memory that a request has to wait for a
     /// buffer: a read that starts over for its own, a write for those of what has to be drained.
     fn has_no_memory(&self, asked: &Asked, hung: u8) -> bool {
+        match asked.operation {
+            Operation::Read => self.has_no_buffer(asked.extent.sectors(), hung),
+            _ => self.keeps_all_memory(hung),
+        }
+    }
+
+    /// Tells whether nothing can be drained because of the memory that such I/O keeps.
+    fn keeps_all_memory(&self, hung: u8) -> bool {
+        self.has_no_buffer(u64::from(self.settings.drain_bytes) / SECTOR_BYTES, hung)
+    }
+
+    fn has_no_buffer(&self, sectors: u64, hung: u8) -> bool {
+        let Some(engine) = &self.engine else { return false };
         let of_leg = self.ios.iter().filter(|io| io.live && io.io.leg.0 == hung);
         let buffers: BTreeSet<u32> =
             of_leg.filter_map(|io| io.io.buffer.map(|at| at.buffer.0)).collect();
-        let pool = self.engine.as_ref().expect("something is under way").buffers();
-        let wanted = match asked.operation {
-            Operation::Read => asked.extent.sectors(),
-            _ => u64::from(self.settings.drain_bytes) / SECTOR_BYTES,
-        };
-        let memory = self.shape.memory_sectors;
+        let (pool, memory) = (engine.buffers(), self.shape.memory_sectors);
         let kept = pool.sectors_of(&buffers);
-        kept >= memory / 4 && pool.used_sectors() + wanted.next_power_of_two() > memory
+        kept >= memory / 4 && pool.used_sectors() + sectors.next_power_of_two() > memory
     }
 
     /// Tells whether legs other than this one have all of an extent, by the volume's own word.
     fn others_have(&self, extent: Extent, hung: u8) -> bool {
         let engine = self.engine.as_ref().expect("something is under way");
+        let answers = |leg: &&LegStatus| leg.leg != hung && is_in(leg.state);
+        let answering =
+            self.status.legs.iter().filter(answers).fold(0, |mask, l| mask | 1 << l.leg);
         let mut at = extent.start;
         while at < extent.end {
             let (part, fresh) = engine.copies(Extent { start: at, end: extent.end });
-            if fresh & !(1 << hung) == 0 {
+            if fresh & answering == 0 {
                 return false;
             }
             at = part.end;
@@ -232,7 +243,8 @@ impl World {
             let out = status.legs.iter().any(|l| l.leg == hung && l.state == LegState::Out);
             let stay = status.legs.iter().filter(|l| l.leg != hung);
             // Another that is out may wait for what that one alone has.
-            out && !changes && stay.clone().count() > 1 && stay.clone().all(|l| is_in(l.state))
+            let judged = stay.clone().count() > 1 && stay.clone().all(|l| is_in(l.state));
+            out && !changes && judged && !world.keeps_all_memory(hung)
         };
         let end = self.now + CONVERGENCE;
         while self.violation.is_none() && is_judged(self) {

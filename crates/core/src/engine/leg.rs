@@ -355,8 +355,10 @@ impl Leg {
     pub(crate) fn new(index: LegIndex, settings: &Settings, present: bool) -> Leg {
         // Beside the debts that have been acknowledged there is room for every operation that
         // can be under way, and for the splits those can cause: an authority that cannot note
-        // a waiting write could not be the authority.
-        let under_way = 2 * super::operations_max(settings);
+        // a waiting write could not be the authority. There is room for all that is being read for
+        // the leg, too: those reads are given up together when their source falls silent, and a
+        // region that is owed whole again is begun anew.
+        let under_way = 2 * super::operations_max(settings) + 2 * settings.leg_window;
         let debts_max = if present { settings.owed_extents_max + under_way } else { 0 };
         let mut leg = Leg {
             index,

@@ -877,7 +877,7 @@ impl<B: Buffers> Engine<B> {
             self.pump_backlog();
             return;
         }
-        if self.is_briefly_silent(leg) {
+        if self.is_briefly_silent(leg) || self.has_just_failed_a_flush(leg) {
             if detach.paused {
                 // It will have to be made whole once more; writers do not wait for that.
                 detach.paused = false;
@@ -923,6 +923,13 @@ impl<B: Buffers> Engine<B> {
         self.detach = Some(detach);
         let kind = ChangeKind::Out(OutReason::Detached);
         self.begin_change(detach.leg, kind, Some(detach.token));
+    }
+
+    /// Returns true if a leg that is being detached failed a flush and is not asked again yet.
+    fn has_just_failed_a_flush(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        let failed = state.answers() && state.flush_failed && self.now < state.flush_retry;
+        failed && !planted::is(Planted::DetachFlushedOnce)
     }
 
     /// Whether a leg that is being detached is silent and not yet given up: it is still to be
@@ -988,7 +995,9 @@ impl<B: Buffers> Engine<B> {
                 .in_legs()
                 .filter(|leg| leg.answers())
                 .all(|leg| self.metadata.is_current(leg.index));
-            if !current && !hopeless {
+            // A leg that is in by the superblock of one leg alone keeps that from opening.
+            let changing = !self.changes.is_empty() && !planted::is(Planted::ClosedWhileChanging);
+            if (!current || changing) && !hopeless {
                 return;
             }
             if self.regions.dirty_count() == 0 {

@@ -298,7 +298,7 @@ impl World {
         let last = troubles.max()?.max(self.stall.started);
         let trusted = self.legs.iter().map(|leg| leg.probation.end()).max()?;
         let on_probation = self.now < trusted + PACE_TRUSTED;
-        let hangs = self.hung_leg().is_some();
+        let hangs = self.hung_leg().is_some() || self.ticks_for_regions() > 0;
         if !plain || self.now.since(last) < PACE_CALM || on_probation || hangs {
             return None;
         }
