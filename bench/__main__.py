@@ -18,12 +18,12 @@ from typing import Any
 
 from hemi_harness.sandbox import sweep
 
-from . import first_pass, flush, freeze, md, replay, slow_leg, speed
+from . import busy, first_pass, flush, freeze, md, replay, slow_leg, speed
 from .report import UNNAMED, page, part_report
 from .settings import LENGTHS, Settings, machine
 
 PARTS: dict[str, Any] = {
-    part.NAME: part for part in (speed, first_pass, slow_leg, freeze, flush, md, replay)
+    part.NAME: part for part in (speed, busy, first_pass, slow_leg, freeze, flush, md, replay)
 }
 ROOT = Path(__file__).parents[1]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import first_pass, flush, freeze, md, replay, slow_leg, speed
+from . import busy, first_pass, flush, freeze, md, replay, slow_leg, speed
 from .measure import table
 from .settings import LENGTHS
 
@@ -60,7 +60,8 @@ def page(results: dict[str, Any]) -> str:
 
 def part_report(name: str, data: dict[str, Any]) -> str:
     """Returns the text printed when a part has been run."""
-    module = {m.NAME: m for m in (speed, first_pass, slow_leg, freeze, flush, md, replay)}[name]
+    modules = (speed, busy, first_pass, slow_leg, freeze, flush, md, replay)
+    module = {m.NAME: m for m in modules}[name]
     lines = [f"## {module.TITLE}", "", *module.report(data)]
     if hasattr(module, "targets"):
         lines += ["", "Targets:", "", *module.targets(data)]
@@ -98,6 +99,7 @@ def _sections(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
         yield "Flushes with a frozen leg", "flush", [*body, *table(head, rows)]
     for key, title, part in (
         ("speed", "Healthy legs", speed),
+        ("busy", "A busy machine", busy),
         ("first-pass", "The first write to a region", first_pass),
         ("replay", "A trace replayed on time", replay),
     ):
@@ -121,7 +123,7 @@ def _machines(results: dict[str, Any]) -> list[str]:
 def _targets(results: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     met = missed = 0
-    for part in (freeze, flush, slow_leg, speed, replay):
+    for part in (freeze, flush, slow_leg, speed, busy, replay):
         if part.NAME in results:
             rows = part.targets(results[part.NAME])
             met += sum(row.count("| met") for row in rows)

@@ -23,6 +23,7 @@ pub mod messages;
 mod notices;
 pub mod opening;
 pub mod preflight;
+mod priority;
 pub mod probe;
 pub mod promote;
 mod reactor;

@@ -280,6 +280,7 @@ fn start_recorded(
                 if let Some(recorder) = recorder {
                     reactor.record(recorder);
                 }
+                crate::priority::raise();
                 let _ = started.send(Ok(waker));
                 reactor.run().inspect_err(|error| {
                     tracing::error!(%error, "the event loop failed; the volume is as after a kill");
