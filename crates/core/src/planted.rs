@@ -51,6 +51,11 @@ planted! {
     MovesLast,
     /// A leg is not recorded whole where its medium could not read a block of what it holds.
     UnreadableLosesBit,
+    /// Records of regions that are being rebuilt are given back while records are short.
+    RebuildRoundedUp,
+    /// A read that waits for a leg is begun anew from the backlog, and what comes in its place when it
+    /// should have been.
+    StalledAndQueued,
     /// A leg that is detached is flushed once, though that fails.
     DetachFlushedOnce,
     /// The volume closes while a change of its legs is being recorded.

@@ -149,7 +149,12 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         for leg in self.slots() {
-            let owes = self.regions.active[record].lacks[leg] > 0;
+            let active = &self.regions.active[record];
+            // What is being rebuilt would be begun anew, and never end.
+            let rebuilt = active.rebuilding >> leg & 1 == 1
+                && self.legs[leg].answers()
+                && !planted::is(Planted::RebuildRoundedUp);
+            let owes = active.lacks[leg] > 0 && !rebuilt;
             if owes && !entry.is_whole(LegIndex(leg as u8)) {
                 self.owe_region(leg, region);
             }

@@ -94,7 +94,7 @@ pub struct Engine<B: Buffers> {
     /// Reads with parts still to be split off, and writes: reads pass writes that have no room.
     backlog: [VecDeque<Key>; 2],
     /// Reads that no answering leg can serve at present.
-    stalled: VecDeque<u32>,
+    stalled: VecDeque<Key>,
     /// Flush requests under way.
     flushes: Vec<u32>,
     /// Active records with operations waiting.

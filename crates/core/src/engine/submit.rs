@@ -80,8 +80,9 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn queue(&mut self, slot: u32) {
         let (backlog, key) = (self.backlog_of(slot), self.requests.key(slot));
         let request = &mut self.requests[slot];
-        if core::mem::take(&mut request.stalled) {
-            self.stalled.push_back(slot);
+        let twice = planted::is(Planted::StalledAndQueued);
+        if core::mem::take(&mut request.stalled) && (!request.queued || twice) {
+            self.stalled.push_back(key);
         } else if !core::mem::replace(&mut request.queued, true) {
             self.backlog[backlog].push_back(key);
         }
@@ -306,8 +307,10 @@ impl<B: Buffers> Engine<B> {
 
     /// Lets reads start over that no answering leg could serve.
     pub(super) fn retry_stalled(&mut self) {
-        while let Some(slot) = self.stalled.pop_front() {
-            self.queue(slot);
+        while let Some(key) = self.stalled.pop_front() {
+            if self.requests.is_live(key) || planted::is(Planted::StalledAndQueued) {
+                self.queue(key.slot);
+            }
         }
     }
 
