@@ -51,6 +51,8 @@ planted! {
     MovesLast,
     /// A leg is not recorded whole where its medium could not read a block of what it holds.
     UnreadableLosesBit,
+    /// What is being read for another leg from one that is detached is waited for.
+    DetachedStillRead,
     /// Records of regions that are being rebuilt are given back while records are short.
     RebuildRoundedUp,
     /// A read that waits for a leg is begun anew from the backlog, and what comes in its place when it

@@ -88,7 +88,7 @@ fn a_leg_that_was_slow_to_read_from_is_tried_again() {
     assert!(fast > 9_900, "{fast} of 10,000 reads go to the leg that became fast");
 }
 
-/// What the tests below read.
+/// The extent that the tests below read.
 const READ: Extent = Extent { start: 0, end: 1024 };
 
 /// Two legs, of which A cannot read anything.

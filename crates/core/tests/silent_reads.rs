@@ -6,7 +6,7 @@ use hemi_core::command::Command;
 use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
-use hemi_core::units::{Extent, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::script::What;
 use world::{LONG, SECTORS, World, calm, steady_legs};
 
@@ -106,4 +106,26 @@ fn a_debt_is_read_from_another_leg_when_its_source_falls_silent() {
         assert_eq!(status.legs[leg].state, LegState::Healthy);
     }
     assert_eq!(status.exposure_age, 0);
+}
+
+/// A leg is let go while a debt is being read from it, which never ends.
+#[test]
+fn a_debt_is_read_from_another_leg_when_its_source_is_detached() {
+    let mut world = steady_legs(3, without_copies());
+    world.write(0, 8);
+    world.hold(C, What::Writes);
+    for _ in 0..2 {
+        world.write(0, 8);
+    }
+    let before = world.only(C, What::Writes);
+    world.hold(A, What::Reads);
+    world.hold(B, What::Reads);
+    world.land(before);
+    world.let_come(C);
+    world.wait(MILLISECOND);
+    assert_eq!(world.in_flight(A, What::Reads).len(), 1, "the debt is being read");
+    world.release_kind(B, What::Reads);
+    assert_eq!(world.command(Command::Detach { leg: LegIndex(A as u8) }), Ok(()));
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[C].owed_bytes, 0);
 }

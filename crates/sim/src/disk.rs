@@ -74,7 +74,7 @@ pub struct Disk {
     log: Vec<Cached>,
     log_start: usize,
     completed: u32,
-    /// What the last flush covers of these.
+    /// The part of these that the last flush covers.
     flushed: u32,
     /// How often a sector is in the log: for power cuts only, zero otherwise.
     counts: Vec<u32>,

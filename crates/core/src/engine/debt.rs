@@ -176,7 +176,7 @@ pub(crate) struct Debts {
     sectors: u64,
     /// Sectors of regions taken up for rebuilding.
     rebuild_sectors: u64,
-    /// Of these, sectors for which this was found in this round.
+    /// Sectors of these for which this was found in this round.
     waiting_sectors: u64,
     /// Counts the times that a leg has come to answer again.
     round: u32,

@@ -642,6 +642,9 @@ impl<B: Buffers> Engine<B> {
                 }
                 self.fold_debts(leg);
                 if !self.legs[leg].answers() {
+                    if !planted::is(Planted::DetachedStillRead) {
+                        self.give_up_own_reads(leg, true);
+                    }
                     self.give_up_reads(leg);
                 }
                 self.notice(Notice::Out { leg: change.leg, reason });

@@ -25,7 +25,7 @@ use crate::world::{Behaviour, Pending, World};
 /// Legs have to have been at their best for so long before a window opens.
 const CALM: u64 = SECOND / 2;
 
-/// How often regions are cleaned.
+/// The time between two cleanings of regions.
 const TICK: u64 = 100 * MILLISECOND;
 
 /// The pace is judged this long after the last trouble …
