@@ -51,7 +51,7 @@ planted! {
     MovesLast,
     /// A leg is not recorded whole where its medium could not read a block of what it holds.
     UnreadableLosesBit,
-    /// What is being read for another leg from one that is detached is waited for.
+    /// A drain waits for its read from a leg that has been detached.
     DetachedStillRead,
     /// Records of regions that are being rebuilt are given back while records are short.
     RebuildRoundedUp,

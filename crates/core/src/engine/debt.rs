@@ -99,7 +99,7 @@ pub(crate) struct Debt {
     pub(crate) repair: bool,
     /// How often it could not be read from a fresh leg.
     pub(crate) tries: u8,
-    /// In which round it was found that no leg that answers is fresh for it; zero: in none.
+    /// The round in which no leg that answers was found fresh for it; zero for none.
     waits_since: u32,
     older: u32,
     newer: u32,
@@ -176,7 +176,7 @@ pub(crate) struct Debts {
     sectors: u64,
     /// Sectors of regions taken up for rebuilding.
     rebuild_sectors: u64,
-    /// Sectors of these for which this was found in this round.
+    /// Sectors of these that are known to wait for a leg that they can be read from.
     waiting_sectors: u64,
     /// Counts the times that a leg has come to answer again.
     round: u32,

@@ -251,8 +251,7 @@ impl<B: Buffers> Engine<B> {
         let decides = entry.is_dirty() && entry.authority().index() == leg;
         let is_owed = debt.extent.start <= extent.start
             && debt.source == Source::Leg
-            && debt.is_acknowledged()
-            && self.legs[leg].debts.has_room(2 + self.unsent(leg, region).count());
+            && debt.is_acknowledged();
         let Some(record) = self
             .regions
             .slot(region)
@@ -260,6 +259,9 @@ impl<B: Buffers> Engine<B> {
         else {
             return false;
         };
+        if !self.legs[leg].debts.has_room(2 + self.unsent(leg, region).count()) {
+            return false;
+        }
         let owed = debt.extent.intersection(extent);
         let Some(sectors) = self.nobody_has(leg, owed) else { return false };
         let stands = Extent::new(owed.start, sectors);

@@ -422,12 +422,8 @@ impl<B: Buffers> Engine<B> {
         }
         let state = &self.legs[leg];
         match state.health {
-            Health::Frozen { since } | Health::Gone { since, removed: false }
-                if self.now.since(since) >= self.settings.out_after =>
-            {
-                Some(OutReason::Unresponsive)
-            }
             Health::Gone { removed: true, .. } => Some(OutReason::Removed),
+            _ if self.is_long_silent(leg) => Some(OutReason::Unresponsive),
             Health::Answering
                 if state.write_failures > 2
                     && self.now.since(state.failing_since) >= WRITE_ERRORS_OUT_AFTER =>

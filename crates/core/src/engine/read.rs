@@ -429,7 +429,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Whether anything of an extent is recorded as lost.
     pub(super) fn touches_lost(&self, extent: Extent) -> bool {
-        self.lost.iter().any(|lost| lost.overlaps(extent))
+        self.first_lost(extent).is_some()
     }
 
     /// An extent has been rewritten: it is no longer lost.

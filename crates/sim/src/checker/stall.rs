@@ -298,8 +298,10 @@ impl World {
         let last = troubles.max()?.max(self.stall.started);
         let trusted = self.legs.iter().map(|leg| leg.probation.end()).max()?;
         let on_probation = self.now < trusted + PACE_TRUSTED;
-        let hangs = self.hung_leg().is_some() || self.ticks_for_regions() > 0;
-        if !plain || self.now.since(last) < PACE_CALM || on_probation || hangs {
+        let hangs = self.hung_leg().is_some();
+        let waits_for_ticks = self.ticks_for_regions() > 0;
+        let calm = self.now.since(last) >= PACE_CALM;
+        if !plain || !calm || on_probation || hangs || waits_for_ticks {
             return None;
         }
         let longest = |leg: &Behaviour| leg.latency + leg.jitter + leg.serial;
