@@ -72,6 +72,8 @@ planted! {
     OutKeepsCopies,
     /// Copies for silent legs are kept while memory is short, though other legs have the data.
     CopiesKeptWhenShort,
+    /// Copies for legs that answer are kept while memory is short, though these are paid nothing.
+    CopiesKeptByIdle,
     /// A read is given up though it has failed on every leg that answers.
     ReadGivenUpForFailed,
     /// What is in flight of metadata to a silent leg leaves no room for that of others.
@@ -83,6 +85,9 @@ planted! {
     /// A leg counts for a flush of several copies though its own metadata says that it is not
     /// whole.
     UnrecordedCounts,
+    /// A leg counts for a flush of several copies though its own lost list still names what has
+    /// been rewritten.
+    RewrittenStaysLost,
     /// A leg has lacked what a debt superseded only since that debt's own data arrived.
     YoungAgain,
     /// A leg that is silent is not recorded whole where a region is cleaned, though it has

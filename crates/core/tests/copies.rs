@@ -256,6 +256,35 @@ fn a_leg_does_not_count_before_it_says_itself_that_it_is_whole() {
     assert_eq!(world.without_engine().promote(B), []);
 }
 
+/// What was lost has been rewritten, and A has it. But A's own list still says that it is lost.
+#[test]
+fn a_leg_does_not_count_while_it_names_as_lost_what_has_been_rewritten() {
+    // Debts keep no copy.
+    let mut world = two_copies_with(Settings { copies_reserve: u64::MAX, ..strict() });
+    world.write(0, 8);
+    world.flush();
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.write(4, 4);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    assert_eq!(world.engine().lost_extents(), [Extent::new(4, 4)], "which B owed");
+    let_go(&mut world, B);
+    world.event(A, LegEvent::Back);
+    let told = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(SECOND);
+    assert!(world.has_failed(told), "the loss is told once");
+    assert_eq!(world.status().legs[A].state, LegState::Healthy);
+    world.hold(A, What::Metadata);
+    world.write(0, 8);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(flush), "alone, A would answer EIO");
+    let_go(&mut world, A);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+    assert_eq!(world.without_engine().promote(A), []);
+}
+
 /// A region that both legs have flushed is cleaned while B is silent.
 #[test]
 fn a_silent_leg_stays_whole_where_it_has_everything() {

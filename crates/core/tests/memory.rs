@@ -3,9 +3,9 @@
 mod world;
 
 use hemi_core::io::{LegEvent, Operation};
-use hemi_core::settings::{ExposureMode, Settings};
+use hemi_core::settings::{ExposureMode, Limits, Settings};
 use hemi_core::status::LegState;
-use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
 use world::script::What;
 use world::{LONG, Shape, World, calm, steady_legs};
 
@@ -62,4 +62,51 @@ fn copies_for_a_silent_leg_make_room_for_what_another_is_paid_from() {
     world.let_come(B);
     world.wait(SECOND);
     assert_eq!(world.status().legs[B].owed_bytes, 0, "it has been read from A");
+}
+
+/// A writer that is held back, and copies, take all memory there is. What B would be paid first has no
+/// copy, and there is no room to read it.
+#[test]
+fn copies_for_a_leg_that_is_paid_nothing_make_room() {
+    const MEMORY: u64 = 128;
+    const OWED: u64 = 8 + 32 + 32 + 40;
+    let limits = Limits { oldest_looked_at: 2, sweep_skips: 1, ..Limits::default() };
+    let settings = Settings {
+        limits,
+        leg_window: 1,
+        copies_reserve: 79 * SECTOR_BYTES,
+        exposure_bytes: OWED * SECTOR_BYTES,
+        exposure_age: 200 * MILLISECOND,
+        ..calm()
+    };
+    let shape = Shape { memory_sectors: MEMORY, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    for leg in [A, B] {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.wait(LONG);
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.hold(A, What::Reads);
+    world.hold(B, What::Reads);
+    world.submit(Operation::Read, Extent::new(400, 40), false);
+    for place in [128, 64] {
+        world.submit(Operation::Write, Extent::new(place, 32), false);
+        world.wait(MILLISECOND);
+    }
+    for leg in [A, B] {
+        world.release_kind(leg, What::Reads);
+    }
+    world.wait(MILLISECOND);
+    for piece in 0..5 {
+        world.write(192 + 16 * piece, 8);
+    }
+    let write = world.submit(Operation::Write, Extent::new(400, 64), false);
+    world.wait(300 * MILLISECOND);
+    assert!(!world.is_answered(write), "it is held back");
+    assert_eq!(world.engine().buffers().sectors(), MEMORY - 16);
+    world.release(B);
+    world.wait(SECOND);
+    assert!(world.is_answered(write) && !world.has_failed(write));
+    assert_eq!(world.status().legs[B].owed_bytes, 0);
 }

@@ -3,7 +3,8 @@
 //! A debt keeps the client's buffer, so that paying it takes no read. Copies share their memory with
 //! requests under way, and a leg that is silent pays nothing: what it owes would come to hold all of
 //! it, and the reads that drain the other legs would find none. So past the budget a debt keeps no
-//! copy, and where memory runs short all the same, silent legs' copies of what another leg has go.
+//! copy, and where memory runs short all the same, copies of what another leg has go: those of legs that
+//! are silent, or that are written nothing because all that they are paid first has to be read.
 
 use super::Engine;
 use super::debt::Source;
@@ -31,15 +32,19 @@ impl<B: Buffers> Engine<B> {
         Source::Leg
     }
 
-    /// Gives up the copies that silent legs keep of what a leg that answers has, if a buffer was
-    /// wanted that there was no memory for.
+    /// Gives up the copies that legs to which nothing is being written keep of what a leg that answers
+    /// has, if a buffer was wanted that there was no memory for.
     pub(super) fn give_up_copies(&mut self) {
         let short = core::mem::take(&mut self.short_of_memory);
         if !short || planted::is(Planted::CopiesKeptWhenShort) {
             return;
         }
         for leg in self.slots() {
-            if !self.legs[leg].answers() {
+            // What is written gives its memory back. A leg that answers may have nothing in flight
+            // because all that it would be paid next has to be read.
+            let kept = planted::is(Planted::CopiesKeptByIdle);
+            let frees = self.legs[leg].writes_in_flight > 0 || kept;
+            if !self.legs[leg].answers() || !frees {
                 self.give_up_copies_of(leg);
             }
         }

@@ -78,6 +78,7 @@ impl<B: Buffers> Engine<B> {
         let early = planted::is(Planted::FuaCountsFromStart);
         let covers_until = if early { self.requests[slot].started } else { self.now };
         self.requests[slot].covers_until = covers_until;
+        self.requests[slot].lost_list = self.metadata.newest(self.metadata.lost_list());
         let mut needed = 0;
         for leg in self.slots() {
             let state = &mut self.legs[leg];
@@ -278,13 +279,26 @@ impl<B: Buffers> Engine<B> {
                 request.durable |= index.bit();
                 request.unrecorded[leg] = self.regions.unrecorded_generation(index);
             }
-            let unrecorded = request.unrecorded[leg];
-            if self.regions.is_recorded(index, unrecorded) || planted::is(Planted::UnrecordedCounts)
-            {
+            let (unrecorded, lost_list) = (request.unrecorded[leg], request.lost_list);
+            let recorded = self.regions.is_recorded(index, unrecorded)
+                || planted::is(Planted::UnrecordedCounts);
+            if recorded && self.has_lost_list(index, lost_list) {
                 have += 1;
             }
         }
         have >= wanted
+    }
+
+    /// Returns true if a leg has the lost list of this sequence or a newer one. Otherwise the leg
+    /// is given it: alone, it would answer EIO for what has been rewritten since.
+    fn has_lost_list(&mut self, leg: LegIndex, sequence: u64) -> bool {
+        let list = self.metadata.lost_list();
+        if self.metadata.durable(list, leg) >= sequence || planted::is(Planted::RewrittenStaysLost)
+        {
+            return true;
+        }
+        self.metadata.request(list, leg);
+        false
     }
 
     /// What a leg had may be gone with its cache, or with the leg itself: flushes of several

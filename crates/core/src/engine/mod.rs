@@ -188,6 +188,7 @@ impl<B: Buffers> Engine<B> {
             targets: [0; LEGS_MAX],
             needed: 0,
             covers_until: Instant(0),
+            lost_list: 0,
             caught_up: 0,
             durable: 0,
             unrecorded: [0; LEGS_MAX],

@@ -35,6 +35,8 @@ pub(crate) struct RequestState {
     pub(crate) needed: u8,
     /// For a flush of several copies: what a leg lacks since then or longer, it has to get first.
     pub(crate) covers_until: Instant,
+    /// For a flush of several copies: the lost list without what was rewritten before it.
+    pub(crate) lost_list: u64,
     /// For a flush of several copies: legs seen to have everything from before it.
     pub(crate) caught_up: u8,
     /// For a flush of several copies: legs seen to have that durable.
