@@ -5,7 +5,7 @@ mod world;
 use hemi_core::io::Operation;
 use hemi_core::settings::{ExposureMode, Settings};
 use hemi_core::units::{Extent, MILLISECOND, SECOND};
-use world::script::What;
+use world::script::{Landing, What};
 use world::{LONG, SECTORS, Shape, World, calm, steady_legs};
 
 const A: usize = 0;
@@ -29,9 +29,31 @@ fn what_a_newer_write_takes_the_place_of_is_exposed_until_it_has_landed() {
     world.wait(MILLISECOND);
     assert!(!world.is_answered(newer));
     assert_eq!(world.status().exposure_bytes, 8 * 512, "A alone has eight sectors");
+    assert_eq!(world.status().legs[B].owed_bytes, 8 * 512);
     world.release(A);
     world.release(B);
     world.wait(SECOND);
+    assert_eq!(world.status().exposure_bytes, 0);
+}
+
+/// A region that B owes as a whole stays owed while a write is under way that takes the place of a part.
+#[test]
+fn what_a_newer_write_takes_the_place_of_in_an_owed_region_is_owed() {
+    let mut world = steady_legs(2, Settings { leg_window: 1, ..calm() });
+    world.write(0, 8);
+    world.crash(None, |_| Landing::Whole);
+    world.open(&[A, B]).expect("both are there");
+    for leg in [A, B] {
+        world.hold(leg, What::Writes);
+        world.hold(leg, What::Reads);
+    }
+    world.wait(5 * MILLISECOND);
+    let owing = if world.status().legs[A].owed_bytes > 0 { A } else { B };
+    assert_eq!(world.status().legs[owing].owed_bytes, world::REGION_BYTES);
+    let write = world.submit(Operation::Write, Extent::new(64, 64), false);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(write));
+    assert_eq!(world.status().legs[owing].owed_bytes, world::REGION_BYTES);
     assert_eq!(world.status().exposure_bytes, 0);
 }
 

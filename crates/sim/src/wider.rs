@@ -19,6 +19,8 @@ const SMALL: u64 = 3;
 const LARGE: u64 = 24;
 /// One in so many has more legs than others.
 const MANY_LEGS: u64 = 8;
+/// The latency of a leg that is much slower than another, in scenes.
+const FAR: u64 = 4 * MILLISECOND;
 /// Judges of copies in a seed.
 const JUDGES: u64 = 12;
 
@@ -30,6 +32,9 @@ pub(crate) fn widen(plan: &mut Plan) {
         make_small(plan, random);
         if is_ordinary && random.one_in(LARGE) {
             make_large(plan, random);
+        }
+        if plan.is_of_scenes() && plan.shape.paces.iter().any(|pace| pace.latency == FAR) {
+            return_one_at_a_time(plan);
         }
     }
     if is_ordinary && random.one_in(MANY_LEGS) {
@@ -80,6 +85,16 @@ fn make_small(plan: &mut Plan, random: &mut Rng) {
         settings.limits = draw_limits(random);
         settings.requests_max = random.pick(&[3, 6, 16, 64]);
         settings.dirty_regions_max = random.pick(&[1, 2, 3, 8, 64]);
+    });
+}
+
+/// Regions that stay in use, and one of them looked at per tick for whether its authority can return
+/// from a slow leg.
+fn return_one_at_a_time(plan: &mut Plan) {
+    for_each_settings(plan, |settings| {
+        settings.limits.returns_per_tick = 1;
+        settings.dirty_regions_max = 64;
+        settings.clean_after = 5000 * MILLISECOND;
     });
 }
 

@@ -141,6 +141,55 @@ impl Debt {
     }
 }
 
+/// Sectors that a leg lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lacked {
+    /// Sectors written since the leg was whole: exposure.
+    pub(crate) exact: u64,
+    /// Sectors of regions owed as a whole.
+    pub(crate) rebuild: u64,
+}
+
+impl Lacked {
+    /// Returns so many sectors of either kind.
+    pub(crate) fn of(is_rebuild: bool, sectors: u64) -> Lacked {
+        if is_rebuild {
+            Lacked { exact: 0, rebuild: sectors }
+        } else {
+            Lacked { exact: sectors, rebuild: 0 }
+        }
+    }
+
+    /// Returns what comes to no more than so many sectors of each kind with what there is.
+    pub(crate) fn beside(self, there: Lacked, sectors: u64) -> Lacked {
+        let exact = self.exact.min(sectors - there.exact);
+        Lacked { exact, rebuild: self.rebuild.min(sectors - there.rebuild) }
+    }
+}
+
+impl core::ops::AddAssign for Lacked {
+    fn add_assign(&mut self, other: Lacked) {
+        self.exact += other.exact;
+        self.rebuild += other.rebuild;
+    }
+}
+
+impl core::ops::SubAssign for Lacked {
+    fn sub_assign(&mut self, other: Lacked) {
+        self.exact -= other.exact;
+        self.rebuild -= other.rebuild;
+    }
+}
+
+impl core::iter::Sum for Lacked {
+    fn sum<I: Iterator<Item = Lacked>>(parts: I) -> Lacked {
+        parts.fold(Lacked::default(), |mut sum, part| {
+            sum += part;
+            sum
+        })
+    }
+}
+
 /// What carving did to the bookkeeping of the region.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carved {
@@ -148,8 +197,8 @@ pub(crate) struct Carved {
     pub(crate) debts: i32,
     /// Whether any acknowledged debt was carved at all.
     pub(crate) superseded: bool,
-    /// Acknowledged sectors carved, rebuilds left out.
-    pub(crate) sectors: u64,
+    /// Acknowledged sectors carved.
+    pub(crate) sectors: Lacked,
     /// Since when something acknowledged that was carved has been lacked, if anything was.
     pub(crate) since: Option<Since>,
 }
@@ -521,9 +570,8 @@ impl Debts {
             debug_assert!(debt.is_acknowledged(), "range locks keep waiting writes disjoint");
             carved.debts -= 1;
             carved.superseded = true;
-            if !debt.is_rebuild() {
-                carved.sectors += debt.extent.intersection(extent).sectors();
-            }
+            let sectors = debt.extent.intersection(extent).sectors();
+            carved.sectors += Lacked::of(debt.is_rebuild(), sectors);
             carved.since = Some(carved.since.map_or(debt.since, |since| since.or(debt.since)));
             let front = Extent { start: debt.extent.start, end: extent.start };
             let back = Extent { start: extent.end, end: debt.extent.end };

@@ -76,7 +76,7 @@ impl<B: Buffers> Engine<B> {
         let state = &self.legs[leg];
         let left_out = planted::is(Planted::ExposureInFlight);
         let in_flight = if left_out { 0 } else { state.acknowledged_in_flight };
-        let carried = if planted::is(Planted::CarriedUncounted) { 0 } else { state.carried };
+        let carried = if planted::is(Planted::CarriedUncounted) { 0 } else { state.carried.exact };
         state.debts.bytes() + (in_flight + carried) * SECTOR_BYTES
     }
 

@@ -97,8 +97,9 @@ impl<B: Buffers> Engine<B> {
                 carrying.count(),
                 "writes that carry for leg {leg}"
             );
-            let carried = self.operations.iter().map(|(_, o)| u64::from(o.carried[leg]));
-            assert_eq!(state.carried, carried.sum(), "sectors carried for leg {leg}");
+            let carried: super::debt::Lacked =
+                self.operations.iter().map(|(_, o)| o.carried[leg]).sum();
+            assert_eq!(state.carried, carried, "sectors carried for leg {leg}");
         }
         let mut rebuilding = [0; LEGS_MAX];
         for (_, active) in self.regions.active.iter() {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::debt::{Debts, Since};
+use super::debt::{Debts, Lacked, Since};
 use super::slab::NONE;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
@@ -238,7 +238,7 @@ pub(crate) struct Leg {
     /// Unacknowledged writes that took the place of acknowledged debts.
     pub(crate) carrying: u32,
     /// Acknowledged sectors of these debts.
-    pub(crate) carried: u64,
+    pub(crate) carried: Lacked,
     /// Sectors of rebuilds in flight to it, from the read on.
     pub(crate) rebuild_in_flight: u64,
     /// I/O in flight by age.
@@ -383,7 +383,7 @@ impl Leg {
             sieves_after: Instant(0),
             acknowledged_in_flight: 0,
             carrying: 0,
-            carried: 0,
+            carried: Lacked::default(),
             rebuild_in_flight: 0,
             oldest_io: NONE,
             newest_io: NONE,

@@ -13,7 +13,7 @@
 //! and the flush that would have covered it reports the loss to every connection, once.
 
 use super::Engine;
-use super::debt::{Debt, Since, Source};
+use super::debt::{Debt, Lacked, Since, Source};
 use super::leg::{Health, Leg};
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
@@ -382,7 +382,7 @@ impl<B: Buffers> Engine<B> {
             let now = self.now;
             if pending
                 && !self.regions.is_stale(index, region)
-                && self.carry(operation, leg, Since::at(now), 0)
+                && self.carry(operation, leg, Since::at(now), Lacked::default())
             {
                 self.adjust_lacks(record, leg, 1);
             }

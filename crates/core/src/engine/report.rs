@@ -119,8 +119,8 @@ impl<B: Buffers> Engine<B> {
         let region_bytes = self.superblock.layout.region_bytes();
         let owed_regions = self.regions.stale_count(index) * region_bytes
             + state.debts.rebuild_bytes()
-            + state.rebuild_in_flight * SECTOR_BYTES;
-        let exact = state.debts.bytes() + state.acknowledged_in_flight * SECTOR_BYTES;
+            + (state.rebuild_in_flight + state.carried.rebuild) * SECTOR_BYTES;
+        let exact = self.lacked_bytes(leg);
         let mut in_flight = 0;
         let mut at = state.oldest_io;
         while at != NONE {

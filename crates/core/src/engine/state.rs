@@ -1,6 +1,6 @@
 //! The engine's records: client requests, the operations they split into, leg I/O.
 
-use super::debt::{Since, Source};
+use super::debt::{Lacked, Since, Source};
 use super::metadata::BlockWrite;
 use super::slab::{Key, NONE};
 use crate::io::{Operation, RequestError};
@@ -82,7 +82,7 @@ pub(crate) struct OperationState {
     /// Since when the first of these legs has lacked what was acknowledged before.
     pub(crate) carried_since: Since,
     /// Sectors of it that each leg lacks for that reason.
-    pub(crate) carried: [u32; LEGS_MAX],
+    pub(crate) carried: [Lacked; LEGS_MAX],
     /// Legs that failed it.
     pub(crate) failed: u8,
     /// Some leg failed it for want of space, and none for another reason.
@@ -120,7 +120,7 @@ impl OperationState {
             owed: 0,
             carries: 0,
             carried_since: Since::REBUILD,
-            carried: [0; LEGS_MAX],
+            carried: [Lacked::default(); LEGS_MAX],
             failed: 0,
             no_space: false,
             first_done: None,

@@ -2,7 +2,7 @@
 //! acknowledged at the first completion recovery would honour.
 
 use super::Engine;
-use super::debt::{Debt, Since, Source};
+use super::debt::{Debt, Lacked, Since, Source};
 use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
@@ -407,13 +407,19 @@ impl<B: Buffers> Engine<B> {
     /// From now on a leg gets an acknowledged write that it has lacked since then, and so many
     /// sectors of it, with this one, which nobody has acknowledged yet. Returns true if it is the
     /// first.
-    pub(super) fn carry(&mut self, operation: u32, leg: usize, since: Since, sectors: u64) -> bool {
+    pub(super) fn carry(
+        &mut self,
+        operation: u32,
+        leg: usize,
+        since: Since,
+        lacked: Lacked,
+    ) -> bool {
         let bit = LegIndex(leg as u8).bit();
         let state = &mut self.operations[operation];
         state.carried_since = state.carried_since.or(since);
         // A part of it can be lacked twice: as owed, and as in flight beneath that.
-        let more = sectors.min(state.extent.sectors() - u64::from(state.carried[leg]));
-        state.carried[leg] += more as u32;
+        let more = lacked.beside(state.carried[leg], state.extent.sectors());
+        state.carried[leg] += more;
         self.legs[leg].carried += more;
         if state.carries & bit != 0 {
             return false;
@@ -433,7 +439,7 @@ impl<B: Buffers> Engine<B> {
         }
         state.carries &= !bit;
         self.legs[leg].carrying -= 1;
-        self.legs[leg].carried -= u64::from(core::mem::take(&mut state.carried[leg]));
+        self.legs[leg].carried -= core::mem::take(&mut state.carried[leg]);
         true
     }
 
@@ -470,9 +476,9 @@ impl<B: Buffers> Engine<B> {
                 && !planted::is(Planted::SupersededForgotten)
             {
                 // A write that a client still waits for takes its place.
-                let covered =
-                    if since.is_rebuild() { 0 } else { over.extent.intersection(rest).sectors() };
-                let first = self.carry(over.operation.slot, leg, since, covered);
+                let covered = over.extent.intersection(rest).sectors();
+                let lacked = Lacked::of(since.is_rebuild(), covered);
+                let first = self.carry(over.operation.slot, leg, since, lacked);
                 pieces += i32::from(first);
             }
             let covered = over.map(|debt| debt.extent);

@@ -22,6 +22,10 @@ use crate::plan::{Fault, Plan};
 use crate::world::World;
 use hemi_random::Rng;
 
+/// Flushes after each moment of the plan that are looked at as they are answered: what is under way
+/// then counts for nothing.
+const LOOKS: u32 = 2;
+
 /// The judge's memory.
 pub struct Copies {
     /// This run is judged at all.
@@ -32,6 +36,8 @@ pub struct Copies {
     /// number of legs that had to have what it covered; zero: none yet.
     flushed: u32,
     wanted: usize,
+    /// So many of the flushes that are answered next are followed by a look.
+    looks: u32,
     /// When each leg was last found to have lost what it had not flushed, or maybe so.
     lost_cache: [u32; LEGS_MAX],
     /// Draws what a copied disk's caches keep.
@@ -48,6 +54,7 @@ impl Default for Copies {
             since: 0,
             flushed: 0,
             wanted: 0,
+            looks: 0,
             lost_cache: [0; LEGS_MAX],
             random,
             copy: Disk::default(),
@@ -58,7 +65,7 @@ impl Default for Copies {
 impl Copies {
     pub(crate) fn reset(&mut self, plan: &Plan) {
         self.is_on = plan.faults.iter().any(|planned| matches!(planned.fault, Fault::Judge));
-        (self.since, self.flushed, self.wanted) = (0, 0, 0);
+        (self.since, self.flushed, self.wanted, self.looks) = (0, 0, 0, 0);
         self.lost_cache = [0; LEGS_MAX];
         self.random = Rng::new(plan.seed, 6);
     }
@@ -82,6 +89,11 @@ impl World {
             (Policy::All | Policy::WriteBehind, _) | (_, FlushCopies::All) => in_legs,
             (_, FlushCopies::Count(count)) => usize::from(count).min(in_legs),
         };
+        if self.copies.looks > 0 && self.changing.is_none() {
+            self.copies.looks -= 1;
+            self.judge_owed();
+            self.judge_flushed();
+        }
     }
 
     /// The volume has been told that a leg may have lost what it had not flushed.
@@ -100,6 +112,7 @@ impl World {
         if self.engine.is_some() && self.changing.is_none() {
             self.judge_owed();
             self.judge_flushed();
+            self.copies.looks = LOOKS;
         }
     }
 
@@ -109,17 +122,14 @@ impl World {
             return;
         }
         self.counts.judged_owed += 1;
-        let in_flight: u64 = self.ios.iter().filter(|i| i.live).map(|i| i.io.extent.bytes()).sum();
         let legs = self.legs_in();
-        let certain: Vec<Option<u64>> = (0..self.sectors() as usize)
-            .map(|sector| self.register.certain_version(sector))
-            .collect();
         for leg in legs {
-            let contents = self.disks[leg].contents();
-            let lacks = |(now, newest): &(&u64, &Option<u64>)| newest.is_some_and(|v| v != **now);
-            let lacked = contents.iter().zip(&certain).filter(lacks).count() as u64 * SECTOR_BYTES;
+            let contents = self.disks[leg].contents().iter().enumerate();
+            let lacks =
+                |(sector, version): &(usize, &u64)| self.register.is_outdated(*sector, **version);
+            let lacked = contents.filter(lacks).count() as u64 * SECTOR_BYTES;
             let status = self.status.legs.iter().find(|l| usize::from(l.leg) == leg);
-            let said = status.map_or(0, |l| l.owed_bytes) + in_flight;
+            let said = status.map_or(0, |l| l.owed_bytes);
             if lacked > said {
                 let text = format!("leg {leg} lacks {lacked} bytes, hemi says {said}");
                 self.broken("P5", text);

@@ -275,6 +275,18 @@ impl Register {
                 || state.writes.iter().any(is_under_way))
     }
 
+    /// Returns true if something newer than this has certainly been written to a sector and answered,
+    /// whatever else is under way there.
+    pub fn is_outdated(&self, sector: usize, version: u64) -> bool {
+        let state = &self.sectors[sector];
+        let settled = state.crash == Crash::Settled;
+        let binds = |w: &&Written| w.certain && w.excluded == 0 && w.answered > state.lost;
+        let done = || state.writes.iter().filter(binds).filter(|w| w.answered != NEVER);
+        let is_new =
+            |one: &Written| one.version == version && !done().any(|other| one.is_before(other));
+        settled && done().next().is_some() && !state.writes.iter().any(is_new)
+    }
+
     /// The present moment.
     pub fn now(&self) -> u32 {
         self.clock
