@@ -72,6 +72,8 @@ planted! {
     OutKeepsCopies,
     /// Copies for silent legs are kept while memory is short, though other legs have the data.
     CopiesKeptWhenShort,
+    /// A detached leg goes although another has lost since what that one has.
+    DetachedTooSoon,
     /// Copies for legs that answer are kept while memory is short, though these are paid nothing.
     CopiesKeptByIdle,
     /// A read is given up though it has failed on every leg that answers.

@@ -7,7 +7,7 @@ use hemi_core::command::Command;
 use hemi_core::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
-use world::script::{Landing, What};
+use world::script::{Cache, Landing, What};
 use world::{SECTORS, World, settings};
 
 const A: usize = 0;
@@ -299,4 +299,32 @@ fn a_detach_goes_on_after_a_flush_that_failed() {
     world.behaviour[0].flush_errors = 0;
     world.wait(5 * SECOND);
     assert_eq!(world.commands.get(&9), Some(&Ok(())));
+}
+
+/// The record that B is detached hangs on A. Meanwhile A loses what it had not flushed, which B has.
+#[test]
+fn a_detached_leg_gives_back_what_the_last_one_loses_meanwhile() {
+    let mut world = volume(2);
+    world.write(0, 64);
+    world.flush();
+    world.write(0, 8);
+    world.hold(A, What::Flushes);
+    world.hold(A, What::Metadata);
+    let (now, leg) = (world.now, LegIndex(B as u8));
+    world.engine().command(now, 9, Command::Detach { leg });
+    world.take_actions();
+    world.wait(50 * MILLISECOND);
+    let superblock = world.in_flight(A, What::Metadata);
+    assert!(!superblock.is_empty() && world.in_flight(A, What::Writes).is_empty());
+    world.hold(B, What::Reads);
+    world.lose_leg(A, Cache::Dropped);
+    world.event(A, LegEvent::Back);
+    world.release(A);
+    world.wait(SECOND);
+    assert!(!world.commands.contains_key(&9), "B alone has a write");
+    world.release(B);
+    world.wait(SECOND);
+    assert_eq!(world.commands.get(&9), Some(&Ok(())));
+    world.read(0, 64);
+    assert_eq!(world.failed_requests, 0);
 }

@@ -306,6 +306,11 @@ impl Disk {
         self.unreadable.push(Extent { start: volume.start + offset, end: volume.end + offset });
     }
 
+    /// Returns true if any sector cannot be read.
+    pub fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
     /// Makes every sector readable.
     pub fn heal(&mut self) {
         self.unreadable.clear();

@@ -11,6 +11,7 @@ use hemi_core::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECO
 
 use crate::checker::exposure::is_in;
 use crate::checker::register::Asked;
+use crate::disk::Disk;
 use crate::events::Event;
 use crate::world::World;
 
@@ -88,6 +89,15 @@ impl World {
             self.end_hangs();
             return;
         }
+        if self.may_wait_for_errors() {
+            self.tell(|| {
+                "what waits for several copies may wait for reads that fail, which end".into()
+            });
+            self.counts.hangs_waited_for += 1;
+            self.stall.close();
+            self.end_errors();
+            return;
+        }
         let waiting: Vec<Asked> =
             self.requests.iter().filter(|p| p.live).map(|p| p.asked).take(4).collect();
         let status = self.refresh_status();
@@ -98,6 +108,29 @@ impl World {
             limit / (1000 * MICROSECOND)
         );
         self.broken("P4", text);
+    }
+
+    /// Tells whether each request under way may wait because reads keep failing: a flush of several
+    /// copies waits until legs have everything, and each block that cannot be read takes seconds.
+    fn may_wait_for_errors(&mut self) -> bool {
+        let flushes = |asked: &Asked| asked.fua || asked.operation == Operation::Flush;
+        let only_flushes = self.requests.iter().filter(|p| p.live).all(|p| flushes(&p.asked));
+        let fails = self.legs.iter().any(|leg| leg.read_errors > 0)
+            || self.disks.iter().any(Disk::has_unreadable);
+        let owes = self.refresh_status().legs.iter().any(|leg| leg.owed_bytes > 0);
+        let several = self.settings.policy != Policy::First
+            || self.settings.flush_copies != FlushCopies::Count(1);
+        only_flushes && fails && owes && several
+    }
+
+    /// Ends all errors, those of the medium included.
+    fn end_errors(&mut self) {
+        let now = self.now;
+        for leg in &mut self.legs {
+            (leg.read_errors, leg.write_errors, leg.flush_errors) = (0, 0, 0);
+            leg.disturbed = now;
+        }
+        self.disks.iter_mut().for_each(Disk::heal);
     }
 
     /// Tells whether each request under way may wait for a leg that does not answer: see P4.

@@ -573,6 +573,7 @@ impl<B: Buffers> Engine<B> {
             && let Some(sequence) = change.sequence
             && self.superblock_is_durable(sequence)
             && self.has_been_told(&change, sequence)
+            && self.may_be_let_go(&change)
             && self.coming_in().is_none_or(|leg| self.exposure_fits_with(leg))
         {
             self.changes.remove(0);
@@ -619,6 +620,27 @@ impl<B: Buffers> Engine<B> {
         }
         self.metadata.request(object, change.leg);
         false
+    }
+
+    /// Returns true if a leg that is detached may go, or if it is no such change. Until then another
+    /// leg may have lost its cache: what that had not flushed is given back from this one first.
+    fn may_be_let_go(&mut self, change: &Change) -> bool {
+        let leg = change.leg.index();
+        if change.kind != ChangeKind::Out(OutReason::Detached)
+            || self.give_up_authority(leg)
+            || planted::is(Planted::DetachedTooSoon)
+        {
+            return true;
+        }
+        if self.legs[leg].answers() || self.is_briefly_silent(leg) {
+            return false;
+        }
+        // It decides nothing any more, so nobody would wait for it: what it alone has is lost.
+        if let Health::Frozen { since } | Health::Gone { since, .. } = self.legs[leg].health {
+            self.legs[leg].health = Health::Gone { since, removed: true };
+        }
+        self.give_up_authority(leg);
+        true
     }
 
     fn finish_change(&mut self, change: Change) {
