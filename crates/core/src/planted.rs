@@ -72,6 +72,8 @@ planted! {
     OutKeepsCopies,
     /// Copies for silent legs are kept while memory is short, though other legs have the data.
     CopiesKeptWhenShort,
+    /// A read that has failed elsewhere is waited for although its leg has been detached.
+    ReadKeptOnDetached,
     /// A detached leg goes although another has lost since what that one has.
     DetachedTooSoon,
     /// Copies for legs that answer are kept while memory is short, though these are paid nothing.

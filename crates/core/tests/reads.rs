@@ -2,10 +2,11 @@
 
 mod world;
 
+use hemi_core::command::Command;
 use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
-use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::What;
 use world::{SECTORS, World, calm, settings, steady_legs};
 
@@ -138,5 +139,20 @@ fn a_read_fails_where_what_is_left_has_failed() {
     let read = world.submit(Operation::Read, READ, false);
     world.wait(10 * SECOND);
     assert_eq!(world.status().legs[B].state, LegState::Out);
+    assert!(world.has_failed(read));
+}
+
+/// B is silent, and detached.
+#[test]
+fn a_read_does_not_wait_for_a_leg_that_is_detached() {
+    let mut world = unreadable_on_a(calm());
+    world.hold(B, What::Anything);
+    let read = world.submit(Operation::Read, READ, false);
+    world.wait(MILLISECOND);
+    let (now, leg) = (world.now, LegIndex(B as u8));
+    world.engine().command(now, 9, Command::Detach { leg });
+    world.take_actions();
+    world.wait(10 * SECOND);
+    assert_eq!(world.commands.get(&9), Some(&Ok(())));
     assert!(world.has_failed(read));
 }
