@@ -5,12 +5,12 @@ mod world;
 
 use hemi_core::command::Command;
 use hemi_core::io::{LegEvent, Operation};
-use hemi_core::settings::Settings;
+use hemi_core::settings::{Limits, Settings};
 use hemi_core::status::LegState;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
 use world::script::{Landing, What};
-use world::{LONG, REGION_BYTES, SECTORS, World, calm, fast, settings, steady_legs};
+use world::{LONG, REGION_BYTES, SECTORS, Shape, World, calm, fast, settings, steady_legs};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -171,4 +171,37 @@ fn a_region_that_waits_for_a_silent_leg_holds_up_no_other() {
     world.release(c);
     world.wait(SECOND);
     assert_eq!(world.status().legs[c].owed_region_bytes, REGION_BYTES, "B has all of the second");
+}
+
+/// More regions are rebuilt at once than there are records to spare, and it takes longer than from
+/// one tick to the next.
+#[test]
+fn regions_that_are_being_rebuilt_are_not_owed_anew_for_want_of_records() {
+    let settings = Settings {
+        requests_max: 4,
+        dirty_regions_max: 8,
+        owed_extents_max: 64,
+        leg_window: 128,
+        drain_bytes: REGION_BYTES as u32,
+        limits: Limits { region_pieces: 1, ..Limits::default() },
+        clean_after: 100 * MILLISECOND,
+        out_after: SECOND,
+        wait_floor: 10 * SECOND,
+        wait_ceiling: 10 * SECOND,
+        ..settings()
+    };
+    let shape = Shape { volume_bytes: 512 * REGION_BYTES, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.steady(FAST, 50_000);
+    world.steady(SLOW, 100_000);
+    world.event(SLOW, LegEvent::Gone { removed: false });
+    world.wait(3 * SECOND);
+    assert_eq!(world.status().legs[SLOW].state, LegState::Out);
+    for region in 0..512 {
+        world.write(region * REGION_BYTES / 512, 8);
+    }
+    world.behaviour[FAST].serial = 20 * MILLISECOND;
+    world.event(SLOW, LegEvent::Back);
+    world.wait(60 * SECOND);
+    assert_eq!(world.status().legs[SLOW].owed_bytes, 0);
 }
