@@ -328,3 +328,19 @@ fn a_detached_leg_gives_back_what_the_last_one_loses_meanwhile() {
     world.read(0, 64);
     assert_eq!(world.failed_requests, 0);
 }
+
+/// A is silent from the moment the volume is opened, and B has everything.
+#[test]
+fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
+    let mut world = volume(2);
+    world.write(0, 8);
+    world.flush();
+    world.converge();
+    world.crash(None, |_| Landing::Whole);
+    world.hold(A, What::Anything);
+    world.open(&[A, B]).expect("both are there");
+    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(5 * SECOND);
+    assert!(is_out(&world, A, OutReason::Unresponsive));
+    assert!(world.is_answered(write) && !world.has_failed(write));
+}

@@ -40,6 +40,10 @@ impl<B: Buffers> Engine<B> {
     /// On a broken invariant, naming it.
     pub fn check_thoroughly(&self) {
         self.check_invariants();
+        for &key in self.stalled.iter().filter(|key| self.requests.is_live(**key)) {
+            let queued = self.requests[key.slot].queued;
+            assert!(!queued, "a read waits for a leg and for room at once");
+        }
         let mut lacks = alloc::collections::BTreeMap::<(u32, usize), u32>::new();
         for leg in 0..LEGS_MAX {
             let mut at = 0;

@@ -1,6 +1,7 @@
 //! `hemi-planted`: plants each known mistake in the engine and shows that the torture's
 //! checker catches it. Exists only with the feature `planted`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -28,9 +29,10 @@ struct Arguments {
     bugs: Vec<Planted>,
     /// Seeds to run for each bug, from and up to (not including).
     #[arg(long, value_parser = parse_range, default_value = "8000000000000..8000000001000", value_name = "A..B")]
-    seeds: std::ops::Range<u64>,
+    seeds: Range<u64>,
     /// A list of mistakes and the scripted tests that catch them. Those marked with a * are not
-    /// hunted unless they are named.
+    /// hunted unless they are named. A mistake with `seed N` in place of a test is hunted on that
+    /// seed alone.
     #[arg(long, value_name = "FILE")]
     scripted: Option<PathBuf>,
     /// Bugs hunted side by side.
@@ -58,16 +60,30 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The bugs that are named, or all but those that only scripted tests are asked to catch.
-fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<Planted>> {
-    if !arguments.bugs.is_empty() {
-        return Ok(arguments.bugs.clone());
-    }
-    let Some(path) = &arguments.scripted else { return Ok(Planted::ALL.to_vec()) };
-    let list = std::fs::read_to_string(path)
-        .with_context(|| format!("reading the list of scripted tests {}", path.display()))?;
+/// The bugs that are named, or all but those that only scripted tests are asked to catch, and the
+/// seeds to hunt each on.
+fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<(Planted, Range<u64>)>> {
+    let list = match &arguments.scripted {
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("reading the list of scripted tests {}", path.display()))?,
+        None => String::new(),
+    };
     let only_scripted = |bug: &Planted| list.contains(&format!("\n{bug:?}* "));
-    Ok(Planted::ALL.iter().copied().filter(|bug| !only_scripted(bug)).collect())
+    let bugs = match arguments.bugs.is_empty() {
+        true => Planted::ALL.iter().copied().filter(|bug| !only_scripted(bug)).collect(),
+        false => arguments.bugs.clone(),
+    };
+    bugs.into_iter().map(|bug| Ok((bug, seeds_for(bug, &list, &arguments.seeds)?))).collect()
+}
+
+/// Returns the seed that the list names for a bug, or all.
+fn seeds_for(bug: Planted, list: &str, all: &Range<u64>) -> anyhow::Result<Range<u64>> {
+    let start = format!("{bug:?} seed ");
+    let Some(seed) = list.lines().find_map(|line| line.strip_prefix(&start)) else {
+        return Ok(all.clone());
+    };
+    let seed: u64 = seed.trim().parse().with_context(|| format!("the seed for {bug:?}: {seed}"))?;
+    Ok(seed..seed + 1)
 }
 
 /// Every hunt, told as it ends.
@@ -80,12 +96,12 @@ fn hunt_all(arguments: &Arguments) -> anyhow::Result<Vec<Hunted>> {
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
             scope.spawn(|| {
-                while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let hunted = hunt_apart(&program, bug, &arguments.seeds);
+                while let Some((bug, seeds)) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let hunted = hunt_apart(&program, *bug, seeds);
                     let mut done = done.lock().expect("no thread panics holding this");
                     match (&mut *done, hunted) {
                         (Ok(all), Ok(hunted)) => {
-                            print_hunted(bug, &hunted);
+                            print_hunted(*bug, &hunted);
                             all.push(hunted);
                         }
                         (Ok(_), Err(error)) => *done = Err(error),
