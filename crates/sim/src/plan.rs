@@ -40,7 +40,7 @@ const WITH_NARROW_LEGS: u64 = 1;
 
 /// What may happen beside freezes, changes of latency, kills and power cuts. Each changes
 /// what the checker can demand (see [`Weather::requests_may_fail`]).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// Reads and writes fail, transiently or until rewritten.
     pub errors: bool,

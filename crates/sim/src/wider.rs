@@ -3,11 +3,12 @@
 //! stream of its own and added to a finished plan, so that the seeds below stay what they are.
 
 use hemi_core::format::page::ENTRIES_PER_PAGE;
-use hemi_core::settings::{FlushCopies, Limits, Settings};
-use hemi_core::units::{MICROSECOND, MILLISECOND};
+use hemi_core::io::Operation;
+use hemi_core::settings::{ExposureMode, FlushCopies, Limits, Settings};
+use hemi_core::units::{MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
 
 use crate::faults::Kind;
-use crate::plan::{FOREVER, Fault, OPERATIONS, Pace, Plan, PlannedFault};
+use crate::plan::{FOREVER, Fault, OPERATIONS, Pace, Plan, PlannedFault, Weather};
 use hemi_random::Rng;
 
 /// The first seed that is wider. New seeds come from here on.
@@ -33,8 +34,13 @@ pub(crate) fn widen(plan: &mut Plan) {
         if is_ordinary && random.one_in(LARGE) {
             make_large(plan, random);
         }
-        if plan.is_of_scenes() && plan.shape.paces.iter().any(|pace| pace.latency == FAR) {
-            return_one_at_a_time(plan);
+        if plan.is_of_scenes() && plan.weather == Weather::default() {
+            let far = plan.shape.paces.iter().any(|pace| pace.latency == FAR);
+            if far && random.one_in(2) {
+                return_one_at_a_time(plan);
+            } else {
+                write_sparsely(plan, random);
+            }
         }
     }
     if is_ordinary && random.one_in(MANY_LEGS) {
@@ -96,6 +102,32 @@ fn return_one_at_a_time(plan: &mut Plan) {
         settings.dirty_regions_max = 64;
         settings.clean_after = 5000 * MILLISECOND;
     });
+}
+
+/// Writes here and there while a leg is frozen, to more regions than may be dirty.
+fn write_sparsely(plan: &mut Plan, random: &mut Rng) {
+    for_each_settings(plan, |settings| {
+        settings.limits.records_per_request = 1;
+        settings.requests_max = 3;
+        settings.dirty_regions_max = 8;
+        settings.owed_extents_max = 512;
+        settings.exposure_mode = ExposureMode::FallBehind;
+        settings.clean_after = 30 * MILLISECOND;
+    });
+    let regions = plan.shape.volume_bytes / plan.shape.region_bytes;
+    let first = random.below(plan.requests.len() as u64 - 4 * regions) as usize;
+    let leg = random.below(plan.shape.legs as u64) as u8;
+    let fault = Fault::Freeze(leg, 2 * SECOND);
+    plan.faults.push(PlannedFault { after: first as u32, steps: 0, fault });
+    plan.requests[first].gap = 2 * SECOND;
+    for number in 1..3 * regions {
+        let request = &mut plan.requests[first + number as usize];
+        request.operation = Operation::Write;
+        request.gap = 10 * MILLISECOND;
+        request.start = number % regions * plan.shape.region_bytes / SECTOR_BYTES;
+        request.sectors = 4;
+        request.fua = false;
+    }
 }
 
 fn draw_limits(random: &mut Rng) -> Limits {
