@@ -4,7 +4,7 @@
 mod world;
 
 use hemi_core::io::{LegError, LegEvent, Operation};
-use hemi_core::settings::Settings;
+use hemi_core::settings::{Limits, Settings};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::{Cache, Landing, What};
@@ -325,4 +325,57 @@ fn a_leg_that_is_back_is_not_given_what_is_older_than_what_was_lost_with_it() {
     world.open(&[A, B]).expect("both are there");
     world.read(0, 8);
     world.read_everything();
+}
+
+/// A gives B what B owes, and B gives A back what that lost with its cache, which takes all room
+/// for debts that A has. Writes come into another region, where A alone has everything: one that A
+/// cannot take at once must not make it owe that region.
+#[test]
+fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
+    const REGION: u64 = 128;
+    let few = Limits { operations_more: 1, ..Limits::default() };
+    let settings = Settings {
+        requests_max: 3,
+        limits: few,
+        leg_window: 1,
+        dirty_regions_max: 64,
+        // With twice four operations and twice the window a leg has room for 50 debts.
+        owed_extents_max: 40,
+        copies_reserve: u64::MAX,
+        ..calm()
+    };
+    let mut world = World::new(1, 2, settings);
+    world.steady(A, 100 * MICROSECOND);
+    world.steady(B, 200 * MICROSECOND);
+    world.wait(LONG);
+    world.write(0, 8);
+    for region in 1..12 {
+        world.write(region * REGION, 8);
+    }
+    world.wait(LONG);
+    world.hold(B, What::Anything);
+    world.write(8, 8);
+    world.wait(LONG);
+    // B owes this to region 1, from A.
+    world.write(REGION + 16, 8);
+    world.flush();
+    // And these to ten other regions: four pieces to nine of them, three to one. What A loses of
+    // each region B has in one piece more.
+    for number in 0..39 {
+        let region = 2 + number % 10;
+        world.write(region * REGION + 16 + 24 * (number / 10), 8);
+    }
+    world.lose_leg(A, Cache::Dropped);
+    world.hold(A, What::Writes);
+    world.event(A, LegEvent::Back);
+    let first = world.submit(Operation::Write, Extent::new(REGION + 64, 8), false);
+    let second = world.submit(Operation::Write, Extent::new(REGION + 80, 8), false);
+    world.wait(MILLISECOND);
+    world.release(B);
+    world.release(A);
+    world.wait(SECOND);
+    assert!(world.is_answered(first) && world.is_answered(second));
+    world.read(REGION + 16, 8);
+    let region = REGION as usize..2 * REGION as usize;
+    assert_eq!(world.disks[A].contents()[region.clone()], world.disks[B].contents()[region]);
 }
