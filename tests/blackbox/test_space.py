@@ -115,9 +115,11 @@ def test_clients_go_on_while_a_leg_has_no_space_for_its_rebuild(sandbox: Sandbox
     root = small_file_system(sandbox, 192 * MIB)
     legs: list[str | Path] = [sandbox.path("roomy.img"), root / "cramped.img"]
     options = ("--buffer-budget", 16 * MIB, "--set", "engine.clean_after=1h")
-    volume = Volume(sandbox, legs, options=options)
+    volume = Volume(sandbox, legs, options=options, inject=True)
     volume.create(size)
     volume.start()
+    # The other leg is to decide the regions: this one owes them after the crash.
+    volume.inject(1, "--delay", "2ms")
     source = random.Random(1)
     written = {}
     with volume.client() as client:
