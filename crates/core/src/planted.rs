@@ -181,6 +181,10 @@ planted! {
     OpeningWaits,
     /// A flush is answered well though what it covers went with a leg that is gone for good.
     GoneUntold,
+    /// A leg whose flush failed is not asked again for what a leg that is leaving decides.
+    HeirFlushedOnce,
+    /// A read that no leg can serve in full is answered well if a leg leaves its slot meanwhile.
+    UnreadableForgotten,
     /// A leg is trusted with what an authority lost with its cache, though it was given that later.
     GivenSinceTrusted,
     /// A copy of what a leg lost is overlooked behind what is in flight.

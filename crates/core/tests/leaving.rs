@@ -5,10 +5,10 @@ mod world;
 
 use hemi_core::command::Command;
 use hemi_core::io::{LegEvent, Notice, Operation, OutReason};
-use hemi_core::settings::Settings;
+use hemi_core::settings::{Limits, Settings};
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::{Cache, Landing, What};
-use world::{SECTORS, World, settings};
+use world::{SECTORS, World, calm, settings};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -343,4 +343,32 @@ fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
     world.wait(5 * SECOND);
     assert!(is_out(&world, A, OutReason::Unresponsive));
     assert!(world.is_answered(write) && !world.has_failed(write));
+}
+
+/// B is to leave, and writers wait for a clean region. A, which is to have everything first, fails
+/// its flush for a while.
+#[test]
+fn writers_that_wait_for_a_clean_region_do_not_wait_for_a_flush_that_failed() {
+    let limits = Limits { records_per_request: 1, ..Limits::default() };
+    let few = Settings { dirty_regions_max: 1, requests_max: 2, limits, ..calm() };
+    let mut world = World::new(1, 2, few);
+    world.steady(A, 200 * MICROSECOND);
+    world.steady(B, 100 * MICROSECOND);
+    // B shows that it is the faster one, and decides whatever comes next.
+    world.write(0, 8);
+    world.wait(SECOND);
+    for region in 0..3 {
+        world.write(128 * region, 8);
+    }
+    world.behaviour[A].flush_errors = 1;
+    let write = world.submit(Operation::Write, Extent::new(128 * 3, 8), false);
+    let (now, leg) = (world.now, LegIndex(B as u8));
+    world.engine().command(now, 9, Command::Detach { leg });
+    world.take_actions();
+    world.wait(SECOND);
+    assert!(!world.is_answered(write) && !world.commands.contains_key(&9));
+    world.behaviour[A].flush_errors = 0;
+    world.wait(5 * SECOND);
+    assert!(world.is_answered(write));
+    assert_eq!(world.commands.get(&9), Some(&Ok(())));
 }

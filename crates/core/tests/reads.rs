@@ -7,8 +7,9 @@ use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use world::disk::Disk;
 use world::script::What;
-use world::{SECTORS, World, calm, settings, steady_legs};
+use world::{LONG, SECTORS, World, calm, fast, settings, steady_legs};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -155,4 +156,35 @@ fn a_read_does_not_wait_for_a_leg_that_is_detached() {
     world.wait(10 * SECOND);
     assert_eq!(world.commands.get(&9), Some(&Ok(())));
     assert!(world.has_failed(read));
+}
+
+/// B is silent and has the first half of what is read, A cannot read the second. While B is waited
+/// for, another leg takes the slot of C, which has been detached.
+#[test]
+fn a_read_that_no_leg_can_serve_fails_though_a_leg_leaves_its_slot() {
+    let mut world = steady_legs(3, Settings { copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 16);
+    let leg = LegIndex(C as u8);
+    assert_eq!(world.command(Command::Detach { leg }), Ok(()));
+    world.hold(B, What::Anything);
+    world.write(300, 8);
+    world.wait(LONG);
+    world.write(8, 8);
+    world.hold(A, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 16), false);
+    let id = world.only(A, What::Reads);
+    world.fail(id);
+    assert_eq!(world.in_flight(B, What::Reads).len(), 1, "B is asked for what it has");
+    let size = world.disks[C].metadata.len();
+    world.disks[C] = Disk::new(vec![0; size], size as u64 / 512, SECTORS as usize);
+    let join = Command::Join { leg, id: [77; 16], traits: fast() };
+    world.let_come(A);
+    // It ends when B has heard of it.
+    let now = world.now;
+    world.engine().command(now, 7, join);
+    world.take_actions();
+    assert!(!world.is_answered(read));
+    world.release(B);
+    world.wait(MILLISECOND);
+    assert!(world.has_failed(read), "nobody could read its second half");
 }

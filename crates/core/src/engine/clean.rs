@@ -169,6 +169,8 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let region = self.regions.active[record].region;
+        let authority = self.entry(region).authority();
+        let is_leaving = self.is_leaving(authority);
         let mut whole = 0;
         let mut waits = false;
         for leg in self.slots() {
@@ -201,19 +203,18 @@ impl<B: Buffers> Engine<B> {
             }
             if done <= state.flushed || planted::is(Planted::CleanBeforeFlush) {
                 whole |= index.bit();
-            } else if !state.flush_failed {
+            } else if !state.flush_failed || is_leaving && self.may_flush_again(leg) {
                 self.want_flush(index, done);
                 waits = true;
             }
         }
-        let authority = self.entry(region).authority();
         if waits || whole & authority.bit() == 0 {
             return;
         }
         // Under a leg that leaves, one that stays has to have it all. It is not left to a move
         // of authority: the leg may be waiting for writers that wait for a clean region.
         let has_it = |leg: &Leg| whole & leg.index.bit() != 0;
-        if self.is_leaving(authority) && !self.legs_that_stay(authority).any(has_it) {
+        if is_leaving && !self.legs_that_stay(authority).any(has_it) {
             return;
         }
         let page = self.metadata.page_of(region);
@@ -237,6 +238,12 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.retire_record(record);
+    }
+
+    /// Returns true if a leg whose flush failed is to be asked for another: writers may wait until it
+    /// has everything that a leg which is leaving decides.
+    fn may_flush_again(&self, leg: usize) -> bool {
+        self.now >= self.legs[leg].flush_retry && !planted::is(Planted::HeirFlushedOnce)
     }
 
     /// Returns true if all that a leg lacks of a region are blocks that its medium could not read: it

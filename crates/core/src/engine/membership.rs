@@ -737,6 +737,7 @@ impl<B: Buffers> Engine<B> {
                 let state = &mut self.operations[slot];
                 state.done &= !bit;
                 state.failed &= !bit;
+                state.unreadable &= !planted::is(Planted::UnreadableForgotten);
             }
         }
         let mut at = self.regions.oldest();

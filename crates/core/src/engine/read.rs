@@ -9,7 +9,7 @@ use super::Engine;
 use super::debt::{Debt, Since, Source};
 use super::leg::Health;
 use super::slab::Key;
-use super::state::{Io, Purpose, Stage};
+use super::state::{Io, OperationState, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
@@ -80,7 +80,7 @@ impl<B: Buffers> Engine<B> {
                 }
                 Place::Nowhere if self.authority_stands(rest) => {}
                 Place::Nowhere => {
-                    self.operations[operation].failed = u8::MAX;
+                    self.operations[operation].unreadable = true;
                     return;
                 }
             }
@@ -264,7 +264,7 @@ impl<B: Buffers> Engine<B> {
         if state.parts > 0 {
             return;
         }
-        if state.failed == u8::MAX {
+        if state.unreadable {
             self.end_operation(operation, Some(RequestError::Io));
         } else {
             if state.given_up {
@@ -278,8 +278,8 @@ impl<B: Buffers> Engine<B> {
     /// After another leg answered: what a medium could not read is owed to its leg, with the
     /// data just read.
     fn repair_after(&mut self, operation: u32, io: &Io) {
-        let failed = self.operations[operation].failed;
-        if failed == 0 || failed == u8::MAX {
+        let OperationState { failed, unreadable, .. } = self.operations[operation];
+        if failed == 0 || unreadable {
             return;
         }
         for leg in self.slots() {

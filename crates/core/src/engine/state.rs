@@ -97,6 +97,8 @@ pub(crate) struct OperationState {
     pub(crate) given_up: bool,
     /// Reads: given up because no leg that answers has it.
     pub(crate) stalled: bool,
+    /// Reads: no leg can serve a part of it.
+    pub(crate) unreadable: bool,
     /// Reads: a second leg has been asked.
     pub(crate) hedged: bool,
     pub(crate) next_waiting: u32,
@@ -128,6 +130,7 @@ impl OperationState {
             parts: 0,
             given_up: false,
             stalled: false,
+            unreadable: false,
             hedged: false,
             next_waiting: NONE,
             is_waiting: false,

@@ -32,6 +32,8 @@ pub struct Copies {
     is_on: bool,
     /// The last change of the legs that are in, by the register's clock.
     since: u32,
+    /// The legs that are in since then.
+    legs: Vec<usize>,
     /// The moment at which the last flush since then was sent that was answered well, and the
     /// number of legs that had to have what it covered; zero: none yet.
     flushed: u32,
@@ -52,6 +54,7 @@ impl Default for Copies {
         Copies {
             is_on: false,
             since: 0,
+            legs: Vec::new(),
             flushed: 0,
             wanted: 0,
             looks: 0,
@@ -75,6 +78,7 @@ impl World {
     /// The legs that are in change, or hemi has been started.
     pub(crate) fn begin_period(&mut self) {
         self.copies.since = self.register.now();
+        self.copies.legs = self.legs_in();
         self.copies.flushed = 0;
     }
 
@@ -83,7 +87,13 @@ impl World {
         if !self.copies.is_on || asked.sent <= self.copies.since {
             return;
         }
-        let in_legs = self.legs_in().len();
+        let legs = self.legs_in();
+        if legs != self.copies.legs {
+            // One has just come in, of which the volume is about to tell. What had FUA before that
+            // need not be on it, and the flush does not cover it.
+            return;
+        }
+        let in_legs = legs.len();
         self.copies.flushed = self.copies.flushed.max(asked.sent);
         self.copies.wanted = match (self.settings.policy, self.settings.flush_copies) {
             (Policy::All | Policy::WriteBehind, _) | (_, FlushCopies::All) => in_legs,

@@ -187,14 +187,22 @@ impl World {
     }
 
     /// Counts the ticks that a request may wait for until all of its regions can be dirty, where few
-    /// may be at once: as many as others keep dirty are cleaned at each.
+    /// may be at once: as many as others keep dirty are cleaned at each. If only a part of them is
+    /// looked at, it takes two looks: one asks for the flush that a region needs.
     fn ticks_for_regions(&self) -> u64 {
         let sectors = self.shape.region_bytes / SECTOR_BYTES;
         let regions = (REQUEST_SECTORS_MAX / sectors + 2).min(self.sectors().div_ceil(sectors));
         let requests = u64::from(self.settings.requests_max);
         let of_requests = u64::from(self.settings.limits.records_per_request) * requests;
         let room = u64::from(self.settings.dirty_regions_max) + of_requests;
-        if room >= 2 * regions { 0 } else { regions * requests / room }
+        let looked_at = self.settings.limits.cleans_per_tick as u64;
+        if room >= 2 * regions {
+            0
+        } else if looked_at >= room {
+            regions * requests / room
+        } else {
+            2 * regions * requests / looked_at
+        }
     }
 
     /// Notes what a leg has, and no other, and no buffer either: the others owe it without a
