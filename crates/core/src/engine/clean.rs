@@ -18,8 +18,6 @@ use crate::units::{Extent, LEGS_MAX, LegIndex, MILLISECOND};
 const PATIENCE: u64 = 4;
 /// When this much of the cap on dirty regions is used, idle or not, the oldest are cleaned.
 const CAP_PERMILLE: u64 = 875;
-/// When fewer than this share of the records are free, clean regions give theirs back.
-const RECORDS_SHORT_PERMILLE: usize = 125;
 /// A region must have been left alone for this long even when the cap presses.
 const IDLE_MIN: u64 = 20 * MILLISECOND;
 
@@ -57,7 +55,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.yield_scrub();
         self.retry_stalled();
-        self.retry_all_waiting();
+        self.retry_all_waiting(None);
         self.return_authority();
         self.consider_out();
         self.fold_debts_of_silent();
@@ -93,21 +91,20 @@ impl<B: Buffers> Engine<B> {
 
     fn clean_regions(&mut self) {
         let cap = u64::from(self.settings.dirty_regions_max);
-        let short = self.records_are_short();
+        let short = self.regions.records_are_short();
         let pressed = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
             || !self.unplaced.is_empty()
             || short;
         let closing = self.is_closing();
         // From where the last tick ended: the oldest may be those that wait for a leg that is out.
         let kept = self.cleaning.filter(|_| !planted::is(Planted::CleansFromOldest));
-        let begun = kept.filter(|&key| self.regions.active.is_live(key)).map(|key| key.slot);
+        let begun = kept.and_then(|key| self.regions.keyed(key));
         let mut at = begun.or_else(|| self.regions.oldest());
         self.cleaning = None;
         for _ in 0..self.settings.limits.cleans_per_tick {
             let Some(record) = at else { return };
             at = self.regions.newer(record);
-            let active = &self.regions.active[record];
-            let idle = self.now.since(active.last_use);
+            let idle = self.now.since(self.regions.last_use(record));
             let wanted = if closing || planted::is(Planted::DirtyNotSticky) {
                 0
             } else if pressed {
@@ -119,42 +116,35 @@ impl<B: Buffers> Engine<B> {
                 // In order of last use: nobody after this one has been idle for longer.
                 return;
             }
-            let at_rest = active.operations == 0 || planted::is(Planted::CleanWhileWriting);
-            if at_rest && self.entry(active.region).is_dirty() {
+            let at_rest =
+                !self.regions.has_operations(record) || planted::is(Planted::CleanWhileWriting);
+            if at_rest && self.entry(self.regions.region_of(record)).is_dirty() {
                 self.clean_region(record, idle, pressed);
             } else {
                 self.retire_record(record);
             }
-            if short && self.regions.active.is_used(record) {
+            if short && self.regions.is_used(record) {
                 self.round_up_debts(record);
             }
         }
-        self.cleaning = at.map(|record| self.regions.active.key(record));
-    }
-
-    fn records_are_short(&self) -> bool {
-        let active = &self.regions.active;
-        active.capacity() < self.regions.count() as usize
-            && active.free_slots() * 1000 < active.capacity() * RECORDS_SHORT_PERMILLE
-            && !planted::is(Planted::RecordsKeptForDebts)
+        self.cleaning = at.map(|record| self.regions.key(record));
     }
 
     /// Frees the record of a clean region of which legs owe some parts: they owe all of it from
     /// now on, which needs no record. Without that, writes spread over more regions than there
     /// are records would wait for the leg that owes.
     fn round_up_debts(&mut self, record: u32) {
-        let region = self.regions.active[record].region;
+        let region = self.regions.region_of(record);
         let entry = self.entry(region);
-        if entry.is_dirty() || self.regions.active[record].operations > 0 {
+        if entry.is_dirty() || self.regions.has_operations(record) {
             return;
         }
         for leg in self.slots() {
-            let active = &self.regions.active[record];
             // What is being rebuilt would be begun anew, and never end.
-            let rebuilt = active.rebuilding >> leg & 1 == 1
+            let rebuilt = self.regions.is_rebuilding(record, leg)
                 && self.legs[leg].answers()
                 && !planted::is(Planted::RebuildRoundedUp);
-            let owes = active.lacks[leg] > 0 && !rebuilt;
+            let owes = self.regions.lacks(record, leg) > 0 && !rebuilt;
             if owes && !entry.is_whole(LegIndex(leg as u8)) {
                 self.owe_region(leg, region);
             }
@@ -168,7 +158,7 @@ impl<B: Buffers> Engine<B> {
             // Recovery might still choose the leg before: nothing may count on this one yet.
             return;
         }
-        let region = self.regions.active[record].region;
+        let region = self.regions.region_of(record);
         let authority = self.entry(region).authority();
         let is_leaving = self.is_leaving(authority);
         let mut whole = 0;
@@ -182,7 +172,7 @@ impl<B: Buffers> Engine<B> {
             let complete = self.regions.is_complete(index, region)
                 || self.lacks_only_repairs(record, leg)
                 || planted::is(Planted::CleanBehindDebts) && !self.regions.is_stale(index, region);
-            let done = self.regions.active[record].last_done[leg];
+            let done = self.regions.last_done(record, leg);
             // One that is silent keeps its bit where it has everything durable: else it could not
             // be left alone with what a flush of several copies has counted on it for.
             let has_it = state.is_in()
@@ -217,10 +207,7 @@ impl<B: Buffers> Engine<B> {
         if is_leaving && !self.legs_that_stay(authority).any(has_it) {
             return;
         }
-        let page = self.metadata.page_of(region);
-        let entry = self.entry(region).with_whole(whole).cleaned();
-        self.regions.set_entry(region, entry);
-        self.metadata.change(page);
+        self.regions.clean(region, whole);
         self.counters.regions_cleaned += 1;
         self.marks.add_if(pressed, Mark::CleanedUnderPressure);
         let behind = self.legs.iter().any(|leg| leg.is_in() && whole & leg.index.bit() == 0);
@@ -228,7 +215,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
             if self.legs[leg].is_in() && self.legs[leg].answers() {
-                self.metadata.request(page, index);
+                self.regions.request_page_of(region, index);
             }
             let behind = self.legs[leg].is_member()
                 && whole & index.bit() == 0
@@ -249,16 +236,15 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if all that a leg lacks of a region are blocks that its medium could not read: it
     /// is recorded whole, as it is where that is found in a clean region.
     fn lacks_only_repairs(&self, record: u32, leg: usize) -> bool {
-        let active = &self.regions.active[record];
+        let region = self.regions.region_of(record);
         let index = LegIndex(leg as u8);
-        let is_stale = self.regions.is_stale(index, active.region);
-        if active.rebuilding & index.bit() == 0
-            || is_stale
+        if !self.regions.is_rebuilding(record, leg)
+            || self.regions.is_stale(index, region)
             || planted::is(Planted::UnreadableLosesBit)
         {
             return false;
         }
-        let extent = self.regions.extent(active.region);
+        let extent = self.regions.extent(region);
         let mut repairs = self.repairs_under_way(leg, extent);
         let mut at = extent.start;
         while let Some((_, debt)) = self.legs[leg].debts.first_after(at)
@@ -267,7 +253,7 @@ impl<B: Buffers> Engine<B> {
             repairs += u32::from(debt.repair && debt.is_acknowledged());
             at = debt.extent.end;
         }
-        repairs == active.lacks[leg]
+        repairs == self.regions.lacks(record, leg)
     }
 
     /// Counts the repairs within an extent that are being read or written for a leg.
@@ -287,8 +273,8 @@ impl<B: Buffers> Engine<B> {
             if self.regions.healing_count(index) == 0 || !self.legs[leg].answers() {
                 continue;
             }
-            if !self.knows_lost(index) {
-                self.metadata.request(self.metadata.lost_list(), index);
+            if !self.regions.metadata().knows_lost(index) {
+                self.request_lost_list(index);
                 continue;
             }
             if !self.regions.has_healed(index) {
@@ -309,9 +295,7 @@ impl<B: Buffers> Engine<B> {
                     continue;
                 }
                 self.marks.add(Mark::Healed);
-                self.regions.set_entry(region, entry.with_whole(entry.whole() | index.bit()));
-                let page = self.metadata.page_of(region);
-                self.metadata.change(page);
+                self.regions.note_whole(index, region);
                 self.record_soon(region);
             }
         }
@@ -329,7 +313,7 @@ impl<B: Buffers> Engine<B> {
             if self.is_changing(index) {
                 self.retry_coming_in(index);
             } else {
-                current &= self.metadata.request_lazily(index);
+                current &= self.regions.metadata_mut().request_lazily(index);
             }
         }
         let converged = current && self.is_converged();

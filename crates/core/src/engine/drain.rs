@@ -127,7 +127,7 @@ impl<B: Buffers> Engine<B> {
             self.begin_rebuilding(leg, record);
             self.regions.clear_stale(index, region);
             self.legs[leg].debts.add(Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE));
-            self.adjust_lacks(record, leg, 1);
+            self.regions.adjust_lacks(record, leg, 1);
         }
     }
 
@@ -136,11 +136,8 @@ impl<B: Buffers> Engine<B> {
     fn next_region_owed(&mut self, leg: usize) -> Option<u32> {
         let index = LegIndex(leg as u8);
         let waited_for = self
-            .moves
-            .iter()
-            .take(self.settings.limits.moves_looked_at)
-            .filter(|&&record| self.regions.active.is_used(record))
-            .map(|&record| self.regions.active[record].region)
+            .regions
+            .regions_to_move(self.settings.limits.moves_looked_at)
             .find(|&region| self.regions.is_stale(index, region) && self.has_source(leg, region));
         if waited_for.is_some() {
             return waited_for;
@@ -175,18 +172,14 @@ impl<B: Buffers> Engine<B> {
     }
 
     pub(super) fn begin_rebuilding(&mut self, leg: usize, record: u32) {
-        let bit = LegIndex(leg as u8).bit();
-        if self.regions.active[record].rebuilding & bit == 0 {
-            self.regions.active[record].rebuilding |= bit;
+        if self.regions.set_rebuilding(record, leg, true) {
             self.legs[leg].rebuilding += 1;
         }
     }
 
     /// A region is no longer being rebuilt for a leg: it is complete, or owed whole again.
     pub(super) fn end_rebuilding(&mut self, leg: usize, record: u32) {
-        let bit = LegIndex(leg as u8).bit();
-        if self.regions.active[record].rebuilding & bit != 0 {
-            self.regions.active[record].rebuilding &= !bit;
+        if self.regions.set_rebuilding(record, leg, false) {
             self.legs[leg].rebuilding -= 1;
         }
     }
@@ -195,7 +188,7 @@ impl<B: Buffers> Engine<B> {
     /// superseded by a client's write: with the last lack gone the rebuild is over, too.
     pub(super) fn retire_record(&mut self, record: u32) {
         for leg in self.slots() {
-            if self.regions.active[record].lacks[leg] == 0 {
+            if self.regions.lacks(record, leg) == 0 {
                 self.end_rebuilding(leg, record);
             }
         }
@@ -240,15 +233,11 @@ impl<B: Buffers> Engine<B> {
         if planted::is(Planted::MovesLast) {
             return None;
         }
-        for &record in self.moves.iter().take(self.settings.limits.moves_looked_at) {
-            if self.regions.active.is_used(record) {
-                let extent = self.regions.extent(self.regions.active[record].region);
-                if let Some(slot) = self.payable_from(leg, extent.start, extent.end) {
-                    return Some(slot);
-                }
-            }
-        }
-        None
+        let mut to_move = self.regions.regions_to_move(self.settings.limits.moves_looked_at);
+        to_move.find_map(|region| {
+            let extent = self.regions.extent(region);
+            self.payable_from(leg, extent.start, extent.end)
+        })
     }
 
     /// The oldest debt, once its age nears the bound, and out of how many it is to be one.
@@ -332,7 +321,7 @@ impl<B: Buffers> Engine<B> {
         let Some(buffer) = gathered else {
             let (debt, split) =
                 self.legs[leg].debts.take_front(slot, limit.max(1), &mut self.buffers);
-            self.adjust_lacks(record, leg, i32::from(split));
+            self.regions.adjust_lacks(record, leg, i32::from(split));
             self.count_drain(leg, debt.since, debt.extent.sectors());
             let none = Key::NONE;
             let (extent, repair) = (debt.extent, debt.repair);
@@ -353,7 +342,7 @@ impl<B: Buffers> Engine<B> {
             }
             debt.source.release(&mut self.buffers);
         }
-        self.adjust_lacks(record, leg, 1 - taken);
+        self.regions.adjust_lacks(record, leg, 1 - taken);
         self.count_drain(leg, since, sectors);
         let source = Self::at(BufferAt { buffer, offset: 0 });
         self.start_write(leg, run, source, Key::NONE, false, since, true, false);
@@ -418,7 +407,7 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.of_sector(first.extent.start);
         let record = self.regions.slot(region).expect("a region with debts has a record");
         let (debt, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
-        self.adjust_lacks(record, leg, i32::from(split));
+        self.regions.adjust_lacks(record, leg, i32::from(split));
         self.count_drain(leg, debt.since, debt.extent.sectors());
         let target = leg as u8;
         let purpose = Purpose::DrainRead {
@@ -537,7 +526,7 @@ impl<B: Buffers> Engine<B> {
         if self.regions.is_stale(LegIndex(leg as u8), region) || !self.legs[leg].is_member() {
             self.marks.add(Mark::DrainReadVoid);
             if let Some(record) = self.regions.slot(region) {
-                self.adjust_lacks(record, leg, -1);
+                self.regions.adjust_lacks(record, leg, -1);
                 self.consider_complete(record, leg);
             }
             return;
@@ -561,10 +550,9 @@ impl<B: Buffers> Engine<B> {
 
     /// A leg has got further in a region: it may have become complete there.
     pub(super) fn consider_complete(&mut self, record: u32, leg: usize) {
-        let active = &self.regions.active[record];
-        let region = active.region;
+        let region = self.regions.region_of(record);
         let index = LegIndex(leg as u8);
-        if active.lacks[leg] > 0 || self.regions.is_stale(index, region) {
+        if self.regions.lacks(record, leg) > 0 || self.regions.is_stale(index, region) {
             return;
         }
         self.end_rebuilding(leg, record);
@@ -572,7 +560,7 @@ impl<B: Buffers> Engine<B> {
         if !entry.is_dirty() && !entry.is_whole(index) {
             self.regions.heal(index, region);
         }
-        if self.regions.active[record].waiting != super::slab::NONE {
+        if self.regions.has_waiters(record) {
             self.retry_waiting(record);
         }
         if self.regions.slot(region) == Some(record) {

@@ -73,12 +73,13 @@ impl<B: Buffers> Engine<B> {
         if let Some(buffer) = buffer {
             self.buffers.release(buffer);
         }
-        self.flushes_used = true;
+        self.regions.note_flush_used();
         // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
         let early = planted::is(Planted::FuaCountsFromStart);
         let covers_until = if early { self.requests[slot].started } else { self.now };
         self.requests[slot].covers_until = covers_until;
-        self.requests[slot].lost_list = self.metadata.newest(self.metadata.lost_list());
+        let metadata = self.regions.metadata();
+        self.requests[slot].lost_list = metadata.newest(metadata.lost_list());
         let mut needed = 0;
         for leg in self.slots() {
             let state = &mut self.legs[leg];
@@ -135,7 +136,7 @@ impl<B: Buffers> Engine<B> {
                 self.go_on_returning(LegIndex(leg as u8));
                 if !self.lost.is_empty() {
                     // Writes over what was lost wait for it.
-                    self.retry_all_waiting();
+                    self.retry_all_waiting(None);
                 }
             }
             Err(_) => {
@@ -201,7 +202,7 @@ impl<B: Buffers> Engine<B> {
                 self.requests[slot].needed &= !index.bit();
             } else if self.legs[leg].answers() && !self.legs[leg].flush_failed {
                 self.want_flush(index, target);
-            } else if !self.move_undurable(leg) {
+            } else if !self.move_undurable(index) {
                 self.requests[slot].needed &= !index.bit();
             }
         }
@@ -209,37 +210,12 @@ impl<B: Buffers> Engine<B> {
             return false;
         }
         if !self.moves_are_durable() && !planted::is(Planted::FlushIgnoresMoves)
-            || !self.no_authority_is_suspect()
+            || !self.regions.no_authority_is_suspect()
         {
             self.marks.add(Mark::FlushWaitedForMove);
             return false;
         }
         !self.flush_is_strict() || self.enough_copies(slot)
-    }
-
-    /// Sees to it that no region depends on a silent leg for data that only a flush of it
-    /// would make durable. Whether any still does. (Writes newer than the flush in hand can
-    /// make it wait longer than need be, never less.)
-    fn move_undurable(&mut self, leg: usize) -> bool {
-        let index = LegIndex(leg as u8);
-        let flushed = self.legs[leg].flushed;
-        let mut depends = false;
-        let mut at = self.regions.oldest();
-        while let Some(record) = at {
-            at = self.regions.newer(record);
-            let active = &self.regions.active[record];
-            let done = active.last_done[leg];
-            let entry = self.entry(active.region);
-            if entry.is_dirty() && entry.authority() == index && done > flushed {
-                depends = true;
-                self.marks.add(Mark::FlushOffSilentLeg);
-                if self.legs[leg].flush_failed && !self.regions.active[record].cache_lost {
-                    self.note_cache_lost(record);
-                }
-                self.want_move(record);
-            }
-        }
-        depends
     }
 
     /// `flush_copies` above one: enough legs have everything from before the flush, durable, and
@@ -292,12 +268,13 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg has the lost list of this sequence or a newer one. Otherwise the leg
     /// is given it: alone, it would answer EIO for what has been rewritten since.
     fn has_lost_list(&mut self, leg: LegIndex, sequence: u64) -> bool {
-        let list = self.metadata.lost_list();
-        if self.metadata.durable(list, leg) >= sequence || planted::is(Planted::RewrittenStaysLost)
+        let metadata = self.regions.metadata();
+        if metadata.durable(metadata.lost_list(), leg) >= sequence
+            || planted::is(Planted::RewrittenStaysLost)
         {
             return true;
         }
-        self.metadata.request(list, leg);
+        self.request_lost_list(leg);
         false
     }
 

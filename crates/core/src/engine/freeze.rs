@@ -140,7 +140,7 @@ impl<B: Buffers> Engine<B> {
     /// move itself need not wait for one.
     fn prepare_successor(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
-        if !self.flushes_used || self.regions.authority_count(index) == 0 {
+        if !self.regions.flushes_used() || self.regions.authority_count(index) == 0 {
             return;
         }
         let next = self
@@ -219,17 +219,7 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].debts.begin_round();
         }
         self.retry_stalled();
-        self.retry_all_waiting();
+        self.retry_all_waiting(None);
         self.consider_flushes();
-    }
-
-    pub(super) fn retry_all_waiting(&mut self) {
-        let mut at = self.waiting_records.len();
-        while at > 0 {
-            at -= 1;
-            if let Some(&record) = self.waiting_records.get(at) {
-                self.retry_waiting(record);
-            }
-        }
     }
 }

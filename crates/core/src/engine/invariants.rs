@@ -106,7 +106,7 @@ impl<B: Buffers> Engine<B> {
             assert_eq!(state.carried, carried, "sectors carried for leg {leg}");
         }
         let mut rebuilding = [0; LEGS_MAX];
-        for (_, active) in self.regions.active.iter() {
+        for active in self.regions.counts() {
             for (leg, count) in rebuilding.iter_mut().enumerate() {
                 *count += u32::from(active.rebuilding >> leg & 1);
             }
@@ -141,7 +141,7 @@ impl<B: Buffers> Engine<B> {
                     "region {region}: authority {leg:?} is out"
                 );
                 let cache_lost =
-                    self.regions.slot(region).is_some_and(|r| self.regions.active[r].cache_lost);
+                    self.regions.slot(region).is_some_and(|r| self.regions.is_suspect(r));
                 assert!(
                     cache_lost || self.regions.is_complete(leg, region),
                     "region {region}: its authority {leg:?} lacks acknowledged data"

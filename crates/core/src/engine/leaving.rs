@@ -31,11 +31,9 @@ impl<B: Buffers> Engine<B> {
         let mut at = self.regions.oldest();
         while let Some(record) = at {
             at = self.regions.newer(record);
-            let region = self.regions.active[record].region;
-            let entry = self.entry(region);
-            if entry.is_dirty() && entry.authority() == index {
-                self.regions.active[record].move_forced = true;
-                self.want_move(record);
+            let region = self.regions.region_of(record);
+            if self.regions.decides(index, region) {
+                self.regions.force_move(record);
                 if self.is_removed(leg) {
                     self.lose_what_only(leg, region);
                 }
@@ -48,12 +46,9 @@ impl<B: Buffers> Engine<B> {
     fn authorities_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
         let mut depends = false;
-        for at in 0..self.moves.len() {
-            let record = self.moves[at];
-            if !self.regions.active.is_used(record) || !self.regions.active[record].cache_lost {
-                continue;
-            }
-            let region = self.regions.active[record].region;
+        for place in 0..self.regions.moves_wanted() {
+            let Some(record) = self.regions.suspect_to_move(place) else { continue };
+            let region = self.regions.region_of(record);
             let authority = self.entry(region).authority();
             if authority != index && !self.regions.is_complete(authority, region) {
                 if self.is_removed(leg) {
@@ -142,7 +137,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let lacks = |other: LegIndex| {
-            self.regions.slot(region).map_or(0, |r| self.regions.active[r].lacks[other.index()])
+            self.regions.slot(region).map_or(0, |r| self.regions.lacks(r, other.index()))
         };
         let heir = self
             .legs_that_stay(LegIndex(leg as u8))
@@ -173,7 +168,7 @@ impl<B: Buffers> Engine<B> {
             let nowhere = self.drain_source(heir.index(), debt.extent).is_none();
             if debt.source == super::Source::Leg && debt.is_acknowledged() && nowhere {
                 self.legs[heir.index()].debts.take(slot);
-                self.adjust_lacks(record, heir.index(), -1);
+                self.regions.adjust_lacks(record, heir.index(), -1);
                 self.note_lost_with_leg(debt.extent);
                 lost = true;
             }
@@ -188,7 +183,7 @@ impl<B: Buffers> Engine<B> {
     /// more without having drained it: it gets the writes under way that were not sent to it.
     pub(super) fn owe_unsent(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);
-        let region = self.regions.active[record].region;
+        let region = self.regions.region_of(record);
         for operation in 0..self.operations.capacity() as u32 {
             if self.is_unsent(operation, leg, region) && !self.regions.is_stale(index, region) {
                 self.owe(operation, leg);
@@ -215,11 +210,10 @@ impl<B: Buffers> Engine<B> {
     /// Notes what recovery would have to know if the leg were out now: the region table as it
     /// is, and what is lost.
     pub(super) fn list_what_goes_before(&mut self) {
-        let superblock = self.metadata.superblock();
-        let list = self.metadata.lost_list();
+        let metadata = self.regions.metadata();
         self.before_change.clear();
-        for object in (0..superblock).chain([list]) {
-            self.before_change.push((object, self.metadata.newest(object)));
+        for object in (0..metadata.superblock()).chain([metadata.lost_list()]) {
+            self.before_change.push((object, metadata.newest(object)));
         }
     }
 
@@ -227,7 +221,8 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn what_goes_before_is_durable(&mut self, leaving: LegIndex) -> bool {
         let mut wanted = core::mem::take(&mut self.before_change);
         wanted.retain(|&(object, sequence)| {
-            let has_it = |leg: &Leg| self.metadata.durable(object, leg.index) >= sequence;
+            let metadata = self.regions.metadata();
+            let has_it = |leg: &Leg| metadata.durable(object, leg.index) >= sequence;
             if self.legs_that_stay(leaving).any(has_it) {
                 return false;
             }
@@ -235,7 +230,7 @@ impl<B: Buffers> Engine<B> {
                 let state = &self.legs[leg];
                 if self.stays(state, leaving) && state.answers() {
                     let index = state.index;
-                    self.metadata.request(object, index);
+                    self.regions.metadata_mut().request(object, index);
                 }
             }
             true

@@ -14,7 +14,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Lacked, Since, Source};
-use super::leg::{Health, Leg};
+use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::{Buffers, Operation, RequestError};
@@ -41,14 +41,13 @@ impl<B: Buffers> Engine<B> {
         let mut at = self.regions.oldest();
         while let Some(record) = at {
             at = self.regions.newer(record);
-            let active = &self.regions.active[record];
-            let entry = self.entry(active.region);
+            let region = self.regions.region_of(record);
+            let entry = self.entry(region);
             // Clean regions it is not recorded whole for: see below.
             let follows = !entry.is_dirty() && !entry.is_whole(index);
-            if active.last_done[leg] <= flushed || follows {
+            if self.regions.last_done(record, leg) <= flushed || follows {
                 continue;
             }
-            let region = active.region;
             if self.another_has_all(leg, region) {
                 self.marks.add(Mark::CacheLostWithPeer);
                 self.owe_region(leg, region);
@@ -79,12 +78,11 @@ impl<B: Buffers> Engine<B> {
                 if only_here {
                     self.fail_parts_done(region, false);
                 }
-                news |= only_here && self.regions.active[record].last_done[leg] > reported;
+                news |= only_here && self.regions.last_done(record, leg) > reported;
             }
-            let entry = self.entry(region);
-            if entry.is_dirty() && entry.authority() == index {
-                self.note_cache_lost(record);
-                self.want_move(record);
+            if self.regions.decides(index, region) {
+                self.regions.note_cache_lost(record, &self.legs);
+                self.regions.want_move(record);
             }
         }
         // Clean regions it is not recorded whole for may have been in its cache alone.
@@ -111,27 +109,13 @@ impl<B: Buffers> Engine<B> {
         (entry.is_dirty() && authority.index() != leg).then_some(authority)
     }
 
-    /// The authority of a region lost its cache, or may have. Of three legs one that lacked
-    /// something then is never trusted: it may get from the third what the authority lacks, too.
-    pub(super) fn note_cache_lost(&mut self, record: u32) {
-        let region = self.regions.active[record].region;
-        let pair = self.legs.iter().filter(|leg| leg.is_member()).count() == 2;
-        let stamp = |leg: &Leg| {
-            let known = pair || self.regions.is_complete(leg.index, region);
-            if known { leg.done_stamp } else { u64::MAX }
-        };
-        let stamps = core::array::from_fn(|leg| stamp(&self.legs[leg]));
-        let active = &mut self.regions.active[record];
-        (active.cache_lost, active.done_at_loss) = (true, stamps);
-    }
-
     /// A leg has been given something in a region whose authority has lost its cache. Where that
     /// owes it, too, the authority may have to get it from the leg, which did not have it when the
     /// cache was lost and may not have it durably: the leg is trusted no more.
     pub(super) fn note_given(&mut self, record: u32, leg: usize, extent: Extent) {
-        let active = &self.regions.active[record];
-        let authority = self.entry(active.region).authority().index();
-        if !active.cache_lost || authority == leg || planted::is(Planted::GivenSinceTrusted) {
+        let authority = self.entry(self.regions.region_of(record)).authority().index();
+        let suspect = self.regions.is_suspect(record);
+        if !suspect || authority == leg || planted::is(Planted::GivenSinceTrusted) {
             return;
         }
         let mut rest = extent;
@@ -139,26 +123,10 @@ impl<B: Buffers> Engine<B> {
             && let Some((_, debt)) = self.legs[authority].debts.overlapping(rest)
         {
             if debt.source == Source::Leg && debt.is_acknowledged() {
-                self.regions.active[record].done_at_loss[leg] = u64::MAX;
+                self.regions.distrust(record, leg);
                 return;
             }
             rest.start = debt.extent.end.min(rest.end);
-        }
-    }
-
-    /// An authority that lost its cache could not be given back what a copy held. Legs that have
-    /// been given anything since, which may be that, are trusted no more.
-    pub(super) fn note_not_given_back(&mut self, record: u32, leg: usize) {
-        let region = self.regions.active[record].region;
-        let decides = self.entry(region).authority().index() == leg;
-        let active = &mut self.regions.active[record];
-        if !active.cache_lost || !decides || planted::is(Planted::GivenSinceTrusted) {
-            return;
-        }
-        for (at_loss, done) in active.done_at_loss.iter_mut().zip(active.last_done) {
-            if done > *at_loss {
-                *at_loss = u64::MAX;
-            }
         }
     }
 
@@ -175,10 +143,8 @@ impl<B: Buffers> Engine<B> {
         record: u32,
     ) -> Option<bool> {
         let index = LegIndex(leg as u8);
-        let active = &self.regions.active[record];
-        let (region, at_loss) = (active.region, active.done_at_loss[leg]);
-        let keeps = active.cache_lost
-            && self.legs[leg].flushed >= at_loss
+        let region = self.regions.region_of(record);
+        let keeps = self.regions.has_flushed_since_loss(record, leg, self.legs[leg].flushed)
             && !self.regions.is_stale(index, region)
             && self.may_still_have(authority.index(), region);
         if !keeps {
@@ -197,7 +163,7 @@ impl<B: Buffers> Engine<B> {
     /// is left elsewhere, and for the rest its own content stands. Whether there is a rest.
     fn restore_what_is_left(&mut self, authority: LegIndex, record: u32) -> bool {
         let leg = authority.index();
-        let region = self.regions.active[record].region;
+        let region = self.regions.region_of(record);
         if self.regions.is_complete(authority, region) {
             return false;
         }
@@ -211,16 +177,16 @@ impl<B: Buffers> Engine<B> {
             at = debt.extent.end;
             if debt.source == Source::Leg && debt.is_acknowledged() {
                 self.legs[leg].debts.take(slot);
-                self.adjust_lacks(record, leg, -1);
+                self.regions.adjust_lacks(record, leg, -1);
             }
         }
         self.owe_unsent(leg, record);
         let lost = self.owe_what_others_have(leg, record);
-        if self.regions.active[record].lacks[leg] == 0 {
+        if self.regions.lacks(record, leg) == 0 {
             self.end_rebuilding(leg, record);
         }
-        self.note_cache_lost(record);
-        self.want_move(record);
+        self.regions.note_cache_lost(record, &self.legs);
+        self.regions.want_move(record);
         self.reconsider = true;
         lost
     }
@@ -255,7 +221,7 @@ impl<B: Buffers> Engine<B> {
         let Some(record) = self
             .regions
             .slot(region)
-            .filter(|&record| decides && is_owed && self.regions.active[record].cache_lost)
+            .filter(|&record| decides && is_owed && self.regions.is_suspect(record))
         else {
             return false;
         };
@@ -266,7 +232,7 @@ impl<B: Buffers> Engine<B> {
         let Some(sectors) = self.nobody_has(leg, owed) else { return false };
         let stands = Extent::new(owed.start, sectors);
         let carved = self.legs[leg].debts.carve(stands, &mut self.buffers);
-        self.adjust_lacks(record, leg, carved.debts);
+        self.regions.adjust_lacks(record, leg, carved.debts);
         if !planted::is(Planted::UnsentForgotten) {
             self.owe_unsent(leg, record);
         }
@@ -350,7 +316,7 @@ impl<B: Buffers> Engine<B> {
         if !state.answers() && self.is_going_out(state.index) {
             return false;
         }
-        let done = self.regions.slot(region).map_or(0, |r| self.regions.active[r].last_done[leg]);
+        let done = self.regions.slot(region).map_or(0, |r| self.regions.last_done(r, leg));
         match state.health {
             Health::Answering | Health::Frozen { .. } => true,
             Health::Gone { removed: false, .. } => done <= state.flushed,
@@ -362,7 +328,7 @@ impl<B: Buffers> Engine<B> {
     /// lacks what was acknowledged beneath them.
     fn forget_done(&mut self, leg: usize, record: u32) {
         let index = LegIndex(leg as u8);
-        let region = self.regions.active[record].region;
+        let region = self.regions.region_of(record);
         for operation in 0..self.operations.capacity() as u32 {
             if !self.operations.is_used(operation) {
                 continue;
@@ -384,7 +350,7 @@ impl<B: Buffers> Engine<B> {
                 && !self.regions.is_stale(index, region)
                 && self.carry(operation, leg, Since::at(now), Lacked::default())
             {
-                self.adjust_lacks(record, leg, 1);
+                self.regions.adjust_lacks(record, leg, 1);
             }
         }
     }
@@ -393,7 +359,7 @@ impl<B: Buffers> Engine<B> {
     /// was anything else.
     fn owe_what_others_have(&mut self, leg: usize, record: u32) -> bool {
         let index = LegIndex(leg as u8);
-        let region = self.regions.active[record].region;
+        let region = self.regions.region_of(record);
         let extent = self.regions.extent(region);
         let mut alone = false;
         let mut at = extent.start;
@@ -434,7 +400,7 @@ impl<B: Buffers> Engine<B> {
             }
             source.retain(&mut self.buffers);
             self.legs[leg].debts.add(Debt::new(piece, source, Since::REBUILD, Key::NONE));
-            self.adjust_lacks(record, leg, 1);
+            self.regions.adjust_lacks(record, leg, 1);
             self.begin_rebuilding(leg, record);
         }
         alone
@@ -524,17 +490,5 @@ impl<B: Buffers> Engine<B> {
             at = io.newer;
         }
         None
-    }
-
-    /// Whether every authority that may have lost what was acknowledged has been replaced, or
-    /// has everything again and durably.
-    pub(super) fn no_authority_is_suspect(&mut self) -> bool {
-        for at in 0..self.moves.len() {
-            let record = self.moves[at];
-            if self.regions.active.is_used(record) && self.regions.active[record].cache_lost {
-                return false;
-            }
-        }
-        true
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::leg::{Health, Leg};
-use super::metadata::BlockWrite;
+use super::regions::metadata::BlockWrite;
 use super::state::Stage;
 use super::write::FAILURES_APART;
 use crate::command::{Command, CommandError};
@@ -85,40 +85,6 @@ pub(super) struct Detach {
 }
 
 impl<B: Buffers> Engine<B> {
-    /// Turns what recovery found into debts: a leg that is not whole owes the region; a dirty
-    /// region is owed by all but its authority.
-    ///
-    /// What a dirty region holds may still be in its legs' caches, from before hemi was
-    /// killed: no flush of ours has covered it yet.
-    pub(super) fn adopt_recovered_state(&mut self) {
-        const BEFORE_OPEN: u64 = 1;
-        for leg in &mut self.legs {
-            leg.done_stamp = BEFORE_OPEN;
-        }
-        for region in 0..self.regions.count() {
-            let entry = self.entry(region);
-            let record =
-                entry.is_dirty().then(|| self.regions.activate(region, self.now)).flatten();
-            if let Some(record) = record {
-                let page = self.metadata.page_of(region);
-                self.regions.active[record].authority_sequence = self.metadata.newest(page);
-                self.regions.active[record].last_done = [BEFORE_OPEN; LEGS_MAX];
-                self.regions.active[record].acknowledged_done = [BEFORE_OPEN; LEGS_MAX];
-            }
-            for leg in 0..LEGS_MAX {
-                let index = LegIndex(leg as u8);
-                let fresh = if entry.is_dirty() {
-                    entry.authority() == index
-                } else {
-                    entry.is_whole(index)
-                };
-                if self.legs[leg].is_member() && !fresh {
-                    self.regions.set_stale(index, region);
-                }
-            }
-        }
-    }
-
     /// Without a leg that is out and may come back a new generation begins: that leg may have
     /// heard of something, such as that it was being taken in, which these legs have not, and
     /// sequences alone could not tell the two apart.
@@ -137,13 +103,13 @@ impl<B: Buffers> Engine<B> {
     /// Asks for the superblock as it is now on every leg that is in and answers; the sequence
     /// that carries it.
     fn write_superblock(&mut self, also: Option<LegIndex>) -> u64 {
-        let object = self.metadata.superblock();
-        let sequence = self.metadata.change(object);
+        let object = self.regions.metadata().superblock();
+        let sequence = self.regions.metadata_mut().change_superblock();
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
             let is_in = self.superblock.legs[leg].state == Membership::In;
             if self.legs[leg].answers() && (is_in || also == Some(index)) {
-                self.metadata.request(object, index);
+                self.regions.metadata_mut().request(object, index);
             }
         }
         sequence
@@ -155,14 +121,14 @@ impl<B: Buffers> Engine<B> {
         let generation = self.superblock.generation;
         let join_epoch = self.superblock.join_epoch;
         let volume_sectors = self.regions.volume_sectors();
-        if write.object == self.metadata.superblock() {
+        if write.object == self.regions.metadata().superblock() {
             self.superblock.leg = leg;
             self.superblock.sequence = write.sequence;
-            let image = self.metadata.image_mut(write.image);
+            let image = self.regions.metadata_mut().image_mut(write.image);
             self.superblock.encode(image, write.slot);
-        } else if write.object == self.metadata.lost_list() {
+        } else if write.object == self.regions.metadata().lost_list() {
             let header = lost::LostHeader { generation, join_epoch };
-            let image = self.metadata.image_mut(write.image);
+            let image = self.regions.metadata_mut().image_mut(write.image);
             lost::encode(
                 image,
                 write.address,
@@ -174,18 +140,15 @@ impl<B: Buffers> Engine<B> {
             )
             .expect("the engine keeps the list sorted, disjoint and short enough");
         } else {
-            let header = page::PageHeader { page: write.object, generation, join_epoch };
-            let regions = self.metadata.layout().page_regions(write.object);
-            let entries = &self.regions.entries()[regions.start as usize..regions.end as usize];
-            page::fill(self.metadata.image_mut(write.image), &header, entries);
+            self.regions.fill_page(write, generation, join_epoch);
         }
     }
 
     /// The bytes of what [`Engine::encode_object`] made. Pages, the bulk of it, are sealed only
     /// here: a driver that stores no bytes, as a model, does not pay for checksums.
     pub(super) fn sealed_object(&mut self, write: &BlockWrite) -> &[u8; BLOCK_BYTES] {
-        let is_page = self.metadata.is_page(write.object);
-        let image = self.metadata.image_mut(write.image);
+        let is_page = self.regions.metadata().is_page(write.object);
+        let image = self.regions.metadata_mut().image_mut(write.image);
         if is_page {
             page::seal(image, write.address, self.superblock.volume_id, write.sequence);
         }
@@ -207,60 +170,29 @@ impl<B: Buffers> Engine<B> {
             self.metadata_failed(leg, write);
             return;
         }
-        let pages = self.metadata.superblock();
+        let pages = self.regions.metadata().superblock();
         if write.object < pages {
-            self.note_recorded(LegIndex(leg as u8), write);
-            self.retry_page(write.object);
-        } else if write.object == self.metadata.lost_list() {
-            self.retry_all_waiting();
+            self.regions.note_recorded(LegIndex(leg as u8), write);
+            self.retry_all_waiting(Some(write.object));
+        } else if write.object == self.regions.metadata().lost_list() {
+            self.retry_all_waiting(None);
         }
         if !self.flushes.is_empty() {
             self.consider_flushes();
         }
     }
 
-    /// A page is durable on a leg: what it says there for the leg holds from now on.
-    fn note_recorded(&mut self, leg: LegIndex, write: &BlockWrite) {
-        if self.metadata.is_settled(write.object, leg) {
-            let regions = self.metadata.layout().page_regions(write.object);
-            let entries = page::entries(self.metadata.image(write.image));
-            self.regions.note_recorded(leg, regions, entries);
-        }
-    }
-
-    /// Counts the regions of older pages as unrecorded: such a page may say that the leg is not whole
-    /// where the newest does not.
-    pub(super) fn unrecord_older_pages(&mut self) {
-        for page in 0..self.metadata.superblock() {
-            let regions = self.metadata.layout().page_regions(page);
-            for leg in self.slots().map(|leg| LegIndex(leg as u8)) {
-                let current = self.metadata.durable(page, leg) == self.metadata.newest(page);
-                if self.legs[leg.index()].is_member() && !current {
-                    self.regions.unrecord(leg, regions.clone());
-                }
-            }
-        }
-    }
-
-    /// Forgets what was durable of the metadata on a leg, which joins anew.
-    fn forget_metadata(&mut self, leg: LegIndex) {
-        self.metadata.forget_leg(leg);
-        self.regions.unrecord(leg, 0..self.regions.count());
-    }
-
     /// Whoever waits on this leg's metadata looks for another leg; the write is tried again
     /// by the background, and a leg that keeps failing is marked out.
     fn metadata_failed(&mut self, leg: usize, write: &BlockWrite) {
-        for at in 0..self.waiting_records.len() {
-            let record = self.waiting_records[at];
-            let region = self.regions.active[record].region;
-            let entry = self.entry(region);
-            if self.metadata.page_of(region) == write.object
-                && entry.is_dirty()
-                && entry.authority().index() == leg
+        let decided_by = LegIndex(leg as u8);
+        for place in 0..self.regions.waiting_count() {
+            let Some(record) = self.regions.waiting_record(place) else { return };
+            let region = self.regions.region_of(record);
+            if self.regions.page_of(region) == write.object
+                && self.regions.decides(decided_by, region)
             {
-                self.regions.active[record].move_forced = true;
-                self.want_move(record);
+                self.regions.force_move(record);
             }
         }
     }
@@ -323,6 +255,13 @@ impl<B: Buffers> Engine<B> {
         self.detach.is_some_and(|detach| detach.leg == leg) || self.is_going_out(leg)
     }
 
+    /// Returns the legs that are being detached or marked out, as a mask.
+    pub(super) fn leaving(&self) -> u8 {
+        let changes = self.changes.iter().filter(|change| change.kind.is_out());
+        let detached = self.detach.iter().map(|detach| detach.leg);
+        changes.map(|change| change.leg).chain(detached).fold(0, |legs, leg| legs | leg.bit())
+    }
+
     /// Whether a leg is being marked out.
     pub(super) fn is_going_out(&self, leg: LegIndex) -> bool {
         self.changes.iter().any(|change| change.leg == leg && change.kind.is_out())
@@ -367,13 +306,13 @@ impl<B: Buffers> Engine<B> {
             self.consider_taking_back(change);
             return;
         }
-        let object = self.metadata.superblock();
-        let newest = self.metadata.newest(object);
+        let object = self.regions.metadata().superblock();
+        let newest = self.regions.metadata().newest(object);
         for leg in 0..LEGS_MAX {
             let index = LegIndex(leg as u8);
             let coming_in = self.coming_in() == Some(index);
             let awaited = self.superblock.legs[leg].state == Membership::In
-                && (coming_in || self.metadata.durable(object, index) < newest);
+                && (coming_in || self.regions.metadata().durable(object, index) < newest);
             if awaited
                 && let Some(reason) = self.is_dead(leg)
                 && self.give_up_authority(leg)
@@ -459,7 +398,7 @@ impl<B: Buffers> Engine<B> {
             && state.rebuilding == 0
             && self.regions.stale_count(index) == 0
             && self.regions.healing_count(index) == 0
-            && self.metadata.is_current_but(index, self.metadata.superblock())
+            && self.regions.metadata().is_current_but(index, self.regions.metadata().superblock())
     }
 
     fn begin_change(&mut self, leg: LegIndex, kind: ChangeKind, token: Option<u64>) {
@@ -502,7 +441,7 @@ impl<B: Buffers> Engine<B> {
 
     /// A new random generation; the present one becomes history.
     fn begin_generation(&mut self) {
-        let sequence = self.metadata.newest(self.metadata.superblock());
+        let sequence = self.regions.metadata().newest(self.regions.metadata().superblock());
         let past = Ancestor { generation: self.superblock.generation, sequence };
         self.superblock.ancestry.push(past);
         self.superblock.generation = self.random_id();
@@ -532,7 +471,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn has_superblock(&self, leg: LegIndex, sequence: u64) -> bool {
-        self.metadata.durable(self.metadata.superblock(), leg) >= sequence
+        self.regions.metadata().durable(self.regions.metadata().superblock(), leg) >= sequence
     }
 
     /// Whether a leg is being taken in, be it that it is going out again.
@@ -545,7 +484,7 @@ impl<B: Buffers> Engine<B> {
     /// own, so that what it alone has heard of another generation would make it a fork. So does
     /// one that is being taken in: that it is in is nothing it may know alone.
     pub(super) fn may_be_told(&self, leg: LegIndex) -> bool {
-        let newest = self.metadata.newest(self.metadata.superblock());
+        let newest = self.regions.metadata().newest(self.regions.metadata().superblock());
         if self.superblock.legs[leg.index()].state != Membership::In {
             return self.superblock_is_durable(newest);
         }
@@ -555,9 +494,11 @@ impl<B: Buffers> Engine<B> {
 
     /// Steps of opening, changing, detaching and closing whose time has come.
     pub(super) fn pump_phase(&mut self) {
-        let object = self.metadata.superblock();
+        let object = self.regions.metadata().superblock();
         match self.phase {
-            Phase::Opening if self.superblock_is_durable(self.metadata.newest(object)) => {
+            Phase::Opening
+                if self.superblock_is_durable(self.regions.metadata().newest(object)) =>
+            {
                 self.phase = Phase::Serving;
                 self.pump_backlog();
                 self.consider_flushes();
@@ -592,15 +533,17 @@ impl<B: Buffers> Engine<B> {
 
     /// The superblock that takes a leg in is written to it again if that failed.
     pub(super) fn retry_coming_in(&mut self, leg: LegIndex) {
-        let object = self.metadata.superblock();
+        let object = self.regions.metadata().superblock();
         let coming_in = !self.is_going_out(leg)
             && self.changes.iter().any(|change| {
                 change.kind == ChangeKind::In
                     && change.leg == leg
-                    && change.sequence.is_some_and(|s| self.metadata.durable(object, leg) < s)
+                    && change
+                        .sequence
+                        .is_some_and(|s| self.regions.metadata().durable(object, leg) < s)
             });
         if coming_in {
-            self.metadata.request(object, leg);
+            self.regions.metadata_mut().request(object, leg);
         }
     }
 
@@ -610,15 +553,15 @@ impl<B: Buffers> Engine<B> {
     fn has_been_told(&mut self, change: &Change, sequence: u64) -> bool {
         const TRIES: u32 = 3;
         let leg = &self.legs[change.leg.index()];
-        let object = self.metadata.superblock();
+        let object = self.regions.metadata().superblock();
         if change.kind != ChangeKind::Out(OutReason::Detached)
             || !leg.answers()
             || leg.write_failures >= TRIES
-            || self.metadata.durable(object, leg.index) >= sequence
+            || self.regions.metadata().durable(object, leg.index) >= sequence
         {
             return true;
         }
-        self.metadata.request(object, change.leg);
+        self.regions.metadata_mut().request(object, change.leg);
         false
     }
 
@@ -666,7 +609,7 @@ impl<B: Buffers> Engine<B> {
                     self.give_up_reads(leg);
                 }
                 self.notice(Notice::Out { leg: change.leg, reason });
-                self.forget_metadata(change.leg);
+                self.regions.forget_metadata(change.leg);
                 self.reconsider_operations();
                 self.consider_flushes();
             }
@@ -740,14 +683,7 @@ impl<B: Buffers> Engine<B> {
                 state.unreadable &= !planted::is(Planted::UnreadableForgotten);
             }
         }
-        let mut at = self.regions.oldest();
-        while let Some(record) = at {
-            at = self.regions.newer(record);
-            let active = &mut self.regions.active[record];
-            // Stamps are counted by each leg for itself.
-            (active.last_done[leg], active.acknowledged_done[leg]) = (0, 0);
-            active.done_at_loss[leg] = u64::MAX;
-        }
+        self.regions.forget_stamps(leg);
     }
 
     /// Looks again at every write that is with the legs.
@@ -824,17 +760,6 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg.index()] = fresh;
         self.slots_used = self.slots_used.max(leg.index() + 1);
         self.regions.add_leg(leg);
-        self.forget_metadata(leg);
-        for region in 0..self.regions.count() {
-            let entry = self.entry(region);
-            if !planted::is(Planted::JoinKeepsBits) {
-                self.regions.set_entry(region, entry.with_whole(entry.whole() & !leg.bit()));
-            }
-            self.regions.set_stale(leg, region);
-        }
-        for page in 0..self.metadata.superblock() {
-            self.metadata.change(page);
-        }
         self.begin_change(leg, ChangeKind::Join, Some(token));
         Ok(())
     }
@@ -1016,7 +941,7 @@ impl<B: Buffers> Engine<B> {
             let current = self
                 .in_legs()
                 .filter(|leg| leg.answers())
-                .all(|leg| self.metadata.is_current(leg.index));
+                .all(|leg| self.regions.metadata().is_current(leg.index));
             // A leg that is in by the superblock of one leg alone keeps that from opening.
             let changing = !self.changes.is_empty() && !planted::is(Planted::ClosedWhileChanging);
             if (!current || changing) && !hopeless {
@@ -1028,12 +953,12 @@ impl<B: Buffers> Engine<B> {
             }
             self.phase = Phase::Closing(Closing { marked: true, ..closing });
         }
-        let object = self.metadata.superblock();
-        let newest = self.metadata.newest(object);
+        let object = self.regions.metadata().superblock();
+        let newest = self.regions.metadata().newest(object);
         let durable = self
             .in_legs()
             .filter(|leg| leg.answers())
-            .all(|leg| self.metadata.durable(object, leg.index) >= newest);
+            .all(|leg| self.regions.metadata().durable(object, leg.index) >= newest);
         if durable || hopeless {
             self.phase = Phase::Closed;
             self.actions.push_back(Action::CommandDone { token: closing.token, result: Ok(()) });

@@ -9,7 +9,6 @@
 //! `scrub` comparing, `invariants` what must hold after every step.
 
 mod abandon;
-mod bitmap;
 mod clean;
 mod copies;
 mod debt;
@@ -23,10 +22,9 @@ mod leaving;
 mod leg;
 mod lost_cache;
 mod membership;
-pub mod metadata;
 mod ranges;
 mod read;
-mod region;
+pub mod regions;
 mod report;
 mod scrub;
 mod sieve;
@@ -35,7 +33,6 @@ mod sorted;
 mod state;
 mod submit;
 mod unreadable;
-mod unrecorded;
 mod write;
 
 use alloc::collections::VecDeque;
@@ -47,7 +44,6 @@ use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
 };
 use crate::marks::Marks;
-use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::settings::Settings;
 use crate::units::{BufferAt, Extent, Instant, IoId, LEGS_MAX, LegIndex, MILLISECOND};
@@ -57,18 +53,19 @@ use exposure::Throttle;
 use intent::Returns;
 use leg::{Class, Leg};
 use membership::Phase;
-use metadata::Metadata;
 use ranges::RangeLocks;
-use region::Regions;
+use regions::Regions;
 use report::Counters;
 use scrub::Scrub;
 use slab::{Key, NONE, Slab};
 use state::{Io, OperationState, Purpose, RequestState};
 
-/// Records of regions that are kept for exact debts, at most: some 40 MiB.
-const EXACT_RECORDS_MAX: u32 = 1 << 17;
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
 const TICK: u64 = 100 * MILLISECOND;
+
+/// The completion stamp of whatever a leg was given before the start: no flush of ours has covered
+/// it yet.
+const BEFORE_OPEN: u64 = 1;
 
 /// The mirror engine of one volume. See the module's documentation.
 pub struct Engine<B: Buffers> {
@@ -80,15 +77,12 @@ pub struct Engine<B: Buffers> {
     /// One past the highest slot that holds or held a leg since open.
     slots_used: usize,
     regions: Regions,
-    metadata: Metadata,
     requests: Slab<RequestState>,
     operations: Slab<OperationState>,
     ios: Slab<Io>,
     locks: RangeLocks,
     /// Operations that waited for a range are being started.
     letting_in: bool,
-    /// Regions that may be dirty at once.
-    dirty_max: u32,
     /// Operations that found no room for their region's record, or for one more dirty region.
     unplaced: VecDeque<u32>,
     /// Reads with parts still to be split off, and writes: reads pass writes that have no room.
@@ -97,10 +91,6 @@ pub struct Engine<B: Buffers> {
     stalled: VecDeque<Key>,
     /// Flush requests under way.
     flushes: Vec<u32>,
-    /// Active records with operations waiting.
-    waiting_records: Vec<u32>,
-    /// Active records whose authority has to move.
-    moves: VecDeque<u32>,
     /// Operations whose acknowledgement waits for a point in time (`Policy::Paper`).
     timed: Vec<Key>,
     throttle: Throttle,
@@ -117,10 +107,6 @@ pub struct Engine<B: Buffers> {
     scrub_mismatches: u64,
     entropy: u64,
     next_tick: Instant,
-    /// Clients flush: until the first does, authority moves need no flush.
-    flushes_used: bool,
-    /// Active records whose authority moved and not durably so yet.
-    undurable_moves: Vec<u32>,
     returns: Returns,
     /// The first record that the next tick looks at to clean its region.
     cleaning: Option<Key>,
@@ -145,7 +131,7 @@ impl<B: Buffers> Engine<B> {
     ///
     /// `entropy` is a random number of the driver's: generation ids are derived from it.
     pub fn open(
-        opening: Opening,
+        mut opening: Opening,
         settings: Settings,
         traits: [LegTraits; LEGS_MAX],
         buffers: B,
@@ -162,14 +148,8 @@ impl<B: Buffers> Engine<B> {
             .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
             .fold(0u8, |mask, l| mask | 1 << l);
         let slots_used = (0..LEGS_MAX).rev().find(|&l| members >> l & 1 == 1 || traits[l].present);
-        let dirty = opening.table.iter().filter(|entry| entry.is_dirty()).count();
-        let regions = Regions::new(
-            opening.superblock.layout.volume_bytes(),
-            opening.superblock.layout.region_bytes(),
-            opening.table,
-            records_max(&settings, dirty as u32),
-            members,
-        );
+        let regions =
+            Regions::new(&mut opening, &settings, operations_max, members, now, BEFORE_OPEN);
         let blank_request = RequestState {
             token: 0,
             operation: Operation::Flush,
@@ -201,10 +181,10 @@ impl<B: Buffers> Engine<B> {
                 leg.fast_zeroes = traits[l].fast_zeroes;
                 leg.thin = traits[l].thin;
                 leg.membership = opening.superblock.legs[l].state;
+                leg.done_stamp = BEFORE_OPEN;
                 leg
             })
             .collect();
-        let records = regions.active.capacity();
         let mut superblock = opening.superblock;
         for (known, leg) in superblock.descriptions.iter_mut().zip(&traits) {
             if !leg.description.is_empty() {
@@ -216,7 +196,6 @@ impl<B: Buffers> Engine<B> {
             settings,
             buffers,
             now,
-            metadata: Metadata::new(superblock.layout, &opening.objects, &settings.limits),
             superblock,
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
@@ -226,13 +205,10 @@ impl<B: Buffers> Engine<B> {
             ios: Slab::new(ios_max, blank_io),
             locks: RangeLocks::with_capacity(operations_max as usize),
             letting_in: false,
-            dirty_max: dirty_max(&settings, dirty as u32),
             unplaced: VecDeque::with_capacity(operations_max as usize),
             backlog: [0; 2].map(|_| VecDeque::with_capacity(requests_max as usize)),
             stalled: VecDeque::with_capacity(requests_max as usize),
             flushes: Vec::with_capacity(requests_max as usize),
-            waiting_records: Vec::with_capacity(records),
-            moves: VecDeque::with_capacity(records),
             timed: Vec::with_capacity(operations_max as usize),
             actions: VecDeque::with_capacity(4 * requests_max as usize),
             lost: opening.lost,
@@ -244,8 +220,6 @@ impl<B: Buffers> Engine<B> {
             scrub_mismatches: 0,
             entropy,
             next_tick: now + TICK,
-            flushes_used: !opening.clean,
-            undurable_moves: Vec::with_capacity(records),
             returns: Returns::default(),
             cleaning: None,
             reconsider: false,
@@ -258,8 +232,6 @@ impl<B: Buffers> Engine<B> {
             counters: Counters::default(),
             marks: opening.marks,
         };
-        engine.adopt_recovered_state();
-        engine.unrecord_older_pages();
         engine.begin_open();
         engine.settle();
         engine
@@ -396,7 +368,7 @@ impl<B: Buffers> Engine<B> {
         if !state.answers() {
             return;
         }
-        if self.metadata.has_requests(state.index) {
+        if self.regions.metadata().has_requests(state.index) {
             self.pump_metadata(leg);
         }
         let state = &self.legs[leg];
@@ -412,8 +384,8 @@ impl<B: Buffers> Engine<B> {
     fn pump_metadata(&mut self, leg: usize) {
         let index = LegIndex(leg as u8);
         while self.ios.free_slots() > 0 {
-            let withheld = (!self.may_be_told(index)).then(|| self.metadata.superblock());
-            let write = self.metadata.next_write(index, withheld, &mut self.marks);
+            let withheld = (!self.may_be_told(index)).then(|| self.regions.metadata().superblock());
+            let write = self.regions.metadata_mut().next_write(index, withheld, &mut self.marks);
             let Some(write) = write else { return };
             self.encode_object(index, &write);
             self.legs[leg].counters.metadata_writes += 1;
@@ -457,7 +429,7 @@ impl<B: Buffers> Engine<B> {
             _ => {}
         }
         let offset = if is_data {
-            self.metadata.layout().data_offset() / crate::units::SECTOR_BYTES
+            self.regions.metadata().layout().data_offset() / crate::units::SECTOR_BYTES
         } else {
             0
         };
@@ -521,7 +493,7 @@ impl<B: Buffers> Engine<B> {
             Purpose::Abandoned => io.source.release(&mut self.buffers),
             Purpose::Flush => self.flush_done(&io, result),
             Purpose::Metadata(write) => {
-                self.metadata.complete(LegIndex(io.leg), &write, result.is_ok());
+                self.regions.metadata_mut().complete(LegIndex(io.leg), &write, result.is_ok());
                 self.metadata_done(leg, &write, result);
             }
             Purpose::Scrub => self.scrub_read_done(&io, result),
@@ -578,21 +550,6 @@ impl<B: Buffers> Engine<B> {
     fn at(buffer: BufferAt) -> Source {
         Source::Buffer(buffer)
     }
-}
-
-/// Returns how many regions may be dirty at once, with so many dirty at open: those that may stay
-/// so, and those that requests under way need.
-fn dirty_max(settings: &Settings, dirty: u32) -> u32 {
-    let under_way = settings.limits.records_per_request * settings.requests_max;
-    settings.dirty_regions_max.max(dirty) + under_way
-}
-
-/// Returns how many regions may be in use at once: those that are dirty, and those that a leg owes
-/// exactly.
-fn records_max(settings: &Settings, dirty: u32) -> u32 {
-    let too_few = planted::is(Planted::RecordsKeptForDebts);
-    let exact = if too_few { 0 } else { settings.owed_extents_max.min(EXACT_RECORDS_MAX) };
-    dirty_max(settings, dirty) + exact
 }
 
 /// Operations that can be under way at once.

@@ -313,8 +313,7 @@ impl<B: Buffers> Engine<B> {
         if entry.is_dirty() && entry.authority() == index {
             // The next read that meets the error finds the authority elsewhere.
             self.marks.add(Mark::RepairMovedAuthority);
-            self.regions.active[record].move_forced = true;
-            self.want_move(record);
+            self.regions.force_move(record);
             return;
         }
         // No writer made it, and none is held back for it: it is of no age, like a rebuild.
@@ -322,7 +321,7 @@ impl<B: Buffers> Engine<B> {
         debt.repair = true;
         self.begin_rebuilding(leg, record);
         self.legs[leg].debts.add(debt);
-        self.adjust_lacks(record, leg, 1);
+        self.regions.adjust_lacks(record, leg, 1);
     }
 
     /// Asks a second leg, if that is likely to answer before the first would.
@@ -450,12 +449,17 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn change_lost_list(&mut self) {
-        let list = self.metadata.lost_list();
-        self.metadata.change(list);
+        self.regions.metadata_mut().change_lost_list();
         for leg in self.slots() {
             if self.legs[leg].is_in() {
-                self.metadata.request(list, LegIndex(leg as u8));
+                self.request_lost_list(LegIndex(leg as u8));
             }
         }
+    }
+
+    /// Asks for the lost list to be written to a leg soon.
+    pub(super) fn request_lost_list(&mut self, leg: LegIndex) {
+        let metadata = self.regions.metadata_mut();
+        metadata.request(metadata.lost_list(), leg);
     }
 }

@@ -224,7 +224,7 @@ impl<B: Buffers> Engine<B> {
         }
         let region = self.regions.of_sector(lot.extent.start);
         let record = self.regions.slot(region).expect("a region with debts has a record");
-        self.adjust_lacks(record, leg, 1 - lot.count);
+        self.regions.adjust_lacks(record, leg, 1 - lot.count);
         self.count_drain(leg, lot.since, lot.extent.sectors());
         self.marks.add(if own { Mark::DebtsSievedOwn } else { Mark::DebtsSieved });
         let source = io.source.skip(lot.extent.start - io.extent.start);

@@ -1,7 +1,7 @@
 //! The engine's records: client requests, the operations they split into, leg I/O.
 
 use super::debt::{Lacked, Since, Source};
-use super::metadata::BlockWrite;
+use super::regions::metadata::BlockWrite;
 use super::slab::{Key, NONE};
 use crate::io::{Operation, RequestError};
 use crate::units::{BufferAt, BufferId, Extent, Instant, LEGS_MAX};
@@ -101,8 +101,6 @@ pub(crate) struct OperationState {
     pub(crate) unreadable: bool,
     /// Reads: a second leg has been asked.
     pub(crate) hedged: bool,
-    pub(crate) next_waiting: u32,
-    pub(crate) is_waiting: bool,
 }
 
 impl OperationState {
@@ -132,8 +130,6 @@ impl OperationState {
             stalled: false,
             unreadable: false,
             hedged: false,
-            next_waiting: NONE,
-            is_waiting: false,
         }
     }
 }

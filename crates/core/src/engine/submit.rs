@@ -44,7 +44,9 @@ impl<B: Buffers> Engine<B> {
             unrecorded: [0; LEGS_MAX],
         };
         let key = self.requests.insert(state).expect("the driver checked has_room");
-        self.flushes_used |= request.fua;
+        if request.fua {
+            self.regions.note_flush_used();
+        }
         if matches!(self.phase, Phase::Closing(_) | Phase::Closed) {
             self.requests[key.slot].error = Some(RequestError::ShuttingDown);
             self.reply(key.slot);
@@ -359,7 +361,7 @@ impl<B: Buffers> Engine<B> {
             && self.requests.len() == 0
             && self.ios.len() == 0
             && self.regions.dirty_count() == 0
-            && self.regions.active.len() == 0
+            && self.regions.in_use() == 0
             && self.scrub.is_none()
             && self.detach.is_none()
             && self.changes.is_empty()
@@ -371,7 +373,7 @@ impl<B: Buffers> Engine<B> {
                 !leg.is_in()
                     || self.regions.stale_count(leg.index) == 0
                         && self.regions.healing_count(leg.index) == 0
-                        && self.metadata.is_current(leg.index)
+                        && self.regions.metadata().is_current(leg.index)
             })
             || self.phase == Phase::Closed
     }

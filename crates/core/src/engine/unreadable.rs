@@ -55,11 +55,11 @@ impl<B: Buffers> Engine<B> {
             self.owe_beneath(leg, front, Source::Leg, since, until, repair);
             return;
         }
-        self.adjust_lacks(record, leg, 1);
+        self.regions.adjust_lacks(record, leg, 1);
         self.owe_beneath(leg, front, Source::Leg, since, until, repair);
         if self.regions.is_stale(LegIndex(leg as u8), region) {
             // No room: all of the region is owed instead.
-            self.adjust_lacks(record, leg, -1);
+            self.regions.adjust_lacks(record, leg, -1);
         } else {
             self.owe_beneath(leg, back, Source::Leg, since, until, repair);
         }
@@ -94,12 +94,11 @@ impl<B: Buffers> Engine<B> {
         if tries < TRIES || !self.is_lost(extent) {
             return false;
         }
-        let list = self.metadata.lost_list();
         let index = LegIndex(leg as u8);
-        if self.metadata.durable(list, index) >= self.metadata.newest(list) {
+        if self.regions.metadata().knows_lost(index) {
             return true;
         }
-        self.metadata.request(list, index);
+        self.request_lost_list(index);
         false
     }
 
@@ -109,7 +108,7 @@ impl<B: Buffers> Engine<B> {
         debt.source.release(&mut self.buffers);
         let region = self.regions.of_sector(debt.extent.start);
         let record = self.regions.slot(region).expect("a region with debts has a record");
-        self.adjust_lacks(record, leg, -1);
+        self.regions.adjust_lacks(record, leg, -1);
         self.consider_complete(record, leg);
     }
 

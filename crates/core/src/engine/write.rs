@@ -26,14 +26,13 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_write(&mut self, operation: u32) {
         let region = self.operations[operation].region;
         self.operations[operation].stage = Stage::Intent;
-        let fits = self.entry(region).is_dirty() || self.regions.dirty_count() < self.dirty_max;
+        let fits = self.regions.may_be_dirty(region);
         let Some(record) = (if fits { self.record(region) } else { None }) else {
             self.marks.add(Mark::NoRecordFree);
             self.unplaced.push_back(operation);
             return;
         };
-        self.regions.active[record].operations += 1;
-        self.regions.touch(record, self.now);
+        self.regions.begin_operation(record, self.now);
         self.go_on_with_intent(operation);
     }
 
@@ -58,11 +57,11 @@ impl<B: Buffers> Engine<B> {
         if (durable || early) && noted {
             if !self.legs[authority.index()].answers() {
                 // The write and the record of its new authority go out together.
-                self.want_move(record);
+                self.regions.want_move(record);
             }
             self.dispatch(operation);
         } else {
-            self.wait_in_region(operation, record);
+            self.regions.wait(operation, record);
         }
     }
 
@@ -207,13 +206,13 @@ impl<B: Buffers> Engine<B> {
         let bit = LegIndex(leg as u8).bit();
         let record = self.record_of(operation);
         let carved = self.legs[leg].debts.carve(debt.extent, &mut self.buffers);
-        self.adjust_lacks(record, leg, carved.debts);
+        self.regions.adjust_lacks(record, leg, carved.debts);
         self.marks.add_if(carved.superseded, Mark::DebtSuperseded);
         if let Some(since) = carved.since
             && !planted::is(Planted::SupersededForgotten)
             && self.carry(operation, leg, since, carved.sectors)
         {
-            self.adjust_lacks(record, leg, 1);
+            self.regions.adjust_lacks(record, leg, 1);
         }
         self.legs[leg].debts.add(debt);
         self.operations[operation].owed |= bit;
@@ -232,13 +231,8 @@ impl<B: Buffers> Engine<B> {
         if entry.is_dirty() && !self.may_still_have(authority.index(), region) {
             return true;
         }
-        self.regions.slot(region).is_some_and(|slot| self.regions.active[slot].cache_lost)
+        self.regions.slot(region).is_some_and(|record| self.regions.is_suspect(record))
             && !self.regions.is_complete(authority, region)
-    }
-
-    pub(super) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
-        let lacks = &mut self.regions.active[record].lacks[leg];
-        *lacks = lacks.checked_add_signed(debts).expect("debts of a region are counted exactly");
     }
 
     /// From now on the leg owes all of a region, without copies: its exact debts there go.
@@ -262,7 +256,7 @@ impl<B: Buffers> Engine<B> {
             }
         }
         if let Some(record) = self.regions.slot(region) {
-            self.adjust_lacks(record, leg, -dropped);
+            self.regions.adjust_lacks(record, leg, -dropped);
             self.end_rebuilding(leg, record);
         }
         self.regions.stop_healing(index, region);
@@ -295,7 +289,7 @@ impl<B: Buffers> Engine<B> {
                 }
                 let stamp = state.done_stamp;
                 if let Some(record) = record {
-                    self.regions.active[record].last_done[leg] = stamp;
+                    self.regions.note_done(record, leg, stamp);
                     self.note_given(record, leg, io.extent);
                 }
                 io.source.release(&mut self.buffers);
@@ -307,7 +301,7 @@ impl<B: Buffers> Engine<B> {
             }
             Err(error) => {
                 if let Some(record) = record {
-                    self.note_not_given_back(record, leg);
+                    self.regions.note_not_given_back(record, leg);
                 }
                 self.write_failed(io, key, since, repair, error);
             }
@@ -335,9 +329,8 @@ impl<B: Buffers> Engine<B> {
             let carried = result.is_ok() && self.uncarry(key.slot, leg);
             let record = record.expect("a region with operations has a record");
             if carried {
-                let active = &mut self.regions.active[record];
-                active.acknowledged_done[leg] = active.last_done[leg];
-                self.adjust_lacks(record, leg, -1);
+                self.regions.note_acknowledged(record, leg);
+                self.regions.adjust_lacks(record, leg, -1);
             }
             self.consider_acknowledgement(key.slot);
             if carried && self.regions.slot(region) == Some(record) {
@@ -349,9 +342,8 @@ impl<B: Buffers> Engine<B> {
             }
             let Some(record) = record else { return };
             if result.is_ok() {
-                let active = &mut self.regions.active[record];
-                active.acknowledged_done[leg] = active.last_done[leg];
-                self.adjust_lacks(record, leg, -1);
+                self.regions.note_acknowledged(record, leg);
+                self.regions.adjust_lacks(record, leg, -1);
                 self.consider_complete(record, leg);
             }
         }
@@ -389,7 +381,7 @@ impl<B: Buffers> Engine<B> {
             // Owed as part of the whole region meanwhile.
             let lacked = !waiting || self.uncarry(key.slot, leg);
             if lacked && let Some(record) = self.regions.slot(region) {
-                self.adjust_lacks(record, leg, -1);
+                self.regions.adjust_lacks(record, leg, -1);
             }
             io.source.release(&mut self.buffers);
         } else if waiting {
@@ -457,7 +449,7 @@ impl<B: Buffers> Engine<B> {
         let record = self.regions.slot(region).expect("a region with lacks has a record");
         if planted::is(Planted::FailedOverNewer) {
             let carved = self.legs[leg].debts.carve(extent, &mut self.buffers);
-            self.adjust_lacks(record, leg, carved.debts);
+            self.regions.adjust_lacks(record, leg, carved.debts);
         }
         let mut pieces = -1i32;
         let mut at = extent.start;
@@ -485,7 +477,7 @@ impl<B: Buffers> Engine<B> {
             let gap = Extent { start: at, end: covered.map_or(extent.end, |c| c.start.max(at)) };
             if !gap.is_empty() {
                 if !self.legs[leg].debts.has_room(2) {
-                    self.adjust_lacks(record, leg, pieces);
+                    self.regions.adjust_lacks(record, leg, pieces);
                     source.release(&mut self.buffers);
                     self.owe_region(leg, region);
                     return;
@@ -501,7 +493,7 @@ impl<B: Buffers> Engine<B> {
             at = covered.map_or(extent.end, |c| c.end);
         }
         source.release(&mut self.buffers);
-        self.adjust_lacks(record, leg, pieces);
+        self.regions.adjust_lacks(record, leg, pieces);
     }
 
     /// Acknowledges an operation if recovery would honour it; else sees to what is missing.
@@ -520,13 +512,13 @@ impl<B: Buffers> Engine<B> {
             if dropped || !self.regions.is_complete(authority, state.region) {
                 // It lost its cache, or may have: this write and what lies beneath it may be
                 // gone. Whether it has, it says when it comes back.
-                self.want_move(record);
-                self.wait_in_region(operation, record);
+                self.regions.want_move(record);
+                self.regions.wait(operation, record);
             } else if !self.authority_is_durable(record) && !planted::is(Planted::AckBeforeMove)
                 || !self.lost_list_follows(operation)
             {
                 self.marks.add(Mark::AcknowledgementWaited);
-                self.wait_in_region(operation, record);
+                self.regions.wait(operation, record);
             } else if self.policy_allows(operation) {
                 self.acknowledge(operation, record);
             }
@@ -541,15 +533,18 @@ impl<B: Buffers> Engine<B> {
                 return;
             }
             // It gets the write once its region is taken up.
-            self.wait_in_region(operation, record);
+            self.regions.wait(operation, record);
         }
         if state.done != 0 {
             let answers = self.legs[authority.index()].answers();
             let timed_out = self.is_timed_out(operation);
             if !answers || state.failed & authority.bit() != 0 || timed_out {
-                self.regions.active[record].move_forced |= timed_out;
-                self.want_move(record);
-                self.wait_in_region(operation, record);
+                if timed_out {
+                    self.regions.force_move(record);
+                } else {
+                    self.regions.want_move(record);
+                }
+                self.regions.wait(operation, record);
             }
             return;
         }
@@ -573,7 +568,7 @@ impl<B: Buffers> Engine<B> {
             // Lost while the write was under way: what it wrote may be in a cache only.
             let authority = self.entry(state.region).authority();
             let record = self.record_of(operation);
-            let stamp = self.regions.active[record].last_done[authority.index()];
+            let stamp = self.regions.last_done(record, authority.index());
             if self.legs[authority.index()].flushed < stamp {
                 self.want_flush(authority, stamp);
                 return false;
@@ -582,11 +577,10 @@ impl<B: Buffers> Engine<B> {
         }
         self.forget_lost(state.extent);
         let authority = self.entry(state.region).authority();
-        let list = self.metadata.lost_list();
-        if self.metadata.durable(list, authority) >= self.metadata.newest(list) {
+        if self.regions.metadata().knows_lost(authority) {
             return true;
         }
-        self.metadata.request(list, authority);
+        self.request_lost_list(authority);
         false
     }
 
@@ -690,7 +684,7 @@ impl<B: Buffers> Engine<B> {
             let since = if carries && !forgotten { state.carried_since } else { Since::REBUILD };
             if state.in_flight & bit != 0 {
                 self.legs[leg].acknowledged_in_flight += state.extent.sectors();
-                self.adjust_lacks(record, leg, 1 - counted);
+                self.regions.adjust_lacks(record, leg, 1 - counted);
                 if !since.is_rebuild() {
                     self.date_write_back(leg, key, since);
                 }
@@ -699,16 +693,12 @@ impl<B: Buffers> Engine<B> {
                 let owes =
                     debts.acknowledge(state.extent, key, since, keep_copy, &mut self.buffers);
                 if owes {
-                    self.adjust_lacks(record, leg, 1 - counted);
+                    self.regions.adjust_lacks(record, leg, 1 - counted);
                 }
             }
         }
-        let slots = self.slots();
-        let active = &mut self.regions.active[record];
-        for leg in slots {
-            if state.done >> leg & 1 == 1 {
-                active.acknowledged_done[leg] = active.last_done[leg];
-            }
+        for leg in self.slots().filter(|leg| state.done >> leg & 1 == 1) {
+            self.regions.note_acknowledged(record, leg);
         }
         self.leave_region(operation, record);
         self.end_operation(operation, None);
@@ -732,33 +722,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn leave_region(&mut self, operation: u32, record: u32) {
-        if self.operations[operation].is_waiting {
-            self.unwait(operation, record);
-        }
-        let active = &mut self.regions.active[record];
-        active.operations -= 1;
-        active.last_use = self.now;
-    }
-
-    fn unwait(&mut self, operation: u32, record: u32) {
-        let mut at = self.regions.active[record].waiting;
-        let next = self.operations[operation].next_waiting;
-        if at == operation {
-            self.regions.active[record].waiting = next;
-            if next == NONE
-                && let Some(place) = self.waiting_records.iter().position(|&r| r == record)
-            {
-                self.waiting_records.swap_remove(place);
-            }
-        }
-        while at != NONE && at != operation {
-            let after = self.operations[at].next_waiting;
-            if after == operation {
-                self.operations[at].next_waiting = next;
-            }
-            at = after;
-        }
-        self.operations[operation].is_waiting = false;
+        self.regions.stop_waiting(operation, record);
+        self.regions.end_operation(record, self.now);
     }
 
     /// Whose content stands where a write failed: the authority's, unless it lost its cache
@@ -796,8 +761,8 @@ impl<B: Buffers> Engine<B> {
         // What has landed there is the content from now on, and may be in the cache only.
         self.legs[keeper.index()].done_stamp += 1;
         let stamp = self.legs[keeper.index()].done_stamp;
-        self.regions.active[record].last_done[keeper.index()] = stamp;
-        self.regions.active[record].acknowledged_done[keeper.index()] = stamp;
+        self.regions.note_done(record, keeper.index(), stamp);
+        self.regions.note_acknowledged(record, keeper.index());
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
             let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
@@ -815,10 +780,10 @@ impl<B: Buffers> Engine<B> {
                 let debt = Debt::new(state.extent, Source::Leg, since, Key::NONE);
                 self.legs[leg].debts.add(debt);
                 let counted = i32::from(carries);
-                self.adjust_lacks(record, leg, carved.debts + 1 - counted);
+                self.regions.adjust_lacks(record, leg, carved.debts + 1 - counted);
             } else {
                 if state.carries & index.bit() != 0 {
-                    self.adjust_lacks(record, leg, -1);
+                    self.regions.adjust_lacks(record, leg, -1);
                 }
                 if index != keeper {
                     self.owe_region(leg, state.region);

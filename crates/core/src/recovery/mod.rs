@@ -17,7 +17,7 @@ pub use promotion::{Promotion, promote, promote_short_pages};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::engine::metadata::ObjectState;
+use crate::engine::regions::metadata::ObjectState;
 use crate::format::page::ENTRIES_PER_PAGE;
 use crate::format::superblock::SuperblockError;
 use crate::format::{BLOCK_BYTES, Block, Layout, Membership, RegionEntry, Superblock};

@@ -149,8 +149,18 @@ impl Metadata {
         &self.layout
     }
 
+    /// Notes a change of the superblock; the sequence that will carry it.
+    pub(crate) fn change_superblock(&mut self) -> u64 {
+        self.change(self.superblock())
+    }
+
+    /// Notes a change of the lost list.
+    pub(crate) fn change_lost_list(&mut self) {
+        self.change(self.lost_list());
+    }
+
     /// Notes a change; the sequence that will carry it.
-    pub(crate) fn change(&mut self, object: ObjectId) -> u64 {
+    pub(super) fn change(&mut self, object: ObjectId) -> u64 {
         let object = &mut self.objects[object as usize];
         object.changed = true;
         object.sequence + 1
@@ -163,6 +173,12 @@ impl Metadata {
 
     pub(crate) fn durable(&self, object: ObjectId, leg: LegIndex) -> u64 {
         self.objects[object as usize].legs[leg.index()].durable
+    }
+
+    /// Whether a leg has the list of what is lost: it must not decide a region before, or
+    /// recovery would serve from it what is lost.
+    pub(crate) fn knows_lost(&self, leg: LegIndex) -> bool {
+        self.durable(self.lost_list(), leg) >= self.newest(self.lost_list())
     }
 
     /// Returns true if a reader of `leg` can find nothing of the object but what is durable there.

@@ -1,0 +1,470 @@
+//! Who decides a region at recovery: intent, and moves of authority.
+//!
+//! A clean region becomes dirty, with an authority, in one page write on that authority. A
+//! page write of unknown outcome counts as both done and not done: the sequence that first
+//! names an authority must be durable **on that authority** before anything it alone holds
+//! is acknowledged, and every later encoding of the page says the same.
+//!
+//! Authority moves region by region, but a page carries 1736 of them: when the authority
+//! stops answering, the first write that needs a move takes with it every region of its page
+//! that can move.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::Regions;
+use crate::engine::leg::Leg;
+use crate::marks::{Mark, Marks};
+use crate::planted::{self, Planted};
+use crate::units::{Instant, LEGS_MAX, LegIndex};
+
+/// The legs, as far as they count when it is decided who decides.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct Candidates<'a> {
+    pub(in crate::engine) legs: &'a [Leg],
+    pub(in crate::engine) now: Instant,
+    /// Legs that are being detached or marked out, as a mask.
+    pub(in crate::engine) leaving: u8,
+    /// A client's flush is under way.
+    pub(in crate::engine) flushing: bool,
+}
+
+impl Candidates<'_> {
+    fn is_leaving(&self, leg: LegIndex) -> bool {
+        self.leaving & leg.bit() != 0
+    }
+
+    fn answers(&self, leg: LegIndex) -> bool {
+        self.legs[leg.index()].answers()
+    }
+
+    fn flushed(&self, leg: LegIndex) -> u64 {
+        self.legs[leg.index()].flushed
+    }
+}
+
+/// A stamp up to which a leg has to be flushed before something else can be done.
+pub(in crate::engine) type FlushWanted = (LegIndex, u64);
+
+/// How a move of authority that was wanted has come out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct Moved {
+    /// Nothing remains to be done: it has moved, or need not any more.
+    pub(in crate::engine) settled: bool,
+    /// Flushes that the authority needs to have everything again, and its successor to take over.
+    pub(in crate::engine) flushes: [Option<FlushWanted>; 2],
+}
+
+/// The moves of authority under way.
+pub(super) struct Moves {
+    /// Records whose authority has to move.
+    wanted: VecDeque<u32>,
+    /// Records whose authority moved and not durably so yet.
+    undurable: Vec<u32>,
+    /// A client has flushed: before the first does, moves need no flush.
+    flushes_used: bool,
+    /// Moves made since open.
+    made: u64,
+}
+
+impl Moves {
+    pub(super) fn new(records_max: usize, flushes_used: bool) -> Moves {
+        Moves {
+            wanted: VecDeque::with_capacity(records_max),
+            undurable: Vec::with_capacity(records_max),
+            flushes_used,
+            made: 0,
+        }
+    }
+}
+
+impl Regions {
+    /// A client flushes: from now on what was answered has to stay where authority moves.
+    pub(in crate::engine) fn note_flush_used(&mut self) {
+        self.moves.flushes_used = true;
+    }
+
+    /// Returns true if a client has ever flushed, or the volume was not closed before.
+    pub(in crate::engine) fn flushes_used(&self) -> bool {
+        self.moves.flushes_used
+    }
+
+    /// Counts the moves of authority since open.
+    pub(in crate::engine) fn moves_made(&self) -> u64 {
+        self.moves.made
+    }
+
+    /// Makes a clean region dirty and asks for the page that says so. Returns false if no leg can
+    /// decide it at present.
+    pub(in crate::engine) fn begin_intent(&mut self, record: u32, among: &Candidates) -> bool {
+        let region = self.active[record].region;
+        let entry = self.entry(region);
+        debug_assert!(!entry.is_dirty(), "region {region} has an authority");
+        let Some(leg) = self.choose_authority(region, None, among) else { return false };
+        let page = self.metadata.page_of(region);
+        self.set_entry(region, entry.with_authority(leg));
+        self.active[record].authority_sequence = self.metadata.change(page);
+        self.metadata.request(page, leg);
+        true
+    }
+
+    /// Whether recovery would honour the region's authority as it is in memory. If not, the page
+    /// is asked for, or the move off a leg that does not answer.
+    pub(in crate::engine) fn authority_is_durable(
+        &mut self,
+        record: u32,
+        among: &Candidates,
+    ) -> bool {
+        let active = &self.active[record];
+        let (region, sequence) = (active.region, active.authority_sequence);
+        let leg = self.entry(region).authority();
+        let page = self.metadata.page_of(region);
+        if self.metadata.durable(page, leg) >= sequence {
+            return true;
+        }
+        self.metadata.request(page, leg);
+        if !among.answers(leg) {
+            self.want_move(record);
+        }
+        false
+    }
+
+    /// The best leg to decide a region: in, complete there, answering; rather trusted than
+    /// on probation, not slow rather than slow, fast rather than not.
+    ///
+    /// In a clean region only a whole leg will do: one that has just drained it may hold it
+    /// in its cache alone.
+    fn choose_authority(
+        &self,
+        region: u32,
+        except: Option<LegIndex>,
+        among: &Candidates,
+    ) -> Option<LegIndex> {
+        let entry = self.entry(region);
+        let legs = among.legs.iter().filter(|leg| leg.is_in());
+        legs.filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
+            .filter(|leg| leg.answers() && Some(leg.index) != except)
+            .filter(|leg| !among.is_leaving(leg.index))
+            .filter(|leg| {
+                self.is_complete(leg.index, region) || planted::is(Planted::IncompleteTakesOver)
+            })
+            .min_by_key(|leg| (!leg.is_trusted(among.now), leg.slow, leg.lagging, leg.rank()))
+            .map(|leg| leg.index)
+    }
+
+    /// Asks for the region's authority to move off a leg that does not answer or failed.
+    pub(in crate::engine) fn want_move(&mut self, record: u32) {
+        if !self.active[record].move_wanted {
+            self.active[record].move_wanted = true;
+            self.moves.wanted.push_back(record);
+        }
+    }
+
+    /// Asks for the region's authority to move once, even off a leg that answers.
+    pub(in crate::engine) fn force_move(&mut self, record: u32) {
+        self.active[record].move_forced = true;
+        self.want_move(record);
+    }
+
+    /// Regions under a leg that stopped answering have to move: those with somebody waiting
+    /// when it is frozen, all of them when its session is gone, and its cache maybe with it.
+    pub(in crate::engine) fn want_moves_from(&mut self, leg: LegIndex, gone: bool) {
+        let mut at = self.oldest();
+        while let Some(record) = at {
+            at = self.newer(record);
+            let active = &self.active[record];
+            let concerned = gone || active.operations > 0;
+            if concerned && self.decides(leg, active.region) {
+                self.want_move(record);
+            }
+        }
+    }
+
+    /// No region may depend on a silent leg for data that only a flush of it would make durable:
+    /// asks for the moves off it. Returns whether any still does. (Writes newer than the flush in
+    /// hand can make it wait longer than need be, never less.)
+    pub(in crate::engine) fn move_undurable(
+        &mut self,
+        leg: LegIndex,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) -> bool {
+        let state = &among.legs[leg.index()];
+        let mut depends = false;
+        let mut at = self.oldest();
+        while let Some(record) = at {
+            at = self.newer(record);
+            let active = &self.active[record];
+            let (done, lost) = (active.last_done[leg.index()], active.cache_lost);
+            if self.decides(leg, active.region) && done > state.flushed {
+                depends = true;
+                marks.add(Mark::FlushOffSilentLeg);
+                if state.flush_failed && !lost {
+                    self.note_cache_lost(record, among.legs);
+                }
+                self.want_move(record);
+            }
+        }
+        depends
+    }
+
+    /// Counts the moves that are wanted, some of which may need nothing any more.
+    pub(in crate::engine) fn moves_wanted(&self) -> usize {
+        self.moves.wanted.len()
+    }
+
+    /// Takes the first move that is wanted. `None` for one that needs nothing any more.
+    pub(in crate::engine) fn next_move(&mut self) -> Option<u32> {
+        let record = self.moves.wanted.pop_front()?;
+        (self.active.is_used(record) && self.active[record].move_wanted).then_some(record)
+    }
+
+    /// Returns the regions in use whose authority has to move, in the order it was asked for, out
+    /// of the first so many.
+    pub(in crate::engine) fn regions_to_move(&self, looked_at: usize) -> impl Iterator<Item = u32> {
+        let wanted = self.moves.wanted.iter().take(looked_at);
+        wanted
+            .filter(|&&record| self.active.is_used(record))
+            .map(|&record| self.active[record].region)
+    }
+
+    /// Returns the record of a move that is wanted, if it is in use and its authority may have lost
+    /// something. They are counted by [`Regions::moves_wanted`].
+    pub(in crate::engine) fn suspect_to_move(&self, place: usize) -> Option<u32> {
+        let record = *self.moves.wanted.get(place)?;
+        (self.active.is_used(record) && self.active[record].cache_lost).then_some(record)
+    }
+
+    /// Returns true if no authority may have lost what was acknowledged, but those that have been
+    /// replaced, or have everything again and durably.
+    pub(in crate::engine) fn no_authority_is_suspect(&self) -> bool {
+        (0..self.moves_wanted()).all(|place| self.suspect_to_move(place).is_none())
+    }
+
+    /// Makes a move that was taken with [`Regions::next_move`], or puts it back and says what
+    /// stands in the way. `failed_on` says whether an operation that waits in the region failed on
+    /// a leg.
+    pub(in crate::engine) fn try_move(
+        &mut self,
+        record: u32,
+        among: &Candidates,
+        failed_on: impl Fn(u32, LegIndex) -> bool,
+        marks: &mut Marks,
+    ) -> Moved {
+        let moved = self.move_if_need_be(record, among, failed_on, marks);
+        self.active[record].move_wanted = !moved.settled;
+        if !moved.settled {
+            self.moves.wanted.push_back(record);
+        }
+        moved
+    }
+
+    fn move_if_need_be(
+        &mut self,
+        record: u32,
+        among: &Candidates,
+        failed_on: impl Fn(u32, LegIndex) -> bool,
+        marks: &mut Marks,
+    ) -> Moved {
+        let region = self.active[record].region;
+        let entry = self.entry(region);
+        let settled = Moved { settled: true, ..Moved::default() };
+        if !entry.is_dirty() {
+            return settled;
+        }
+        let from = entry.authority();
+        let mut moved = Moved::default();
+        if among.answers(from) {
+            // Be it that it is to move all the same: there may be no leg it could move to, and
+            // flushes wait for as long as an authority is in doubt.
+            if self.active[record].cache_lost && self.is_restored(record, from, among, &mut moved) {
+                marks.add(Mark::CacheRestored);
+                self.active[record].cache_lost = false;
+            }
+            let active = &self.active[record];
+            let suspect = active.cache_lost || active.move_forced;
+            if !suspect && !self.waiters(record).any(|operation| failed_on(operation, from)) {
+                return settled;
+            }
+        }
+        match self.choose_authority(region, Some(from), among) {
+            Some(to) if self.is_durable_on(record, to, among.flushed(to)) => {
+                self.move_page(region, from, to, among, marks);
+                moved.settled = true;
+            }
+            Some(to) => {
+                // Flush-acknowledged data may be in the new leg's cache only.
+                marks.add(Mark::MoveWaitedForFlush);
+                moved.flushes[1] = Some((to, self.active[record].acknowledged_done[to.index()]));
+            }
+            // Debts stand in the way: the drain pays those of regions that are to move first.
+            None => marks.add(Mark::MoveWaitedForDebts),
+        }
+        moved
+    }
+
+    /// Whether an authority that lost its cache has everything again, durably. Notes the flush if
+    /// that is all that is missing.
+    fn is_restored(
+        &self,
+        record: u32,
+        leg: LegIndex,
+        among: &Candidates,
+        moved: &mut Moved,
+    ) -> bool {
+        let active = &self.active[record];
+        if !self.is_complete(leg, active.region) {
+            return false;
+        }
+        let stamp = active.last_done[leg.index()];
+        if among.flushed(leg) >= stamp {
+            return true;
+        }
+        if among.now >= among.legs[leg.index()].flush_retry {
+            moved.flushes[0] = Some((leg, stamp));
+        }
+        false
+    }
+
+    /// Whether a move to `leg`, flushed up to that stamp, can lose nothing a client's flush was
+    /// answered for.
+    fn is_durable_on(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
+        let active = &self.active[record];
+        let durable = active.acknowledged_done[leg.index()] <= flushed;
+        // Before the first flush only what was durable when the region was last clean counts.
+        let never_flushed = !self.moves.flushes_used && self.entry(active.region).is_whole(leg);
+        (never_flushed || durable || planted::is(Planted::MoveWithoutFlush))
+            && self.metadata.knows_lost(leg)
+    }
+
+    /// Moves the region, and with it every other of its page that can go the same way.
+    fn move_page(
+        &mut self,
+        region: u32,
+        from: LegIndex,
+        to: LegIndex,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) {
+        let page = self.metadata.page_of(region);
+        let sequence = self.metadata.change(page);
+        for other in self.metadata.layout().page_regions(page) {
+            if !self.decides(from, other) {
+                continue;
+            }
+            let Some(record) = self.slot(other) else { continue };
+            let can_go =
+                self.is_complete(to, other) && self.is_durable_on(record, to, among.flushed(to));
+            if other == region || can_go {
+                marks.add_if(other != region, Mark::MovesBatched);
+                self.set_authority(record, to, sequence, among, marks);
+            }
+        }
+        self.metadata.request(page, to);
+    }
+
+    fn set_authority(
+        &mut self,
+        record: u32,
+        to: LegIndex,
+        sequence: u64,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) {
+        let region = self.active[record].region;
+        let entry = self.entry(region);
+        let page = self.metadata.page_of(region);
+        let again = self.active[record].move_undurable;
+        marks.add(Mark::AuthorityMoved);
+        marks.add_if(among.flushing, Mark::AuthorityMovedDuringFlush);
+        let unknown = self.metadata.is_in_flight(page, entry.authority());
+        marks.add_if(unknown, Mark::AuthorityMovedOverPage);
+        marks.add_if(again, Mark::AuthorityMovedAgain);
+        self.set_entry(region, entry.with_authority(to));
+        let trusted = again && planted::is(Planted::UnknownOutcomeTrusted);
+        let durable = self.metadata.durable(page, to);
+        let active = &mut self.active[record];
+        active.authority_sequence = if trusted { durable } else { sequence };
+        // Whatever forced a move wanted it off the leg it has just left.
+        active.move_forced = false;
+        active.cache_lost = false;
+        active.move_undurable = true;
+        if !again {
+            self.moves.undurable.push(record);
+        }
+        self.moves.made += 1;
+    }
+
+    /// Whether every move of authority is durable, so that recovery would choose by it. Asks
+    /// again for what is not.
+    pub(in crate::engine) fn moves_are_durable(&mut self, among: &Candidates) -> bool {
+        let mut at = 0;
+        while at < self.moves.undurable.len() {
+            let record = self.moves.undurable[at];
+            if self.is_moved_durably(record) {
+                self.active[record].move_undurable = false;
+                self.moves.undurable.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        for at in 0..self.moves.undurable.len() {
+            // Asks for the page again, or for the next move, if its leg fell silent.
+            self.authority_is_durable(self.moves.undurable[at], among);
+        }
+        self.moves.undurable.is_empty()
+    }
+
+    fn is_moved_durably(&self, record: u32) -> bool {
+        let active = &self.active[record];
+        let entry = self.entry(active.region);
+        if !entry.is_dirty() {
+            // It was durable when the region was cleaned, and nobody decides now.
+            return true;
+        }
+        let leg = entry.authority();
+        let page = self.metadata.page_of(active.region);
+        self.metadata.durable(page, leg) >= active.authority_sequence
+    }
+
+    /// Returns a region's authority from a slow or silent leg to the best one, if it can go.
+    /// Returns true if it has, and the flush it needs first.
+    pub(in crate::engine) fn return_region(
+        &mut self,
+        record: u32,
+        best: LegIndex,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) -> (bool, Option<FlushWanted>) {
+        let region = self.active[record].region;
+        let entry = self.entry(region);
+        let from = entry.authority();
+        let can_go = entry.is_dirty()
+            && from != best
+            && (among.legs[from.index()].slow || !among.answers(from))
+            && self.is_complete(best, region);
+        if !can_go {
+            return (false, None);
+        }
+        if !self.is_durable_on(record, best, among.flushed(best)) {
+            let stamp = self.active[record].acknowledged_done[best.index()];
+            return (false, Some((best, stamp)));
+        }
+        let page = self.metadata.page_of(region);
+        let sequence = self.metadata.change(page);
+        marks.add(Mark::AuthorityReturned);
+        self.set_authority(record, best, sequence, among, marks);
+        self.metadata.request(page, best);
+        (true, None)
+    }
+
+    /// Adopts what recovery found: dirty regions are in use, and their authority as durable as the
+    /// newest page says. Every leg's stamp for what it may still hold in its cache is given.
+    pub(super) fn adopt_authority(&mut self, record: u32, stamp: u64) {
+        let page = self.metadata.page_of(self.active[record].region);
+        let active = &mut self.active[record];
+        active.authority_sequence = self.metadata.newest(page);
+        active.last_done = [stamp; LEGS_MAX];
+        active.acknowledged_done = [stamp; LEGS_MAX];
+    }
+}
