@@ -181,6 +181,10 @@ planted! {
     OpeningWaits,
     /// A flush is answered well though what it covers went with a leg that is gone for good.
     GoneUntold,
+    /// Only a leg that is recorded whole may take over a dirty region.
+    TakeoverWantsWhole,
+    /// A leg is paid what it owes only while nobody reads from it.
+    DrainYieldsToReads,
     /// A leg whose flush failed is not asked again for what a leg that is leaving decides.
     HeirFlushedOnce,
     /// A read that no leg can serve in full is answered well if a leg leaves its slot meanwhile.

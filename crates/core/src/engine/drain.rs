@@ -72,6 +72,9 @@ impl<B: Buffers> Engine<B> {
         if state.debts.urgent() > 0 {
             return window;
         }
+        if state.reads_in_flight > 0 && planted::is(Planted::DrainYieldsToReads) {
+            return 0;
+        }
         if self.now < state.probation_until {
             return PROBATION_WINDOW.min(window);
         }

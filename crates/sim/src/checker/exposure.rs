@@ -134,7 +134,11 @@ impl World {
         let quiet = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until)).max();
         let calm_since = quiet.unwrap_or(Instant(0));
         let calm = self.now.since(calm_since) >= 2 * bound + SECOND && self.hung_leg().is_none();
-        if !self.throttles() || !calm {
+        // A leg that may take longer than it is ever given counts as frozen again and again: it
+        // does not answer.
+        let given = self.settings.wait_ceiling;
+        let is_late = self.legs.iter().any(|leg| leg.latency + leg.jitter + leg.serial >= given);
+        if !self.throttles() || !calm || is_late {
             return;
         }
         let status = self.refresh_status();

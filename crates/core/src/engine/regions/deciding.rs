@@ -142,7 +142,8 @@ impl Regions {
     ) -> Option<LegIndex> {
         let entry = self.entry(region);
         let legs = among.legs.iter().filter(|leg| leg.is_in());
-        legs.filter(|leg| entry.is_dirty() || entry.is_whole(leg.index))
+        let complete_will_do = entry.is_dirty() && !planted::is(Planted::TakeoverWantsWhole);
+        legs.filter(|leg| complete_will_do || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| !among.is_leaving(leg.index))
             .filter(|leg| {
@@ -442,7 +443,8 @@ impl Regions {
         let can_go = entry.is_dirty()
             && from != best
             && (among.legs[from.index()].slow || !among.answers(from))
-            && self.is_complete(best, region);
+            && self.is_complete(best, region)
+            && (entry.is_whole(best) || !planted::is(Planted::TakeoverWantsWhole));
         if !can_go {
             return (false, None);
         }
