@@ -53,7 +53,10 @@ impl World {
         self.new_legs += 1;
         self.put_in_new_disk(leg);
         let traits = self.traits(leg);
-        let id = [self.new_legs; 16];
+        // One in 256 would have the same, were it only the lower byte.
+        let [low, high] = self.new_legs.to_le_bytes();
+        let mut id = [low; 16];
+        id[0] ^= high;
         let join = Command::Join { leg: World::index(leg), id, traits };
         self.begin_change(leg, ChangeKind::Join, join);
     }

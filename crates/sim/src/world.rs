@@ -196,7 +196,7 @@ pub struct World {
     pub(crate) unsure: bool,
     /// Sectors of which that is so.
     pub(crate) at_risk: Vec<bool>,
-    pub(crate) new_legs: u8,
+    pub(crate) new_legs: u16,
     pub(crate) rots: Vec<Rot>,
     pub(crate) ambush: Option<Ambush>,
     pub(crate) marks: Marks,
