@@ -101,6 +101,21 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// A leg leaves its slot: reads that were given up and may still pay a debt of it must not pay
+    /// one of the leg that comes next, whose debts can have the same names.
+    pub(super) fn forget_late_reads(&mut self, target: usize) {
+        for slot in 0..self.ios.capacity() as u32 {
+            if !self.ios.is_used(slot) {
+                continue;
+            }
+            if let Purpose::LateRead { target: of, .. } = self.ios[slot].purpose
+                && usize::from(of) == target
+            {
+                self.ios[slot].purpose = Purpose::Abandoned;
+            }
+        }
+    }
+
     /// Gives up the reads of drains and sieves from a leg, and every sieve for it. The leg has
     /// stopped answering, or, if `is_void`, what is read may not be the newest data any more.
     pub(super) fn give_up_own_reads(&mut self, leg: usize, is_void: bool) {

@@ -672,6 +672,7 @@ impl<B: Buffers> Engine<B> {
     fn forget_leg(&mut self, leg: usize) {
         let bit = LegIndex(leg as u8).bit();
         self.forget_copies(LegIndex(leg as u8));
+        self.forget_late_reads(leg);
         while let Some((_, debt)) = self.legs[leg].debts.first_after(0) {
             self.owe_region(leg, self.regions.of_sector(debt.extent.start));
         }
