@@ -7,7 +7,6 @@ use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
 use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
-use world::disk::Disk;
 use world::script::What;
 use world::{LONG, SECTORS, World, calm, fast, settings, steady_legs};
 
@@ -175,8 +174,7 @@ fn a_read_that_no_leg_can_serve_fails_though_a_leg_leaves_its_slot() {
     let id = world.only(A, What::Reads);
     world.fail(id);
     assert_eq!(world.in_flight(B, What::Reads).len(), 1, "B is asked for what it has");
-    let size = world.disks[C].metadata.len();
-    world.disks[C] = Disk::new(vec![0; size], size as u64 / 512, SECTORS as usize);
+    world.put_in_new_disk(C);
     let join = Command::Join { leg, id: [77; 16], traits: fast() };
     world.let_come(A);
     // It ends when B has heard of it.

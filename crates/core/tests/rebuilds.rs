@@ -8,9 +8,8 @@ use hemi_core::io::{LegEvent, Operation};
 use hemi_core::settings::{Limits, Settings};
 use hemi_core::status::LegState;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
-use world::disk::Disk;
 use world::script::{Landing, What};
-use world::{LONG, REGION_BYTES, SECTORS, Shape, World, calm, fast, settings, steady_legs};
+use world::{LONG, REGION_BYTES, Shape, World, calm, fast, settings, steady_legs};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -96,8 +95,7 @@ fn a_leg_that_joins_owes_nothing_for_the_one_before_it() {
     assert_eq!(world.command(Command::Detach { leg }), Ok(()));
     world.abort(SLOW, |_| Some(Landing::Not));
     world.let_come(SLOW);
-    let size = world.disks[SLOW].metadata.len();
-    world.disks[SLOW] = Disk::new(vec![0; size], size as u64 / 512, SECTORS as usize);
+    world.put_in_new_disk(SLOW);
     let join = Command::Join { leg, id: [77; 16], traits: fast() };
     assert_eq!(world.command(join), Ok(()));
     world.write(296, 16);

@@ -83,6 +83,13 @@ pub(crate) struct Behaviour {
     pub(crate) went_out: Instant,
 }
 
+impl Behaviour {
+    /// Returns how long one I/O may take beside nothing else, in nanoseconds.
+    pub(crate) fn longest(&self) -> u64 {
+        self.latency + self.jitter + self.serial
+    }
+}
+
 /// An I/O under way on a leg.
 #[derive(Clone)]
 pub(crate) struct InFlight {

@@ -1,12 +1,12 @@
-//! What intent and authority ask of the rest of the engine: writers that wait for a record of
-//! theirs, flushes that moves of authority need, and when authority returns to the best leg.
-//! Who decides a region is decided in `regions`.
+//! Carries out what intent and authority ask of the rest of the engine: looks again at writers
+//! that waited for a record, asks for the flushes that moves of authority need, and says when
+//! authority returns to the best leg. The decisions themselves are made in `regions`.
 
 use super::Engine;
 use super::leg::{Health, Leg};
 use super::regions::{Candidates, FlushWanted, Regions};
-use super::slab::{Key, Slab};
-use super::state::{OperationState, Stage};
+use super::slab::Key;
+use super::state::Stage;
 use crate::io::Buffers;
 use crate::marks::Marks;
 use crate::planted::{self, Planted};
@@ -23,11 +23,10 @@ pub(super) struct Returns {
     next: u32,
 }
 
-/// What it takes to decide who decides: the regions, and all that a decision depends on.
+/// The regions, and all that a decision about them depends on.
 struct Decision<'a> {
     regions: &'a mut Regions,
     among: Candidates<'a>,
-    operations: &'a Slab<OperationState>,
     marks: &'a mut Marks,
 }
 
@@ -42,7 +41,6 @@ impl<B: Buffers> Engine<B> {
                 leaving,
                 flushing: !self.flushes.is_empty(),
             },
-            operations: &self.operations,
             marks: &mut self.marks,
         }
     }
@@ -53,7 +51,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.activate(region, &self.legs[slots], self.now)
     }
 
-    /// Whether writes may be sent to `record`'s region; if not, what is needed is under way.
+    /// Returns true if writes may be sent to `record`'s region; if not, what is needed is under way.
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.region_of(record);
         if self.entry(region).is_dirty() {
@@ -81,10 +79,9 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Whether recovery would honour the region's authority as it is in memory.
+    /// Returns true if recovery would honour the region's authority as it is in memory.
     pub(super) fn authority_is_durable(&mut self, record: u32) -> bool {
-        let decision = self.decision();
-        decision.regions.authority_is_durable(record, &decision.among)
+        self.regions.authority_is_durable(record, &self.legs)
     }
 
     /// Looks again at every operation waiting in a region.
@@ -119,10 +116,9 @@ impl<B: Buffers> Engine<B> {
         for _ in 0..self.regions.moves_wanted() {
             let Some(record) = self.regions.next_move() else { continue };
             let before = self.regions.moves_made();
-            let Decision { regions, among, operations, marks } = self.decision();
-            let failed_on =
-                |operation: u32, leg: LegIndex| operations[operation].failed & leg.bit() != 0;
-            let moved = regions.try_move(record, &among, failed_on, marks);
+            let failed = self.has_failed_on_authority(record);
+            let Decision { regions, among, marks } = self.decision();
+            let moved = regions.try_move(record, failed, &among, marks);
             self.reconsider |= self.regions.moves_made() != before;
             for (leg, stamp) in moved.flushes.into_iter().flatten() {
                 self.want_flush(leg, stamp);
@@ -133,17 +129,22 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Whether every move of authority is durable, so that recovery would choose by it.
+    /// Returns true if an operation that waits in a region failed on the region's authority.
+    fn has_failed_on_authority(&self, record: u32) -> bool {
+        let authority = self.entry(self.regions.region_of(record)).authority();
+        let mut waiters = self.regions.waiters(record);
+        waiters.any(|operation| self.operations[operation].failed & authority.bit() != 0)
+    }
+
+    /// Returns true if every move of authority is durable, so that recovery would choose by it.
     pub(super) fn moves_are_durable(&mut self) -> bool {
-        let decision = self.decision();
-        decision.regions.moves_are_durable(&decision.among)
+        self.regions.moves_are_durable(&self.legs)
     }
 
     /// Sees to it that no region depends on a silent leg for data that only a flush of it
-    /// would make durable. Returns whether any still does.
+    /// would make durable. Returns true if any still does.
     pub(super) fn move_undurable(&mut self, leg: LegIndex) -> bool {
-        let Decision { regions, among, marks, .. } = self.decision();
-        regions.move_undurable(leg, &among, marks)
+        self.regions.move_undurable(leg, &self.legs, &mut self.marks)
     }
 
     /// Authority returns from slow legs to the best one, where that has become complete. Where
@@ -207,7 +208,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns a region's authority to the best leg, if it can go. Returns the flush it needs
     /// first.
     fn return_region(&mut self, record: u32, best: LegIndex) -> Option<FlushWanted> {
-        let Decision { regions, among, marks, .. } = self.decision();
+        let Decision { regions, among, marks } = self.decision();
         let (returned, flush) = regions.return_region(record, best, &among, marks);
         if returned {
             self.reconsider = true;

@@ -252,7 +252,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg is being detached or marked out, even if it has come back meanwhile:
     /// it decides nothing any more.
     pub fn is_leaving(&self, leg: LegIndex) -> bool {
-        self.detach.is_some_and(|detach| detach.leg == leg) || self.is_going_out(leg)
+        self.leaving() & leg.bit() != 0
     }
 
     /// Returns the legs that are being detached or marked out, as a mask.

@@ -2,9 +2,10 @@
 //!
 //! [`Engine`] is driven by six inputs ([`Engine::submit`], [`Engine::complete`],
 //! [`Engine::leg_event`], [`Engine::command`], [`Engine::tick`], and opening) and drained by
-//! [`Engine::next_action`] after each. Where to look: `write` who acknowledges when,
-//! `intent` dirty regions and authority, `read` which leg answers, `flush` durability,
-//! `drain` how debts are paid, `freeze` who counts as frozen, `exposure` when writers wait,
+//! [`Engine::next_action`] after each. Where to look: `write` who acknowledges when, `regions`
+//! dirty regions and who decides them, `intent` what that asks of the others, `read` which leg
+//! answers, `flush` durability, `drain` how debts are paid, `freeze` who counts as frozen,
+//! `exposure` when writers wait,
 //! `clean` how regions become clean and legs whole, `membership` out, join and close,
 //! `scrub` comparing, `invariants` what must hold after every step.
 

@@ -8,6 +8,7 @@ use hemi_core::recovery::{self, LegImage, Opening};
 use hemi_core::status::Status;
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MILLISECOND, SECOND};
 
+use super::disk::Disk;
 use super::{Behaviour, Pending, Random, World};
 
 /// A kind of leg I/O.
@@ -266,6 +267,12 @@ impl World {
             assert!(self.now < end, "not converged");
             self.wait(50 * MILLISECOND);
         }
+    }
+
+    /// Puts a new disk in place of a leg's, for a leg that joins.
+    pub fn put_in_new_disk(&mut self, leg: usize) {
+        let size = self.disks[leg].metadata.len();
+        self.disks[leg] = Disk::new(vec![0; size], self.data_start(), self.sectors as usize);
     }
 
     /// The device or session of a leg goes, and what its cache held with it.

@@ -69,9 +69,10 @@ fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<(Planted, Range<u64
         None => String::new(),
     };
     let only_scripted = |bug: &Planted| list.contains(&format!("\n{bug:?}* "));
-    let bugs = match arguments.bugs.is_empty() {
-        true => Planted::ALL.iter().copied().filter(|bug| !only_scripted(bug)).collect(),
-        false => arguments.bugs.clone(),
+    let bugs = if arguments.bugs.is_empty() {
+        Planted::ALL.iter().copied().filter(|bug| !only_scripted(bug)).collect()
+    } else {
+        arguments.bugs.clone()
     };
     bugs.into_iter().map(|bug| Ok((bug, seeds_for(bug, &list, &arguments.seeds)?))).collect()
 }

@@ -137,7 +137,7 @@ impl World {
         // A leg that may take longer than it is ever given counts as frozen again and again: it
         // does not answer.
         let given = self.settings.wait_ceiling;
-        let is_late = self.legs.iter().any(|leg| leg.latency + leg.jitter + leg.serial >= given);
+        let is_late = self.legs.iter().any(|leg| leg.longest() >= given);
         if !self.throttles() || !calm || is_late {
             return;
         }

@@ -152,7 +152,7 @@ impl World {
             let last = behaviour.disturbed.max(behaviour.frozen_until);
             leg == usize::from(frozen) || now.since(last) >= CALM
         });
-        let slowest = self.legs.iter().map(|l| l.latency + l.jitter + l.serial).max().unwrap_or(0);
+        let slowest = self.legs.iter().map(Behaviour::longest).max().unwrap_or(0);
         let bound = self.settings.exposure_bytes;
         let status = self.refresh_status();
         let is_well = |leg: &LegStatus| {
@@ -312,11 +312,10 @@ impl World {
         if !plain || !calm || on_probation || hangs || waits_for_ticks {
             return None;
         }
-        let longest = |leg: &Behaviour| leg.latency + leg.jitter + leg.serial;
-        let (fast, leg) = self.legs.iter().enumerate().min_by_key(|(_, leg)| longest(leg))?;
+        let (fast, leg) = self.legs.iter().enumerate().min_by_key(|(_, leg)| leg.longest())?;
         let others = self.legs.iter().enumerate().filter(|(other, _)| *other != fast);
         let slow = others.map(|(_, leg)| leg.latency + leg.serial).min()?;
-        (slow >= UNLIKE * longest(leg)).then_some(slow)
+        (slow >= UNLIKE * leg.longest()).then_some(slow)
     }
 
     /// A write that came alone is answered: long after the last trouble at the fast leg's pace.

@@ -1,11 +1,11 @@
-//! What each leg has of the regions in use, and of those it owes as a whole.
+//! The content of each leg: what it has of the regions in use, and which it owes as a whole.
 
 use super::Regions;
 use crate::engine::leg::Leg;
 use crate::planted::{self, Planted};
 use crate::units::{LEGS_MAX, LegIndex};
 
-/// What the records say of one region in use, to be compared with a recount.
+/// The counts of one region in use, to be compared with a recount.
 pub(in crate::engine) struct Counts {
     pub(in crate::engine) region: u32,
     /// Acknowledged writes and debts each leg does not have yet.
@@ -41,7 +41,7 @@ impl Regions {
         self.stale[leg.index()].next(from)
     }
 
-    /// Whether `leg` holds everything acknowledged in `region`.
+    /// Returns true if `leg` holds everything acknowledged in `region`.
     pub(in crate::engine) fn is_complete(&self, leg: LegIndex, region: u32) -> bool {
         if self.is_stale(leg, region) {
             return false;
@@ -65,7 +65,7 @@ impl Regions {
         self.active[record].last_done[leg] = stamp;
     }
 
-    /// What a leg has completed in the region is acknowledged, or taken for it.
+    /// Takes what a leg has completed in the region for acknowledged.
     pub(in crate::engine) fn note_acknowledged(&mut self, record: u32, leg: usize) {
         let active = &mut self.active[record];
         active.acknowledged_done[leg] = active.last_done[leg];
@@ -172,7 +172,7 @@ impl Regions {
         self.healing[leg.index()].count() + self.healed[leg.index()].count()
     }
 
-    /// Whether a flush is being waited for already.
+    /// Returns true if a flush is being waited for already.
     pub(in crate::engine) fn has_healed(&self, leg: LegIndex) -> bool {
         self.healed[leg.index()].count() > 0
     }

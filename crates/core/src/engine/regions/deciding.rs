@@ -1,4 +1,4 @@
-//! Who decides a region at recovery: intent, and moves of authority.
+//! Decides who decides a region at recovery: intent, and moves of authority.
 //!
 //! A clean region becomes dirty, with an authority, in one page write on that authority. A
 //! page write of unknown outcome counts as both done and not done: the sequence that first
@@ -46,7 +46,7 @@ impl Candidates<'_> {
 /// A stamp up to which a leg has to be flushed before something else can be done.
 pub(in crate::engine) type FlushWanted = (LegIndex, u64);
 
-/// How a move of authority that was wanted has come out.
+/// The outcome of a move of authority that was wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Moved {
     /// Nothing remains to be done: it has moved, or need not any more.
@@ -79,7 +79,7 @@ impl Moves {
 }
 
 impl Regions {
-    /// A client flushes: from now on what was answered has to stay where authority moves.
+    /// Notes that a client flushes: from now on what was answered has to stay where authority moves.
     pub(in crate::engine) fn note_flush_used(&mut self) {
         self.moves.flushes_used = true;
     }
@@ -108,13 +108,9 @@ impl Regions {
         true
     }
 
-    /// Whether recovery would honour the region's authority as it is in memory. If not, the page
-    /// is asked for, or the move off a leg that does not answer.
-    pub(in crate::engine) fn authority_is_durable(
-        &mut self,
-        record: u32,
-        among: &Candidates,
-    ) -> bool {
+    /// Returns true if recovery would honour the region's authority as it is in memory. If not, asks
+    /// for the page, and for a move if the leg does not answer.
+    pub(in crate::engine) fn authority_is_durable(&mut self, record: u32, legs: &[Leg]) -> bool {
         let active = &self.active[record];
         let (region, sequence) = (active.region, active.authority_sequence);
         let leg = self.entry(region).authority();
@@ -123,7 +119,7 @@ impl Regions {
             return true;
         }
         self.metadata.request(page, leg);
-        if !among.answers(leg) {
+        if !legs[leg.index()].answers() {
             self.want_move(record);
         }
         false
@@ -167,8 +163,8 @@ impl Regions {
         self.want_move(record);
     }
 
-    /// Regions under a leg that stopped answering have to move: those with somebody waiting
-    /// when it is frozen, all of them when its session is gone, and its cache maybe with it.
+    /// Asks for moves off a leg that stopped answering: of regions with somebody waiting when it is
+    /// frozen, of all when its session is gone, and its cache maybe with it.
     pub(in crate::engine) fn want_moves_from(&mut self, leg: LegIndex, gone: bool) {
         let mut at = self.oldest();
         while let Some(record) = at {
@@ -181,16 +177,16 @@ impl Regions {
         }
     }
 
-    /// No region may depend on a silent leg for data that only a flush of it would make durable:
-    /// asks for the moves off it. Returns whether any still does. (Writes newer than the flush in
+    /// Asks for moves off a silent leg where data depends on it that only a flush of it would make
+    /// durable. Returns true if any does. (Writes newer than the flush in
     /// hand can make it wait longer than need be, never less.)
     pub(in crate::engine) fn move_undurable(
         &mut self,
         leg: LegIndex,
-        among: &Candidates,
+        legs: &[Leg],
         marks: &mut Marks,
     ) -> bool {
-        let state = &among.legs[leg.index()];
+        let state = &legs[leg.index()];
         let mut depends = false;
         let mut at = self.oldest();
         while let Some(record) = at {
@@ -201,7 +197,7 @@ impl Regions {
                 depends = true;
                 marks.add(Mark::FlushOffSilentLeg);
                 if state.flush_failed && !lost {
-                    self.note_cache_lost(record, among.legs);
+                    self.note_cache_lost(record, legs);
                 }
                 self.want_move(record);
             }
@@ -243,16 +239,36 @@ impl Regions {
     }
 
     /// Makes a move that was taken with [`Regions::next_move`], or puts it back and says what
-    /// stands in the way. `failed_on` says whether an operation that waits in the region failed on
-    /// a leg.
+    /// stands in the way. Takes whether an operation that waits in the region `failed` on its
+    /// authority.
     pub(in crate::engine) fn try_move(
         &mut self,
         record: u32,
+        failed: bool,
         among: &Candidates,
-        failed_on: impl Fn(u32, LegIndex) -> bool,
         marks: &mut Marks,
     ) -> Moved {
-        let moved = self.move_if_need_be(record, among, failed_on, marks);
+        let restoring = self.consider_restored(record, among, marks);
+        let settled = !self.must_move(record, failed, among);
+        let mut moved = Moved { settled, flushes: [restoring, None] };
+        if !settled {
+            let region = self.active[record].region;
+            let from = self.entry(region).authority();
+            match self.choose_authority(region, Some(from), among) {
+                Some(to) if self.is_durable_on(record, to, among.flushed(to)) => {
+                    self.move_page(region, from, to, among, marks);
+                    moved.settled = true;
+                }
+                Some(to) => {
+                    // Flush-acknowledged data may be in the new leg's cache only.
+                    marks.add(Mark::MoveWaitedForFlush);
+                    let stamp = self.active[record].acknowledged_done[to.index()];
+                    moved.flushes[1] = Some((to, stamp));
+                }
+                // Debts stand in the way: the drain pays those of regions that are to move first.
+                None => marks.add(Mark::MoveWaitedForDebts),
+            }
+        }
         self.active[record].move_wanted = !moved.settled;
         if !moved.settled {
             self.moves.wanted.push_back(record);
@@ -260,75 +276,42 @@ impl Regions {
         moved
     }
 
-    fn move_if_need_be(
+    /// Returns true if a region needs another authority.
+    fn must_move(&self, record: u32, failed: bool, among: &Candidates) -> bool {
+        let active = &self.active[record];
+        let entry = self.entry(active.region);
+        let unfit = failed || active.cache_lost || active.move_forced;
+        entry.is_dirty() && (unfit || !among.answers(entry.authority()))
+    }
+
+    /// Believes an authority that lost its cache again, once it has everything, durably. Returns the
+    /// flush if that is all that is missing. An authority that is to move all the same is looked
+    /// at, too: there may be no leg it could move to, and flushes wait for as long as it is in doubt.
+    fn consider_restored(
         &mut self,
         record: u32,
         among: &Candidates,
-        failed_on: impl Fn(u32, LegIndex) -> bool,
         marks: &mut Marks,
-    ) -> Moved {
-        let region = self.active[record].region;
-        let entry = self.entry(region);
-        let settled = Moved { settled: true, ..Moved::default() };
-        if !entry.is_dirty() {
-            return settled;
-        }
-        let from = entry.authority();
-        let mut moved = Moved::default();
-        if among.answers(from) {
-            // Be it that it is to move all the same: there may be no leg it could move to, and
-            // flushes wait for as long as an authority is in doubt.
-            if self.active[record].cache_lost && self.is_restored(record, from, among, &mut moved) {
-                marks.add(Mark::CacheRestored);
-                self.active[record].cache_lost = false;
-            }
-            let active = &self.active[record];
-            let suspect = active.cache_lost || active.move_forced;
-            if !suspect && !self.waiters(record).any(|operation| failed_on(operation, from)) {
-                return settled;
-            }
-        }
-        match self.choose_authority(region, Some(from), among) {
-            Some(to) if self.is_durable_on(record, to, among.flushed(to)) => {
-                self.move_page(region, from, to, among, marks);
-                moved.settled = true;
-            }
-            Some(to) => {
-                // Flush-acknowledged data may be in the new leg's cache only.
-                marks.add(Mark::MoveWaitedForFlush);
-                moved.flushes[1] = Some((to, self.active[record].acknowledged_done[to.index()]));
-            }
-            // Debts stand in the way: the drain pays those of regions that are to move first.
-            None => marks.add(Mark::MoveWaitedForDebts),
-        }
-        moved
-    }
-
-    /// Whether an authority that lost its cache has everything again, durably. Notes the flush if
-    /// that is all that is missing.
-    fn is_restored(
-        &self,
-        record: u32,
-        leg: LegIndex,
-        among: &Candidates,
-        moved: &mut Moved,
-    ) -> bool {
+    ) -> Option<FlushWanted> {
         let active = &self.active[record];
-        if !self.is_complete(leg, active.region) {
-            return false;
+        let entry = self.entry(active.region);
+        let leg = entry.authority();
+        let doubted = entry.is_dirty() && active.cache_lost && among.answers(leg);
+        if !doubted || !self.is_complete(leg, active.region) {
+            return None;
         }
         let stamp = active.last_done[leg.index()];
-        if among.flushed(leg) >= stamp {
-            return true;
+        if among.flushed(leg) < stamp {
+            let again = among.now >= among.legs[leg.index()].flush_retry;
+            return again.then_some((leg, stamp));
         }
-        if among.now >= among.legs[leg.index()].flush_retry {
-            moved.flushes[0] = Some((leg, stamp));
-        }
-        false
+        marks.add(Mark::CacheRestored);
+        self.active[record].cache_lost = false;
+        None
     }
 
-    /// Whether a move to `leg`, flushed up to that stamp, can lose nothing a client's flush was
-    /// answered for.
+    /// Returns true if a move to `leg`, flushed up to that stamp, loses nothing that a client's flush
+    /// was answered for.
     fn is_durable_on(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
         let active = &self.active[record];
         let durable = active.acknowledged_done[leg.index()] <= flushed;
@@ -396,9 +379,9 @@ impl Regions {
         self.moves.made += 1;
     }
 
-    /// Whether every move of authority is durable, so that recovery would choose by it. Asks
+    /// Returns true if every move of authority is durable, so that recovery would choose by it. Asks
     /// again for what is not.
-    pub(in crate::engine) fn moves_are_durable(&mut self, among: &Candidates) -> bool {
+    pub(in crate::engine) fn moves_are_durable(&mut self, legs: &[Leg]) -> bool {
         let mut at = 0;
         while at < self.moves.undurable.len() {
             let record = self.moves.undurable[at];
@@ -411,7 +394,7 @@ impl Regions {
         }
         for at in 0..self.moves.undurable.len() {
             // Asks for the page again, or for the next move, if its leg fell silent.
-            self.authority_is_durable(self.moves.undurable[at], among);
+            self.authority_is_durable(self.moves.undurable[at], legs);
         }
         self.moves.undurable.is_empty()
     }
