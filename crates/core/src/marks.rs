@@ -54,6 +54,16 @@ marks! {
     AuthorityMovedOverPage "authority moved with a page write of unknown outcome",
     /// Authority moved again before the move before it was durable.
     AuthorityMovedAgain "authority moved again before the move was durable",
+    /// A page write armed a clean region beside the one that was written.
+    Armed "clean region armed beside another",
+    /// A write went to an armed region and needed no record.
+    ArmedWritten "write to an armed region",
+    /// A write to an armed region gave it another authority, with a record.
+    ArmedRedecided "armed region given another authority",
+    /// A touched region was armed again.
+    Settled "touched region settled",
+    /// An armed region became clean to make room for another.
+    Disarmed "armed region made room",
     /// A move took other regions of its page along.
     MovesBatched "move took other regions along",
     /// A move waited for a flush of the leg that takes over.

@@ -28,6 +28,10 @@ macro_rules! planted {
 }
 
 planted! {
+    /// Armed regions become clean though a leg that has everything there is not recorded whole yet.
+    DisarmedWhileHealing,
+    /// Regions are armed under a leg that is not whole there.
+    ArmedForBehind,
     /// A write is acknowledged before the move of authority is durable.
     AckBeforeMove,
     /// A page write that failed counts as done.

@@ -82,15 +82,19 @@ pub struct Settings {
     pub drain_bytes: u32,
     /// Client requests the engine holds at once. Default 4096.
     pub requests_max: u32,
-    /// Regions that may be dirty at once, beside those requests under way need; bounds the
-    /// copying after a crash. Default 16384.
+    /// Regions that may be dirty at once, beside those requests under way need; bounds the memory
+    /// that records of them take. Default 16384.
     pub dirty_regions_max: u32,
+    /// Bytes of dirty regions, at most, for idle ones to stay dirty and others to be armed beside
+    /// them: what an unclean stop may have compared. With 0 a region becomes clean when it is idle,
+    /// and a write to it pays for a record again. Default 0.
+    pub resync_bytes: u64,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed. Default 65536.
     pub owed_extents_max: u32,
     /// Buffer budget that debts' private copies leave to requests under way, in bytes: below
     /// it, new debts keep no copy. Default 64 MiB.
     pub copies_reserve: u64,
-    /// A dirty region untouched for this long is cleaned. Default 5 s.
+    /// A touched region idle for this long settles. Default 5 s.
     pub clean_after: u64,
     /// Share of reads that may be hedged, per mille. Default 20.
     pub hedge_permille: u32,
@@ -192,6 +196,7 @@ impl Default for Settings {
             drain_bytes: 1 << 20,
             requests_max: 4096,
             dirty_regions_max: 16384,
+            resync_bytes: 0,
             owed_extents_max: 65536,
             copies_reserve: 64 << 20,
             clean_after: 5 * SECOND,

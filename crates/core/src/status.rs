@@ -101,8 +101,10 @@ pub struct Status {
     pub converged: bool,
     /// Bytes no leg holds any more (EIO until rewritten).
     pub lost_bytes: u64,
-    /// Dirty regions.
+    /// Dirty regions, armed ones included: an unclean stop has them compared.
     pub dirty_regions: u32,
+    /// Armed regions: dirty, but nothing was written there since every whole leg had flushed it.
+    pub armed_regions: u32,
     /// Client requests in the engine.
     pub requests: u32,
     /// Client reads answered.

@@ -90,8 +90,8 @@ impl World {
                 let status = self.refresh_status();
                 let legs: Vec<_> =
                     status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
-                let dirty = status.dirty_regions;
-                self.broken("P6", format!("not converged: {legs:?}, {dirty} regions dirty"));
+                let touched = status.dirty_regions - status.armed_regions;
+                self.broken("P6", format!("not converged: {legs:?}, {touched} regions touched"));
             }
         }
         if self.violation.is_none() {

@@ -283,10 +283,10 @@ impl World {
         while self.violation.is_none() && is_judged(self) {
             self.rewrite_lost();
             let status = self.refresh_status();
-            let dirty = status.dirty_regions;
+            let touched = status.dirty_regions - status.armed_regions;
             let mut stay = status.legs.iter().filter(|l| l.leg != hung);
             let well = stay.all(|l| l.state == LegState::Healthy && l.owed_bytes == 0);
-            if well && dirty == 0 {
+            if well && touched == 0 {
                 self.counts.hangs_beside += 1;
                 self.compare_all_but(hung);
                 return;
@@ -296,7 +296,7 @@ impl World {
                 let legs: Vec<_> =
                     status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
                 let text =
-                    format!("not converged beside leg {hung}: {legs:?}, {dirty} regions dirty");
+                    format!("not converged beside leg {hung}: {legs:?}, {touched} regions touched");
                 self.broken("P6", text);
             }
             self.wait(50 * MILLISECOND);

@@ -483,6 +483,7 @@ fn draw_settings(random: &mut Rng, shape: &Shape) -> Settings {
         owed_extents_max: random.pick(&[4, 16, 64, 512]),
         copies_reserve: random.pick(&[0, 0, 512 << 10, u64::MAX]),
         clean_after: random.pick(&[20, 100, 300, 2000]) * MILLISECOND,
+        resync_bytes: 0,
         hedge_permille: random.pick(&[0, 20, 1000]),
         ..Settings::default()
     }

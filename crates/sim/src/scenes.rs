@@ -153,6 +153,7 @@ fn draw_settings(random: &mut Rng, kit: Kit) -> Settings {
         owed_extents_max: 512,
         copies_reserve: random.pick(&[0, u64::MAX]),
         clean_after: random.pick(&[30, 300, 5000]) * MILLISECOND,
+        resync_bytes: 0,
         ..Settings::default()
     }
 }

@@ -1,6 +1,7 @@
 //! Seeds from [`WIDER_FROM`] on have more than those below: small constants, I/O that
 //! never ends, more legs, scrubs in every weather, and judges of copies. All of it is drawn from a
-//! stream of its own and added to a finished plan, so that the seeds below stay what they are.
+//! stream of its own and added to a finished plan, so that the seeds below stay what they are. Those
+//! from [`ARMED_FROM`] on also have volumes whose regions stay armed, or some of them.
 
 use hemi_core::format::page::ENTRIES_PER_PAGE;
 use hemi_core::io::Operation;
@@ -13,6 +14,8 @@ use hemi_random::Rng;
 
 /// The first seed that is wider. New seeds come from here on.
 pub const WIDER_FROM: u64 = 8_000_000_000_000;
+/// The first seed whose regions may stay armed.
+pub const ARMED_FROM: u64 = 9_000_000_000_000;
 
 /// One of so many of these seeds has small constants …
 const SMALL: u64 = 3;
@@ -63,7 +66,24 @@ pub(crate) fn widen(plan: &mut Plan) {
             add(plan, random, 0, Fault::Judge);
         }
     }
+    if plan.seed >= ARMED_FROM {
+        arm(plan);
+    }
     plan.faults.sort_by_key(|planned| (planned.after, planned.steps));
+}
+
+/// Lets idle regions stay dirty: a few, so that the bound presses, or as many as there are.
+fn arm(plan: &mut Plan) {
+    let random = &mut Rng::new(plan.seed, 6);
+    let regions = random.pick(&[0, 1, 2, 4, 6, 20, 1 << 20, 1 << 20]);
+    let resync_bytes = regions * plan.shape.region_bytes;
+    let many = random.one_in(2);
+    for_each_settings(plan, |settings| {
+        settings.resync_bytes = resync_bytes;
+        if many {
+            settings.dirty_regions_max = 1024;
+        }
+    });
 }
 
 /// Adds a fault somewhere; where, in requests.

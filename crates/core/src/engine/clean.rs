@@ -1,9 +1,9 @@
-//! How regions become clean again and legs whole, in the background.
+//! How regions settle and legs become whole, in the background.
 //!
-//! A dirty region nobody has used for a while is cleaned once every leg that stays whole has
-//! everything and has flushed it; a leg that is absent or stays behind loses its bit instead
-//! and gets it back when it has drained and flushed. Cleaning goes in batches: one flush per
-//! leg and one page write cover many regions.
+//! A touched region nobody has used for a while settles once every leg that stays whole has
+//! everything and has flushed it: it is armed, or becomes clean where too many are dirty. A leg that
+//! is absent or stays behind loses its bit instead and gets it back when it has drained and flushed.
+//! One flush per leg, and at most one page write, cover many regions.
 
 use super::Engine;
 use super::leg::{Health, Leg};
@@ -90,9 +90,10 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn clean_regions(&mut self) {
-        let cap = u64::from(self.settings.dirty_regions_max);
+        let cap = self.regions.dirty_bound().unwrap_or(self.settings.dirty_regions_max);
         let short = self.regions.records_are_short();
-        let pressed = u64::from(self.regions.dirty_count()) * 1000 > cap * CAP_PERMILLE
+        let pressed = u64::from(self.regions.touched_count()) * 1000
+            > u64::from(cap) * CAP_PERMILLE
             || !self.unplaced.is_empty()
             || short;
         let closing = self.is_closing();
@@ -118,7 +119,7 @@ impl<B: Buffers> Engine<B> {
             }
             let at_rest =
                 !self.regions.has_operations(record) || planted::is(Planted::CleanWhileWriting);
-            if at_rest && self.entry(self.regions.region_of(record)).is_dirty() {
+            if at_rest && self.regions.is_touched(self.regions.region_of(record)) {
                 self.clean_region(record, idle, pressed);
             } else {
                 self.retire_record(record);
@@ -136,7 +137,7 @@ impl<B: Buffers> Engine<B> {
     fn round_up_debts(&mut self, record: u32) {
         let region = self.regions.region_of(record);
         let entry = self.entry(region);
-        if entry.is_dirty() || self.regions.has_operations(record) {
+        if self.regions.is_touched(region) || self.regions.has_operations(record) {
             return;
         }
         for leg in self.slots() {
@@ -152,7 +153,7 @@ impl<B: Buffers> Engine<B> {
         self.retire_record(record);
     }
 
-    /// Cleans one region if it can be, else asks for the flush it needs.
+    /// Settles one region if it can be, else asks for the flush it needs.
     fn clean_region(&mut self, record: u32, idle: u64, pressed: bool) {
         if !self.authority_is_durable(record) {
             // Recovery might still choose the leg before: nothing may count on this one yet.
@@ -207,14 +208,20 @@ impl<B: Buffers> Engine<B> {
         if is_leaving && !self.legs_that_stay(authority).any(has_it) {
             return;
         }
-        self.regions.clean(region, whole);
-        self.counters.regions_cleaned += 1;
+        let is_armed = if is_leaving || self.is_closing() {
+            self.regions.clean(region, whole);
+            false
+        } else {
+            self.regions.settle(record, whole)
+        };
+        self.counters.regions_cleaned += u64::from(!is_armed);
+        self.marks.add_if(is_armed, Mark::Settled);
         self.marks.add_if(pressed, Mark::CleanedUnderPressure);
         let behind = self.legs.iter().any(|leg| leg.is_in() && whole & leg.index.bit() == 0);
         self.marks.add_if(behind, Mark::CleanedWithoutLeg);
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
-            if self.legs[leg].is_in() && self.legs[leg].answers() {
+            if !is_armed && self.legs[leg].is_in() && self.legs[leg].answers() {
                 self.regions.request_page_of(region, index);
             }
             let behind = self.legs[leg].is_member()
@@ -290,8 +297,7 @@ impl<B: Buffers> Engine<B> {
             for _ in 0..self.settings.limits.heals_per_tick {
                 let Some(region) = self.regions.take_healed(index, from) else { break };
                 from = region + 1;
-                let entry = self.entry(region);
-                if entry.is_dirty() || !self.regions.is_complete(index, region) {
+                if self.regions.is_touched(region) || !self.regions.is_complete(index, region) {
                     continue;
                 }
                 self.marks.add(Mark::Healed);
@@ -326,7 +332,7 @@ impl<B: Buffers> Engine<B> {
     /// Every leg is in, owes nothing, and is recorded whole for every region. Not while something
     /// is recorded as lost: what the legs hold there need not be the same before it is rewritten.
     pub(super) fn is_converged(&self) -> bool {
-        self.regions.dirty_count() == 0
+        self.regions.touched_count() == 0
             && self.lost.is_empty()
             && self.legs.iter().all(|leg| {
                 !leg.is_member()

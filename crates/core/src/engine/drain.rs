@@ -161,8 +161,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg that answers may have something of a region that another owes. What an
     /// authority owes is looked at in any case: if nobody has it, it stands as found.
     fn has_source(&self, leg: usize, region: u32) -> bool {
-        let entry = self.entry(region);
-        let decides = entry.is_dirty() && entry.authority().index() == leg;
+        let decides = self.regions.decides(LegIndex(leg as u8), region);
         decides
             || planted::is(Planted::RebuildHeldUp)
             || self.slots().any(|other| {
@@ -559,8 +558,7 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         self.end_rebuilding(leg, record);
-        let entry = self.entry(region);
-        if !entry.is_dirty() && !entry.is_whole(index) {
+        if !self.regions.is_touched(region) && !self.entry(region).is_whole(index) {
             self.regions.heal(index, region);
         }
         if self.regions.has_waiters(record) {

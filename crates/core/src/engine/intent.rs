@@ -54,11 +54,14 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if writes may be sent to `record`'s region; if not, what is needed is under way.
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.region_of(record);
-        if self.entry(region).is_dirty() {
+        if self.regions.is_touched(region) {
             return self.authority_is_durable(record);
         }
-        let decision = self.decision();
-        if decision.regions.begin_intent(record, &decision.among) {
+        let Decision { regions, among, marks } = self.decision();
+        if regions.touch_armed(record, &among, marks) {
+            return self.authority_is_durable(record);
+        }
+        if regions.begin_intent(record, &among, marks) {
             self.record_soon(region);
             self.counters.regions_dirtied += 1;
         }
@@ -82,6 +85,14 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if recovery would honour the region's authority as it is in memory.
     pub(super) fn authority_is_durable(&mut self, record: u32) -> bool {
         self.regions.authority_is_durable(record, &self.legs)
+    }
+
+    /// Sees to it that no armed region is decided by a leg that has not everything there.
+    pub(super) fn redecide_armed(&mut self) {
+        if self.regions.has_armed_behind() {
+            let Decision { regions, among, .. } = self.decision();
+            regions.redecide_behind(&among);
+        }
     }
 
     /// Looks again at every operation waiting in a region.

@@ -134,7 +134,16 @@ impl<B: Buffers> Engine<B> {
     fn check_authorities(&self) {
         for region in 0..self.regions.count() {
             let entry = self.entry(region);
-            if entry.is_dirty() {
+            if self.regions.is_armed(region) {
+                let leg = &self.legs[entry.authority().index()];
+                assert!(leg.is_in(), "region {region}: armed under {:?}, which is out", leg.index);
+                let whole = entry.is_whole(leg.index);
+                assert!(whole, "region {region}: armed under {:?}, not whole there", leg.index);
+                let has_all = self.regions.is_complete(leg.index, region);
+                let waits = self.regions.has_armed_behind();
+                assert!(has_all || waits, "region {region}: armed under {:?}, behind", leg.index);
+            }
+            if self.regions.is_touched(region) {
                 let leg = entry.authority();
                 assert!(
                     self.legs[leg.index()].is_in(),

@@ -22,9 +22,11 @@ impl<B: Buffers> Engine<B> {
 
     fn give_up_all(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        if self.clean_regions_depend_on(leg) || self.authorities_depend_on(leg) {
+        if self.untouched_regions_depend_on(leg) || self.authorities_depend_on(leg) {
             return false;
         }
+        let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
+        self.regions.disarm_all_of(index, stay);
         if self.regions.authority_count(index) == 0 {
             return true;
         }
@@ -61,9 +63,9 @@ impl<B: Buffers> Engine<B> {
         depends
     }
 
-    /// Whether a clean region is whole on this leg alone: it cannot be marked out, unless it
+    /// Whether an untouched region is whole on this leg alone: it cannot be marked out, unless it
     /// is gone for good; what it alone held is then lost.
-    fn clean_regions_depend_on(&mut self, leg: usize) -> bool {
+    fn untouched_regions_depend_on(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
         let behind = self.legs_that_stay(index).any(|other| {
             self.regions.stale_count(other.index) > 0
@@ -77,8 +79,8 @@ impl<B: Buffers> Engine<B> {
         }
         let mut depends = false;
         for region in 0..self.regions.count() {
-            let entry = self.entry(region);
-            if entry.is_dirty() || !entry.is_whole(index) || self.is_whole_beside(index, region) {
+            let is_whole = self.entry(region).is_whole(index);
+            if !is_whole || self.regions.is_touched(region) || self.is_whole_beside(index, region) {
                 continue;
             }
             // Another that has drained it still has to flush and be recorded whole.
@@ -90,7 +92,7 @@ impl<B: Buffers> Engine<B> {
         depends
     }
 
-    /// Whether another leg is recorded whole for a clean region, and lacks nothing of it. One
+    /// Whether another leg is recorded whole for an untouched region, and lacks nothing of it. One
     /// whose medium could not read all of it is recorded whole, too, and owes that.
     pub(super) fn is_whole_beside(&self, leg: LegIndex, region: u32) -> bool {
         let entry = self.entry(region);
@@ -152,7 +154,7 @@ impl<B: Buffers> Engine<B> {
             if let Some(record) = self.regions.slot(region) {
                 self.owe_unsent(heir.index(), record);
                 self.consider_complete(record, heir.index());
-            } else if !self.entry(region).is_dirty() {
+            } else if !self.regions.is_touched(region) {
                 self.regions.heal(heir, region);
             }
             return;

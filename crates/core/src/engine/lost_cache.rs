@@ -42,9 +42,8 @@ impl<B: Buffers> Engine<B> {
         while let Some(record) = at {
             at = self.regions.newer(record);
             let region = self.regions.region_of(record);
-            let entry = self.entry(region);
-            // Clean regions it is not recorded whole for: see below.
-            let follows = !entry.is_dirty() && !entry.is_whole(index);
+            // Untouched regions it is not recorded whole for: see below.
+            let follows = !self.regions.is_touched(region) && !self.entry(region).is_whole(index);
             if self.regions.last_done(record, leg) <= flushed || follows {
                 continue;
             }
@@ -85,10 +84,10 @@ impl<B: Buffers> Engine<B> {
                 self.regions.want_move(record);
             }
         }
-        // Clean regions it is not recorded whole for may have been in its cache alone.
+        // Untouched regions it is not recorded whole for may have been in its cache alone.
         for region in 0..self.regions.count() {
-            let entry = self.entry(region);
-            if !entry.is_dirty() && !entry.is_whole(index) && self.legs[leg].is_member() {
+            let is_whole = self.entry(region).is_whole(index);
+            if !is_whole && !self.regions.is_touched(region) && self.legs[leg].is_member() {
                 self.owe_region(leg, region);
             }
         }
@@ -104,9 +103,8 @@ impl<B: Buffers> Engine<B> {
     /// were answered for is durable there, whatever else it has lost; on the leg that lost its
     /// cache it need not be, which may not even have had the region before its last flush.
     fn decides_beside(&self, leg: usize, region: u32) -> Option<LegIndex> {
-        let entry = self.entry(region);
-        let authority = entry.authority();
-        (entry.is_dirty() && authority.index() != leg).then_some(authority)
+        let authority = self.entry(region).authority();
+        (self.regions.is_touched(region) && authority.index() != leg).then_some(authority)
     }
 
     /// A leg has been given something in a region whose authority has lost its cache. Where that
@@ -197,10 +195,10 @@ impl<B: Buffers> Engine<B> {
     /// The last leg that had something can lose it in many ways, and it would be easy to forget
     /// one; but whoever needs the data comes by here.
     pub(super) fn authority_stands(&mut self, extent: Extent) -> bool {
-        let entry = self.entry(self.regions.of_sector(extent.start));
-        let authority = entry.authority().index();
+        let region = self.regions.of_sector(extent.start);
+        let authority = self.entry(region).authority().index();
         // What is recorded as lost, or went with the device, answers EIO instead.
-        entry.is_dirty()
+        self.regions.is_touched(region)
             && !planted::is(Planted::AuthorityDoubted)
             && !self.touches_lost(extent)
             && !self.is_removed(authority)
@@ -213,8 +211,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn stands_as_found(&mut self, leg: usize, extent: Extent) -> bool {
         let Some((_, debt)) = self.legs[leg].debts.overlapping(extent) else { return false };
         let region = self.regions.of_sector(extent.start);
-        let entry = self.entry(region);
-        let decides = entry.is_dirty() && entry.authority().index() == leg;
+        let decides = self.regions.decides(LegIndex(leg as u8), region);
         let is_owed = debt.extent.start <= extent.start
             && debt.source == Source::Leg
             && debt.is_acknowledged();

@@ -939,6 +939,7 @@ impl<B: Buffers> Engine<B> {
             if (owes || cleanable) && !over && !hopeless {
                 return;
             }
+            self.regions.disarm_all();
             let current = self
                 .in_legs()
                 .filter(|leg| leg.answers())

@@ -357,6 +357,7 @@ impl<B: Buffers> Engine<B> {
         }
         self.pump_backlog();
         self.pump_scrub();
+        self.redecide_armed();
         for leg in self.slots() {
             self.pump_leg(leg);
         }

@@ -303,14 +303,13 @@ impl<B: Buffers> Engine<B> {
             return;
         }
         let Some(record) = self.record(region) else { return };
-        let entry = self.entry(region);
-        let decided = entry.is_dirty() || self.is_whole_beside(index, region);
+        let decided = self.regions.is_touched(region) || self.is_whole_beside(index, region);
         if !decided {
             // Nobody else is recorded whole yet, or who is is leaving; a read after that repairs it.
             self.retire_record(record);
             return;
         }
-        if entry.is_dirty() && entry.authority() == index {
+        if self.regions.decides(index, region) {
             // The next read that meets the error finds the authority elsewhere.
             self.marks.add(Mark::RepairMovedAuthority);
             self.regions.force_move(record);

@@ -93,6 +93,7 @@ impl<B: Buffers> Engine<B> {
         into.converged = self.is_converged();
         into.lost_bytes = self.lost.iter().map(|extent| extent.bytes()).sum();
         into.dirty_regions = self.regions.dirty_count();
+        into.armed_regions = self.regions.armed_count();
         into.requests = self.requests.len() as u32;
         into.reads = counters.reads;
         into.writes = counters.writes;

@@ -360,7 +360,7 @@ impl<B: Buffers> Engine<B> {
         self.phase == Phase::Serving
             && self.requests.len() == 0
             && self.ios.len() == 0
-            && self.regions.dirty_count() == 0
+            && self.regions.touched_count() == 0
             && self.regions.in_use() == 0
             && self.scrub.is_none()
             && self.detach.is_none()

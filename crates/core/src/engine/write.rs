@@ -26,7 +26,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn begin_write(&mut self, operation: u32) {
         let region = self.operations[operation].region;
         self.operations[operation].stage = Stage::Intent;
-        let fits = self.regions.may_be_dirty(region);
+        let fits = self.regions.may_be_touched(region);
         let Some(record) = (if fits { self.record(region) } else { None }) else {
             self.marks.add(Mark::NoRecordFree);
             self.unplaced.push_back(operation);
@@ -49,7 +49,8 @@ impl<B: Buffers> Engine<B> {
         let durable = self.intent_is_durable(record);
         let entry = self.entry(self.operations[operation].region);
         let authority = entry.authority();
-        let early = entry.is_dirty() && planted::is(Planted::WriteBeforeIntent);
+        let is_touched = self.regions.is_touched(self.operations[operation].region);
+        let early = is_touched && planted::is(Planted::WriteBeforeIntent);
         // What it is to get back after it lost its cache can take all room for debts. An authority
         // that owed the region instead could not be the authority.
         let noted = self.legs[authority.index()].debts.has_room(2)
@@ -223,12 +224,12 @@ impl<B: Buffers> Engine<B> {
     /// something there un-flushed. What it has lost is known only when it is back, and until then
     /// what others are fresh for may be all there is of it.
     pub(super) fn must_stay(&self, leg: LegIndex, region: u32) -> bool {
-        let entry = self.entry(region);
-        let authority = entry.authority();
-        if entry.is_dirty() && authority == leg {
+        let authority = self.entry(region).authority();
+        let is_touched = self.regions.is_touched(region);
+        if is_touched && authority == leg {
             return true;
         }
-        if entry.is_dirty() && !self.may_still_have(authority.index(), region) {
+        if is_touched && !self.may_still_have(authority.index(), region) {
             return true;
         }
         self.regions.slot(region).is_some_and(|record| self.regions.is_suspect(record))

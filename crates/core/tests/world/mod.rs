@@ -176,6 +176,7 @@ pub fn settings() -> Settings {
         leg_window: 8,
         drain_bytes: 16 << 10,
         clean_after: 300 * MILLISECOND,
+        resync_bytes: 0,
         out_after: 3000 * MILLISECOND,
         ..Settings::default()
     }
@@ -190,6 +191,7 @@ pub fn calm() -> Settings {
         wait_floor: 20 * MILLISECOND,
         wait_ceiling: 20 * MILLISECOND,
         clean_after: 1000 * SECOND,
+        resync_bytes: 0,
         out_after: 1000 * SECOND,
         exposure_bytes: 64 << 20,
         exposure_age: 1000 * SECOND,

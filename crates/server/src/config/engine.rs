@@ -31,8 +31,10 @@ pub struct EngineConfig {
     pub leg_window_bytes: Size,
     /// Largest single leg I/O of a drain.
     pub drain_bytes: Size,
-    /// A dirty region untouched for this long is cleaned.
+    /// A touched region idle for this long settles.
     pub clean_after: Time,
+    /// Bytes of dirty regions, at most, for idle ones to stay armed.
+    pub resync_bytes: Size,
     /// Client requests the engine holds at once.
     pub requests_max: u32,
     /// Regions that may be dirty at once.
@@ -138,6 +140,7 @@ impl From<Settings> for EngineConfig {
             leg_window_bytes: Size(settings.leg_window_bytes),
             drain_bytes: Size(u64::from(settings.drain_bytes)),
             clean_after: Time(settings.clean_after),
+            resync_bytes: Size(settings.resync_bytes),
             requests_max: settings.requests_max,
             dirty_regions_max: settings.dirty_regions_max,
             owed_extents_max: Some(settings.owed_extents_max),
@@ -206,6 +209,7 @@ impl EngineConfig {
             owed_extents_max: self.owed_extents_max(),
             copies_reserve: self.copies_reserve.0,
             clean_after: self.clean_after.0,
+            resync_bytes: self.resync_bytes.0,
             hedge_permille: self.hedge_permille,
             read_hysteresis_percent: self.read_hysteresis_percent,
             limits: Limits::default(),
@@ -231,6 +235,7 @@ impl EngineConfig {
         list.size("engine.leg_window_bytes", self.leg_window_bytes, default.leg_window_bytes, Size::kib(64)..=Size::gib(64));
         list.size("engine.drain_bytes", self.drain_bytes, default.drain_bytes, Size::kib(64)..=Size::mib(16));
         list.time("engine.clean_after", self.clean_after, default.clean_after, Time::millis(100)..=Time::seconds(3600));
+        list.size("engine.resync_bytes", self.resync_bytes, default.resync_bytes, Size(0)..=Size::gib(1 << 20));
         list.count("engine.requests_max", self.requests_max, default.requests_max, 64..=65_536);
         list.count("engine.dirty_regions_max", self.dirty_regions_max, default.dirty_regions_max, 64..=1_048_576);
         list.count("engine.owed_extents_max", self.owed_extents_max(), default.owed_extents_max(), 1024..=OWED_EXTENTS_LIMIT);
@@ -306,6 +311,7 @@ mod tests {
             owed_extents_max: 1400,
             copies_reserve: 14 << 20,
             clean_after: 15_000_000_000,
+            resync_bytes: 18 << 30,
             hedge_permille: 16,
             read_hysteresis_percent: 17,
             limits: Limits::default(),

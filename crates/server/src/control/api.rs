@@ -166,6 +166,8 @@ pub struct ClientStatus {
 pub struct EngineCounters {
     /// Dirty regions now.
     pub dirty_regions: u32,
+    /// Armed regions of these: dirty, and nothing written there since every whole leg had flushed it.
+    pub armed_regions: u32,
     /// Regions made dirty.
     pub regions_dirtied: u64,
     /// Regions cleaned.

@@ -117,6 +117,7 @@ impl SnapshotCollector {
         let status = &self.snapshot.status;
         let (done, total) = status.scrub.unwrap_or_default();
         out.gauge("dirty_regions", "Dirty regions", f64::from(status.dirty_regions))?;
+        out.gauge("armed_regions", "Armed regions", f64::from(status.armed_regions))?;
         out.counter("regions_dirtied", "Regions made dirty", status.regions_dirtied)?;
         out.counter("regions_cleaned", "Regions cleaned", status.regions_cleaned)?;
         out.counter("authority_moves", "Regions whose authority moved to another leg", status.authority_moves)?;

@@ -54,6 +54,7 @@ pub fn volume_status(
         clients: clients(snapshot, base.map(|base| &base.status)),
         engine: EngineCounters {
             dirty_regions: status.dirty_regions,
+            armed_regions: status.armed_regions,
             regions_dirtied: status.regions_dirtied,
             regions_cleaned: status.regions_cleaned,
             authority_moves: status.authority_moves,

@@ -7,6 +7,11 @@ use crate::units::{Instant, LEGS_MAX};
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) region: u32,
+    /// Written to since every whole leg had flushed it: the legs may differ, and its authority
+    /// decides.
+    pub(super) touched: bool,
+    /// It was dirty when the volume was opened, and no client has used it since.
+    pub(super) is_found: bool,
     /// The sequence a page must have, durably, on the authority before anything it holds
     /// alone is acknowledged: that of the page which first named it.
     pub(super) authority_sequence: u64,
@@ -44,6 +49,8 @@ impl Active {
     fn new(region: u32, now: Instant) -> Active {
         Active {
             region,
+            touched: false,
+            is_found: false,
             authority_sequence: 0,
             lacks: [0; LEGS_MAX],
             last_done: [0; LEGS_MAX],
@@ -106,6 +113,7 @@ impl InUse {
     }
 
     pub(super) fn free(&mut self, slot: u32) {
+        debug_assert!(!self.records[slot].touched, "a touched region has a record");
         let region = self.records[slot].region;
         self.unlink(slot);
         self.slot_of[region as usize] = NONE;

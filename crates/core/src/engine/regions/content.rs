@@ -1,6 +1,7 @@
 //! The content of each leg: what it has of the regions in use, and which it owes as a whole.
 
 use super::Regions;
+use super::bitmap::Bitmap;
 use crate::engine::leg::Leg;
 use crate::planted::{self, Planted};
 use crate::units::{LEGS_MAX, LegIndex};
@@ -23,6 +24,7 @@ impl Regions {
 
     /// From now on a leg owes all of a region. Returns true if it did not before.
     pub(in crate::engine) fn set_stale(&mut self, leg: LegIndex, region: u32) -> bool {
+        self.note_behind(leg, region);
         self.stale[leg.index()].insert(region)
     }
 
@@ -56,6 +58,9 @@ impl Regions {
 
     /// Counts so many more, or fewer, of them.
     pub(in crate::engine) fn adjust_lacks(&mut self, record: u32, leg: usize, debts: i32) {
+        if debts > 0 {
+            self.note_behind(LegIndex(leg as u8), self.active[record].region);
+        }
         let lacks = &mut self.active[record].lacks[leg];
         *lacks = lacks.checked_add_signed(debts).expect("debts of a region are counted exactly");
     }
@@ -154,7 +159,7 @@ impl Regions {
         }
     }
 
-    /// The leg has drained a clean region it is not recorded whole for; its bit waits for a
+    /// The leg has drained an untouched region it is not recorded whole for; its bit waits for a
     /// flush begun after this.
     pub(in crate::engine) fn heal(&mut self, leg: LegIndex, region: u32) {
         self.healed[leg.index()].remove(region);
@@ -170,6 +175,12 @@ impl Regions {
     /// Regions that wait for a flush to make the leg whole there.
     pub(in crate::engine) fn healing_count(&self, leg: LegIndex) -> u64 {
         self.healing[leg.index()].count() + self.healed[leg.index()].count()
+    }
+
+    /// Returns true if a leg has drained a region it is not recorded whole for yet.
+    pub(super) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
+        let has = |bitmap: &Bitmap| bitmap.count() > 0 && bitmap.get(region);
+        has(&self.healing[leg.index()]) || has(&self.healed[leg.index()])
     }
 
     /// Returns true if a flush is being waited for already.

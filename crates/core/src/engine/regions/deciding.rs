@@ -1,6 +1,7 @@
 //! Decides who decides a region at recovery: intent, and moves of authority.
 //!
-//! A clean region becomes dirty, with an authority, in one page write on that authority. A
+//! A clean region becomes dirty, with an authority, in one page write on that authority, which arms
+//! others of the page along with it. A
 //! page write of unknown outcome counts as both done and not done: the sequence that first
 //! names an authority must be durable **on that authority** before anything it alone holds
 //! is acknowledged, and every later encoding of the page says the same.
@@ -30,11 +31,11 @@ pub(in crate::engine) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    fn is_leaving(&self, leg: LegIndex) -> bool {
+    pub(super) fn is_leaving(&self, leg: LegIndex) -> bool {
         self.leaving & leg.bit() != 0
     }
 
-    fn answers(&self, leg: LegIndex) -> bool {
+    pub(super) fn answers(&self, leg: LegIndex) -> bool {
         self.legs[leg.index()].answers()
     }
 
@@ -94,18 +95,40 @@ impl Regions {
         self.moves.made
     }
 
-    /// Makes a clean region dirty and asks for the page that says so. Returns false if no leg can
-    /// decide it at present.
-    pub(in crate::engine) fn begin_intent(&mut self, record: u32, among: &Candidates) -> bool {
+    /// Touches a region that is not, under the best authority, and asks for the page that says so.
+    /// Returns false if no leg can decide it at present.
+    pub(in crate::engine) fn begin_intent(
+        &mut self,
+        record: u32,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) -> bool {
         let region = self.active[record].region;
-        let entry = self.entry(region);
-        debug_assert!(!entry.is_dirty(), "region {region} has an authority");
+        debug_assert!(!self.is_touched(region), "region {region} has an authority");
         let Some(leg) = self.choose_authority(region, None, among) else { return false };
         let page = self.metadata.page_of(region);
-        self.set_entry(region, entry.with_authority(leg));
-        self.active[record].authority_sequence = self.metadata.change(page);
+        let sequence = self.metadata.change(page);
+        if self.is_armed(region) {
+            marks.add(Mark::ArmedRedecided);
+            self.carry_page(region, leg, sequence);
+        } else {
+            self.make_room_to_arm(marks);
+        }
+        self.set_state(region, self.entry(region).with_authority(leg), true);
+        self.active[record].authority_sequence = sequence;
+        self.arm_neighbours(region, leg, sequence, marks);
         self.metadata.request(page, leg);
         true
+    }
+
+    /// Gives the armed regions of a page that have the authority of this one another, too.
+    fn carry_page(&mut self, region: u32, to: LegIndex, sequence: u64) {
+        let from = self.entry(region).authority();
+        for other in self.metadata.layout().page_regions(self.metadata.page_of(region)) {
+            if other != region && self.entry(other).authority() == from {
+                self.carry_armed(other, to, sequence);
+            }
+        }
     }
 
     /// Returns true if recovery would honour the region's authority as it is in memory. If not, asks
@@ -128,9 +151,9 @@ impl Regions {
     /// The best leg to decide a region: in, complete there, answering; rather trusted than
     /// on probation, not slow rather than slow, fast rather than not.
     ///
-    /// In a clean region only a whole leg will do: one that has just drained it may hold it
+    /// In an untouched region only a whole leg will do: one that has just drained it may hold it
     /// in its cache alone.
-    fn choose_authority(
+    pub(super) fn choose_authority(
         &self,
         region: u32,
         except: Option<LegIndex>,
@@ -138,7 +161,7 @@ impl Regions {
     ) -> Option<LegIndex> {
         let entry = self.entry(region);
         let legs = among.legs.iter().filter(|leg| leg.is_in());
-        let complete_will_do = entry.is_dirty() && !planted::is(Planted::TakeoverWantsWhole);
+        let complete_will_do = self.is_touched(region) && !planted::is(Planted::TakeoverWantsWhole);
         legs.filter(|leg| complete_will_do || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
             .filter(|leg| !among.is_leaving(leg.index))
@@ -281,7 +304,7 @@ impl Regions {
         let active = &self.active[record];
         let entry = self.entry(active.region);
         let unfit = failed || active.cache_lost || active.move_forced;
-        entry.is_dirty() && (unfit || !among.answers(entry.authority()))
+        active.touched && (unfit || !among.answers(entry.authority()))
     }
 
     /// Believes an authority that lost its cache again, once it has everything, durably. Returns the
@@ -296,7 +319,7 @@ impl Regions {
         let active = &self.active[record];
         let entry = self.entry(active.region);
         let leg = entry.authority();
-        let doubted = entry.is_dirty() && active.cache_lost && among.answers(leg);
+        let doubted = active.touched && active.cache_lost && among.answers(leg);
         if !doubted || !self.is_complete(leg, active.region) {
             return None;
         }
@@ -333,7 +356,11 @@ impl Regions {
         let page = self.metadata.page_of(region);
         let sequence = self.metadata.change(page);
         for other in self.metadata.layout().page_regions(page) {
-            if !self.decides(from, other) {
+            if self.entry(other).authority() != from {
+                continue;
+            }
+            if !self.is_touched(other) {
+                self.carry_armed(other, to, sequence);
                 continue;
             }
             let Some(record) = self.slot(other) else { continue };
@@ -423,7 +450,7 @@ impl Regions {
         let region = self.active[record].region;
         let entry = self.entry(region);
         let from = entry.authority();
-        let can_go = entry.is_dirty()
+        let can_go = self.active[record].touched
             && from != best
             && (among.legs[from.index()].slow || !among.answers(from))
             && self.is_complete(best, region)

@@ -2,16 +2,20 @@
 //! decides it, and knows what each leg has of it.
 //!
 //! Every region has a persistent entry (dirty, authority, whole legs) and one bit per leg that
-//! says the leg owes all of it. Regions that are dirty, have exact debts or carry traffic also
-//! have a record of their working state; those are bounded and kept in order of last use.
+//! says the leg owes all of it. A dirty region is either **touched**, written to since every whole
+//! leg had flushed it, or **armed**, and then as good as clean for as long as the volume is served.
+//! Regions that are touched, have exact debts or carry traffic also have a record of their working
+//! state; those are bounded and kept in order of last use.
 //!
 //! An entry changes in few ways: a region becomes dirty (`begin_intent`), its authority moves
-//! (`try_move`, `return_region`), it becomes clean ([`Regions::clean`]), a leg is found whole there
-//! ([`Regions::note_whole`]) or joins ([`Regions::take_bits`]). Each changes the entry and its page
-//! together. Nobody outside writes either. Where to look: `deciding` who decides, `content` what
-//! each leg has, `waiting` who waits for a decision, `metadata` what is durable where.
+//! (`try_move`, `return_region`), it settles (`settle`) or becomes clean ([`Regions::clean`]), a leg
+//! is found whole there ([`Regions::note_whole`]) or joins ([`Regions::take_bits`]). Each changes
+//! the entry and its page together. Nobody outside writes either. Where to look: `deciding` who
+//! decides, `armed` what is dirty in its page alone, `content` what each leg has, `waiting` who
+//! waits for a decision, `metadata` what is durable where.
 
 mod active;
+mod armed;
 mod bitmap;
 mod content;
 mod deciding;
@@ -31,6 +35,7 @@ use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 use super::leg::Leg;
 use active::InUse;
+use armed::Armed;
 use bitmap::Bitmap;
 use deciding::Moves;
 pub(super) use deciding::{Candidates, FlushWanted};
@@ -50,6 +55,7 @@ pub(super) struct Regions {
     table: Vec<RegionEntry>,
     metadata: Metadata,
     active: InUse,
+    armed: Armed,
     moves: Moves,
     waiting: Waiting,
     stale: [Bitmap; LEGS_MAX],
@@ -62,8 +68,10 @@ pub(super) struct Regions {
     /// Legs that have a slot, as a mask.
     members: u8,
     dirty: u32,
-    /// Regions that may be dirty at once.
-    dirty_max: u32,
+    touched: u32,
+    /// Regions that may be touched at once.
+    touched_max: u32,
+    /// Touched regions that each leg decides.
     authorities: [u32; LEGS_MAX],
 }
 
@@ -99,6 +107,11 @@ impl Regions {
             table,
             metadata: Metadata::new(layout, &opening.objects, &settings.limits),
             active,
+            armed: Armed::new(
+                count,
+                layout.page_count(),
+                armed::dirty_max(settings, layout.region_bytes()),
+            ),
             moves: Moves::new(records, !opening.clean),
             waiting: Waiting::new(operations_max, records),
             stale: core::array::from_fn(bitmap),
@@ -106,16 +119,12 @@ impl Regions {
             healed: core::array::from_fn(bitmap),
             unrecorded: core::array::from_fn(unrecorded),
             members,
-            dirty,
-            dirty_max: dirty_max(settings, dirty),
+            dirty: 0,
+            touched: 0,
+            touched_max: touched_max(settings, dirty),
             authorities: [0; LEGS_MAX],
         };
         for region in 0..count {
-            let entry = regions.entry(region);
-            if entry.is_dirty() {
-                regions.authorities[entry.authority().index()] += 1;
-            }
-            regions.note_unrecorded(region, entry);
             regions.adopt(region, now, stamp);
         }
         regions.unrecord_older_pages();
@@ -124,11 +133,15 @@ impl Regions {
 
     fn adopt(&mut self, region: u32, now: Instant, stamp: u64) {
         let entry = self.entry(region);
-        if entry.is_dirty()
-            && let Some(record) = self.active.add(region, now)
-        {
+        if entry.is_dirty() {
+            let record = self.active.add(region, now);
+            let record = record.expect("there are records for all regions found dirty");
+            self.active[record].touched = true;
+            self.active[record].is_found = true;
             self.adopt_authority(record, stamp);
         }
+        self.count_in(region);
+        self.note_unrecorded(region, entry);
         for leg in self.member_legs() {
             let fresh =
                 if entry.is_dirty() { entry.authority() == leg } else { entry.is_whole(leg) };
@@ -188,10 +201,16 @@ impl Regions {
         self.table[region as usize]
     }
 
-    /// Returns true if a region is dirty and this leg its authority.
+    /// Returns true if a region has been written to since every whole leg had flushed it: its
+    /// authority decides. Elsewhere whoever is whole has everything, durably.
+    pub(super) fn is_touched(&self, region: u32) -> bool {
+        let is_touched = |record: u32| self.active[record].touched;
+        self.entry(region).is_dirty() && self.slot(region).is_some_and(is_touched)
+    }
+
+    /// Returns true if a region is touched and this leg its authority.
     pub(super) fn decides(&self, leg: LegIndex, region: u32) -> bool {
-        let entry = self.entry(region);
-        entry.is_dirty() && entry.authority() == leg
+        self.entry(region).authority() == leg && self.is_touched(region)
     }
 
     /// What is durable where of the pages, the superblock and the lost list, and what of them is
@@ -224,31 +243,56 @@ impl Regions {
         page::fill(self.metadata.image_mut(write.image), &header, entries);
     }
 
-    /// Replaces an entry, keeping the counts of dirty regions and authorities. Its page changes
-    /// with it: the caller notes that.
-    fn set_entry(&mut self, region: u32, entry: RegionEntry) {
-        let old = self.table[region as usize];
-        if old.is_dirty() {
-            self.dirty -= 1;
-            self.authorities[old.authority().index()] -= 1;
-        }
-        if entry.is_dirty() {
-            self.dirty += 1;
-            self.authorities[entry.authority().index()] += 1;
-        }
+    /// Replaces an entry, keeping all that is counted of it. Its page changes with it: the caller
+    /// notes that. A region that was and stays armed keeps its place in the order of last use.
+    fn set_state(&mut self, region: u32, entry: RegionEntry, touched: bool) {
+        let was_armed = self.is_armed(region);
+        let was_used = self.is_touched(region);
+        self.count_out(region);
         self.table[region as usize] = entry;
+        match self.slot(region) {
+            Some(record) => self.active[record].touched = touched && entry.is_dirty(),
+            None => debug_assert!(!touched, "region {region} is touched without a record"),
+        }
+        self.count_in(region);
+        match (was_armed, self.is_armed(region)) {
+            (true, false) => self.armed.remove(region),
+            (false, true) => self.armed.insert(region, was_used),
+            _ => {}
+        }
         self.note_unrecorded(region, entry);
+    }
+
+    /// As [`Regions::set_state`], of a region that stays touched or untouched.
+    fn set_entry(&mut self, region: u32, entry: RegionEntry) {
+        self.set_state(region, entry, self.is_touched(region));
+    }
+
+    fn count_in(&mut self, region: u32) {
+        let entry = self.entry(region);
+        let touched = u32::from(self.is_touched(region));
+        self.dirty += u32::from(entry.is_dirty());
+        self.touched += touched;
+        self.authorities[entry.authority().index()] += touched;
+    }
+
+    fn count_out(&mut self, region: u32) {
+        let entry = self.entry(region);
+        let touched = u32::from(self.is_touched(region));
+        self.dirty -= u32::from(entry.is_dirty());
+        self.touched -= touched;
+        self.authorities[entry.authority().index()] -= touched;
     }
 
     /// Makes a dirty region clean: these legs, as a mask, hold everything there, durably. The
     /// caller has seen to it that the authority is one of them and recorded as such.
     pub(super) fn clean(&mut self, region: u32, whole: u8) {
         let entry = self.entry(region).with_whole(whole).cleaned();
-        self.set_entry(region, entry);
+        self.set_state(region, entry, false);
         self.metadata.change(self.metadata.page_of(region));
     }
 
-    /// A leg holds everything in a clean region, durably, after it was behind.
+    /// A leg holds everything in an untouched region, durably, after it was behind.
     pub(super) fn note_whole(&mut self, leg: LegIndex, region: u32) {
         let entry = self.entry(region);
         self.set_entry(region, entry.with_whole(entry.whole() | leg.bit()));
@@ -336,17 +380,22 @@ impl Regions {
         self.unrecorded[leg.index()].is_over(generation)
     }
 
-    /// Counts the dirty regions.
+    /// Counts the dirty regions, armed ones included.
     pub(super) fn dirty_count(&self) -> u32 {
         self.dirty
     }
 
-    /// Returns true if a region that is dirty, or one more, may be.
-    pub(super) fn may_be_dirty(&self, region: u32) -> bool {
-        self.entry(region).is_dirty() || self.dirty < self.dirty_max
+    /// Counts the touched regions.
+    pub(super) fn touched_count(&self) -> u32 {
+        self.touched
     }
 
-    /// Dirty regions whose authority `leg` is.
+    /// Returns true if a region that is touched, or one more, may be.
+    pub(super) fn may_be_touched(&self, region: u32) -> bool {
+        self.touched < self.touched_max || self.is_touched(region)
+    }
+
+    /// Counts the touched regions whose authority `leg` is.
     pub(super) fn authority_count(&self, leg: LegIndex) -> u32 {
         self.authorities[leg.index()]
     }
@@ -379,10 +428,10 @@ impl Regions {
         Some(record)
     }
 
-    /// Frees the record of a clean region with nothing left to do.
+    /// Frees the record of an untouched region with nothing left to do.
     pub(super) fn retire(&mut self, record: u32) {
         let active = &self.active[record];
-        if active.is_idle() && !self.entry(active.region).is_dirty() {
+        if active.is_idle() && !active.touched {
             self.active.free(record);
         }
     }
@@ -390,6 +439,7 @@ impl Regions {
     /// A client's operation begins in a region.
     pub(super) fn begin_operation(&mut self, record: u32, now: Instant) {
         self.active[record].operations += 1;
+        self.active[record].is_found = false;
         self.active.touch(record, now);
     }
 
@@ -453,17 +503,17 @@ impl Regions {
     }
 }
 
-/// Returns how many regions may be dirty at once, with so many dirty at open: those that may stay
+/// Returns how many regions may be touched at once, with so many dirty at open: those that may stay
 /// so, and those that requests under way need.
-fn dirty_max(settings: &Settings, dirty: u32) -> u32 {
+fn touched_max(settings: &Settings, dirty: u32) -> u32 {
     let under_way = settings.limits.records_per_request * settings.requests_max;
     settings.dirty_regions_max.max(dirty) + under_way
 }
 
-/// Returns how many regions may be in use at once: those that are dirty, and those that a leg owes
+/// Returns how many regions may be in use at once: those that are touched, and those that a leg owes
 /// exactly.
 fn records_max(settings: &Settings, dirty: u32) -> u32 {
     let too_few = planted::is(Planted::RecordsKeptForDebts);
     let exact = if too_few { 0 } else { settings.owed_extents_max.min(EXACT_RECORDS_MAX) };
-    dirty_max(settings, dirty) + exact
+    touched_max(settings, dirty) + exact
 }
