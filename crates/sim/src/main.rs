@@ -13,7 +13,7 @@ use hemi_sim::guided::{self, Recipe};
 use hemi_sim::plan::Plan;
 use hemi_sim::run::{Outcome, note_panics, run};
 use hemi_sim::shrink;
-use hemi_sim::torture::{Failure, Summary, Torture, parse_range, torture};
+use hemi_sim::torture::{Failure, Seeds, Summary, Torture, parse_seeds, torture};
 use hemi_sim::world::World;
 
 /// Tortures the hemi engine in virtual time and checks that it keeps its promises.
@@ -23,9 +23,9 @@ use hemi_sim::world::World;
 #[derive(Parser)]
 #[command(name = "hemi-torture", version)]
 struct Arguments {
-    /// Seeds to run, from and up to (not including), as in 0..20000.
-    #[arg(long, value_parser = parse_range, default_value = "0..1000", value_name = "A..B")]
-    seeds: std::ops::Range<u64>,
+    /// Seeds to run, from and up to (not including), as in 0..20000; several with commas between.
+    #[arg(long, value_parser = parse_seeds, default_value = "0..1000", value_name = "A..B")]
+    seeds: Seeds,
     /// One seed alone.
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
@@ -162,7 +162,7 @@ fn many_recipes(arguments: &Arguments) -> ExitCode {
         println!("    look closer: hemi-torture --recipe {recipe} --shrink");
     };
     let failures_max = arguments.failures.max(1);
-    let found = guided::explore(&arguments.seeds, arguments.jobs, failures_max, told);
+    let found = guided::explore(&arguments.seeds.span(), arguments.jobs, failures_max, told);
     println!("runs                 {:>14}", found.runs);
     println!("client operations    {:>14}", found.operations);
     println!("plans kept           {:>14}", found.kept);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -21,11 +21,28 @@ const DOUBLECHECK_EVERY: u64 = 16;
 /// The state file is written this often.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
+/// Ranges of seeds, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(Vec<std::ops::Range<u64>>);
+
+impl Seeds {
+    /// Returns the first seed that is not below this one; `None` if all are.
+    pub fn from(&self, seed: u64) -> Option<u64> {
+        let range = self.0.iter().find(|range| range.end > seed)?;
+        Some(range.start.max(seed))
+    }
+
+    /// Returns the range from the lowest seed to the highest.
+    pub fn span(&self) -> std::ops::Range<u64> {
+        self.0[0].start..self.0[self.0.len() - 1].end
+    }
+}
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Torture {
-    /// Seeds: from, up to but not including.
-    pub seeds: std::ops::Range<u64>,
+    /// Which seeds, in this order.
+    pub seeds: Seeds,
     /// Threads.
     pub jobs: usize,
     /// Run a sample twice and compare.
@@ -154,6 +171,20 @@ pub fn parse_range(text: &str) -> Result<std::ops::Range<u64>, String> {
     if range.is_empty() { Err(format!("{text:?} holds no seed")) } else { Ok(range) }
 }
 
+/// Reads ranges of seeds as a person writes them: `0..20000`, or several with commas between.
+///
+/// # Errors
+/// One is no range, is empty, or begins before the one before it ends.
+pub fn parse_seeds(text: &str) -> Result<Seeds, String> {
+    let ranges = text.split(',').map(parse_range).collect::<Result<Vec<_>, _>>()?;
+    match ranges.windows(2).find(|pair| pair[1].start < pair[0].end) {
+        Some(pair) => {
+            Err(format!("{}..{} is not above {}", pair[1].start, pair[1].end, pair[0].end))
+        }
+        None => Ok(Seeds(ranges)),
+    }
+}
+
 /// A finished seed on its way to the summary.
 struct Done {
     outcome: Outcome,
@@ -215,8 +246,8 @@ pub fn torture(torture: &Torture, told: impl Fn(&Failure) + Sync) -> anyhow::Res
         None => None,
     };
     let mut summary = known.unwrap_or_default();
-    summary.next = summary.next.max(torture.seeds.start);
-    let next = AtomicU64::new(summary.next);
+    summary.next = summary.next.max(torture.seeds.span().start);
+    let next = Mutex::new(summary.next);
     let stop = AtomicBool::new(false);
     let begun = Instant::now();
     let done: Mutex<(Summary, BTreeMap<u64, Done>, Instant)> =
@@ -227,18 +258,16 @@ pub fn torture(torture: &Torture, told: impl Fn(&Failure) + Sync) -> anyhow::Res
             scope.spawn(|| {
                 let mut world = World::default();
                 while !stop.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
                     let late = torture.time.is_some_and(|time| begun.elapsed() >= time);
-                    if seed >= torture.seeds.end || late {
-                        return;
-                    }
+                    let Some(seed) = take(&torture.seeds, &next).filter(|_| !late) else { return };
                     let one = run_seed(&mut world, seed, torture.doublecheck);
                     let mut guard = done.lock().expect("no thread panics holding this");
                     let (summary, waiting, saved) = &mut *guard;
                     waiting.insert(seed, one);
                     // In order of seeds, so that totals and hash never depend on threads.
-                    while let Some(one) = waiting.remove(&summary.next) {
-                        let seed = summary.next;
+                    while let Some(seed) = torture.seeds.from(summary.next)
+                        && let Some(one) = waiting.remove(&seed)
+                    {
                         summary.add(seed, &one.outcome, one.twice, one.time);
                         if one.outcome.violation.is_some() {
                             told(summary.failures.last().expect("it was just added"));
@@ -270,6 +299,14 @@ pub fn torture(torture: &Torture, told: impl Fn(&Failure) + Sync) -> anyhow::Res
     Ok(summary)
 }
 
+/// Takes the next seed that nobody has taken.
+fn take(seeds: &Seeds, next: &Mutex<u64>) -> Option<u64> {
+    let mut next = next.lock().expect("no thread panics holding this");
+    let seed = seeds.from(*next)?;
+    *next = seed + 1;
+    Some(seed)
+}
+
 fn run_seed(world: &mut World, seed: u64, doublecheck: bool) -> Done {
     let plan = Plan::of_seed(seed);
     let begun = Instant::now();
@@ -286,4 +323,21 @@ fn run_seed(world: &mut World, seed: u64, doublecheck: bool) -> Done {
         }
     }
     Done { outcome, twice, time }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_seeds, take};
+    use std::sync::Mutex;
+
+    #[test]
+    fn seeds_come_range_by_range() {
+        let seeds = parse_seeds("3..5,9..11").expect("two ranges");
+        let next = Mutex::new(4);
+        let taken: Vec<u64> = std::iter::from_fn(|| take(&seeds, &next)).collect();
+        assert_eq!(taken, [4, 9, 10]);
+        for wrong in ["", "3", "5..3", "3..5,", "3..5,4..6"] {
+            assert!(parse_seeds(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }
