@@ -64,6 +64,12 @@ marks! {
     Settled "touched region settled",
     /// An armed region became clean to make room for another.
     Disarmed "armed region made room",
+    /// What a leg owed after an unclean stop was found equal.
+    ComparedEqual "owed data compared and equal",
+    /// What a leg owed after an unclean stop differed and was written.
+    ComparedDiffers "owed data compared and different",
+    /// A comparison was given up: a leg fell silent or lost its cache.
+    CompareGivenUp "comparison given up",
     /// A move took other regions of its page along.
     MovesBatched "move took other regions along",
     /// A move waited for a flush of the leg that takes over.

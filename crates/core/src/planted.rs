@@ -28,6 +28,10 @@ macro_rules! planted {
 }
 
 planted! {
+    /// What a leg lost with its cache is still compared: a drive may show what it will not keep.
+    ComparedAfterLoss,
+    /// What a comparison found equal counts as durable.
+    EqualIsDurable,
     /// Armed regions become clean though a leg that has everything there is not recorded whole yet.
     DisarmedWhileHealing,
     /// Regions are armed under a leg that is not whole there.

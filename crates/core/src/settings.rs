@@ -83,11 +83,11 @@ pub struct Settings {
     /// Client requests the engine holds at once. Default 4096.
     pub requests_max: u32,
     /// Regions that may be dirty at once, beside those requests under way need; bounds the memory
-    /// that records of them take. Default 16384.
+    /// that records of them take. Default 65536.
     pub dirty_regions_max: u32,
     /// Bytes of dirty regions, at most, for idle ones to stay dirty and others to be armed beside
     /// them: what an unclean stop may have compared. With 0 a region becomes clean when it is idle,
-    /// and a write to it pays for a record again. Default 0.
+    /// and a write to it pays for a record again. Default 64 GiB.
     pub resync_bytes: u64,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed. Default 65536.
     pub owed_extents_max: u32,
@@ -195,8 +195,8 @@ impl Default for Settings {
             leg_window_bytes: 32 << 20,
             drain_bytes: 1 << 20,
             requests_max: 4096,
-            dirty_regions_max: 16384,
-            resync_bytes: 0,
+            dirty_regions_max: 65536,
+            resync_bytes: 64 << 30,
             owed_extents_max: 65536,
             copies_reserve: 64 << 20,
             clean_after: 5 * SECOND,

@@ -69,6 +69,8 @@ pub struct LegStatus {
     pub drain_ios: u64,
     /// Bytes drained.
     pub drained_bytes: u64,
+    /// Bytes it owed after an unclean stop and was found to hold.
+    pub compared_bytes: u64,
     /// Metadata pages written.
     pub metadata_writes: u64,
     /// I/O errors.

@@ -27,6 +27,7 @@ fn a_region_being_rebuilt_is_owed_until_it_is_written() {
     let mut world = world();
     world.write(0, 8);
     world.crash(None, |_| Landing::Whole);
+    world.make_differ(SLOW, Extent::new(0, REGION_BYTES / 512));
     world.hold(FAST, What::Reads);
     world.hold(SLOW, What::Writes);
     world.open(&[FAST, SLOW]).expect("both are there");
@@ -55,6 +56,8 @@ fn a_rebuild_that_failed_counts_as_exposure_only_where_it_was_written_since() {
     world.write(first.start, 8);
     world.write(second.start, 8);
     world.crash(None, |_| Landing::Whole);
+    world.make_differ(SLOW, first);
+    world.make_differ(SLOW, second);
     world.hold(SLOW, What::Writes);
     world.open(&[FAST, SLOW]).expect("both are there");
     world.wait(10 * MILLISECOND);

@@ -116,8 +116,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Gives up the reads of drains and sieves from a leg, and every sieve for it. The leg has
-    /// stopped answering, or, if `is_void`, what is read may not be the newest data any more.
+    /// Gives up the reads of drains and sieves from a leg, and every sieve and comparison for it. The
+    /// leg has stopped answering, or, if `is_void`, what is read may not be the newest data any more.
     pub(super) fn give_up_own_reads(&mut self, leg: usize, is_void: bool) {
         for source in 0..LEGS_MAX {
             let mut at = self.legs[source].oldest_io;
@@ -133,6 +133,11 @@ impl<B: Buffers> Engine<B> {
                         if source == leg && !planted::is(Planted::DrainReadKept) =>
                     {
                         self.give_up_drain_read(at, is_void);
+                    }
+                    Purpose::Compare { from, .. }
+                        if source == leg || usize::from(from) == leg && is_void =>
+                    {
+                        self.give_up_compare(at);
                     }
                     Purpose::LateRead { .. } if source == leg && is_void => {
                         self.ios[at].purpose = Purpose::Abandoned;

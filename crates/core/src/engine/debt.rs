@@ -97,6 +97,8 @@ pub(crate) struct Debt {
     pub(crate) not_before: Instant,
     /// It rewrites what the leg's medium could not read.
     pub(crate) repair: bool,
+    /// The leg may hold it already: it is written only where that differs.
+    pub(crate) compare: bool,
     /// How often it could not be read from a fresh leg.
     pub(crate) tries: u8,
     /// The round in which no leg that answers was found fresh for it; zero for none.
@@ -115,6 +117,7 @@ impl Debt {
             operation,
             not_before,
             repair: false,
+            compare: false,
             tries: 0,
             waits_since: 0,
             older: NONE,

@@ -72,13 +72,15 @@ impl<B: Buffers> Engine<B> {
         if state.debts.urgent() > 0 {
             return window;
         }
-        if state.reads_in_flight > 0 && planted::is(Planted::DrainYieldsToReads) {
+        // Those of comparisons are the drain's own.
+        let reads = state.reads_in_flight - state.compares;
+        if reads > 0 && planted::is(Planted::DrainYieldsToReads) {
             return 0;
         }
         if self.now < state.probation_until {
             return PROBATION_WINDOW.min(window);
         }
-        if state.reads_in_flight == 0 {
+        if reads == 0 {
             return window;
         }
         // A quarter beside clients' reads, all of it at the bound.
@@ -129,7 +131,9 @@ impl<B: Buffers> Engine<B> {
             self.legs[leg].region_taken_up = self.now;
             self.begin_rebuilding(leg, record);
             self.regions.clear_stale(index, region);
-            self.legs[leg].debts.add(Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE));
+            let mut debt = Debt::new(extent, Source::Leg, Since::REBUILD, Key::NONE);
+            debt.compare = self.regions.take_comparable(index, region);
+            self.legs[leg].debts.add(debt);
             self.regions.adjust_lacks(record, leg, 1);
         }
     }
@@ -417,6 +421,7 @@ impl<B: Buffers> Engine<B> {
             since: debt.since,
             repair: debt.repair,
             tries: debt.tries,
+            compare: debt.compare,
         };
         let data = Self::at(BufferAt { buffer, offset: 0 });
         let io = Io::new(from as u8, purpose, debt.extent, data);
@@ -444,7 +449,9 @@ impl<B: Buffers> Engine<B> {
 
     /// The read half ended: write, keeping the range held.
     pub(super) fn drain_read_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
-        let Purpose::DrainRead { target, since, repair, tries } = io.purpose else { return };
+        let Purpose::DrainRead { target, since, repair, tries, compare } = io.purpose else {
+            return;
+        };
         let leg = usize::from(target);
         self.end_drain_read(slot, io, leg);
         let region = self.regions.of_sector(io.extent.start);
@@ -454,6 +461,9 @@ impl<B: Buffers> Engine<B> {
             let overtaken = self.legs[leg].debts.overlapping(io.extent).is_some();
             self.marks.add_if(overtaken, Mark::DrainOvertaken);
             if result.is_ok() && self.legs[leg].answers() && self.ios.free_slots() > 1 {
+                if compare && self.begin_compare(leg, io, since) {
+                    return;
+                }
                 // Rewriting is what repairs: there zeros are written, too.
                 let source = if repair { io.source } else { self.zeros_or(leg, io) };
                 self.start_write(leg, io.extent, source, Key::NONE, false, since, true, repair);
@@ -522,7 +532,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Owes a leg again what was being read for it, without a copy and beneath anything newer;
     /// nothing if it owes the whole region by now.
-    fn owe_again(&mut self, leg: usize, extent: Extent, since: Since, repair: bool) {
+    pub(super) fn owe_again(&mut self, leg: usize, extent: Extent, since: Since, repair: bool) {
         self.legs[leg].uncount_in_flight(since, extent.sectors());
         let region = self.regions.of_sector(extent.start);
         if self.regions.is_stale(LegIndex(leg as u8), region) || !self.legs[leg].is_member() {
@@ -539,7 +549,7 @@ impl<B: Buffers> Engine<B> {
 
     /// What was read for a leg, or zeros without a buffer where it is zeros and the leg makes
     /// them fast: what no client ever wrote costs a rebuild no write, and a sparse file nothing.
-    fn zeros_or(&mut self, leg: usize, read: &Io) -> Source {
+    pub(super) fn zeros_or(&mut self, leg: usize, read: &Io) -> Source {
         let Source::Buffer(at) = read.source else { return read.source };
         let sectors = read.extent.sectors() as u32;
         if !self.legs[leg].fast_zeroes || !self.buffers.is_zero(at, sectors) {

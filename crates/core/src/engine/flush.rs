@@ -318,6 +318,7 @@ impl<B: Buffers> Engine<B> {
         }
         let reads = self.ios.iter().filter_map(|(_, io)| match io.purpose {
             Purpose::DrainRead { target, since, .. } if usize::from(target) == leg => Some(since),
+            Purpose::Compare { since, .. } if usize::from(io.leg) == leg => Some(since),
             _ => None,
         });
         reads.reduce(Since::or)

@@ -87,6 +87,10 @@ impl<B: Buffers> Engine<B> {
                     count(usize::from(target), since, io);
                     (usize::from(target), false)
                 }
+                super::Purpose::Compare { since, .. } => {
+                    count(usize::from(io.leg), since, io);
+                    (usize::from(io.leg), false)
+                }
                 _ => continue,
             };
             if !waits {

@@ -227,6 +227,8 @@ pub(crate) struct Leg {
     pub(crate) write_payload: u64,
     /// Reads in flight on other legs whose data this one owes.
     pub(crate) drain_reads: u32,
+    /// Reads of it in flight whose data is compared with what it owes.
+    pub(crate) compares: u32,
     /// Sectors of buffers that these hold.
     pub(crate) drain_read_payload: u64,
     /// Reads and writes under way that pay several of its debts and the gaps between them.
@@ -306,6 +308,7 @@ pub(crate) struct Counters {
     pub(crate) longest_freeze: u64,
     pub(crate) drain_ios: u64,
     pub(crate) drained_bytes: u64,
+    pub(crate) compared_bytes: u64,
     pub(crate) metadata_writes: u64,
     pub(crate) errors: u64,
 }
@@ -378,6 +381,7 @@ impl Leg {
             writes_in_flight: 0,
             write_payload: 0,
             drain_reads: 0,
+            compares: 0,
             drain_read_payload: 0,
             sieves: 0,
             sieves_after: Instant(0),

@@ -35,6 +35,9 @@ impl<B: Buffers> Engine<B> {
         self.give_up_own_reads(leg, true);
         let index = LegIndex(leg as u8);
         self.forget_copies(index);
+        if !planted::is(Planted::ComparedAfterLoss) {
+            self.regions.forget_comparable(index);
+        }
         let flushed = self.legs[leg].flushed;
         let reported = self.legs[leg].loss_reported;
         let (mut alone, mut news) = (false, false);

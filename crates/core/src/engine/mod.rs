@@ -11,6 +11,7 @@
 
 mod abandon;
 mod clean;
+mod compare;
 mod copies;
 mod debt;
 mod drain;
@@ -459,6 +460,7 @@ impl<B: Buffers> Engine<B> {
             | Purpose::Hedge { .. }
             | Purpose::DrainRead { .. }
             | Purpose::Sieve { .. }
+            | Purpose::Compare { .. }
             | Purpose::Scrub
             | Purpose::LateRead { .. }
             | Purpose::Abandoned => Class::Read,
@@ -491,6 +493,7 @@ impl<B: Buffers> Engine<B> {
             }
             Purpose::DrainRead { .. } => self.drain_read_done(slot, &io, result),
             Purpose::Sieve { .. } => self.sieve_read_done(slot, &io, result),
+            Purpose::Compare { .. } => self.compare_done(slot, &io, result),
             Purpose::LateRead { .. } => self.late_read_done(&io, result),
             Purpose::Abandoned => io.source.release(&mut self.buffers),
             Purpose::Flush => self.flush_done(&io, result),

@@ -161,6 +161,7 @@ impl<B: Buffers> Engine<B> {
             longest_freeze: state.counters.longest_freeze.max(frozen_now),
             drain_ios: state.counters.drain_ios,
             drained_bytes: state.counters.drained_bytes,
+            compared_bytes: state.counters.compared_bytes,
             metadata_writes: state.counters.metadata_writes,
             errors: state.counters.errors,
             authority_regions: self.regions.authority_count(index),

@@ -160,6 +160,15 @@ pub(crate) enum Purpose {
         since: Since,
         repair: bool,
         tries: u8,
+        /// What the target holds is read as well, and written only where it differs.
+        compare: bool,
+    },
+    /// The second read of such a debt, on the leg that owes it, to be held against the data that
+    /// was read `from` another.
+    Compare {
+        reference: BufferAt,
+        from: u8,
+        since: Since,
     },
     /// The read half of paying several debts with one write, gaps included. The range is held
     /// on `target`; debts in it from before `started` are the ones to pay.

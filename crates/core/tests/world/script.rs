@@ -261,11 +261,19 @@ impl World {
             let detached = Some(OutReason::Detached);
             let left = status.legs.iter().any(|leg| leg.out_reason == detached);
             let apart = left || self.opened < self.disks.len();
-            if status.converged || apart && status.dirty_regions == 0 {
+            if status.converged || apart && status.dirty_regions == status.armed_regions {
                 return;
             }
             assert!(self.now < end, "not converged");
             self.wait(50 * MILLISECOND);
+        }
+    }
+
+    /// Makes a leg differ throughout an extent from what anybody wrote there, so that comparing it
+    /// comes to copying it.
+    pub fn make_differ(&mut self, leg: usize, extent: Extent) {
+        for sector in extent.start..extent.end {
+            self.disks[leg].corrupt(sector as usize, 1 << 40);
         }
     }
 

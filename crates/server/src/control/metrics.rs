@@ -164,6 +164,7 @@ impl SnapshotCollector {
         self.leg_counter(out, "leg_written_bytes", "Bytes written to the leg", |leg| leg.written_bytes as f64)?;
         self.leg_counter(out, "leg_drain_ios", "Drain I/Os", |leg| leg.drain_ios as f64)?;
         self.leg_counter(out, "leg_drained_bytes", "Bytes drained", |leg| leg.drained_bytes as f64)?;
+        self.leg_counter(out, "leg_compared_bytes", "Bytes compared after an unclean stop and found equal", |leg| leg.compared_bytes as f64)?;
         self.leg_counter(out, "leg_metadata_writes", "Metadata pages written", |leg| leg.metadata_writes as f64)?;
         self.leg_counter(out, "leg_errors", "Failed I/Os", |leg| leg.errors as f64)
     }

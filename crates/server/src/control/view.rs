@@ -146,6 +146,7 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         longest_freeze_ns: leg.longest_freeze,
         drain_ios: leg.drain_ios,
         drained_bytes: leg.drained_bytes,
+        compared_bytes: leg.compared_bytes,
         metadata_writes: leg.metadata_writes,
         errors: leg.errors,
         authority_regions: leg.authority_regions,

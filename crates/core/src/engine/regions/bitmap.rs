@@ -36,6 +36,14 @@ impl Bitmap {
         was
     }
 
+    /// Clears all bits.
+    pub(crate) fn clear(&mut self) {
+        if self.set > 0 {
+            self.words.fill(0);
+            self.set = 0;
+        }
+    }
+
     /// How many bits are set.
     pub(crate) fn count(&self) -> u64 {
         self.set

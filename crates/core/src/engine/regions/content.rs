@@ -33,6 +33,18 @@ impl Regions {
         self.stale[leg.index()].remove(region)
     }
 
+    /// Returns true if a leg that owes all of a region may have most of it, from before an unclean
+    /// stop. It does so once: what is owed again is written.
+    pub(in crate::engine) fn take_comparable(&mut self, leg: LegIndex, region: u32) -> bool {
+        let comparable = &mut self.comparable[leg.index()];
+        comparable.count() > 0 && comparable.remove(region)
+    }
+
+    /// A leg may have lost what it had before the unclean stop.
+    pub(in crate::engine) fn forget_comparable(&mut self, leg: LegIndex) {
+        self.comparable[leg.index()].clear();
+    }
+
     /// Counts the regions a leg owes as a whole.
     pub(in crate::engine) fn stale_count(&self, leg: LegIndex) -> u64 {
         self.stale[leg.index()].count()

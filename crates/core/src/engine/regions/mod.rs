@@ -59,6 +59,8 @@ pub(super) struct Regions {
     moves: Moves,
     waiting: Waiting,
     stale: [Bitmap; LEGS_MAX],
+    /// Of these, the ones that a leg was whole in before an unclean stop: it may have them.
+    comparable: [Bitmap; LEGS_MAX],
     /// Clean regions a leg has drained but is not yet recorded whole for.
     healing: [Bitmap; LEGS_MAX],
     /// Of these, the ones the flush under way covers.
@@ -115,6 +117,7 @@ impl Regions {
             moves: Moves::new(records, !opening.clean),
             waiting: Waiting::new(operations_max, records),
             stale: core::array::from_fn(bitmap),
+            comparable: core::array::from_fn(bitmap),
             healing: core::array::from_fn(bitmap),
             healed: core::array::from_fn(bitmap),
             unrecorded: core::array::from_fn(unrecorded),
@@ -147,6 +150,9 @@ impl Regions {
                 if entry.is_dirty() { entry.authority() == leg } else { entry.is_whole(leg) };
             if !fresh {
                 self.set_stale(leg, region);
+                if entry.is_dirty() && entry.is_whole(leg) {
+                    self.comparable[leg.index()].insert(region);
+                }
             }
         }
     }
@@ -160,6 +166,7 @@ impl Regions {
     pub(super) fn add_leg(&mut self, leg: LegIndex) {
         let count = self.count();
         self.stale[leg.index()] = Bitmap::new(count);
+        self.comparable[leg.index()] = Bitmap::new(count);
         self.healing[leg.index()] = Bitmap::new(count);
         self.healed[leg.index()] = Bitmap::new(count);
         self.unrecorded[leg.index()] = Unrecorded::new(count);
@@ -171,6 +178,7 @@ impl Regions {
     /// Forgets all about a leg that left.
     pub(super) fn drop_leg(&mut self, leg: LegIndex) {
         self.stale[leg.index()] = Bitmap::default();
+        self.comparable[leg.index()] = Bitmap::default();
         self.healing[leg.index()] = Bitmap::default();
         self.healed[leg.index()] = Bitmap::default();
         self.unrecorded[leg.index()] = Unrecorded::default();
