@@ -167,3 +167,25 @@ fn closing_leaves_nothing_armed() {
     assert!(is_dirty(&world).is_empty());
     assert!(world.recovered().clean);
 }
+
+/// What a block that cannot be read is repaired with goes to the authority of an armed region, and a
+/// write comes before another leg has been given the region: the authority is not to decide it.
+#[test]
+fn an_authority_that_is_being_repaired_takes_no_write_without_a_record() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    let authority = world.recorded(0).authority().index();
+    world.hold(authority, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    let reading = world.only(authority, What::Reads);
+    // It waits for the read, and goes on as soon as the other leg has answered that.
+    let write = world.submit(Operation::Write, Extent::new(4, 8), false);
+    world.fail(reading);
+    world.run_until_answered(SECOND);
+    assert!(world.is_answered(read) && world.is_answered(write));
+    world.release(authority);
+    world.converge();
+    world.read_everything();
+}

@@ -172,8 +172,8 @@ impl Regions {
     }
 
     /// Takes an armed region for a write, without a record first. Returns false if it is not armed,
-    /// or should get another authority on the way: a record on a fast leg takes less time than
-    /// a write on a slow one.
+    /// if its authority has come to lack something, or if it should get another one on the way: a
+    /// record on a fast leg takes less time than a write on a slow one.
     pub(in crate::engine) fn touch_armed(
         &mut self,
         record: u32,
@@ -186,6 +186,9 @@ impl Regions {
         }
         let entry = self.entry(region);
         let leg = entry.authority();
+        if !self.is_complete(leg, region) {
+            return false;
+        }
         if let Some(best) = self.choose_authority(region, None, among) {
             let slow = |leg: LegIndex| among.legs[leg.index()].slow;
             let stays = among.answers(leg) && !among.is_leaving(leg) && (!slow(leg) || slow(best));
