@@ -144,7 +144,9 @@ impl World {
             && !weather.gone
             && self.changing.is_none();
         let other_hangs = self.hung_leg().is_some_and(|hung| hung != frozen);
-        if !plain || other_hangs || self.clients.paused || self.engine.is_none() {
+        // While "open" is being recorded everybody waits for every leg.
+        let serves = self.engine.as_ref().is_some_and(|engine| engine.is_serving());
+        if !plain || other_hangs || self.clients.paused || !serves {
             return;
         }
         let now = self.now;
