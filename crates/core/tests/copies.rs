@@ -2,7 +2,7 @@
 
 mod world;
 
-use hemi_core::io::{LegEvent, Operation};
+use hemi_core::io::{LegEvent, Notice, Operation};
 use hemi_core::settings::{FlushCopies, Limits, Settings};
 use hemi_core::status::LegState;
 use hemi_core::units::{Extent, IoId, LegIndex, MILLISECOND, SECOND};
@@ -356,4 +356,35 @@ fn a_leg_stays_whole_while_a_block_is_repaired() {
     assert!(world.is_answered(read) && !world.has_failed(read));
     assert_eq!(world.in_flight(B, What::Writes).len(), 1, "the repair");
     assert!(!world.recorded(0).is_dirty() && world.recorded(0).is_whole(LegIndex(B as u8)));
+}
+
+/// B falls silent right after a block was repaired that its medium could not read, and before it has
+/// flushed that: it holds what it held before.
+#[test]
+fn a_silent_leg_stays_whole_where_a_block_was_repaired() {
+    let mut world = two_copies_with(soon_clean());
+    world.write(0, 8);
+    world.flush();
+    world.hold(A, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
+    world.hold(B, What::Reads);
+    world.wait(30 * MILLISECOND);
+    let on_b = world.only(B, What::Reads);
+    world.let_come(B);
+    world.hold(B, What::Flushes);
+    world.release(A);
+    world.fail(on_b);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read));
+    let repaired = |notice: &Notice| matches!(notice, Notice::Repaired { leg: LegIndex(1), .. });
+    assert!(world.notices.iter().any(repaired), "B has the block again");
+    // It is silent while the region becomes clean, and then hears that it has.
+    world.hold(B, What::Anything);
+    world.submit(Operation::Write, Extent::new(2 * world::REGION_BYTES / 512, 8), false);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[B].state, LegState::Frozen);
+    assert!(!world.recorded(0).is_dirty() && world.recorded(0).is_whole(LegIndex(B as u8)));
+    let_go(&mut world, B);
+    world.converge();
+    world.read_everything();
 }

@@ -163,6 +163,7 @@ impl<B: Buffers> Engine<B> {
         let authority = self.entry(region).authority();
         let is_leaving = self.is_leaving(authority);
         let mut whole = 0;
+        let mut repaired = 0;
         let mut waits = false;
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
@@ -176,8 +177,9 @@ impl<B: Buffers> Engine<B> {
             let done = self.regions.last_done(record, leg);
             // One that is silent keeps its bit where it has everything durable: else it could not
             // be left alone with what a flush of several copies has counted on it for.
+            let is_repaired = !state.answers() && self.regions.is_only_repaired(record, leg);
             let has_it = state.is_in()
-                && done <= state.flushed
+                && (done <= state.flushed || is_repaired)
                 && state.health != Health::Absent
                 && !planted::is(Planted::SilentLosesBit);
             let stays = complete && (state.answers() || has_it);
@@ -194,6 +196,9 @@ impl<B: Buffers> Engine<B> {
             }
             if done <= state.flushed || planted::is(Planted::CleanBeforeFlush) {
                 whole |= index.bit();
+            } else if is_repaired {
+                whole |= index.bit();
+                repaired |= index.bit();
             } else if !state.flush_failed || is_leaving && self.may_flush_again(leg) {
                 self.want_flush(index, done);
                 waits = true;
@@ -227,7 +232,7 @@ impl<B: Buffers> Engine<B> {
             let behind = self.legs[leg].is_member()
                 && whole & index.bit() == 0
                 && self.regions.is_complete(index, region);
-            if behind {
+            if behind || repaired & index.bit() != 0 {
                 self.regions.heal(index, region);
             }
         }

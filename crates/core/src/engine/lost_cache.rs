@@ -87,9 +87,11 @@ impl<B: Buffers> Engine<B> {
                 self.regions.want_move(record);
             }
         }
-        // Untouched regions it is not recorded whole for may have been in its cache alone.
+        // Untouched regions it is not recorded whole for may have been in its cache alone, and so may
+        // what others were repaired with.
         for region in 0..self.regions.count() {
-            let is_whole = self.entry(region).is_whole(index);
+            let is_whole = self.entry(region).is_whole(index)
+                && !(self.regions.is_healing(index, region) && self.is_whole_beside(index, region));
             if !is_whole && !self.regions.is_touched(region) && self.legs[leg].is_member() {
                 self.owe_region(leg, region);
             }

@@ -290,7 +290,12 @@ impl<B: Buffers> Engine<B> {
                 }
                 let stamp = state.done_stamp;
                 if let Some(record) = record {
-                    self.regions.note_done(record, leg, stamp);
+                    if repair {
+                        let flushed = self.legs[leg].flushed;
+                        self.regions.note_repaired(record, leg, stamp, flushed);
+                    } else {
+                        self.regions.note_done(record, leg, stamp);
+                    }
                     self.note_given(record, leg, io.extent);
                 }
                 io.source.release(&mut self.buffers);

@@ -19,6 +19,8 @@ pub(super) struct Active {
     pub(super) lacks: [u32; LEGS_MAX],
     /// Each leg's completion stamp at its last write here.
     pub(super) last_done: [u64; LEGS_MAX],
+    /// Legs, as a mask, that have completed nothing here but repairs since they had flushed everything.
+    pub(super) only_repaired: u8,
     /// As `last_done`, of acknowledged writes only (or a little later): what a leg must have
     /// flushed before it may take over the region.
     pub(super) acknowledged_done: [u64; LEGS_MAX],
@@ -54,6 +56,7 @@ impl Active {
             authority_sequence: 0,
             lacks: [0; LEGS_MAX],
             last_done: [0; LEGS_MAX],
+            only_repaired: 0,
             acknowledged_done: [0; LEGS_MAX],
             move_undurable: false,
             move_wanted: false,

@@ -80,6 +80,27 @@ impl Regions {
     /// A leg has completed a write in the region.
     pub(in crate::engine) fn note_done(&mut self, record: u32, leg: usize, stamp: u64) {
         self.active[record].last_done[leg] = stamp;
+        self.active[record].only_repaired &= !LegIndex(leg as u8).bit();
+    }
+
+    /// A leg, flushed up to a stamp, has been given again what its medium could not read.
+    pub(in crate::engine) fn note_repaired(
+        &mut self,
+        record: u32,
+        leg: usize,
+        stamp: u64,
+        flushed: u64,
+    ) {
+        let active = &mut self.active[record];
+        let had_flushed = active.last_done[leg] <= flushed;
+        active.only_repaired |= if had_flushed { LegIndex(leg as u8).bit() } else { 0 };
+        active.last_done[leg] = stamp;
+    }
+
+    /// Returns true if a leg has completed nothing in the region but repairs since it had flushed
+    /// everything: what it was given it held before, and durably, if maybe not legibly.
+    pub(in crate::engine) fn is_only_repaired(&self, record: u32, leg: usize) -> bool {
+        self.active[record].only_repaired >> leg & 1 == 1
     }
 
     /// Takes what a leg has completed in the region for acknowledged.
@@ -115,6 +136,7 @@ impl Regions {
             let active = &mut self.active[record];
             // Stamps are counted by each leg for itself.
             (active.last_done[leg], active.acknowledged_done[leg]) = (0, 0);
+            active.only_repaired &= !LegIndex(leg as u8).bit();
             active.done_at_loss[leg] = u64::MAX;
         }
     }
@@ -190,7 +212,7 @@ impl Regions {
     }
 
     /// Returns true if a leg has drained a region it is not recorded whole for yet.
-    pub(super) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
+    pub(in crate::engine) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
         let has = |bitmap: &Bitmap| bitmap.count() > 0 && bitmap.get(region);
         has(&self.healing[leg.index()]) || has(&self.healed[leg.index()])
     }
