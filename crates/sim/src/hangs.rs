@@ -90,9 +90,7 @@ impl World {
             return;
         }
         if self.may_wait_for_errors() {
-            self.tell(|| {
-                "what waits for several copies may wait for reads that fail, which end".into()
-            });
+            self.tell(|| "what waits for several copies may wait for errors, which end".into());
             self.counts.hangs_waited_for += 1;
             self.stall.close();
             self.end_errors();
@@ -110,17 +108,25 @@ impl World {
         self.broken("P4", text);
     }
 
-    /// Tells whether each request under way may wait because reads keep failing: a flush of several
-    /// copies waits until legs have everything, and each block that cannot be read takes seconds.
+    /// Tells whether each request under way may wait because reads or flushes keep failing: a flush of
+    /// several copies waits until legs have everything. Each block that cannot be read takes seconds,
+    /// and a leg that fails flushes may lose what it is given back sooner than slow legs give it. Where
+    /// all legs are to have a write, so may writes, and reads behind them.
     fn may_wait_for_errors(&mut self) -> bool {
+        let on_all = matches!(self.settings.policy, Policy::All | Policy::WriteBehind);
         let flushes = |asked: &Asked| asked.fua || asked.operation == Operation::Flush;
-        let only_flushes = self.requests.iter().filter(|p| p.live).all(|p| flushes(&p.asked));
-        let fails = self.legs.iter().any(|leg| leg.read_errors > 0)
+        let waiting = || self.requests.iter().filter(|p| p.live).map(|p| &p.asked);
+        let may_wait = |asked: &Asked| {
+            let behind = |write: &Asked| writes(write) && write.extent.overlaps(asked.extent);
+            flushes(asked) || on_all && (writes(asked) || waiting().any(behind))
+        };
+        let all_may = waiting().all(may_wait);
+        let fails = self.legs.iter().any(|leg| leg.read_errors > 0 || leg.flush_errors > 0)
             || self.disks.iter().any(Disk::has_unreadable);
         let owes = self.refresh_status().legs.iter().any(|leg| leg.owed_bytes > 0);
         let several = self.settings.policy != Policy::First
             || self.settings.flush_copies != FlushCopies::Count(1);
-        only_flushes && fails && owes && several
+        all_may && fails && owes && several
     }
 
     /// Ends all errors, those of the medium included.
