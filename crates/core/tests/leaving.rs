@@ -372,3 +372,36 @@ fn writers_that_wait_for_a_clean_region_do_not_wait_for_a_flush_that_failed() {
     assert!(world.is_answered(write));
     assert_eq!(world.commands.get(&9), Some(&Ok(())));
 }
+
+/// B lacks what A takes with it. It is recorded whole only once its own list says what is lost: hemi
+/// may be killed in between, and A be there again.
+#[test]
+fn a_leg_knows_what_is_lost_before_it_is_recorded_whole() {
+    // Debts keep no copy.
+    let settings = Settings { clean_after: 300 * MILLISECOND, copies_reserve: u64::MAX, ..calm() };
+    let mut world = World::new(1, 2, settings);
+    world.write(0, 8);
+    world.flush();
+    world.wait(200 * MILLISECOND);
+    assert!(world.recorded(0).is_dirty(), "by the page of both legs");
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.write(4, 4);
+    world.flush();
+    world.hold(B, What::Metadata);
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    assert_eq!(world.engine().lost_extents(), [Extent::new(4, 4)], "which B owed");
+    world.release_kind(B, What::Writes);
+    world.wait(600 * MILLISECOND);
+    let first_page = hemi_core::recovery::HEAD_BYTES / 512;
+    world.crash(
+        None,
+        |p| {
+            if p.io.extent.start < first_page { Landing::Not } else { Landing::Whole }
+        },
+    );
+    world.open(&[A, B]).expect("both are there");
+    world.read_everything();
+    world.converge();
+}

@@ -194,6 +194,17 @@ impl<B: Buffers> Engine<B> {
                 waits |= catching_up;
                 continue;
             }
+            // What it has there of what is recorded as lost is older. It must know that first, or
+            // recovery would take it for the newest.
+            if self.touches_lost(self.regions.extent(region))
+                && !self.regions.metadata().knows_lost(index)
+            {
+                if state.answers() {
+                    self.request_lost_list(index);
+                    waits = true;
+                }
+                continue;
+            }
             if done <= state.flushed || planted::is(Planted::CleanBeforeFlush) {
                 whole |= index.bit();
             } else if is_repaired {
