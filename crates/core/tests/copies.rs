@@ -388,3 +388,26 @@ fn a_silent_leg_stays_whole_where_a_block_was_repaired() {
     world.converge();
     world.read_everything();
 }
+
+/// B's session drops and is back at the very moment at which it was sent a flush, which ends later.
+#[test]
+fn a_flush_of_a_session_that_dropped_is_not_taken_for_a_later_one() {
+    let mut world = two_copies();
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.hold(B, What::Flushes);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    let of_last_session = world.only(B, What::Flushes);
+    world.event(B, LegEvent::Gone { removed: false });
+    world.event(B, LegEvent::Back);
+    world.wait(5 * MILLISECOND);
+    let is_newer = |id: &IoId| *id != of_last_session;
+    let before_it_has_all = world.ids(B, What::Flushes).into_iter().find(is_newer);
+    world.land(before_it_has_all.expect("it is flushed anew"));
+    world.wait(MILLISECOND);
+    assert_eq!(world.in_flight(B, What::Flushes).len(), 2, "for what B has again");
+    world.land(of_last_session);
+    assert!(!world.is_answered(flush), "which has not ended");
+    let_go(&mut world, B);
+    assert!(world.is_answered(flush) && !world.has_failed(flush));
+}

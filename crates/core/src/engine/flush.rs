@@ -114,13 +114,13 @@ impl<B: Buffers> Engine<B> {
         let state = &mut self.legs[leg];
         state.flushing = Some(state.done_stamp);
         let io = Io::new(leg as u8, Purpose::Flush, Extent::default(), Source::Leg);
-        self.start_io(io, LegOperation::Flush);
+        self.legs[leg].flush_io = self.start_io(io, LegOperation::Flush);
     }
 
-    pub(super) fn flush_done(&mut self, io: &Io, result: Result<(), LegError>) {
+    pub(super) fn flush_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
         let leg = usize::from(io.leg);
         let state = &mut self.legs[leg];
-        if io.submitted < state.returned {
+        if slot != state.flush_io {
             // Of a session that dropped: what that lost was noted when the leg came back, and
             // what it was given since is not touched by it.
             self.marks.add(Mark::FlushOfLastSession);

@@ -254,10 +254,10 @@ pub(crate) struct Leg {
     pub(crate) done_stamp: u64,
     /// The stamp up to which everything is durable.
     pub(crate) flushed: u64,
-    /// When its session, or the device, was last back; I/O from before says nothing of it now.
-    pub(crate) returned: Instant,
     /// The stamp of the flush in flight.
     pub(crate) flushing: Option<u64>,
+    /// The I/O that this is. Others are of sessions that dropped, and say nothing of the leg now.
+    pub(crate) flush_io: u32,
     /// A flush covering this stamp is wanted.
     pub(crate) flush_target: u64,
     /// What it completed up to this stamp has been reported lost.
@@ -395,8 +395,8 @@ impl Leg {
             scan_was_late: false,
             done_stamp: 0,
             flushed: 0,
-            returned: Instant(0),
             flushing: None,
+            flush_io: NONE,
             loss_reported: 0,
             flush_retry: Instant(0),
             flush_target: 0,

@@ -216,8 +216,8 @@ impl<B: Buffers> Engine<B> {
         if let Health::Gone { since, .. } = self.legs[leg.index()].health {
             let state = &mut self.legs[leg.index()];
             state.thaw(since, self.now);
-            state.returned = self.now;
             state.flushing = None;
+            state.flush_io = super::slab::NONE;
             while planted::is(Planted::RewriteWithoutFence)
                 && self.legs[leg.index()].oldest_io != super::slab::NONE
             {

@@ -496,7 +496,7 @@ impl<B: Buffers> Engine<B> {
             Purpose::Compare { .. } => self.compare_done(slot, &io, result),
             Purpose::LateRead { .. } => self.late_read_done(&io, result),
             Purpose::Abandoned => io.source.release(&mut self.buffers),
-            Purpose::Flush => self.flush_done(&io, result),
+            Purpose::Flush => self.flush_done(slot, &io, result),
             Purpose::Metadata(write) => {
                 self.regions.metadata_mut().complete(LegIndex(io.leg), &write, result.is_ok());
                 self.metadata_done(leg, &write, result);
