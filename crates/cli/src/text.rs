@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use hemi_core::settings::{ExposureMode, Policy};
 use hemi_core::status::LegState;
-use hemi_server::control::api::{Health, Latencies, LegStatus, OutReason, VolumeStatus};
+use hemi_server::control::api::{
+    Health, InjectedStalls, Latencies, LegStatus, OutReason, VolumeStatus,
+};
 use hemi_server::control::promises::{bytes, duration};
 use hemi_server::control::volume::Phase;
 
@@ -25,6 +27,7 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push('\n');
     text.push_str(&leg_table(status));
     text.push('\n');
+    text.push_str(&injected(status));
     text.push_str(&exposure(status));
     if status.scrub.running {
         let _ = writeln!(
@@ -216,6 +219,51 @@ fn freezes(leg: &LegStatus) -> String {
         0 => NONE.into(),
         count => format!("{count}, longest {}", duration(leg.longest_freeze_ns)),
     }
+}
+
+/// Injected faults, a line for each leg that has any.
+fn injected(status: &VolumeStatus) -> String {
+    let mut text = String::new();
+    for leg in &status.legs {
+        let Some(faults) = &leg.injected else { continue };
+        let mut parts = Vec::new();
+        if faults.frozen_for_ns > 0 {
+            parts.push(format!("frozen for {}", duration(faults.frozen_for_ns)));
+        }
+        if faults.delay_ns > 0 {
+            parts.push(format!("delayed by {}", duration(faults.delay_ns)));
+        }
+        parts.extend(faults.stalls.as_ref().map(stalls));
+        for (operation, permille) in [
+            ("reads", faults.read_errors_permille),
+            ("writes", faults.write_errors_permille),
+            ("flushes", faults.flush_errors_permille),
+        ] {
+            if permille > 0 {
+                parts.push(format!("{} % of {operation} fail", f64::from(permille) / 10.0));
+            }
+        }
+        if faults.held > 0 {
+            parts.push(format!("{} held", faults.held));
+        }
+        let _ = writeln!(text, "injected  leg {}: {}", leg.leg, parts.join("; "));
+    }
+    text
+}
+
+fn stalls(stalls: &InjectedStalls) -> String {
+    let (reads, writes) = (stalls.reads, stalls.writes);
+    let phase = match (stalls.phase, stalls.phase_left_ns) {
+        (Some(phase), Some(left)) => {
+            format!("phase {phase} of {}, {} left", stalls.phases, duration(left))
+        }
+        (Some(phase), None) => format!("phase {phase} of {}", stalls.phases),
+        (None, _) => "over".to_owned(),
+    };
+    format!(
+        "stalls ({phase}, seed {}): {} of {} reads, {} of {} writes",
+        stalls.seed, reads.stalled, reads.seen, writes.stalled, writes.seen
+    )
 }
 
 fn exposure(status: &VolumeStatus) -> String {

@@ -334,6 +334,8 @@ fn faults_show_and_stop_draining_is_bounded() {
         &["--delay", "0s"],
         &["--error", "read:0.5"],
         &["--error", "flush:0"],
+        &["--stall", "reads:0.5,writes:1,by:10ms..20ms,for:1h", "--stall", "for:1m", "--seed", "7"],
+        &["--experiment", "ebs-intermittent", "--time-scale", "0.1"],
         &["--clear"],
     ] {
         let mut arguments = vec!["inject", "--leg", "1"];
@@ -343,6 +345,25 @@ fn faults_show_and_stop_draining_is_bounded() {
     let error = served.command_refused(&["inject", "--leg", "7", "--clear"], 1);
     assert!(error.contains("hemi leg list"), "{error}");
     served.command_refused(&["inject", "--leg", "1", "--delay", "2h"], 2);
+    for (wrong, said) in [
+        (&["--stall", "writes:1"][..], "phase 1 has no delay"),
+        (&["--stall", "writes:2,by:1s"], "a share of 2"),
+        (&["--stall", "writes:1,by:2h"], "7200 s"),
+        (&["--stall", "writes=1"], "KEY:VALUE"),
+        (&["--stall", "writes:1,by:1s", "--clear"], "--clear"),
+        (&["--experiment", "ebs-none"], "ebs-sustained"),
+        (&["--experiment", "ebs-sustained", "--time-scale", "0"], "time scale"),
+        (&["--delay", "1ms", "--time-scale", "2"], "--time-scale"),
+        (&["--delay", "1ms", "--seed", "2"], "--seed"),
+    ] {
+        let mut arguments = vec!["inject", "--leg", "1"];
+        arguments.extend(wrong);
+        let error = served.command_refused(&arguments, 2);
+        assert!(error.contains(said), "{wrong:?}: {error}");
+    }
+    served
+        .wait_for_log("stall requests of leg 1: reads:0.5,writes:1,by:10ms..20ms,for:1h; reads:0");
+    served.wait_for_log("experiment ebs-intermittent on leg 1, 0.1 times its length, seed 0");
     served.command(&["inject", "--leg", "1", "--freeze", "1h"]);
     served.wait_for_log("freeze leg 1 for 1h");
     assert!(!served.log().contains("Inject {"), "the log is for people: {}", served.log());

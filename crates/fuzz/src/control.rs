@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hemi_server::config::Config;
 use hemi_server::control::api::ErrorBody;
+use hemi_server::control::inject::schedule;
 use hemi_server::control::volume::{
     Fault, Identity, LegIdentity, Outcome, Phase, Request, Snapshot, Volume,
 };
@@ -42,6 +43,8 @@ impl Volume for Nowhere {
     fn request(&self, request: Request) -> Outcome {
         if let Request::Inject { fault: Fault::Error { rate, .. }, .. } = request {
             assert!((0.0..=1.0).contains(&rate));
+        } else if let Request::Inject { fault, .. } = request {
+            assert!(schedule(&fault).is_ok(), "what was checked can be carried out");
         }
         Box::pin(async { Ok(()) })
     }

@@ -21,7 +21,7 @@ use crate::arena::Arena;
 use crate::clock;
 use crate::control::volume::{BufferUse, Connections, LegIdentity, Phase, Snapshot};
 use crate::export::{ExportContext, Exports};
-use crate::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
+use crate::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
 use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, SNAPSHOT_INTERVAL};
 use crate::notices::Notices;
 use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
@@ -419,7 +419,10 @@ impl Reactor {
             ReactorMessage::Inject { leg, injection, reply } => {
                 let now = self.now;
                 let target = self.legs.get_mut(leg.index()).and_then(Option::as_mut);
-                reply(match target.map(|leg| leg.inject(now, injection)) {
+                let injected = target.map(|leg| leg.inject(now, injection));
+                // Whoever looks after the answer sees the fault.
+                self.publish();
+                reply(match injected {
                     None => Err(ReactorError::NoSuchLeg(leg.0)),
                     Some(true) => Ok(()),
                     Some(false) => Err(ReactorError::InjectionOff),
@@ -537,8 +540,18 @@ impl Reactor {
                 budget_bytes: arena.budget(),
                 used_bytes: arena.budget() - arena.free_bytes(),
             },
+            injected: self.injected(),
         };
         drop(last);
         self.published.store(Arc::new(snapshot));
+    }
+
+    /// The faults in force, by slot.
+    fn injected(&self) -> Vec<(u8, InjectionState)> {
+        let state = |(slot, leg): (u8, &Option<Leg>)| {
+            let state = leg.as_ref()?.injected(self.now)?;
+            (state != InjectionState::default()).then_some((slot, state))
+        };
+        (0_u8..).zip(&self.legs).filter_map(state).collect()
     }
 }

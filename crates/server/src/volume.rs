@@ -6,6 +6,7 @@ use hemi_core::command::{Command, CommandError};
 use hemi_core::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 use tokio::sync::oneshot;
 
+use crate::control::inject::schedule;
 use crate::control::volume::{
     Fault, FaultyOperation, Outcome, Refusal, RefusalKind, Request, Snapshot, Volume,
 };
@@ -66,9 +67,9 @@ impl Volume for ServedVolume {
                 self.command(Command::Scrub { repair, extent })
             }
             Request::ScrubStop => self.command(Command::ScrubStop),
-            Request::Inject { leg, fault } => with_slot(leg, |leg| {
-                let injection = injection(fault);
-                self.ask(|reply| ReactorMessage::Inject { leg, injection, reply })
+            Request::Inject { leg, fault } => with_slot(leg, |leg| match injection(fault) {
+                Ok(injection) => self.ask(|reply| ReactorMessage::Inject { leg, injection, reply }),
+                Err(refusal) => Box::pin(async move { Err(refusal) }),
             }),
             Request::Shutdown { drain } => {
                 self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })
@@ -94,8 +95,9 @@ fn with_slot(leg: u8, go_on: impl FnOnce(LegIndex) -> Outcome) -> Outcome {
     Box::pin(async move { Err(refusal(ReactorError::NoSuchLeg(leg))) })
 }
 
-fn injection(fault: Fault) -> Injection {
-    match fault {
+fn injection(fault: Fault) -> Result<Injection, Refusal> {
+    let schedule = schedule(&fault)?;
+    Ok(match fault {
         Fault::Freeze { duration } => Injection::Freeze(duration.0),
         Fault::Delay { delay } => Injection::Delay(delay.0),
         Fault::Error { operation, rate } => {
@@ -106,8 +108,12 @@ fn injection(fault: Fault) -> Injection {
                 FaultyOperation::Flush => Injection::FlushErrors(per_mille),
             }
         }
+        Fault::Stall { seed, .. } | Fault::Experiment { seed, .. } => {
+            let schedule = schedule.expect("these faults have a schedule");
+            Injection::Stall { schedule, seed }
+        }
         Fault::Clear => Injection::Clear,
-    }
+    })
 }
 
 /// A reactor's error with its kind and way out.

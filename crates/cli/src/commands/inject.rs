@@ -5,6 +5,7 @@ use clap::{ArgGroup, Args};
 use hemi_server::config::units::Time;
 use hemi_server::control::api;
 use hemi_server::control::volume::{Fault, FaultyOperation};
+use hemi_stalls::{Experiment, PhaseSpec};
 
 use crate::client::{Client, Which};
 
@@ -17,6 +18,9 @@ use crate::client::{Client, Which};
 Examples:
   hemi inject --leg 1 --freeze 2s
   hemi inject --leg 1 --delay 20ms
+  hemi inject --leg 1 --stall reads:0.5,writes:1,by:500ms
+  hemi inject --leg 1 --stall writes:0.1,by:1s,for:30s --stall for:1m --stall writes:0.1,by:5s,for:30s
+  hemi inject --leg 1 --experiment ebs-intermittent --time-scale 0.1
   hemi inject --leg 0 --error read        every read fails
   hemi inject --leg 0 --error write:0.01  one write in a hundred fails
   hemi inject --leg 0 --clear")]
@@ -32,6 +36,24 @@ pub(crate) struct InjectArgs {
     /// Delay every I/O by this much, at most 1m; 0s ends it.
     #[arg(long, value_name = "DURATION", group = "fault")]
     delay: Option<Time>,
+
+    /// Stall single requests: shares of reads and writes (0 to 1), by how much, and for how
+    /// long. Repeat it for one phase after another.
+    #[arg(long, value_name = "PHASE", group = "fault")]
+    stall: Vec<PhaseSpec<Time>>,
+
+    /// Stall single requests as a published experiment does: ebs-sustained, ebs-increasing,
+    /// ebs-intermittent or ebs-decreasing.
+    #[arg(long, value_name = "NAME", group = "fault")]
+    experiment: Option<Experiment>,
+
+    /// Factor on the lengths of the experiment's phases; delays stay as they are.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with_all = ["freeze", "delay", "stall", "error", "clear"])]
+    time_scale: f64,
+
+    /// What decides which requests stall: the same seed, the same requests.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["freeze", "delay", "error", "clear"])]
+    seed: u64,
 
     /// Fail read, write or flush: always, or at this rate (0 to 1; 0 ends it).
     #[arg(long, value_name = "OPERATION[:RATE]", group = "fault", value_parser = parse_error)]
@@ -60,7 +82,7 @@ fn parse_error(text: &str) -> Result<Fault, String> {
         _ => return Err(format!("`{name}` is not read, write or flush")),
     };
     let fault = Fault::Error { operation, rate };
-    hemi_server::control::inject::check(fault).map(|()| fault).map_err(|refusal| refusal.what)
+    hemi_server::control::inject::check(&fault).map(|()| fault).map_err(|refusal| refusal.what)
 }
 
 impl InjectArgs {
@@ -71,7 +93,14 @@ impl InjectArgs {
         if let Some(delay) = self.delay {
             return Fault::Delay { delay };
         }
-        self.error.unwrap_or(Fault::Clear)
+        if !self.stall.is_empty() {
+            return Fault::Stall { phases: self.stall.clone(), seed: self.seed };
+        }
+        if let Some(experiment) = self.experiment {
+            let name = experiment.name().to_owned();
+            return Fault::Experiment { name, time_scale: self.time_scale, seed: self.seed };
+        }
+        self.error.clone().unwrap_or(Fault::Clear)
     }
 }
 

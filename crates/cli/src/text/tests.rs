@@ -1,7 +1,7 @@
 //! Golden screens. `UPDATE_GOLDEN=1 cargo test -p hemi-cli` rewrites them; read the diff.
 
 use hemi_core::settings::Settings;
-use hemi_server::control::api::{Latency, Risk};
+use hemi_server::control::api::{Injected, Latency, Risk, StallCount};
 use hemi_server::control::promises;
 
 use super::*;
@@ -139,6 +139,34 @@ fn a_slow_leg_at_the_bound() {
     slow.owed_age_ns = 4 * SECOND;
     slow.writes = latencies(100, 20 * MILLISECOND);
     golden("slow", &status(&finished(volume), None));
+}
+
+#[test]
+fn injected_faults() {
+    let mut volume = healthy();
+    let count = |seen, stalled| StallCount { seen, stalled };
+    let stalls = InjectedStalls {
+        seed: 7,
+        phase: Some(2),
+        phases: 5,
+        phase_left_ns: Some(90 * SECOND),
+        reads: count(120, 12),
+        writes: count(118, 30),
+    };
+    volume.legs[0].injected = Some(Injected { read_errors_permille: 5, ..Default::default() });
+    volume.legs[1].injected = Some(Injected {
+        frozen_for_ns: 2 * SECOND,
+        delay_ns: 20 * MILLISECOND,
+        held: 3,
+        stalls: Some(stalls),
+        ..Default::default()
+    });
+    golden("injected", &status(&finished(volume.clone()), None));
+    let over = InjectedStalls { phase: None, phase_left_ns: None, ..stalls };
+    volume.legs[1].injected = Some(Injected { stalls: Some(over), ..Default::default() });
+    let line = "injected  leg 1: stalls (over, seed 7): 12 of 120 reads, 30 of 118 writes\n";
+    let screen = status(&finished(volume), None);
+    assert!(screen.contains(line), "{screen}");
 }
 
 #[test]

@@ -118,6 +118,12 @@ impl Time {
     }
 }
 
+impl hemi_stalls::Duration for Time {
+    fn nanoseconds(self) -> u64 {
+        self.0
+    }
+}
+
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&humantime::format_duration(self.duration()).to_string())

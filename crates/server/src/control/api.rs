@@ -94,6 +94,83 @@ pub struct LegStatus {
     pub errors: u64,
     /// Dirty regions whose authority it is.
     pub authority_regions: u32,
+    /// Injected faults, if there are any.
+    #[serde(default)]
+    pub injected: Option<Injected>,
+}
+
+/// The faults injected into a leg.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Injected {
+    /// How long the freeze still lasts.
+    pub frozen_for_ns: u64,
+    /// What every I/O is delayed by.
+    pub delay_ns: u64,
+    /// Reads that fail, of a thousand.
+    pub read_errors_permille: u16,
+    /// Writes that fail, of a thousand.
+    pub write_errors_permille: u16,
+    /// Flushes that fail, of a thousand.
+    pub flush_errors_permille: u16,
+    /// I/O being held back.
+    pub held: u64,
+    /// Stalls of single requests.
+    pub stalls: Option<InjectedStalls>,
+}
+
+/// A schedule of stalls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InjectedStalls {
+    /// What chance comes from.
+    pub seed: u64,
+    /// The phase in force, from 1; `null` once the last is over.
+    pub phase: Option<u64>,
+    /// How many there are.
+    pub phases: u64,
+    /// How long the phase still lasts; `null` without an end.
+    pub phase_left_ns: Option<u64>,
+    /// Reads since the schedule began.
+    pub reads: StallCount,
+    /// Writes and all else since then.
+    pub writes: StallCount,
+}
+
+/// Requests while a schedule of stalls was in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallCount {
+    /// All.
+    pub seen: u64,
+    /// Those that stalled.
+    pub stalled: u64,
+}
+
+impl From<crate::leg::InjectionState> for Injected {
+    fn from(state: crate::leg::InjectionState) -> Injected {
+        Injected {
+            frozen_for_ns: state.frozen_for,
+            delay_ns: state.delay,
+            read_errors_permille: state.reads,
+            write_errors_permille: state.writes,
+            flush_errors_permille: state.flushes,
+            held: state.held as u64,
+            stalls: state.stalls.map(Into::into),
+        }
+    }
+}
+
+impl From<hemi_stalls::Progress> for InjectedStalls {
+    fn from(progress: hemi_stalls::Progress) -> InjectedStalls {
+        let count =
+            |count: hemi_stalls::Count| StallCount { seen: count.seen, stalled: count.stalled };
+        InjectedStalls {
+            seed: progress.seed,
+            phase: progress.phase.map(|index| index as u64 + 1),
+            phases: progress.phases as u64,
+            phase_left_ns: progress.left,
+            reads: count(progress.reads),
+            writes: count(progress.writes),
+        }
+    }
 }
 
 /// Why a leg is out, as in [`hemi_core::io::OutReason`].
@@ -325,7 +402,7 @@ pub struct Scrub {
 }
 
 /// `POST /v1/inject`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inject {
     /// Slot.

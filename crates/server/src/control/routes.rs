@@ -147,7 +147,7 @@ async fn inject(State(shared): State<Shared>, body: Bytes) -> Response {
     let allowed = shared.config.allow_inject;
     act(&shared, &body, |Inject { leg, fault }| {
         if allowed {
-            return super::inject::check(fault).map(|()| Request::Inject { leg, fault });
+            return super::inject::check(&fault).map(|()| Request::Inject { leg, fault });
         }
         Err(Refusal::new(
             RefusalKind::Forbidden,

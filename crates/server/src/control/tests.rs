@@ -188,6 +188,16 @@ fn requests_reach_the_volume_as_sent() {
         ("/v1/scrub", json!({ "stop": true })),
         ("/v1/inject", json!({ "leg": 0, "fault": { "freeze": { "duration": "2s" } } })),
         ("/v1/shutdown", json!({})),
+        (
+            "/v1/inject",
+            json!({ "leg": 1, "fault": { "stall": { "phases": [
+                { "reads": 0.5, "writes": 1, "by": "500ms", "for": "15m" }, { "for": "1m" },
+            ] } } }),
+        ),
+        (
+            "/v1/inject",
+            json!({ "leg": 1, "fault": { "experiment": { "name": "ebs-sustained", "seed": 7 } } }),
+        ),
     ] {
         let (code, answer) = served.post(path, &body.to_string());
         assert_eq!((code, answer), (200, json!({ "done": true })), "{path} {body}");
@@ -205,7 +215,13 @@ fn requests_reach_the_volume_as_sent() {
         (6, "ScrubStop"),
         (7, "Inject { leg: 0, fault: Freeze { duration: Time(2000000000) } }"),
         (8, "Shutdown { drain: Time(30000000000) }"),
-        (9, "Scrub { repair: false }"),
+        (9, "Inject { leg: 1, fault: Stall { phases: [PhaseSpec { reads: 0.5, writes: 1.0"),
+        (
+            10,
+            "Inject { leg: 1, fault: Experiment { name: \"ebs-sustained\", time_scale: 1.0, \
+             seed: 7 } }",
+        ),
+        (11, "Scrub { repair: false }"),
     ] {
         assert!(asked[index].starts_with(part), "{index}: {}", asked[index]);
     }
@@ -272,6 +288,17 @@ fn injected_errors_are_bounded() {
     let (code, answer) =
         served.post("/v1/inject", &json!({ "leg": 0, "fault": fault }).to_string());
     assert_eq!(code, 400, "{answer}");
+    for (fault, what) in [
+        (json!({ "stall": { "phases": [{ "reads": 1, "by": "2h" }] } }), "7200 s"),
+        (json!({ "stall": { "phases": [{ "reads": 1, "by": 5 }] } }), "20ms..2s"),
+        (json!({ "stall": { "phases": [{ "flushes": 1 }] } }), "unknown field `flushes`"),
+        (json!({ "experiment": { "name": "ebs-none" } }), "`ebs-none`"),
+    ] {
+        let (code, answer) =
+            served.post("/v1/inject", &json!({ "leg": 0, "fault": fault }).to_string());
+        assert_eq!(code, 400, "{answer}");
+        assert!(answer["what"].as_str().is_some_and(|text| text.contains(what)), "{answer}");
+    }
     let fault = Fault::Delay { delay: Time::millis(20) };
     let (code, answer) =
         served.post("/v1/inject", &json!({ "leg": 0, "fault": fault }).to_string());
@@ -331,11 +358,10 @@ fn the_documentation_names_every_field() {
         }
     }
     let risk = super::api::Risk { promise: "P1".into(), text: String::new() };
-    let status = super::api::VolumeStatus {
-        legs: vec![super::api::LegStatus::default()],
-        risks: vec![risk],
-        ..Default::default()
-    };
+    let injected = super::api::Injected { stalls: Some(Default::default()), ..Default::default() };
+    let leg = super::api::LegStatus { injected: Some(injected), ..Default::default() };
+    let status =
+        super::api::VolumeStatus { legs: vec![leg], risks: vec![risk], ..Default::default() };
     let mut found = Vec::new();
     names(&serde_json::to_value(status).expect("a status has a JSON form"), &mut found);
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-api.md");

@@ -82,6 +82,9 @@ pub fn volume_status(
             shown.name.clone_from(&identity.name);
             shown.path.clone_from(&identity.path);
         }
+        let mut faults = snapshot.injected.iter();
+        shown.injected =
+            faults.find(|(slot, _)| *slot == leg.leg).map(|(_, state)| (*state).into());
         view.legs.push(shown);
     }
     view.risks = promises::at_risk(&view, settings);
@@ -150,6 +153,7 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         metadata_writes: leg.metadata_writes,
         errors: leg.errors,
         authority_regions: leg.authority_regions,
+        injected: None,
     }
 }
 

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hemi_core::status::Status;
+use hemi_stalls::PhaseSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::leg::InjectionState;
 
 /// What does not change while a volume is served.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +99,8 @@ pub struct Snapshot {
     pub connections: Connections,
     /// Payload memory.
     pub buffers: BufferUse,
+    /// The faults in force, by slot. Of legs without any there is no entry.
+    pub injected: Vec<(u8, InjectionState)>,
 }
 
 impl Snapshot {
@@ -113,6 +117,7 @@ impl Snapshot {
             status: Status::default(),
             connections: Connections::default(),
             buffers: BufferUse::default(),
+            injected: Vec::new(),
         }
     }
 }
@@ -130,7 +135,7 @@ pub enum FaultyOperation {
 }
 
 /// A fault laid on one leg, for tests. A later one of the same kind replaces it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fault {
     /// No I/O completes for this long; then all do.
@@ -143,6 +148,25 @@ pub enum Fault {
         /// How much later.
         delay: Time,
     },
+    /// Shares of the I/O complete later, phase after phase.
+    Stall {
+        /// One after another; only the last may have no end.
+        phases: Vec<PhaseSpec<Time>>,
+        /// What chance comes from.
+        #[serde(default)]
+        seed: u64,
+    },
+    /// A published schedule of stalls. Replaces, and is replaced by, [`Fault::Stall`].
+    Experiment {
+        /// [`hemi_stalls::Experiment::name`].
+        name: String,
+        /// Factor on the lengths of its phases.
+        #[serde(default = "one")]
+        time_scale: f64,
+        /// What chance comes from.
+        #[serde(default)]
+        seed: u64,
+    },
     /// I/O of a kind fails with EIO. A rate of zero ends it.
     Error {
         /// Which kind.
@@ -152,6 +176,10 @@ pub enum Fault {
     },
     /// All faults of the leg end.
     Clear,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// What the control thread asks of the volume.
@@ -238,6 +266,17 @@ impl fmt::Display for Request {
             Request::Inject { leg, fault } => match fault {
                 Fault::Freeze { duration } => write!(formatter, "freeze leg {leg} for {duration}"),
                 Fault::Delay { delay } => write!(formatter, "delay leg {leg} by {delay}"),
+                Fault::Stall { phases, seed } => {
+                    write!(formatter, "stall requests of leg {leg}: ")?;
+                    for (index, phase) in phases.iter().enumerate() {
+                        write!(formatter, "{}{phase}", if index == 0 { "" } else { "; " })?;
+                    }
+                    write!(formatter, "; seed {seed}")
+                }
+                Fault::Experiment { name, time_scale, seed } => write!(
+                    formatter,
+                    "experiment {name} on leg {leg}, {time_scale} times its length, seed {seed}"
+                ),
                 Fault::Error { operation, rate } => {
                     let operation = match operation {
                         FaultyOperation::Read => "read",

@@ -1,4 +1,4 @@
-//! Faults on demand: a leg that freezes, dawdles or fails, inside a healthy drive.
+//! Faults on demand: a leg that freezes, dawdles, stalls or fails, inside a healthy drive.
 //!
 //! Applied before an I/O reaches the driver. It shows how the engine behaves, not how a drive
 //! does; a fault from outside (nbdkit's filters) is the honest proof.
@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 
 use hemi_core::io::{LegError, LegOperation};
 use hemi_core::units::Instant;
+use hemi_stalls::{Kind, Progress, Schedule, Stalls};
 
 use super::ResolvedIo;
 
@@ -14,12 +15,20 @@ use super::ResolvedIo;
 pub const INJECTION_TIME_MAX: u64 = 3_600_000_000_000;
 
 /// A fault to put on a leg. Each kind replaces its own predecessor only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Injection {
     /// Nothing submitted from now on is done before this many nanoseconds have passed.
     Freeze(u64),
     /// Every I/O starts this many nanoseconds later; zero ends it.
     Delay(u64),
+    /// Shares of reads, and of writes and all else, start later, as the phases of the schedule
+    /// have it; those held by an earlier schedule keep their time.
+    Stall {
+        /// From now on.
+        schedule: Schedule,
+        /// What chance comes from.
+        seed: u64,
+    },
     /// This many of a thousand reads fail with [`LegError::Media`], without reaching the
     /// drive; zero ends it.
     ReadErrors(u16),
@@ -38,6 +47,8 @@ pub struct InjectionState {
     pub frozen_for: u64,
     /// Added delay, nanoseconds.
     pub delay: u64,
+    /// The schedule of stalls, from when it is laid until it is replaced or cleared.
+    pub stalls: Option<Progress>,
     /// Failing reads, per mille.
     pub reads: u16,
     /// Failing writes, per mille.
@@ -60,6 +71,10 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 struct Held {
     due: Instant,
+    /// When it would be due without a freeze and a stall.
+    delayed: Instant,
+    /// Nanoseconds by which it stalls besides.
+    stall: u64,
     arrival: u64,
     io: ResolvedIo,
 }
@@ -86,6 +101,7 @@ impl Ord for Held {
 pub(super) struct Injector {
     frozen_until: Instant,
     delay: u64,
+    stalls: Option<Stalls>,
     reads: u16,
     writes: u16,
     flushes: u16,
@@ -99,6 +115,7 @@ impl Injector {
         Injector {
             frozen_until: Instant(0),
             delay: 0,
+            stalls: None,
             reads: 0,
             writes: 0,
             flushes: 0,
@@ -109,37 +126,46 @@ impl Injector {
     }
 
     pub(super) fn apply(&mut self, now: Instant, injection: Injection) {
+        let clears = injection == Injection::Clear;
         match injection {
             Injection::Freeze(duration) => {
                 self.frozen_until = now + duration.min(INJECTION_TIME_MAX);
             }
             Injection::Delay(delay) => self.delay = delay.min(INJECTION_TIME_MAX),
+            Injection::Stall { schedule, seed } => {
+                self.stalls = Some(Stalls::new(schedule, seed, now));
+            }
             Injection::ReadErrors(rate) => self.reads = rate,
             Injection::WriteErrors(rate) => self.writes = rate,
             Injection::FlushErrors(rate) => self.flushes = rate,
             Injection::Clear => {
                 self.frozen_until = now;
                 self.delay = 0;
+                self.stalls = None;
                 (self.reads, self.writes, self.flushes) = (0, 0, 0);
             }
         }
-        self.reschedule(now);
+        self.reschedule(now, clears);
     }
 
-    /// A freeze holds what was already waiting; an end of it lets go.
-    fn reschedule(&mut self, now: Instant) {
+    /// A freeze holds what was already waiting; an end of it, or of a delay, lets go. Stalls
+    /// end early only where everything is cleared.
+    fn reschedule(&mut self, now: Instant, clears: bool) {
         let (frozen_until, delay) = (self.frozen_until, self.delay);
         let held = std::mem::take(&mut self.held);
-        self.held = held
-            .into_iter()
-            .map(|held| Held { due: held.due.min(now + delay).max(frozen_until), ..held })
-            .collect();
+        let reschedule = |held: Held| {
+            let delayed = held.delayed.min(now + delay);
+            let stall = if clears { 0 } else { held.stall };
+            Held { due: (delayed + stall).max(frozen_until), delayed, stall, ..held }
+        };
+        self.held = held.into_iter().map(reschedule).collect();
     }
 
     pub(super) fn state(&self, now: Instant) -> InjectionState {
         InjectionState {
             frozen_for: self.frozen_until.since(now),
             delay: self.delay,
+            stalls: self.stalls.as_ref().map(|stalls| stalls.progress(now)),
             reads: self.reads,
             writes: self.writes,
             flushes: self.flushes,
@@ -148,21 +174,23 @@ impl Injector {
     }
 
     pub(super) fn judge(&mut self, now: Instant, io: ResolvedIo) -> Verdict {
-        let rate = match io.operation {
-            LegOperation::Read => self.reads,
-            LegOperation::Flush => self.flushes,
+        let (rate, kind) = match io.operation {
+            LegOperation::Read => (self.reads, Kind::Read),
+            LegOperation::Flush => (self.flushes, Kind::Write),
             LegOperation::Write { .. }
             | LegOperation::WriteZeroes { .. }
-            | LegOperation::WriteMetadata => self.writes,
+            | LegOperation::WriteMetadata => (self.writes, Kind::Write),
         };
         if rate > 0 && self.roll() < u64::from(rate) {
             return Verdict::Fail(LegError::Media);
         }
-        let due = (now + self.delay).max(self.frozen_until);
+        let delayed = now + self.delay;
+        let stall = self.stalls.as_mut().map_or(0, |stalls| stalls.draw(now, kind));
+        let due = (delayed + stall).max(self.frozen_until);
         if due <= now {
             return Verdict::Submit;
         }
-        self.held.push(Held { due, arrival: self.arrivals, io });
+        self.held.push(Held { due, delayed, stall, arrival: self.arrivals, io });
         self.arrivals += 1;
         Verdict::Held
     }
@@ -191,6 +219,7 @@ impl Injector {
 #[cfg(test)]
 mod tests {
     use hemi_core::units::IoId;
+    use hemi_stalls::{Delays, Phase, Share};
 
     use super::*;
 
@@ -226,6 +255,65 @@ mod tests {
         injector.apply(Instant(13), Injection::Clear);
         assert_eq!(released(&mut injector, 13), [2]);
         assert_eq!(injector.state(Instant(13)), InjectionState::default());
+    }
+
+    fn stall(reads: u32, writes: u32, delay: u64, length: Option<u64>) -> Injection {
+        let (reads, writes) = (Share::per_mille(reads), Share::per_mille(writes));
+        let phase = Phase { reads, writes, delays: Delays::Fixed(delay), length };
+        Injection::Stall { schedule: Schedule::new(vec![phase]).expect("it is right"), seed: 7 }
+    }
+
+    fn read(id: u64) -> ResolvedIo {
+        ResolvedIo { operation: LegOperation::Read, ..io(id) }
+    }
+
+    #[test]
+    fn what_stalls_holds_up_nothing_else() {
+        let mut injector = Injector::new();
+        injector.apply(Instant(0), stall(0, 1000, 50, Some(20)));
+        assert!(matches!(injector.judge(Instant(1), io(1)), Verdict::Held));
+        assert!(matches!(injector.judge(Instant(2), read(2)), Verdict::Submit));
+        assert!(matches!(injector.judge(Instant(19), io(3)), Verdict::Held));
+        assert!(matches!(injector.judge(Instant(20), io(4)), Verdict::Submit), "the phase is over");
+        assert!(released(&mut injector, 50).is_empty());
+        assert_eq!(released(&mut injector, 51), [1], "its own time after it came, no longer");
+        assert_eq!(released(&mut injector, 69), [3]);
+        let stalls = injector.state(Instant(69)).stalls.expect("it is still shown");
+        assert_eq!((stalls.seed, stalls.phase), (7, None));
+        assert_eq!((stalls.reads.seen, stalls.reads.stalled), (1, 0));
+        assert_eq!((stalls.writes.seen, stalls.writes.stalled), (2, 2));
+    }
+
+    #[test]
+    fn only_clearing_ends_a_stall_early() {
+        let mut injector = Injector::new();
+        injector.apply(Instant(0), Injection::Delay(10));
+        injector.apply(Instant(0), stall(0, 1000, 50, None));
+        assert!(matches!(injector.judge(Instant(0), io(1)), Verdict::Held));
+        assert_eq!(injector.deadline(), Instant(60), "delays and stalls add up");
+        injector.apply(Instant(5), Injection::Delay(0));
+        assert_eq!(injector.deadline(), Instant(55), "the delay ends, the stall does not");
+        injector.apply(Instant(6), stall(0, 0, 0, None));
+        assert_eq!(injector.deadline(), Instant(55));
+        injector.apply(Instant(7), Injection::Freeze(100));
+        assert_eq!(injector.deadline(), Instant(107));
+        injector.apply(Instant(8), Injection::Clear);
+        assert_eq!(released(&mut injector, 8), [1]);
+        assert_eq!(injector.state(Instant(8)), InjectionState::default());
+    }
+
+    #[test]
+    fn the_same_seed_stalls_the_same_requests() {
+        let chosen = || {
+            let mut injector = Injector::new();
+            injector.apply(Instant(0), stall(300, 0, 50, None));
+            (0..2000)
+                .filter(|id| matches!(injector.judge(Instant(0), read(*id)), Verdict::Held))
+                .collect::<Vec<u64>>()
+        };
+        let first = chosen();
+        assert!((500..700).contains(&first.len()), "{} of 2000 at 0.3", first.len());
+        assert_eq!(first, chosen());
     }
 
     #[test]

@@ -1,0 +1,22 @@
+//! Stalls of single requests, as a cloud's volumes have them: a share of the reads and a share
+//! of the writes take longer by a delay, while the others go on as ever.
+//!
+//! A [`Schedule`] has phases, each with its shares and [`Delays`]; those of the published
+//! [`Experiment`]s are here by name. [`Stalls`] is a schedule in force: it says of each request
+//! by how much it stalls. Whether the n-th read stalls follows from the seed, n and the phase
+//! alone, so a run can be repeated.
+#![forbid(unsafe_code)]
+
+mod delays;
+mod experiment;
+mod schedule;
+mod share;
+mod spec;
+mod stalls;
+
+pub use delays::{DELAY_MAX, Delays};
+pub use experiment::{Experiment, SCALE_MAX};
+pub use schedule::{LENGTH_MAX, PHASES_MAX, Phase, Schedule, ScheduleError};
+pub use share::Share;
+pub use spec::{Duration, PhaseSpec};
+pub use stalls::{Count, Kind, Progress, Stalls};
