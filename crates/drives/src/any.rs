@@ -2,6 +2,7 @@
 
 use crate::array::Array;
 use crate::drive_of_variants;
+use crate::faulty::Faulty;
 use crate::hdd::Hdd;
 use crate::network::Network;
 use crate::preset::Precondition;
@@ -18,9 +19,11 @@ pub enum AnyDrive {
     Network(Box<Network>),
     /// An array of such drives.
     Array(Box<Array<AnyDrive>>),
+    /// A drive behind scripted faults.
+    Faulty(Box<Faulty<AnyDrive>>),
 }
 
-drive_of_variants!(AnyDrive: Hdd, Ssd, Network, Array);
+drive_of_variants!(AnyDrive: Hdd, Ssd, Network, Array, Faulty);
 
 impl AnyDrive {
     /// Brings an idle drive into the state it has after so much use, without waiting for it.
@@ -41,6 +44,7 @@ impl AnyDrive {
                     drive.each_flash(seed.wrapping_add(member), each);
                 }
             }
+            AnyDrive::Faulty(faulty) => faulty.drive_mut().each_flash(seed, each),
             AnyDrive::Hdd(_) | AnyDrive::Network(_) => {}
         }
     }

@@ -4,8 +4,8 @@
 //! ([`hdd`]) because its arm has to move and its platter to turn, a flash drive ([`ssd`])
 //! because its dies are busy, not least with collecting garbage, a network volume
 //! ([`network`]) because its buckets have run dry, an array ([`array`]) because its members
-//! take that long. Freezes and stalls are never scripted: they come out of what the drive
-//! does. No payload exists and no clock is read; chance comes from a seed, and no function
+//! take that long. Freezes and stalls come out of what the drive does; only what happens to
+//! the path in front of it is scripted ([`faulty`]). No payload exists and no clock is read; chance comes from a seed, and no function
 //! of the platform's floating-point library is used, so the same seed gives the same run to
 //! the byte on any machine.
 //!
@@ -17,6 +17,7 @@ pub mod any;
 pub mod array;
 pub mod disksim;
 pub mod drive;
+pub mod faulty;
 pub mod hdd;
 pub mod network;
 pub mod parameter;

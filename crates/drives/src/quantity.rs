@@ -15,6 +15,12 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
+impl hemi_stalls::Duration for Time {
+    fn nanoseconds(self) -> u64 {
+        self.0
+    }
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);

@@ -7,6 +7,7 @@ use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::preset::PresetError;
 
+use crate::faults;
 use crate::mirror::MirrorError;
 use crate::report::{self, IntervalReport, Report, Summary, seconds};
 use crate::run::Run;
@@ -43,10 +44,11 @@ pub(crate) fn drives(
     stock: &Stock,
 ) -> Result<Vec<AnyDrive>, ExperimentError> {
     let (scale, precondition) = (system.scale, system.precondition);
-    let legs = (1_u64..).zip(&system.legs);
+    let legs = system.legs.iter().enumerate();
     legs.map(|(leg, name)| {
-        let seed = seed.wrapping_add(leg);
-        Ok(stock.drive(name, folder, scale, precondition, seed)?)
+        let seed = seed.wrapping_add(1 + leg as u64);
+        let drive = stock.drive(name, folder, scale, precondition, seed)?;
+        Ok(faults::lay(&system.faults, leg, drive, seed))
     })
     .collect()
 }

@@ -12,6 +12,7 @@
 pub mod aside;
 pub mod card;
 pub mod experiment;
+pub mod faults;
 pub mod figures;
 mod front;
 mod lateness;

@@ -26,6 +26,7 @@ use hemi_drives::quantity::{Size, Time};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::faults::{self, FaultSpec};
 use crate::sweep::{self, SweepError};
 use crate::system::{EngineSpec, PolicyName, RuleSpec};
 use crate::workload::spec::WorkloadSpec;
@@ -68,6 +69,9 @@ pub struct SystemSpec {
     /// What happened to the legs before.
     #[serde(default)]
     pub precondition: Precondition,
+    /// What is to happen to the legs during the run.
+    #[serde(default)]
+    pub faults: Vec<FaultSpec>,
     /// Settings of the engine.
     #[serde(default)]
     pub engine: EngineSpec,
@@ -226,6 +230,8 @@ pub(crate) fn check_system(
     let legs = system.legs.len() as u64;
     let most = u64::MAX;
     within("system.legs", Some(legs), 1, 8, "1 to 8 presets")?;
+    faults::check(&system.faults, system.legs.len())
+        .map_err(|problem| SpecError::Wrong { file: file.to_owned(), problem })?;
     within("system.scale", Some(system.scale), 1, 1 << 20, "1 to 1048576")?;
     within("run.interval", Some(run.interval.0), 1, most, "longer than nothing")?;
     within("run.limit", Some(run.limit.0), 1, most, "longer than nothing")?;

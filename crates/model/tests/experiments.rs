@@ -72,6 +72,92 @@ fn what_a_spec_cannot_mean_is_refused_by_name() {
     assert!(text.contains("poisson"), "{text}");
 }
 
+const FAULTY: &str = r#"
+title = "a leg with faults"
+[system]
+legs = ["gp3-16k", "gp3"]
+volume = "1 GiB"
+[[system.faults]]
+leg = 1
+at = "2 s"
+FAULT
+[workload.open]
+rate = 300
+duration = "10 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50 } }
+[sweep]
+"system.policy" = ["all", "first"]
+"#;
+
+fn with_fault(fault: &str) -> (Report, Report) {
+    let mut reports = reports(&FAULTY.replace("FAULT", fault)).into_iter();
+    let mut next = || reports.next().expect("there are two cases");
+    (next(), next())
+}
+
+#[test]
+fn a_leg_of_any_kind_can_be_frozen() {
+    let (all, first) = with_fault("freeze = \"3 s\"");
+    let latency = |report: &Report| report.writes.latency.max;
+    // A plain mirror waits for the leg; hemi does not.
+    assert!((2.9..3.5).contains(&latency(&all)), "{}", latency(&all));
+    assert!(latency(&first) < 0.5, "{}", latency(&first));
+    let silent = all.intervals.iter().filter(|interval| interval.iops < 200.0).count();
+    assert!(silent >= 2, "three seconds in which no write is done: {:?}", all.intervals);
+    let (again, _) = with_fault("freeze = \"1 s\"\nevery = \"3 s\"");
+    let held = again.intervals.iter().filter(|interval| interval.max > 0.9).count();
+    assert!(held >= 3, "one freeze every three seconds: {:?}", again.intervals);
+}
+
+#[test]
+fn single_requests_of_a_leg_can_stall() {
+    // One drive by itself: what a mirror makes of stalls is the engine's subject.
+    let alone = |fault: &str| {
+        let text = FAULTY.replace("FAULT", fault).replace("leg = 1", "leg = 0");
+        reports(&text.replace("[\"all\", \"first\"]", "[\"single\"]")).remove(0)
+    };
+    let late = |kind: &hemi_model::report::Summary| {
+        // Bins are nanoseconds, and a little wide.
+        let late = kind.latency.histogram.iter().filter(|(latency, _)| *latency >= 500_000_000);
+        late.map(|(_, count)| *count).sum::<u64>() as f64 / kind.count as f64
+    };
+    // All writes of four seconds of ten.
+    let report = alone("stall = [{ writes = 1, by = \"500 ms\", for = \"4 s\" }]");
+    assert!((0.35..0.45).contains(&late(&report.writes)), "{}", late(&report.writes));
+    assert!(report.writes.latency.max < 0.6, "by no more than that");
+    assert!(report.reads.latency.max < 0.1, "reads do not stall, and wait for no write");
+    // 4.5 of ten seconds.
+    let part = "experiment = \"ebs-sustained\"\ntime_scale = 0.005";
+    let report = alone(part);
+    assert!((0.4..0.5).contains(&late(&report.writes)), "{}", late(&report.writes));
+    assert!((0.18..0.27).contains(&late(&report.reads)), "{}", late(&report.reads));
+    let json = || serde_json::to_string(&alone(part)).expect("a report has a JSON form");
+    assert_eq!(json(), json(), "the same seed stalls the same requests");
+    let other = || alone(&format!("{part}\nseed = 5"));
+    assert_ne!(serde_json::to_string(&other()).expect("as above"), json());
+    // A mirror that waits for every leg feels it.
+    let (all, first) = with_fault(part);
+    assert!(all.writes.latency.p99 > 0.5, "{}", all.writes.latency.p99);
+    assert!(first.writes.latency.p50 < 0.1, "{}", first.writes.latency.p50);
+}
+
+#[test]
+fn faults_that_cannot_be_are_refused_by_name() {
+    for (fault, part) in [
+        ("freeze = \"0 s\"", "fault 1: freeze"),
+        ("experiment = \"ebs-all\"", "`ebs-all`"),
+        ("stall = [{ writes = 1 }]", "phase 1 has no delay"),
+        ("stal = []", "stal"),
+    ] {
+        let error = spec::parse("test.toml", &FAULTY.replace("FAULT", fault)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("test.toml") && text.contains(part), "{text}");
+    }
+    let text = FAULTY.replace("FAULT", "freeze = \"1 s\"").replace("leg = 1", "leg = 2");
+    let error = spec::parse("test.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("leg = 2: the legs are 0 to 1"), "{error}");
+}
+
 #[test]
 fn what_cannot_be_run_is_refused_by_name() {
     let refused = |from: &str, to: &str| {
