@@ -7,6 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use hemi_core::units::{Extent, Instant, SECOND, SECTOR_BYTES};
 use hemi_drives::drive::Operation;
@@ -75,6 +76,8 @@ pub enum Ending {
 /// The engine's own count.
 #[derive(Clone, Copy, Debug)]
 pub struct Totals {
+    /// When the load began, by the wall clock: the zero of its requests' times.
+    pub began: SystemTime,
     /// Nanoseconds from the beginning until the last request was done, or given up.
     pub time: u64,
     /// Requests issued.
@@ -169,6 +172,7 @@ impl<W: Workload> Engine<W> {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
         let before = thread_time();
         self.begun = clock::now();
+        let began = SystemTime::now();
         loop {
             let now = self.now();
             self.look_whether_to_end(now, stop);
@@ -188,6 +192,7 @@ impl<W: Workload> Engine<W> {
         let unfinished = u64::from(self.schedule.under_way());
         self.backend.close();
         Ok(Totals {
+            began,
             time,
             issued: self.issued,
             ended: self.ended,

@@ -30,7 +30,7 @@ pub struct Setting {
     pub version: &'static str,
     /// The kernel's release.
     pub kernel: String,
-    /// When it began: seconds since 1970.
+    /// When it began, which is the zero of its requests' times: seconds since 1970.
     pub began: f64,
     /// What it went to.
     pub target: TargetReport,

@@ -104,7 +104,7 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
         limit: spec.run.limit.0,
         block: target.block(),
     };
-    let setting = setting(job, seed, &target);
+    let shown = TargetReport::of(&target);
     let mut backend = Backend::new(Ring::new()?, target.into_opened())?;
     let buffers = Buffers::new(backend.ring(), longest, demand.writes, seed)?;
     let interval = spec.run.interval.0;
@@ -131,13 +131,14 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
         Ok::<_, LoadError>((totals, account))
     })?;
     let spent = process_time() - before;
+    let setting = setting(job, seed, shown, totals.began);
     Ok(LoadReport::new(setting, &totals, &account, job.lateness_bound, interval, spent))
 }
 
-fn setting(job: &Job, seed: u64, target: &Target) -> Setting {
+fn setting(job: &Job, seed: u64, target: TargetReport, began: SystemTime) -> Setting {
     let seconds = |nanoseconds| hemi_model::report::seconds(nanoseconds);
     let kernel = std::fs::read_to_string(Path::new("/proc/sys/kernel/osrelease"));
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     Setting {
         title: job.spec.title.clone(),
         seed,
@@ -145,7 +146,7 @@ fn setting(job: &Job, seed: u64, target: &Target) -> Setting {
         version: job.version,
         kernel: kernel.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
         began: began.as_secs_f64(),
-        target: TargetReport::of(target),
+        target,
         queue_depth_cap: job.queue_depth_cap,
         spin: seconds(job.spin),
         lateness_bound: seconds(job.lateness_bound),

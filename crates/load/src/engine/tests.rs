@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::SystemTime;
 
 use hemi_model::workload::any::AnyWorkload;
 use hemi_model::workload::spec::WorkloadSpec;
@@ -62,6 +63,16 @@ fn run_after(
 
 const ACCESS: &str = "access = { addresses = \"uniform\", sizes = \"4 KiB\", \
                       mix = { read_percent = 50, trim_percent = 5, flush_every = 50 } }";
+
+/// What watches a target beside the load finds its requests by this.
+#[test]
+fn a_load_begins_with_its_first_request_and_not_with_its_preparations() {
+    let text = format!("[closed]\nthreads = 1\nqueue_depth = 1\nrequests = 10\n{ACCESS}");
+    let mut prepared = SystemTime::UNIX_EPOCH;
+    let (totals, _) =
+        run_after("null", &text, 1, &Stop::default(), || prepared = SystemTime::now());
+    assert!(totals.began >= prepared && totals.began <= SystemTime::now());
+}
 
 #[test]
 fn all_that_is_issued_is_accounted_for() {
