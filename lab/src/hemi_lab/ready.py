@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hemi_lab.errors import UsageError
-from hemi_lab.plans.model import CheckpointTest, FreezeTest, Plan, ReplayTest
+from hemi_lab.plans.model import CheckpointTest, FreezeTest, Plan, ReplayTest, StallTest
 from hemi_lab.targets.base import Needs, Target
 
 
@@ -29,11 +29,13 @@ def check(plan: Plan, target: Target) -> None:
 def needs(plan: Plan) -> Needs:
     """What a plan asks of a target beside reads and writes."""
     freezes = [test for test in plan.tests if isinstance(test, FreezeTest)]
+    stalls = [test for test in plan.tests if isinstance(test, StallTest)]
+    legs = {leg for test in freezes for leg in test.legs} | {test.leg for test in stalls}
     return Needs(
-        freezes=bool(freezes),
-        legs=frozenset(leg for test in freezes for leg in test.legs),
+        freezes=bool(freezes or stalls),
+        legs=frozenset(legs),
         timed=any(
-            isinstance(test, CheckpointTest | ReplayTest)
+            isinstance(test, CheckpointTest | ReplayTest | StallTest)
             or (isinstance(test, FreezeTest) and test.open is not None)
             for test in plan.tests
         ),

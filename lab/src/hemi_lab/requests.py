@@ -95,6 +95,15 @@ def around(records: pl.DataFrame, begin: float, end: float) -> Around:
     )
 
 
+def between(records: pl.DataFrame, begin: float, end: float) -> Phase:
+    """Requests that were meant to go from `begin` on and before `end`, whenever they were done;
+    their rate is that of those done in this time."""
+    timed = records.with_columns((pl.col("end_seconds") - pl.col("start_seconds")).alias("latency"))
+    own = timed.filter((pl.col("start_seconds") >= begin) & (pl.col("start_seconds") < end))
+    done = timed.filter((pl.col("end_seconds") >= begin) & (pl.col("end_seconds") < end)).height
+    return _phase(own, done / (end - begin) if end > begin else 0.0)
+
+
 def _phase(part: pl.DataFrame, rate: float) -> Phase:
     latency = part["latency"].sort()
 

@@ -44,14 +44,31 @@ request on."""
 
 
 @dataclass(frozen=True)
+class StallPhase:
+    """A time in which shares of a leg's requests take longer by a delay."""
+
+    seconds: float
+    reads: float
+    """Share of them, 0 to 1."""
+    writes: float
+    delay: float
+    """Seconds."""
+
+
+@dataclass(frozen=True)
 class Fault:
-    """A leg that stops answering while a step's load goes on."""
+    """A leg that stops answering while a step's load goes on, or whose requests stall one by
+    one."""
 
     leg: int
     after: float
     """Seconds of load before it."""
     seconds: float
-    """How long it does not answer."""
+    """How long it lasts."""
+    stalls: tuple[StallPhase, ...] = ()
+    """One after another, as long as `seconds` together; none: the leg freezes."""
+    seed: int = 0
+    """Which requests stall."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +156,7 @@ class StepResult:
     began: float | None = None
     """When the first request went, seconds since 1970; of a step with a fault."""
     fault: tuple[float, float] | None = None
-    """From when to when the leg did not answer, on the axis of the intervals."""
+    """From when to when the fault lasted, on the axis of the intervals."""
 
     @property
     def all(self) -> Operation:

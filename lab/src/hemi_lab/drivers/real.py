@@ -76,7 +76,7 @@ class RealDriver:
         faults = self.faults
         if faults is None:
             raise LabError(
-                "this target has no leg that can be frozen",
+                "this target has no leg that can be made to fail",
                 "Take a hemi volume that is served with --allow-inject, or setup:FILE.toml.",
             )
         over = threading.Event()
@@ -88,7 +88,10 @@ class RealDriver:
                 return
             asked = time.time()
             try:
-                faults.freeze(fault.leg, fault.seconds)
+                if fault.stalls:
+                    faults.stall(fault.leg, fault.stalls, fault.seed)
+                else:
+                    faults.freeze(fault.leg, fault.seconds)
                 laid.append((asked, time.time()))
             except LabError as error:
                 failed.append(error)
@@ -110,7 +113,8 @@ class RealDriver:
             return result
         if not laid:
             raise LabError(
-                "the load was over before a leg could be frozen", "Give the plan longer times."
+                "the load was over before a leg could be made to fail",
+                "Give the plan longer times.",
             )
         # Between asking and the answer it began: from the first, to the latest end.
         first, last = laid[0]

@@ -18,6 +18,7 @@ from hemi_lab.methods import (
     replay,
     saturation,
     scans,
+    stalls,
     sweep,
 )
 from hemi_lab.methods.estimate import Estimate
@@ -40,6 +41,7 @@ METHODS = {
     "sweep": Method(sweep.run, sweep.estimate),
     "demand-intensity": Method(demand_intensity.run, demand_intensity.estimate),
     "freeze": Method(freeze.run, freeze.estimate),
+    "stalls": Method(stalls.run, stalls.estimate),
     "checkpoints": Method(checkpoints.run, checkpoints.estimate),
     "database": Method(database.run, database.estimate),
     "scans": Method(scans.run, scans.estimate),

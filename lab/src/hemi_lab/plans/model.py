@@ -23,7 +23,7 @@ from hemi_lab.database.settings import (
 )
 from hemi_lab.timed import CheckpointLoad, OpenLoad, TraceFormat
 from hemi_lab.traces import MailLike
-from hemi_lab.units import Size, Time
+from hemi_lab.units import Size, Time, shown_time
 from hemi_lab.workload import Load, Strict
 
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -194,6 +194,47 @@ class FreezeTest(Test):
         return self
 
 
+class PlannedStalls(Strict):
+    """A phase in which single requests of a leg stall; without a share, one of health."""
+
+    time: Annotated[Time, Field(gt=0)]
+    read_percent: Percent = 0.0
+    """Of the leg's reads."""
+    write_percent: Percent = 0.0
+    """Of all else."""
+    delay: Annotated[Time, Field(ge=0, le=3600)] = 0.0
+    """By so much; never scaled."""
+
+    @model_validator(mode="after")
+    def _has_a_delay(self) -> PlannedStalls:
+        if (self.read_percent or self.write_percent) and not self.delay:
+            raise ValueError("delay: say by how much requests stall")
+        return self
+
+    def shown(self) -> str:
+        """`50 ms on 10 % of reads, 25 % of writes`."""
+        if not (self.read_percent or self.write_percent):
+            return "health"
+        shares = f"{self.read_percent:g} % of reads, {self.write_percent:g} % of writes"
+        return f"{shown_time(self.delay)} on {shares}"
+
+
+class StallTest(Test):
+    """Single requests of a leg stall under load, phase after phase: what clients see in each."""
+
+    kind: Literal["stalls"]
+    open: OpenLoad
+    """An open loop: a closed one hides stalls."""
+    phases: Annotated[list[PlannedStalls], Field(min_length=1, max_length=64)]
+    leg: Annotated[int, Field(ge=0, le=7)] = 1
+    before: Time = 10.0
+    """Load without a fault."""
+    after: Time = 30.0
+    """Load after the last phase, in which the leg catches up."""
+    settle: Time = 120.0
+    """Longest wait for the legs to be alike before the step."""
+
+
 class CheckpointTest(Test):
     """Bursts of page writes over a load: the time series of a database's checkpoints."""
 
@@ -308,6 +349,7 @@ AnyTest = Annotated[
     | SweepTest
     | DemandIntensityTest
     | FreezeTest
+    | StallTest
     | CheckpointTest
     | ReplayTest
     | DatabaseTest
@@ -404,11 +446,13 @@ __all__ = [
     "IdleRecoveryTest",
     "MatrixTest",
     "Plan",
+    "PlannedStalls",
     "Precondition",
     "ReplayTest",
     "SaturationTest",
     "ScanTest",
     "Section",
+    "StallTest",
     "SweepTest",
     "Test",
 ]

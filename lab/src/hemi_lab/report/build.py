@@ -16,6 +16,7 @@ from hemi_lab.report import (
     matrices,
     replays,
     scans,
+    stalls,
     tables,
     together,
     windows,
@@ -102,7 +103,7 @@ def _glance(result: Result, steps: pl.DataFrame) -> Table:
             last = own.filter(pl.col("round") >= test.tracked[0].first)
             own = last if last.height else own
         # Of freezes the worst, of all else the point of most requests.
-        worst = test.kind == "freeze"
+        worst = test.kind in ("freeze", "stalls")
         # Rounds of one label belong together; the label of most requests stands for the test.
         best = (
             own.group_by("label", maintain_order=True)
@@ -192,6 +193,9 @@ def _section(
         section.parts.append(Chart("One load after another", chart))
     elif test.kind == "freeze":
         _freezes(section, test, own, reader, intervals, causes)
+        return section
+    elif test.kind == "stalls":
+        _stalls(section, test, own, reader, intervals, causes)
         return section
     elif test.kind == "checkpoints":
         _checkpoints(section, test, own, intervals)
@@ -299,6 +303,33 @@ def _freezes(
             "Shaded: while the leg did not answer. Tenths of a second; where nothing was done "
             "there is no latency."
         )
+
+
+def _stalls(
+    section: Section,
+    test: Outcome,
+    own: pl.DataFrame,
+    reader: Reader,
+    intervals: pl.DataFrame,
+    causes: pl.DataFrame,
+) -> None:
+    """Each phase in figures, and latency over time with the phases marked."""
+    found = reader.table("stalls").filter(pl.col("test") == test.name)
+    if found.height:
+        step = pl.col("step") == found["step"][0]
+        section.parts.append(("Phases", stalls.phases(found)))
+        section.parts.append(
+            Chart(
+                "Latency over time",
+                stalls.over_time(found, intervals.filter(step), causes.filter(step)),
+                "Shaded: requests of the leg stall, by the delay that stands above. By when "
+                "requests were done; where nothing was done there is no latency.",
+            )
+        )
+    told = tables.legs(own.filter(pl.col("stage") == "measure"), causes)
+    if told is not None:
+        section.parts.append(("Legs", told))
+    _facts(section, test)
 
 
 def _database(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from hemi_lab.report import arrays, figures, spare
+from hemi_lab.report import arrays, figures, spare, stalls
 from hemi_lab.report.parts import Chart, Part, Table
 from hemi_lab.results.store import Reader
 from hemi_lab.statistics.confidence import of_mean
@@ -25,7 +25,8 @@ def parts(runs: list[Lettered]) -> list[Part]:
     if len(runs) < 2:
         return []
     points = [(letter, reader, points_of(reader)) for letter, reader in runs]
-    found = [*spare.parts(runs), *arrays.parts(runs), *_run_to_run(points)]
+    found = [*spare.parts(runs), *arrays.parts(runs), *stalls.together(runs)]
+    found += _run_to_run(points)
     return [*found, *_overlays(points)]
 
 

@@ -255,6 +255,38 @@ class Freeze(BaseModel):
         return self.ended_seconds <= 0
 
 
+class Stall(BaseModel):
+    """One phase in which requests of a leg stalled, as the table `stalls` has it: of requests that
+    were meant to go in it, whenever they were done. Times are on the axis of the step's
+    intervals. Phase 0 is the whole schedule; `before` and `after` have no number."""
+
+    step: int
+    test: str
+    label: str
+    phase: int | None
+    leg: int
+    read_share: float
+    write_share: float
+    delay_seconds: float
+    began_seconds: float
+    ended_seconds: float
+    count: int
+    iops: float
+    """Of those done in this time."""
+    p50_seconds: float | None
+    p99_seconds: float | None
+    p999_seconds: float | None
+    maximum_seconds: float | None
+    reads_p99_seconds: float | None
+    reads_maximum_seconds: float | None
+    writes_p99_seconds: float | None
+    writes_maximum_seconds: float | None
+    backlog_peak_bytes: float | None
+    """What the leg owed at most in this time; this and what follows as the target's status told
+    it."""
+    exposure_peak_bytes: float | None
+
+
 class Round(BaseModel):
     """One value of a tracked variable, as the table `rounds` has it."""
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from hemi_lab.errors import LabError, UsageError
-from hemi_lab.results.model import VERSION, Found, Freeze, Result, Round
+from hemi_lab.results.model import VERSION, Found, Freeze, Result, Round, Stall
 from hemi_lab.statistics.histogram import SCHEMA as BINS
 from hemi_lab.statistics.histogram import Histogram
 from hemi_lab.steps import CAUSES, INTERVALS, StepResult
@@ -72,16 +72,23 @@ ROUNDS = {
     "in_window": pl.Boolean,
     "fitted": pl.Float64,
 }
-_FREEZE_TYPES = {int: pl.Int64, str: pl.String}
-FREEZES = {
-    name: _FREEZE_TYPES.get(field.annotation, pl.Float64)  # type: ignore[arg-type]
-    for name, field in Freeze.model_fields.items()
-}
+_TYPES = {int: pl.Int64, int | None: pl.Int64, str: pl.String}
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {
+        name: _TYPES.get(field.annotation, pl.Float64) for name, field in model.model_fields.items()
+    }
+
+
+FREEZES = _schema(Freeze)
+STALLS = _schema(Stall)
 HISTOGRAMS = {**_STEP, "operation": pl.String, **BINS}
 TABLES = {
     "steps": STEPS,
     "rounds": ROUNDS,
     "freezes": FREEZES,
+    "stalls": STALLS,
     "intervals": {**_STEP, **INTERVALS},
     "histograms": HISTOGRAMS,
     "causes": {**_STEP, **CAUSES},
@@ -139,6 +146,11 @@ class Writer:
         """A leg froze and thawed."""
         self._freezes.append(freeze)
         self._frames["freezes"].append(pl.DataFrame([freeze.model_dump()], schema=FREEZES))
+
+    def add_stalls(self, stalls: list[Stall]) -> None:
+        """The phases of a schedule, and the whole of it."""
+        rows = [stall.model_dump() for stall in stalls]
+        self._frames["stalls"].append(pl.DataFrame(rows, schema=STALLS))
 
     def add_database(self, test: str, told: dict[str, Any]) -> None:
         """What a test's database told; the same test's later word replaces the earlier."""

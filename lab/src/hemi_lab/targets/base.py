@@ -57,9 +57,9 @@ class Needs:
     """What a plan asks of a target beside reads and writes."""
 
     freezes: bool = False
-    """Legs that can be frozen."""
+    """Legs that can be frozen, or made to stall."""
     legs: frozenset[int] = frozenset()
-    """Numbers of the legs it freezes; none named means every leg."""
+    """Numbers of these legs; none named means every leg."""
     timed: bool = False
     """Loads with times of their own, which `hemi load` makes."""
 

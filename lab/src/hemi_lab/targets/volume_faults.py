@@ -1,4 +1,4 @@
-"""Freezing a hemi volume's legs: `hemi inject`, inside hemi and before the drive."""
+"""Faults of a hemi volume's legs: `hemi inject`, inside hemi and before the drive."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from hemi_lab.errors import LabError, ToolError
+from hemi_lab.steps import StallPhase
 
 _ASK_SECONDS = 0.2
 
@@ -58,10 +59,20 @@ class VolumeFaults:
                 _WAY_OUT,
             ) from error
 
+    def stall(self, leg: int, phases: tuple[StallPhase, ...], seed: int) -> None:
+        """`hemi inject --stall`."""
+        options = [option for phase in phases for option in ("--stall", stall_option(phase))]
+        try:
+            self._volume.command("inject", "--leg", str(leg), *options, "--seed", str(seed))
+        except ToolError as error:
+            raise LabError(f"leg {leg} cannot be stalled: {error.what}", _WAY_OUT) from error
+
     def clear(self, leg: int) -> None:
-        """A freeze of no length takes the place of one that lasts."""
+        """A freeze and a stall of no length take the place of those that last. Requests that stall
+        already keep their time."""
         try:
             self._volume.command("inject", "--leg", str(leg), "--freeze", "1ms")
+            self._volume.command("inject", "--leg", str(leg), "--stall", "for:1ns")
         except ToolError:
             # It does not answer, or is gone: then so is the fault.
             return
@@ -80,3 +91,13 @@ class VolumeFaults:
     def closely(self) -> AbstractContextManager[None]:
         """The status as often as it changes."""
         return self._volume.closely()
+
+
+def stall_option(phase: StallPhase) -> str:
+    """A phase as `hemi inject --stall` takes it."""
+    length = f"for:{phase.seconds * 1e9:.0f}ns"
+    if not (phase.reads or phase.writes):
+        return length
+    # In millionths, which is as fine as hemi takes them.
+    shares = f"reads:{phase.reads:.6f},writes:{phase.writes:.6f}"
+    return f"{shares},by:{phase.delay * 1e9:.0f}ns,{length}"
