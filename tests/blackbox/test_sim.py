@@ -24,6 +24,18 @@ access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50, fl
 "system.policy" = ["all", "first"]
 """
 
+FAULTS = """
+[[system.faults]]
+leg = 1
+at = "500 ms"
+freeze = "1 s"
+
+[[system.faults]]
+leg = 1
+stall = [{ reads = 0.5, writes = 1, by = "50 ms..200 ms", for = "1 s" }]
+seed = 3
+"""
+
 FLASH = """\
 title = "flash that was used before"
 [system]
@@ -103,6 +115,18 @@ def test_the_same_seed_gives_the_same_bytes(spec: Path) -> None:
     assert json.loads(hemi("sim", "run", spec, "--json", "--seed", 5, "--case", 1)) == whole[1:]
     # The plain mirror waits for the slower volume, hemi for the faster.
     assert whole[1]["writes"]["p50"] < whole[0]["writes"]["p50"]
+
+
+def test_faults_of_a_leg(spec: Path) -> None:
+    spec.write_text(SPEC + FAULTS)
+    first = hemi("sim", "run", spec, "--json")
+    assert hemi("sim", "run", spec, "--json") == first, "in virtual time, and from one seed"
+    plain, hemis = json.loads(first)
+    # The plain mirror waits until the leg answers again, hemi does not.
+    assert plain["writes"]["max"] > 0.9
+    assert hemis["writes"]["p50"] < 0.01
+    spec.write_text(SPEC + FAULTS.replace("leg = 1", "leg = 7"))
+    hemi_fails("sim", "run", spec, says=[spec, "leg = 7: the legs are 0 to 1"])
 
 
 def test_tables_and_people(sandbox: Sandbox, spec: Path) -> None:

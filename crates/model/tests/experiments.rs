@@ -141,6 +141,19 @@ fn single_requests_of_a_leg_can_stall() {
     assert!(first.writes.latency.p50 < 0.1, "{}", first.writes.latency.p50);
 }
 
+/// Every form that docs/commands/sim.md shows is understood.
+#[test]
+fn the_documented_faults_are_taken() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/sim.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("## Faults").expect("the page has faults");
+    let (_, block) = section.split_once("```toml\n").expect("the section has an example");
+    let (block, _) = block.split_once("```").expect("the example ends");
+    let spec = FAULTY.replace("[[system.faults]]\nleg = 1\nat = \"2 s\"\nFAULT", block);
+    let cases = spec::parse("sim.md", &spec).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(cases[0].spec.system.faults.len(), 3);
+}
+
 #[test]
 fn faults_that_cannot_be_are_refused_by_name() {
     for (fault, part) in [
