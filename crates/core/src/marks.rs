@@ -64,6 +64,14 @@ marks! {
     Settled "touched region settled",
     /// An armed region became clean to make room for another.
     Disarmed "armed region made room",
+    /// A write waited for an authority that was late, and another leg took over by the ledger.
+    MovedForLate "authority moved off a leg that was late",
+    /// A region was touched under another leg than its page says, by the ledger.
+    TouchedElsewhere "armed region touched under another leg by the ledger",
+    /// A page landed that makes an earlier move durable, though the region has moved again.
+    EarlierMoveDurable "earlier move durable",
+    /// A flush was answered with later moves not durable yet.
+    FlushBeforeLaterMoves "flush answered before later moves were durable",
     /// What a leg owed after an unclean stop was found equal.
     ComparedEqual "owed data compared and equal",
     /// What a leg owed after an unclean stop differed and was written.
@@ -196,6 +204,10 @@ marks! {
     LegDetached "leg detached",
     /// The volume opened though it had not been closed.
     OpenedUnclean "opened after a crash",
+    /// The ledger decided at a start after a crash.
+    OpenedByLedger "opened by the ledger",
+    /// The operator accepted to lose what a ledger could have told.
+    LedgerForgone "opened by pages though a ledger was relied on",
     /// Recovery chose among metadata of different sequence.
     RecoveryChose "recovery chose among sequences",
     /// Recovery chose among legs of different generations.
@@ -222,6 +234,8 @@ marks! {
     RefusedNoneIn "refused: no leg in",
     /// A start was refused: damage may hide something newer.
     RefusedDamaged "refused: metadata damaged",
+    /// A ledger was relied on and is missing or not valid.
+    RefusedLedger "refused: ledger",
     /// A start was refused: a leg is too short.
     RefusedTruncated "refused: truncated",
 }

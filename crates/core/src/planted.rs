@@ -28,6 +28,10 @@ macro_rules! planted {
 }
 
 planted! {
+    /// A write that is to be durable is acknowledged though only the ledger names its authority.
+    FuaByLedger,
+    /// An authority that answers is waited for however late it is.
+    LateAuthorityAwaited,
     /// What a leg lost with its cache is still compared: a drive may show what it will not keep.
     ComparedAfterLoss,
     /// What a comparison found equal counts as durable.

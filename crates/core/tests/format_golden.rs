@@ -59,6 +59,7 @@ fn superblock() -> Superblock {
         generation: GENERATION,
         ancestry,
         open: true,
+        ledger: None,
         join_epoch: 7,
         legs,
         descriptions: Default::default(),

@@ -1,5 +1,6 @@
 //! What must hold of every block, whatever is in it and whatever happens to it.
 
+use hemi_core::format::LedgerMark;
 use hemi_core::format::block::{self, BlockState, Kind};
 use hemi_core::format::lost::{self, LOST_EXTENTS_MAX, LostError, LostHeader};
 use hemi_core::format::page::{self, ENTRIES_PER_PAGE, PageError, PageHeader};
@@ -48,7 +49,9 @@ fn ancestry() -> impl Strategy<Value = Ancestry> {
 
 fn superblock() -> impl Strategy<Value = Superblock> {
     let legs = prop::collection::vec((prop::option::of(membership()), 0u64..=100), 8);
-    let scalars = (any::<u64>(), 0..block::SEQUENCE_END, any::<bool>(), any::<bool>(), 0u8..8);
+    let ledger = prop::option::of((1..=u64::MAX, 1..=u8::MAX));
+    let open = (any::<bool>(), ledger);
+    let scalars = (any::<u64>(), 0..block::SEQUENCE_END, open, any::<bool>(), 0u8..8);
     let sizes = (1u64..1 << 36, 16u32..=30);
     let text = || "\\PC{0,40}";
     let description = (text(), text(), text())
@@ -59,7 +62,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
         |(
             name,
             records,
-            (created, sequence, open, large, leg),
+            (created, sequence, (open, ledger), large, leg),
             (volume, shift),
             ancestry,
             descriptions,
@@ -83,6 +86,9 @@ fn superblock() -> impl Strategy<Value = Superblock> {
                 generation: GENERATION,
                 ancestry,
                 open,
+                ledger: ledger
+                    .filter(|_| open)
+                    .map(|(opening, boot)| LedgerMark { opening, boot: [boot; 16] }),
                 join_epoch: 100,
                 legs,
                 descriptions,
@@ -106,6 +112,7 @@ fn plain_superblock() -> Superblock {
         generation: GENERATION,
         ancestry: Ancestry::default(),
         open: false,
+        ledger: None,
         join_epoch: 0,
         legs,
         descriptions: Default::default(),

@@ -61,7 +61,7 @@ impl<B: Buffers> Engine<B> {
         self.fold_debts_of_silent();
         self.give_up_copies();
         // Else only flushes look at them, and a record is kept for as long as nobody has.
-        self.moves_are_durable();
+        self.record_old_moves();
         self.clean_regions();
         self.heal_regions();
         self.write_lazily();
@@ -210,7 +210,9 @@ impl<B: Buffers> Engine<B> {
             } else if is_repaired {
                 whole |= index.bit();
                 repaired |= index.bit();
-            } else if !state.flush_failed || is_leaving && self.may_flush_again(leg) {
+            } else if !state.flush_failed
+                || (is_leaving || index == authority) && self.may_flush_again(leg)
+            {
                 self.want_flush(index, done);
                 waits = true;
             }
@@ -251,7 +253,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns true if a leg whose flush failed is to be asked for another: writers may wait until it
-    /// has everything that a leg which is leaving decides.
+    /// has everything that a leg which is leaving decides, or until a region that it decides itself
+    /// settles.
     fn may_flush_again(&self, leg: usize) -> bool {
         self.now >= self.legs[leg].flush_retry && !planted::is(Planted::HeirFlushedOnce)
     }

@@ -73,7 +73,8 @@ impl<B: Buffers> Engine<B> {
         if let Some(buffer) = buffer {
             self.buffers.release(buffer);
         }
-        self.regions.note_flush_used();
+        self.regions.note_flush();
+        self.requests[slot].moves = None;
         // A write with FUA ends in one: what was sent of it meanwhile counts as before it.
         let early = planted::is(Planted::FuaCountsFromStart);
         let covers_until = if early { self.requests[slot].started } else { self.now };
@@ -209,13 +210,17 @@ impl<B: Buffers> Engine<B> {
         if self.requests[slot].needed != 0 {
             return false;
         }
-        if !self.moves_are_durable() && !planted::is(Planted::FlushIgnoresMoves)
+        let made = self.regions.moves_made();
+        let until = *self.requests[slot].moves.get_or_insert(made);
+        if !self.moves_are_durable(until) && !planted::is(Planted::FlushIgnoresMoves)
             || !self.regions.no_authority_is_suspect()
         {
             self.marks.add(Mark::FlushWaitedForMove);
             return false;
         }
-        !self.flush_is_strict() || self.enough_copies(slot)
+        let answered = !self.flush_is_strict() || self.enough_copies(slot);
+        self.marks.add_if(answered && made > until, Mark::FlushBeforeLaterMoves);
+        answered
     }
 
     /// `flush_copies` above one: enough legs have everything from before the flush, durable, and

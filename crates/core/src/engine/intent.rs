@@ -55,11 +55,11 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.region_of(record);
         if self.regions.is_touched(region) {
-            return self.authority_is_durable(record);
+            return self.regions.intent_is_durable(record, &self.legs);
         }
         let Decision { regions, among, marks } = self.decision();
         if regions.touch_armed(record, &among, marks) {
-            return self.authority_is_durable(record);
+            return self.regions.intent_is_durable(record, &self.legs);
         }
         if regions.begin_intent(record, &among, marks) {
             self.record_soon(region);
@@ -82,7 +82,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if recovery would honour the region's authority as it is in memory.
+    /// Returns true if recovery would honour the region's authority as it is in memory, after a power
+    /// cut as well.
     pub(super) fn authority_is_durable(&mut self, record: u32) -> bool {
         self.regions.authority_is_durable(record, &self.legs)
     }
@@ -128,8 +129,9 @@ impl<B: Buffers> Engine<B> {
             let Some(record) = self.regions.next_move() else { continue };
             let before = self.regions.moves_made();
             let failed = self.has_failed_on_authority(record);
+            let late = self.waits_for_late_authority(record);
             let Decision { regions, among, marks } = self.decision();
-            let moved = regions.try_move(record, failed, &among, marks);
+            let moved = regions.try_move(record, failed, late, &among, marks);
             self.reconsider |= self.regions.moves_made() != before;
             for (leg, stamp) in moved.flushes.into_iter().flatten() {
                 self.want_flush(leg, stamp);
@@ -147,9 +149,24 @@ impl<B: Buffers> Engine<B> {
         waiters.any(|operation| self.operations[operation].failed & authority.bit() != 0)
     }
 
-    /// Returns true if every move of authority is durable, so that recovery would choose by it.
-    pub(super) fn moves_are_durable(&mut self) -> bool {
-        self.regions.moves_are_durable(&self.legs)
+    /// Returns the legs that have a write which waits in a region for an authority that is late, as a
+    /// mask; `None` if there is no such write.
+    fn waits_for_late_authority(&self, record: u32) -> Option<u8> {
+        let mut waiters = self.regions.waiters(record);
+        let late = waiters.find(|&operation| self.authority_is_late(operation))?;
+        Some(self.operations[late].done)
+    }
+
+    /// Returns true if the moves of authority up to this number are durable, so that recovery would
+    /// choose by them.
+    pub(super) fn moves_are_durable(&mut self, until: u64) -> bool {
+        self.regions.moves_are_durable(until, &self.legs)
+    }
+
+    /// Has moves of authority recorded that nobody has asked for.
+    pub(super) fn record_old_moves(&mut self) {
+        self.regions.forget_durable_moves();
+        self.regions.record_old_moves(&self.legs, self.now);
     }
 
     /// Sees to it that no region depends on a silent leg for data that only a flush of it

@@ -8,7 +8,7 @@ use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
-use crate::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES};
+use crate::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
 
 /// The wait limit of a leg with too little history to judge by.
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;
@@ -50,6 +50,11 @@ const PROBATION_FORGET: u64 = 30 * SECOND;
 const FADE_SHIFT: u32 = 5;
 /// … and after so many trials that confirmed it one part in 2 to the power of this many more.
 const FADE_TRIALS_MAX: u32 = 3;
+/// A leg is late with a write that takes longer than so many of a thousand do …
+const LATE_PERMILLE: u64 = 990;
+/// … but never before this; and, while little is known of it, after this.
+const LATE_FLOOR: u64 = 50 * MICROSECOND;
+const LATE_UNKNOWN: u64 = MILLISECOND;
 /// A read is hedged no earlier than this after its submission.
 const HEDGE_FLOOR: u64 = 2 * MILLISECOND;
 
@@ -94,6 +99,8 @@ pub(crate) struct History {
     pub(crate) total: LatencyHistogram,
     limit: u64,
     hedge: u64,
+    /// What takes longer than this is late; zero before it is first judged.
+    late: u64,
     /// Moving average, nanoseconds, weight 1/16; less while it fades.
     average: u64,
     /// What the average was before it began to fade; zero when it does not.
@@ -157,11 +164,13 @@ impl History {
             };
             self.limit = guess.clamp(settings.wait_floor, settings.wait_ceiling);
             self.hedge = self.limit;
+            self.late = LATE_UNKNOWN;
             return;
         }
         let high = self.recent.quantile(999).saturating_mul(u64::from(settings.wait_multiple));
         self.limit = high.clamp(settings.wait_floor, settings.wait_ceiling);
         self.hedge = (2 * self.recent.quantile(990)).max(HEDGE_FLOOR).min(self.limit);
+        self.late = self.recent.quantile(LATE_PERMILLE).max(LATE_FLOOR);
     }
 
     /// At each background tick.
@@ -561,6 +570,11 @@ impl Leg {
     /// How long a read may take before another leg is asked too.
     pub(crate) fn hedge_delay(&self, sectors: u64) -> u64 {
         self.history(Class::Read, sectors).hedge
+    }
+
+    /// How long a write of this size may take before the leg is later than usual.
+    pub(crate) fn late_after(&self, sectors: u64) -> u64 {
+        self.history(Class::Write, sectors).late
     }
 
     /// Expected latency of a read sent now, nanoseconds.

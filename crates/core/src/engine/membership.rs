@@ -97,6 +97,8 @@ impl<B: Buffers> Engine<B> {
         if self.legs.iter().any(may_come_back) {
             self.begin_generation();
         }
+        let id = self.random_id();
+        self.superblock.ledger = self.regions.announce_opening(id);
         self.write_superblock(None);
     }
 
@@ -173,6 +175,7 @@ impl<B: Buffers> Engine<B> {
         let pages = self.regions.metadata().superblock();
         if write.object < pages {
             self.regions.note_recorded(LegIndex(leg as u8), write);
+            self.regions.note_moves_recorded(LegIndex(leg as u8), write, &mut self.marks);
             self.retry_all_waiting(Some(write.object));
         } else if write.object == self.regions.metadata().lost_list() {
             self.retry_all_waiting(None);
@@ -500,6 +503,7 @@ impl<B: Buffers> Engine<B> {
                 if self.superblock_is_durable(self.regions.metadata().newest(object)) =>
             {
                 self.phase = Phase::Serving;
+                self.regions.confirm_opening(self.superblock.ledger);
                 self.pump_backlog();
                 self.consider_flushes();
                 for (token, command) in core::mem::take(&mut self.early_commands) {
@@ -760,7 +764,7 @@ impl<B: Buffers> Engine<B> {
         fresh.thin = traits.thin;
         self.legs[leg.index()] = fresh;
         self.slots_used = self.slots_used.max(leg.index() + 1);
-        self.regions.add_leg(leg);
+        self.regions.add_leg(leg, self.superblock.join_epoch);
         self.begin_change(leg, ChangeKind::Join, Some(token));
         Ok(())
     }
@@ -949,8 +953,11 @@ impl<B: Buffers> Engine<B> {
             if (!current || changing) && !hopeless {
                 return;
             }
-            if self.regions.dirty_count() == 0 {
-                self.superblock.open = false;
+            // Without a ledger the pages decide: they do if all of them are up to date.
+            let clean = self.regions.dirty_count() == 0;
+            if clean || current && self.superblock.ledger.is_some() {
+                self.superblock.open = !clean;
+                self.superblock.ledger = None;
                 self.write_superblock(None);
             }
             self.phase = Phase::Closing(Closing { marked: true, ..closing });
@@ -962,6 +969,9 @@ impl<B: Buffers> Engine<B> {
             .filter(|leg| leg.answers())
             .all(|leg| self.regions.metadata().durable(object, leg.index) >= newest);
         if durable || hopeless {
+            if durable && self.superblock.ledger.is_none() {
+                self.regions.retire_ledger();
+            }
             self.phase = Phase::Closed;
             self.actions.push_back(Action::CommandDone { token: closing.token, result: Ok(()) });
             self.actions.push_back(Action::Closed);

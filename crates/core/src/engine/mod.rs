@@ -41,7 +41,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::command::Command;
-use crate::format::{BLOCK_BYTES, Membership, RegionEntry, Superblock};
+use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry, Superblock};
 use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
 };
@@ -131,15 +131,21 @@ impl<B: Buffers> Engine<B> {
     /// Opens a volume as recovery found it. Requests are taken at once and wait until every
     /// leg that is in has durably recorded that the volume is open.
     ///
-    /// `entropy` is a random number of the driver's: generation ids are derived from it.
+    /// `entropy` is a random number of the driver's: generation ids are derived from it. Without a
+    /// ledger a write is acknowledged once the page is durable that names its region's authority.
+    ///
+    /// # Panics
+    /// If recovery took the table from a ledger and none is given.
     pub fn open(
         mut opening: Opening,
         settings: Settings,
         traits: [LegTraits; LEGS_MAX],
+        ledger: Option<Ledger>,
         buffers: B,
         now: Instant,
         entropy: u64,
     ) -> Engine<B> {
+        assert!(ledger.is_some() || opening.ledger.is_none(), "the ledger decides, and goes on");
         let requests_max = settings.requests_max;
         let operations_max = operations_max(&settings);
         let present: usize = traits.iter().filter(|t| t.present).count();
@@ -150,8 +156,15 @@ impl<B: Buffers> Engine<B> {
             .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
             .fold(0u8, |mask, l| mask | 1 << l);
         let slots_used = (0..LEGS_MAX).rev().find(|&l| members >> l & 1 == 1 || traits[l].present);
-        let regions =
-            Regions::new(&mut opening, &settings, operations_max, members, now, BEFORE_OPEN);
+        let regions = Regions::new(
+            &mut opening,
+            &settings,
+            operations_max,
+            members,
+            ledger,
+            now,
+            BEFORE_OPEN,
+        );
         let blank_request = RequestState {
             token: 0,
             operation: Operation::Flush,
@@ -174,6 +187,7 @@ impl<B: Buffers> Engine<B> {
             caught_up: 0,
             durable: 0,
             unrecorded: [0; LEGS_MAX],
+            moves: None,
         };
         let blank_operation = OperationState::new(0, Extent::default(), 0, Source::Leg);
         let blank_io = Io::new(0, Purpose::Abandoned, Extent::default(), Source::Leg);
@@ -388,7 +402,7 @@ impl<B: Buffers> Engine<B> {
         let index = LegIndex(leg as u8);
         while self.ios.free_slots() > 0 {
             let withheld = (!self.may_be_told(index)).then(|| self.regions.metadata().superblock());
-            let write = self.regions.metadata_mut().next_write(index, withheld, &mut self.marks);
+            let write = self.regions.next_metadata_write(index, withheld, &mut self.marks);
             let Some(write) = write else { return };
             self.encode_object(index, &write);
             self.legs[leg].counters.metadata_writes += 1;
@@ -498,7 +512,7 @@ impl<B: Buffers> Engine<B> {
             Purpose::Abandoned => io.source.release(&mut self.buffers),
             Purpose::Flush => self.flush_done(slot, &io, result),
             Purpose::Metadata(write) => {
-                self.regions.metadata_mut().complete(LegIndex(io.leg), &write, result.is_ok());
+                self.regions.complete_metadata(LegIndex(io.leg), &write, result.is_ok());
                 self.metadata_done(leg, &write, result);
             }
             Purpose::Scrub => self.scrub_read_done(&io, result),

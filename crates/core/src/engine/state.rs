@@ -44,6 +44,9 @@ pub(crate) struct RequestState {
     /// For a flush of several copies: the generation of regions unrecorded for a leg that each of
     /// these waits for.
     pub(crate) unrecorded: [u64; LEGS_MAX],
+    /// For a flush: moves of authority made before it depended on no leg any more. Later ones are
+    /// not waited for.
+    pub(crate) moves: Option<u64>,
 }
 
 /// How far an operation has come.
@@ -68,6 +71,10 @@ pub(crate) struct OperationState {
     pub(crate) fua: bool,
     pub(crate) stage: Stage,
     pub(crate) started: Instant,
+    /// When it was sent to the legs.
+    pub(crate) sent: Instant,
+    /// It is looked at again at a point in time.
+    pub(crate) timed: bool,
     /// Its place among the range locks; [`NONE`] without one.
     pub(crate) lock: u32,
     /// Legs that have it.
@@ -114,6 +121,8 @@ impl OperationState {
             fua: false,
             stage: Stage::Locked,
             started: Instant(0),
+            sent: Instant(0),
+            timed: false,
             lock: NONE,
             done: 0,
             in_flight: 0,

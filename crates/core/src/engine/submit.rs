@@ -42,11 +42,9 @@ impl<B: Buffers> Engine<B> {
             caught_up: 0,
             durable: 0,
             unrecorded: [0; LEGS_MAX],
+            moves: None,
         };
         let key = self.requests.insert(state).expect("the driver checked has_room");
-        if request.fua {
-            self.regions.note_flush_used();
-        }
         if matches!(self.phase, Phase::Closing(_) | Phase::Closed) {
             self.requests[key.slot].error = Some(RequestError::ShuttingDown);
             self.reply(key.slot);

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Lacked, Since, Source};
-use super::leg::Health;
+use super::leg::{Health, Leg};
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
@@ -75,11 +75,15 @@ impl<B: Buffers> Engine<B> {
     fn dispatch(&mut self, operation: u32) {
         let extent = self.operations[operation].extent;
         self.operations[operation].stage = Stage::Running;
+        self.operations[operation].sent = self.now;
         if self.touches_lost(extent) {
             // Durable before the list says so, or a power cut would bring back what was there
             // before the loss.
             self.operations[operation].fua = true;
             self.operations[operation].rewrites_lost = true;
+        }
+        if self.operations[operation].fua {
+            self.regions.note_fua(self.record_of(operation));
         }
         for leg in self.slots() {
             if self.legs[leg].is_member() {
@@ -520,7 +524,8 @@ impl<B: Buffers> Engine<B> {
                 // gone. Whether it has, it says when it comes back.
                 self.regions.want_move(record);
                 self.regions.wait(operation, record);
-            } else if !self.authority_is_durable(record) && !planted::is(Planted::AckBeforeMove)
+            } else if !self.authority_is_recorded(operation, record)
+                && !planted::is(Planted::AckBeforeMove)
                 || !self.lost_list_follows(operation)
             {
                 self.marks.add(Mark::AcknowledgementWaited);
@@ -544,13 +549,16 @@ impl<B: Buffers> Engine<B> {
         if state.done != 0 {
             let answers = self.legs[authority.index()].answers();
             let timed_out = self.is_timed_out(operation);
-            if !answers || state.failed & authority.bit() != 0 || timed_out {
+            let late = self.authority_is_late(operation);
+            if !answers || state.failed & authority.bit() != 0 || timed_out || late {
                 if timed_out {
                     self.regions.force_move(record);
                 } else {
                     self.regions.want_move(record);
                 }
                 self.regions.wait(operation, record);
+            } else if self.late_deadline(operation).is_some() {
+                self.look_again_in_time(operation);
             }
             return;
         }
@@ -562,6 +570,14 @@ impl<B: Buffers> Engine<B> {
         if failed && state.in_flight == 0 && state.failed != 0 {
             self.fail_write(operation, record);
         }
+    }
+
+    /// Returns true if recovery would honour the region's authority: by the ledger, after a restart of
+    /// hemi; for what is to be durable, after a power cut as well.
+    fn authority_is_recorded(&mut self, operation: u32, record: u32) -> bool {
+        let by_ledger = self.regions.has_ledger()
+            && (!self.operations[operation].fua || planted::is(Planted::FuaByLedger));
+        by_ledger || self.authority_is_durable(record)
     }
 
     /// Whether the lost list no longer names what this write has rewritten.
@@ -611,13 +627,7 @@ impl<B: Buffers> Engine<B> {
                 let except = (behind <= self.settings.write_behind_limit).then_some(slow);
                 !missing(self, except)
             }
-            Policy::Paper => {
-                if !missing(self, None) || self.is_timed_out(operation) {
-                    return true;
-                }
-                self.wait_until_timed_out(operation);
-                false
-            }
+            Policy::Paper => !missing(self, None) || self.is_timed_out(operation),
         }
     }
 
@@ -637,15 +647,50 @@ impl<B: Buffers> Engine<B> {
         }
         let timed_out = self.paper_deadline(operation).is_some_and(|deadline| self.now >= deadline);
         if !timed_out {
-            self.wait_until_timed_out(operation);
+            self.look_again_in_time(operation);
         }
         timed_out
     }
 
-    fn wait_until_timed_out(&mut self, operation: u32) {
-        let key = self.operation_key(operation);
-        if !self.timed.contains(&key) {
+    /// When the authority of an operation's region has been waited for long enough, if another leg has
+    /// the write: when it is later than it usually is. One that is always slower than the leg
+    /// that has it is not waited for at all. `None` where only a page would let another leg take over:
+    /// its write costs what would be gained.
+    fn late_deadline(&self, operation: u32) -> Option<Instant> {
+        let state = &self.operations[operation];
+        let by_ledger = self.regions.has_ledger()
+            && self.settings.policy == Policy::First
+            && !state.fua
+            && !planted::is(Planted::LateAuthorityAwaited);
+        let authority = self.entry(state.region).authority();
+        if !by_ledger || state.done == 0 || state.done & authority.bit() != 0 {
+            return None;
+        }
+        let decides = &self.legs[authority.index()];
+        let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
+        let outpaced = decides.slow && self.in_legs().filter(has_it).any(|leg| !leg.slow);
+        let wait = if outpaced { 0 } else { decides.late_after(state.extent.sectors()) };
+        Some(state.sent + wait)
+    }
+
+    /// Returns true if another leg may take over from an operation's authority, which is late.
+    pub(super) fn authority_is_late(&self, operation: u32) -> bool {
+        let running = self.operations[operation].stage == Stage::Running;
+        running && self.late_deadline(operation).is_some_and(|deadline| self.now >= deadline)
+    }
+
+    fn look_again_in_time(&mut self, operation: u32) {
+        if !core::mem::replace(&mut self.operations[operation].timed, true) {
+            let key = self.operation_key(operation);
             self.timed.push(key);
+        }
+    }
+
+    /// When an operation that waits for a point in time is to be looked at again.
+    fn deadline_of(&self, operation: u32) -> Option<Instant> {
+        match self.settings.policy {
+            Policy::Paper => self.paper_deadline(operation),
+            _ => self.late_deadline(operation),
         }
     }
 
@@ -653,21 +698,22 @@ impl<B: Buffers> Engine<B> {
         self.timed
             .iter()
             .filter(|key| self.operations.is_live(**key))
-            .filter_map(|key| self.paper_deadline(key.slot))
+            .filter_map(|key| self.deadline_of(key.slot))
             .min()
             .unwrap_or(Instant::NEVER)
     }
 
-    /// Looks again at operations whose wait under the paper's rule is over.
+    /// Looks again at operations that have waited long enough.
     pub(super) fn release_timed(&mut self) {
         let mut at = 0;
         while at < self.timed.len() {
             let key = self.timed[at];
             let due = !self.operations.is_live(key)
-                || self.paper_deadline(key.slot).is_some_and(|deadline| self.now >= deadline);
+                || self.deadline_of(key.slot).is_none_or(|deadline| self.now >= deadline);
             if due {
                 self.timed.swap_remove(at);
                 if self.operations.is_live(key) {
+                    self.operations[key.slot].timed = false;
                     self.consider_acknowledgement(key.slot);
                 }
             } else {
@@ -728,6 +774,13 @@ impl<B: Buffers> Engine<B> {
     }
 
     fn leave_region(&mut self, operation: u32, record: u32) {
+        if self.operations[operation].timed {
+            // Not left to be found: many more may come and go before a time is up.
+            let key = self.operation_key(operation);
+            if let Some(at) = self.timed.iter().position(|timed| *timed == key) {
+                self.timed.swap_remove(at);
+            }
+        }
         self.regions.stop_waiting(operation, record);
         self.regions.end_operation(record, self.now);
     }

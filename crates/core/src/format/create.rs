@@ -44,6 +44,7 @@ impl NewVolume<'_> {
             generation: self.generation,
             ancestry: Ancestry::default(),
             open: false,
+            ledger: None,
             join_epoch: FIRST_JOIN_EPOCH,
             legs,
             descriptions: Default::default(),

@@ -18,6 +18,7 @@ pub mod block;
 pub mod create;
 pub mod description;
 pub mod layout;
+pub mod ledger;
 pub mod lost;
 pub mod page;
 pub mod superblock;
@@ -25,6 +26,7 @@ pub mod superblock;
 pub use block::{BLOCK_BYTES, Block, BlockState, Kind};
 pub use description::LegDescription;
 pub use layout::{Layout, LayoutError};
+pub use ledger::{Ledger, LedgerMark, LedgerMemory};
 pub use page::RegionEntry;
 pub use superblock::{LegRecord, Membership, Superblock, SuperblockError};
 

@@ -211,6 +211,14 @@ pub fn entries(block: &Block) -> impl Iterator<Item = RegionEntry> {
     entries_of(transmute_ref!(block))
 }
 
+/// Returns the entry at a place below [`ENTRIES_PER_PAGE`] of a page that was filled in, sealed or
+/// not.
+pub fn entry(block: &Block, place: usize) -> RegionEntry {
+    let raw: &RawPage = transmute_ref!(block);
+    let sector = &raw.entries[place / ENTRIES_PER_SECTOR];
+    RegionEntry(sector.payload[place % ENTRIES_PER_SECTOR].get())
+}
+
 fn entries_of(raw: &RawPage) -> impl Iterator<Item = RegionEntry> {
     let sectors = raw.entries.iter();
     sectors.flat_map(|sector| &sector.payload).map(|entry| RegionEntry(entry.get()))

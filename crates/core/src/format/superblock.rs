@@ -13,6 +13,7 @@ use super::Id;
 use super::block::{self, Block, BlockState, Kind};
 use super::description::LegDescription;
 use super::layout::{Layout, LayoutError};
+use super::ledger::LedgerMark;
 
 mod raw;
 
@@ -22,9 +23,11 @@ use raw::RawSuperblock;
 pub const MAGIC: [u8; 8] = *b"HEMIVOL\0";
 /// The format version this code reads and writes. A reader refuses every other.
 pub const VERSION: u32 = 1;
-/// Incompatible features this code knows: none yet. A reader refuses a superblock that
-/// names others.
-pub const FLAGS_KNOWN: u64 = 0;
+/// An incompatible feature: the volume was opened relying on a ledger, without which its regions
+/// are not recovered as they were.
+pub const FLAG_LEDGER: u64 = 1;
+/// Incompatible features this code knows. A reader refuses a superblock that names others.
+pub const FLAGS_KNOWN: u64 = FLAG_LEDGER;
 /// Longest volume name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Most past generations kept.
@@ -177,6 +180,8 @@ pub struct Superblock {
     pub ancestry: Ancestry,
     /// Whether the volume is being served, or was when hemi was killed.
     pub open: bool,
+    /// The ledger that is relied on, if one is. Only an open volume relies on one.
+    pub ledger: Option<LedgerMark>,
     /// The volume's highest join epoch.
     pub join_epoch: u64,
     /// The leg set, by slot.
@@ -286,7 +291,7 @@ impl Superblock {
     }
 
     /// Whether the fields agree with each other: the block size is 512 or 4096; ids are not
-    /// zeros; this leg's slot is not empty; empty slots are all zeros; no id is there twice;
+    /// zeros; only an open volume relies on a ledger; this leg's slot is not empty; empty slots are all zeros; no id is there twice;
     /// no leg joined after the volume's highest join epoch, which is below
     /// [`block::SEQUENCE_END`].
     ///
@@ -305,6 +310,11 @@ impl Superblock {
         }
         if self.leg.index() >= LEGS_MAX {
             return field("the leg's slot", self.leg.0.into());
+        }
+        if let Some(mark) = self.ledger
+            && (mark.opening == 0 || mark.boot == Id::default() || !self.open)
+        {
+            return field("the opening of the ledger", mark.opening);
         }
         if self.join_epoch >= block::SEQUENCE_END {
             return field("the join epoch", self.join_epoch);

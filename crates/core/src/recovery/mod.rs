@@ -7,10 +7,12 @@
 //! refused; what was provably never durable (a write cut in two) is ignored.
 
 mod history;
+mod ledger;
 mod problem;
 mod promotion;
 mod reader;
 
+pub use ledger::{LedgerState, Outlived};
 pub use problem::{Problem, Refusal};
 pub use promotion::{Promotion, promote, promote_short_pages};
 
@@ -52,8 +54,19 @@ pub struct Opening {
     pub slots: Vec<LegIndex>,
     /// Whether the volume was closed cleanly.
     pub clean: bool,
+    /// What the ledger says beside the table, if that is the ledger's.
+    pub ledger: Option<LedgerState>,
     /// Which rare paths recovery took.
     pub marks: Marks,
+}
+
+impl Opening {
+    /// Returns true if a region with this entry may have been written to since every whole leg had
+    /// flushed it. By the pages alone that is any dirty one.
+    pub(crate) fn is_touched(&self, region: u32, entry: RegionEntry) -> bool {
+        let by_ledger = self.ledger.as_ref().map(|state| state.touched[region as usize]);
+        by_ledger.unwrap_or_else(|| entry.is_dirty())
+    }
 }
 
 /// How many bytes from the beginning of a leg [`assess`] needs, told by its first
@@ -95,12 +108,22 @@ fn block_at(bytes: &[u8], address: u64) -> Option<&Block> {
     bytes.get(start..start.checked_add(BLOCK_BYTES)?)?.try_into().ok()
 }
 
-/// Decides what a set of legs says of its volume.
+/// Decides what a set of legs says of its volume, after a restart of the machine or on another
+/// one: no ledger counts.
 ///
 /// # Errors
 /// Every [`Problem`] found.
 pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
     assess_short_pages(images, ENTRIES_PER_PAGE as u32)
+}
+
+/// Does what [`assess`] does where a ledger may have outlived the hemi that served the volume.
+///
+/// # Errors
+/// Every [`Problem`] found. A ledger that was relied on during this boot of the machine, and is
+/// missing or not valid, is one.
+pub fn assess_outlived(images: &[LegImage], outlived: &Outlived) -> Result<Opening, Refusal> {
+    assess_outlived_short_pages(images, outlived, ENTRIES_PER_PAGE as u32)
 }
 
 /// Does what [`assess`] does for a simulated volume that uses only the first `regions` entries of
@@ -109,6 +132,18 @@ pub fn assess(images: &[LegImage]) -> Result<Opening, Refusal> {
 /// # Errors
 /// Those of [`assess`].
 pub fn assess_short_pages(images: &[LegImage], regions: u32) -> Result<Opening, Refusal> {
+    assess_outlived_short_pages(images, &Outlived::default(), regions)
+}
+
+/// Does what [`assess_outlived`] does for a volume as [`assess_short_pages`] takes it.
+///
+/// # Errors
+/// Those of [`assess_outlived`].
+pub fn assess_outlived_short_pages(
+    images: &[LegImage],
+    outlived: &Outlived,
+    regions: u32,
+) -> Result<Opening, Refusal> {
     let refuse = |problems: Vec<Problem>| Err(Refusal { problems });
     if images.is_empty() {
         return refuse(vec![Problem::NoLegs]);
@@ -134,7 +169,10 @@ pub fn assess_short_pages(images: &[LegImage], regions: u32) -> Result<Opening, 
     marks.add_if(generations, Mark::RecoveryChoseGeneration);
     let mut reader =
         Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks };
-    let opening = reader.read()?;
+    let mut opening = reader.read()?;
+    if let Err(problem) = outlived.decide(&mut opening) {
+        return refuse(vec![problem]);
+    }
     match undecided(&opening) {
         None => Ok(opening),
         Some(problem) => refuse(vec![problem]),
@@ -146,11 +184,12 @@ fn undecided(opening: &Opening) -> Option<Problem> {
     let legs = opening.superblock.legs.iter().enumerate();
     let is_in = legs
         .fold(0u8, |mask, (leg, record)| mask | u8::from(record.state == Membership::In) << leg);
-    let decided = |entry: &RegionEntry| {
-        let by = if entry.is_dirty() { entry.authority().bit() } else { entry.whole() };
+    let decided = |region: u32, entry: &RegionEntry| {
+        let touched = opening.is_touched(region, *entry);
+        let by = if touched { entry.authority().bit() } else { entry.whole() };
         by & is_in != 0
     };
-    let mut regions = (0..).zip(&opening.table).filter(|(_, entry)| !decided(entry));
+    let mut regions = (0..).zip(&opening.table).filter(|&(region, entry)| !decided(region, entry));
     let (region, _) = regions.next()?;
     Some(Problem::Undecided { region, count: 1 + regions.count() as u32 })
 }

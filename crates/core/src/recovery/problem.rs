@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::format::ledger::LedgerError;
 use crate::format::superblock::SuperblockError;
 use crate::format::{LegDescription, page};
 use crate::marks::{Mark, Marks};
@@ -99,6 +100,12 @@ pub enum Problem {
         /// What is wrong.
         error: page::PageError,
     },
+    /// The ledger that the volume was served with during this boot of the machine is missing, or
+    /// is not valid. What was acknowledged and not flushed cannot be told without it.
+    Ledger {
+        /// What is wrong with it; `None` if there is none.
+        error: Option<LedgerError>,
+    },
     /// No leg has a valid list of lost extents.
     LostListDamaged,
     /// The image is shorter than the metadata.
@@ -151,6 +158,7 @@ impl Problem {
             | Problem::Undecided { .. }
             | Problem::PageUnsupported { .. }
             | Problem::LostListDamaged => Mark::RefusedDamaged,
+            Problem::Ledger { .. } => Mark::RefusedLedger,
             Problem::Truncated { .. } => Mark::RefusedTruncated,
         }
     }
@@ -223,6 +231,18 @@ impl Problem {
                  volume's legs, or decide with 'hemi promote LEG --accept-loss'"
             ),
             Problem::PageUnsupported { image, error } => format!("{}: {error}", name(*image)),
+            Problem::Ledger { error } => {
+                let what = match error {
+                    None => "is missing".into(),
+                    Some(error) => format!("is not valid: {error}"),
+                };
+                format!(
+                    "the ledger that the volume was last served with {what}; writes that were \
+                     acknowledged and not flushed may be lost without it: bring it back to the \
+                     run directory, restart the machine to start by what was flushed, or start \
+                     with --accept-loss"
+                )
+            }
             Problem::LostListDamaged => "the list of lost extents is damaged on every leg; \
                  decide with 'hemi promote LEG --accept-loss'"
                 .into(),

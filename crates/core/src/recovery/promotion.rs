@@ -62,6 +62,7 @@ pub fn promote_short_pages(
     superblock.ancestry.push(Ancestor { generation: old.generation, sequence: old.sequence });
     superblock.generation = generation;
     superblock.open = false;
+    superblock.ledger = None;
     superblock.join_epoch += 1;
     for (leg, record) in superblock.legs.iter_mut().enumerate() {
         if leg == old.leg.index() {

@@ -85,7 +85,7 @@ impl Reader<'_> {
         let mut marks = core::mem::take(&mut self.marks);
         marks.add_if(!clean, Mark::OpenedUnclean);
         let slots = self.slots.to_vec();
-        Ok(Opening { superblock, table, lost, objects, slots, clean, marks })
+        Ok(Opening { superblock, table, lost, objects, slots, clean, ledger: None, marks })
     }
 
     /// Whether a damaged slot may hide something newer than the best one found.
@@ -119,6 +119,7 @@ impl Reader<'_> {
                         self.take(&mut found, image, slot, opened.sequence(), opened);
                     }
                     Err(page::PageError::Damaged { newest }) => {
+                        self.trace(&mut found, image, newest);
                         found.damaged.push((image, newest));
                     }
                     Err(page::PageError::Torn { newest }) => found.note_torn(newest),
@@ -172,11 +173,18 @@ impl Reader<'_> {
             found.state.durable[leg] = sequence;
             found.state.slot[leg] = slot;
         }
+        self.trace(found, image, Some(sequence));
         let newer = |best: u64| sequence > best && !planted::is(Planted::OldSlotChosen);
         if found.best.as_ref().is_none_or(|(best, _)| newer(*best)) {
             found.best = Some((sequence, value));
         }
         found.state.sequence = found.state.sequence.max(sequence);
+    }
+
+    /// Notes that a leg has held a sequence; `None` if that cannot be told.
+    fn trace<T>(&self, found: &mut Found<T>, image: usize, sequence: Option<u64>) {
+        let traced = &mut found.state.traced[self.slots[image].index()];
+        *traced = sequence.unwrap_or(u64::MAX).max(*traced);
     }
 
     fn superblock_state(&self) -> ObjectState {
@@ -192,6 +200,11 @@ impl Reader<'_> {
                     )) => {
                         // The engine changes it at once, and so goes past this.
                         state.sequence = state.sequence.max(newest);
+                        state.traced[leg.index()] = newest.max(state.traced[leg.index()]);
+                        continue;
+                    }
+                    Some(Err(SuperblockError::Damaged { newest: None })) => {
+                        state.traced[leg.index()] = u64::MAX;
                         continue;
                     }
                     _ => continue,
@@ -201,6 +214,7 @@ impl Reader<'_> {
                     state.slot[leg.index()] = slot;
                 }
                 state.sequence = state.sequence.max(own.sequence);
+                state.traced[leg.index()] = own.sequence.max(state.traced[leg.index()]);
             }
         }
         state
@@ -218,9 +232,13 @@ impl Reader<'_> {
                     Err(lost::LostError::Torn { newest }) => found.note_torn(newest),
                     Err(lost::LostError::Blank) => {}
                     Err(lost::LostError::Damaged { newest }) => {
+                        self.trace(&mut found, image, newest);
                         found.damaged.push((image, newest));
                     }
-                    Err(_) => found.damaged.push((image, None)),
+                    Err(_) => {
+                        self.trace(&mut found, image, None);
+                        found.damaged.push((image, None));
+                    }
                 }
             }
         }

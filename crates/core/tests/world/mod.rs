@@ -20,10 +20,11 @@ use std::collections::BTreeMap;
 
 use hemi_core::engine::Engine;
 use hemi_core::format::create::{self, NewVolume};
+use hemi_core::format::ledger::{SimulatedMemory, ledger_bytes};
 use hemi_core::format::superblock::Name;
-use hemi_core::format::{Id, Layout, RegionEntry};
+use hemi_core::format::{Id, Layout, Ledger, RegionEntry};
 use hemi_core::io::{Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Request};
-use hemi_core::recovery::{self, LegImage, Refusal};
+use hemi_core::recovery::{self, LegImage, Outlived, Refusal};
 use hemi_core::settings::Settings;
 use hemi_core::units::{
     Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND, SECOND,
@@ -138,6 +139,10 @@ pub struct World {
     pub disks: Vec<Disk>,
     pub behaviour: Vec<Behaviour>,
     pub fast_zeroes: Vec<bool>,
+    /// The ledger, if the volume has one: it outlives kills, not power cuts.
+    pub ledger: Option<SimulatedMemory>,
+    /// The boot of the machine, which power cuts change.
+    pub boot: u8,
     /// With how many legs the volume was opened.
     pub opened: usize,
     pub pending: Vec<Pending>,
@@ -215,6 +220,22 @@ impl World {
     }
 
     pub fn of_shape(seed: u64, legs: usize, settings: Settings, shape: Shape) -> World {
+        World::made(seed, legs, settings, shape, None)
+    }
+
+    /// A volume that relies on a ledger.
+    pub fn with_ledger(seed: u64, legs: usize, settings: Settings) -> World {
+        let ledger = Some(SimulatedMemory::default());
+        World::made(seed, legs, settings, Shape::default(), ledger)
+    }
+
+    fn made(
+        seed: u64,
+        legs: usize,
+        settings: Settings,
+        shape: Shape,
+        ledger: Option<SimulatedMemory>,
+    ) -> World {
         plant();
         let layout =
             Layout::new(shape.volume_bytes, shape.region_bytes).expect("tests give good sizes");
@@ -230,6 +251,8 @@ impl World {
             disks,
             behaviour: vec![Behaviour::default(); legs],
             fast_zeroes: vec![true; legs],
+            ledger,
+            boot: 1,
             opened: 0,
             pending: Vec::new(),
             holds: Vec::new(),
@@ -257,7 +280,20 @@ impl World {
     pub fn open(&mut self, legs: &[usize]) -> Result<(), Refusal> {
         let images: Vec<LegImage> =
             legs.iter().map(|&l| LegImage { bytes: &self.disks[l].metadata }).collect();
-        let opening = recovery::assess(&images)?;
+        let kept = self.ledger.as_ref().map(SimulatedMemory::bytes);
+        let boot = [self.boot; 16];
+        let outlived = Outlived { boot, ledger: kept.as_deref(), accept_loss: false };
+        let opening = recovery::assess_outlived(&images, &outlived)?;
+        let ledger = self.ledger.as_mut().map(|memory| {
+            let superblock = &opening.superblock;
+            let layout = &superblock.layout;
+            if opening.ledger.is_some() {
+                memory.stop_after(u64::MAX);
+                return Ledger::adopt(Box::new(memory.clone()), layout, boot);
+            }
+            *memory = SimulatedMemory::new(ledger_bytes(layout));
+            Ledger::begin(Box::new(memory.clone()), layout, superblock.volume_id, boot)
+        });
         let mut traits = [LegTraits::default(); LEGS_MAX];
         for &leg in legs {
             traits[leg] = LegTraits { fast_zeroes: self.fast_zeroes[leg], ..fast() };
@@ -266,7 +302,8 @@ impl World {
         let entropy = self.random.next();
         self.closed = false;
         self.opened = legs.len();
-        self.engine = Some(Engine::open(opening, self.settings, traits, memory, self.now, entropy));
+        self.engine =
+            Some(Engine::open(opening, self.settings, traits, ledger, memory, self.now, entropy));
         self.take_actions();
         Ok(())
     }
@@ -530,6 +567,7 @@ impl World {
         }
         self.engine = None;
         self.requests.clear();
+        self.boot += 1;
         self.checker.power_cut(self.now);
     }
 

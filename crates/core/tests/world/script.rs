@@ -3,6 +3,7 @@
 
 use hemi_core::command::{Command, CommandError};
 use hemi_core::format::RegionEntry;
+use hemi_core::format::ledger::SimulatedMemory;
 use hemi_core::io::{LegError, LegEvent, LegIo, LegOperation, Operation, OutReason};
 use hemi_core::recovery::{self, LegImage, Opening};
 use hemi_core::status::Status;
@@ -229,6 +230,7 @@ impl World {
                 Cache::Any => disk.lose_cache(&mut self.random),
             }
         }
+        self.boot += 1;
         self.checker.power_cut(self.now);
     }
 
@@ -249,6 +251,7 @@ impl World {
             notices: Vec::new(),
             commands: Default::default(),
             failed: Vec::new(),
+            ledger: self.ledger.as_ref().map(|kept| SimulatedMemory::of_bytes(&kept.bytes())),
             ..*self
         }
     }

@@ -7,6 +7,7 @@ use hemi_core::status::LegState;
 use hemi_core::units::{Instant, SECOND, SECTOR_BYTES};
 
 use crate::checker::register::Asked;
+use crate::disk::Disk;
 use crate::world::World;
 
 /// The disks are looked at once in so many steps.
@@ -138,7 +139,10 @@ impl World {
         // does not answer.
         let given = self.settings.wait_ceiling;
         let is_late = self.legs.iter().any(|leg| leg.longest() >= given);
-        if !self.throttles() || !calm || is_late {
+        // A debt without a copy that cannot be read is tried again every two seconds.
+        let unreadable = self.legs.iter().any(|leg| leg.read_errors > 0)
+            || self.disks.iter().any(Disk::has_unreadable);
+        if !self.throttles() || !calm || is_late || unreadable {
             return;
         }
         let status = self.refresh_status();

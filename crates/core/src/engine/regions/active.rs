@@ -3,6 +3,17 @@
 use crate::engine::slab::{Key, NONE, Slab};
 use crate::units::{Instant, LEGS_MAX};
 
+/// Moves of a region's authority of which no page that is durable says anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undurable {
+    /// The number of the first of them, counted over all regions.
+    pub(super) first: u64,
+    /// The number of the last.
+    pub(super) last: u64,
+    /// When the first was made.
+    pub(super) since: Instant,
+}
+
 /// The working state of a region in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
@@ -24,8 +35,14 @@ pub(super) struct Active {
     /// As `last_done`, of acknowledged writes only (or a little later): what a leg must have
     /// flushed before it may take over the region.
     pub(super) acknowledged_done: [u64; LEGS_MAX],
-    /// Its authority moved and the move is not known durable yet.
-    pub(super) move_undurable: bool,
+    /// Some page that is durable says that the region is dirty: whoever decides it by then,
+    /// recovery takes nobody else's word for what the others hold.
+    pub(super) is_recorded: bool,
+    /// Its authority moved, and no page that says so is known durable yet.
+    pub(super) undurable: Option<Undurable>,
+    /// How many flushes had arrived when it was touched; [`u64::MAX`] if something here was to be
+    /// durable since.
+    pub(super) touched_in: u64,
     /// It is among the regions whose authority has to move.
     pub(super) move_wanted: bool,
     /// Move once even though the authority answers.
@@ -58,7 +75,9 @@ impl Active {
             last_done: [0; LEGS_MAX],
             only_repaired: 0,
             acknowledged_done: [0; LEGS_MAX],
-            move_undurable: false,
+            is_recorded: false,
+            undurable: None,
+            touched_in: u64::MAX,
             move_wanted: false,
             move_forced: false,
             operations: 0,
@@ -76,7 +95,7 @@ impl Active {
     pub(super) fn is_idle(&self) -> bool {
         self.operations == 0
             && self.waiting == NONE
-            && !self.move_undurable
+            && self.undurable.is_none()
             && self.lacks.iter().all(|&lacks| lacks == 0)
     }
 }

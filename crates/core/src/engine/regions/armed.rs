@@ -69,7 +69,7 @@ impl Armed {
     }
 
     /// Returns true if one more region can be armed.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.places.free_slots() > 0
     }
 
@@ -193,13 +193,40 @@ impl Regions {
             let slow = |leg: LegIndex| among.legs[leg.index()].slow;
             let stays = among.answers(leg) && !among.is_leaving(leg) && (!slow(leg) || slow(best));
             if best != leg && !stays {
-                return false;
+                return self.touch_elsewhere(record, best, among, marks);
             }
         }
         marks.add(Mark::ArmedWritten);
-        self.active[record].authority_sequence =
-            self.armed.sequence(self.metadata.page_of(region), leg);
+        let sequence = self.armed.sequence(self.metadata.page_of(region), leg);
         self.set_state(region, entry, true);
+        self.note_touched(record, sequence);
+        true
+    }
+
+    /// Takes an armed region for a write under another leg that is whole there. Its page says that it
+    /// is dirty, so only the ledger has to say under whom. Returns false without one, or if the page
+    /// is not durable: a record under the other leg takes no longer then.
+    fn touch_elsewhere(
+        &mut self,
+        record: u32,
+        to: LegIndex,
+        among: &Candidates,
+        marks: &mut Marks,
+    ) -> bool {
+        let region = self.active[record].region;
+        let entry = self.entry(region);
+        let from = entry.authority();
+        let page = self.metadata.page_of(region);
+        let recorded = self.metadata.durable(page, from) >= self.armed.sequence(page, from);
+        if !self.has_ledger() || !recorded || !self.metadata.knows_lost(to) {
+            return false;
+        }
+        marks.add(Mark::TouchedElsewhere);
+        let sequence = self.metadata.change(page);
+        self.set_state(region, entry.with_authority(to), true);
+        self.note_touched(record, sequence);
+        self.active[record].is_recorded = true;
+        self.note_moved(record, among.now);
         true
     }
 

@@ -17,6 +17,7 @@ use super::Regions;
 use crate::engine::leg::Leg;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
+use crate::recovery::Opening;
 use crate::units::{Instant, LEGS_MAX, LegIndex};
 
 /// The legs, as far as they count when it is decided who decides.
@@ -61,11 +62,13 @@ pub(super) struct Moves {
     /// Records whose authority has to move.
     wanted: VecDeque<u32>,
     /// Records whose authority moved and not durably so yet.
-    undurable: Vec<u32>,
-    /// A client has flushed: before the first does, moves need no flush.
+    pub(super) undurable: Vec<u32>,
+    /// Flushes of clients that have arrived; one for those before an unclean stop.
+    flushes: u64,
+    /// A client has asked for something to be durable.
     flushes_used: bool,
     /// Moves made since open.
-    made: u64,
+    pub(super) made: u64,
 }
 
 impl Moves {
@@ -73,6 +76,7 @@ impl Moves {
         Moves {
             wanted: VecDeque::with_capacity(records_max),
             undurable: Vec::with_capacity(records_max),
+            flushes: u64::from(flushes_used),
             flushes_used,
             made: 0,
         }
@@ -80,8 +84,17 @@ impl Moves {
 }
 
 impl Regions {
-    /// Notes that a client flushes: from now on what was answered has to stay where authority moves.
-    pub(in crate::engine) fn note_flush_used(&mut self) {
+    /// Notes that a client flushes: from now on what was written before has to stay where authority
+    /// moves.
+    pub(in crate::engine) fn note_flush(&mut self) {
+        self.moves.flushes += 1;
+        self.moves.flushes_used = true;
+    }
+
+    /// Notes that a write is to be durable when it is answered: from now on what was written in its
+    /// region has to stay where authority moves.
+    pub(in crate::engine) fn note_fua(&mut self, record: u32) {
+        self.active[record].touched_in = u64::MAX;
         self.moves.flushes_used = true;
     }
 
@@ -115,10 +128,18 @@ impl Regions {
             self.make_room_to_arm(marks);
         }
         self.set_state(region, self.entry(region).with_authority(leg), true);
-        self.active[record].authority_sequence = sequence;
+        self.note_touched(record, sequence);
         self.arm_neighbours(region, leg, sequence, marks);
         self.metadata.request(page, leg);
         true
+    }
+
+    /// Notes that a region has been touched, under an authority that this sequence of its page names.
+    pub(super) fn note_touched(&mut self, record: u32, sequence: u64) {
+        let active = &mut self.active[record];
+        active.authority_sequence = sequence;
+        active.is_recorded = false;
+        active.touched_in = self.moves.flushes;
     }
 
     /// Gives the armed regions of a page that have the authority of this one another, too.
@@ -159,8 +180,19 @@ impl Regions {
         except: Option<LegIndex>,
         among: &Candidates,
     ) -> Option<LegIndex> {
+        self.choose_among(u8::MAX, region, except, among)
+    }
+
+    /// As [`Regions::choose_authority`], of these legs alone, as a mask.
+    fn choose_among(
+        &self,
+        mask: u8,
+        region: u32,
+        except: Option<LegIndex>,
+        among: &Candidates,
+    ) -> Option<LegIndex> {
         let entry = self.entry(region);
-        let legs = among.legs.iter().filter(|leg| leg.is_in());
+        let legs = among.legs.iter().filter(|leg| leg.is_in() && mask & leg.index.bit() != 0);
         let complete_will_do = self.is_touched(region) && !planted::is(Planted::TakeoverWantsWhole);
         legs.filter(|leg| complete_will_do || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
@@ -263,23 +295,28 @@ impl Regions {
 
     /// Makes a move that was taken with [`Regions::next_move`], or puts it back and says what
     /// stands in the way. Takes whether an operation that waits in the region `failed` on its
-    /// authority.
+    /// authority, and the legs that have one for which the authority is `late`.
     pub(in crate::engine) fn try_move(
         &mut self,
         record: u32,
         failed: bool,
+        late: Option<u8>,
         among: &Candidates,
         marks: &mut Marks,
     ) -> Moved {
         let restoring = self.consider_restored(record, among, marks);
-        let settled = !self.must_move(record, failed, among);
+        let must = self.must_move(record, failed, among);
+        let settled = !must && late.is_none();
         let mut moved = Moved { settled, flushes: [restoring, None] };
         if !settled {
             let region = self.active[record].region;
             let from = self.entry(region).authority();
-            match self.choose_authority(region, Some(from), among) {
+            // One that answers, if late, is relieved by a leg that has what is waited for.
+            let legs = late.filter(|_| !must).unwrap_or(u8::MAX);
+            match self.choose_among(legs, region, Some(from), among) {
                 Some(to) if self.is_durable_on(record, to, among.flushed(to)) => {
-                    self.move_page(region, from, to, among, marks);
+                    marks.add_if(!must, Mark::MovedForLate);
+                    self.move_page(record, from, to, among, marks);
                     moved.settled = true;
                 }
                 Some(to) => {
@@ -338,23 +375,31 @@ impl Regions {
     fn is_durable_on(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
         let active = &self.active[record];
         let durable = active.acknowledged_done[leg.index()] <= flushed;
-        // Before the first flush only what was durable when the region was last clean counts.
-        let never_flushed = !self.moves.flushes_used && self.entry(active.region).is_whole(leg);
+        // Before the first flush only what was durable when the region was last untouched counts.
+        let never_flushed =
+            active.touched_in == self.moves.flushes && self.entry(active.region).is_whole(leg);
         (never_flushed || durable || planted::is(Planted::MoveWithoutFlush))
             && self.metadata.knows_lost(leg)
     }
 
-    /// Moves the region, and with it every other of its page that can go the same way.
+    /// Moves the region. Without a ledger every other of its page that can go the same way goes along:
+    /// what costs is the page write, which they share. By the ledger a move costs nothing, and whoever
+    /// need not go stays.
     fn move_page(
         &mut self,
-        region: u32,
+        record: u32,
         from: LegIndex,
         to: LegIndex,
         among: &Candidates,
         marks: &mut Marks,
     ) {
+        let region = self.active[record].region;
         let page = self.metadata.page_of(region);
         let sequence = self.metadata.change(page);
+        if self.has_ledger() {
+            self.set_authority(record, to, sequence, among, marks);
+            return;
+        }
         for other in self.metadata.layout().page_regions(page) {
             if self.entry(other).authority() != from {
                 continue;
@@ -385,7 +430,7 @@ impl Regions {
         let region = self.active[record].region;
         let entry = self.entry(region);
         let page = self.metadata.page_of(region);
-        let again = self.active[record].move_undurable;
+        let again = self.active[record].undurable.is_some();
         marks.add(Mark::AuthorityMoved);
         marks.add_if(among.flushing, Mark::AuthorityMovedDuringFlush);
         let unknown = self.metadata.is_in_flight(page, entry.authority());
@@ -399,31 +444,38 @@ impl Regions {
         // Whatever forced a move wanted it off the leg it has just left.
         active.move_forced = false;
         active.cache_lost = false;
-        active.move_undurable = true;
-        if !again {
-            self.moves.undurable.push(record);
-        }
-        self.moves.made += 1;
+        self.note_moved(record, among.now);
     }
 
-    /// Returns true if every move of authority is durable, so that recovery would choose by it. Asks
-    /// again for what is not.
-    pub(in crate::engine) fn moves_are_durable(&mut self, legs: &[Leg]) -> bool {
+    /// Returns true if the moves of authority up to this number are durable, so that recovery would
+    /// choose by them or by later ones. Asks for what is not. Later moves need not be: they went to
+    /// legs on which everything was durable that a flush had been asked for.
+    pub(in crate::engine) fn moves_are_durable(&mut self, until: u64, legs: &[Leg]) -> bool {
+        self.forget_durable_moves();
+        let mut durable = true;
+        for at in 0..self.moves.undurable.len() {
+            let record = self.moves.undurable[at];
+            if self.active[record].undurable.is_some_and(|moves| moves.first <= until) {
+                // Asks for the page again, or for the next move, if its leg fell silent.
+                self.authority_is_durable(record, legs);
+                durable = false;
+            }
+        }
+        durable
+    }
+
+    /// Forgets about moves that are durable.
+    pub(in crate::engine) fn forget_durable_moves(&mut self) {
         let mut at = 0;
         while at < self.moves.undurable.len() {
             let record = self.moves.undurable[at];
             if self.is_moved_durably(record) {
-                self.active[record].move_undurable = false;
+                self.active[record].undurable = None;
                 self.moves.undurable.swap_remove(at);
             } else {
                 at += 1;
             }
         }
-        for at in 0..self.moves.undurable.len() {
-            // Asks for the page again, or for the next move, if its leg fell silent.
-            self.authority_is_durable(self.moves.undurable[at], legs);
-        }
-        self.moves.undurable.is_empty()
     }
 
     fn is_moved_durably(&self, record: u32) -> bool {
@@ -466,17 +518,36 @@ impl Regions {
         let sequence = self.metadata.change(page);
         marks.add(Mark::AuthorityReturned);
         self.set_authority(record, best, sequence, among, marks);
-        self.metadata.request(page, best);
+        if !self.has_ledger() {
+            self.metadata.request(page, best);
+        }
         (true, None)
     }
 
     /// Adopts what recovery found: dirty regions are in use, and their authority as durable as the
     /// newest page says. Every leg's stamp for what it may still hold in its cache is given.
-    pub(super) fn adopt_authority(&mut self, record: u32, stamp: u64) {
-        let page = self.metadata.page_of(self.active[record].region);
+    /// A move that only the ledger has is not durable.
+    pub(super) fn adopt_authority(
+        &mut self,
+        record: u32,
+        opening: &Opening,
+        now: Instant,
+        stamp: u64,
+    ) {
+        let region = self.active[record].region;
+        let page = self.metadata.page_of(region);
+        let entry = self.entry(region);
+        let recorded = match &opening.ledger {
+            Some(state) => state.recorded[region as usize],
+            None => entry,
+        };
         let active = &mut self.active[record];
         active.authority_sequence = self.metadata.newest(page);
+        active.is_recorded = recorded.is_dirty();
         active.last_done = [stamp; LEGS_MAX];
         active.acknowledged_done = [stamp; LEGS_MAX];
+        if !recorded.is_dirty() || recorded.authority() != entry.authority() {
+            self.note_moved(record, now);
+        }
     }
 }

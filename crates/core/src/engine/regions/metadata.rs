@@ -67,6 +67,8 @@ pub(crate) struct BlockWrite {
     pub(crate) address: u64,
     /// Which image holds the bytes.
     pub(crate) image: u32,
+    /// Moves of authority made before its content was taken.
+    pub(crate) moves: u64,
 }
 
 pub(crate) struct Metadata {
@@ -92,6 +94,9 @@ pub struct ObjectState {
     pub durable: [u64; LEGS_MAX],
     /// Per leg: the slot that holds it.
     pub slot: [u8; LEGS_MAX],
+    /// Per leg: the highest sequence of which there is a trace, be it damaged; the highest of all if
+    /// that cannot be told. A leg put back to an older state has no such trace.
+    pub traced: [u64; LEGS_MAX],
 }
 
 impl Metadata {
@@ -233,7 +238,7 @@ impl Metadata {
     }
 
     /// Nothing that was written to `leg` before counts: it joins anew.
-    pub(crate) fn forget_leg(&mut self, leg: LegIndex) {
+    pub(super) fn forget_leg(&mut self, leg: LegIndex) {
         for object in &mut self.objects {
             let on_leg = &mut object.legs[leg.index()];
             on_leg.durable = 0;
@@ -243,7 +248,7 @@ impl Metadata {
 
     /// The next block to write to `leg`, its sequence assigned; the caller fills the image.
     /// What is `withheld` stays queued.
-    pub(crate) fn next_write(
+    pub(super) fn next_write(
         &mut self,
         leg: LegIndex,
         withheld: Option<ObjectId>,
@@ -296,7 +301,15 @@ impl Metadata {
                 Layout::lost_address(slot)
             };
             let extent = Extent::new(address / SECTOR_BYTES, BLOCK_BYTES as u64 / SECTOR_BYTES);
-            return Some(BlockWrite { object: id, sequence, slot, extent, address, image });
+            return Some(BlockWrite {
+                object: id,
+                sequence,
+                slot,
+                extent,
+                address,
+                image,
+                moves: 0,
+            });
         }
         None
     }
@@ -315,7 +328,7 @@ impl Metadata {
     }
 
     /// A write ended. A failed one stays wanted; its slot is written again.
-    pub(crate) fn complete(&mut self, leg: LegIndex, write: &BlockWrite, succeeded: bool) {
+    pub(super) fn complete(&mut self, leg: LegIndex, write: &BlockWrite, succeeded: bool) {
         self.free_images.push(write.image);
         self.in_flight[leg.index()] -= 1;
         let on_leg = &mut self.objects[write.object as usize].legs[leg.index()];

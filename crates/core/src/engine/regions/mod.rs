@@ -19,6 +19,7 @@ mod armed;
 mod bitmap;
 mod content;
 mod deciding;
+mod ledger;
 pub mod metadata;
 mod unrecorded;
 mod waiting;
@@ -27,7 +28,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::slab::Key;
-use crate::format::{Id, RegionEntry, page};
+use crate::format::{Id, Ledger, RegionEntry, page};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::settings::Settings;
@@ -54,6 +55,8 @@ pub(super) struct Regions {
     volume_sectors: u64,
     table: Vec<RegionEntry>,
     metadata: Metadata,
+    /// The other record of the same: at once, for as long as the machine runs.
+    ledger: Option<Ledger>,
     active: InUse,
     armed: Armed,
     moves: Moves,
@@ -86,6 +89,7 @@ impl Regions {
         settings: &Settings,
         operations_max: u32,
         members: u8,
+        ledger: Option<Ledger>,
         now: Instant,
         stamp: u64,
     ) -> Regions {
@@ -108,6 +112,7 @@ impl Regions {
             volume_sectors: layout.volume_bytes() / SECTOR_BYTES,
             table,
             metadata: Metadata::new(layout, &opening.objects, &settings.limits),
+            ledger: None,
             active,
             armed: Armed::new(
                 count,
@@ -127,30 +132,34 @@ impl Regions {
             touched_max: touched_max(settings, dirty),
             authorities: [0; LEGS_MAX],
         };
+        regions.note_what_pages_lack(opening);
         for region in 0..count {
-            regions.adopt(region, now, stamp);
+            regions.adopt(region, opening, now, stamp);
         }
         regions.unrecord_older_pages();
+        regions.begin_ledger(ledger, opening);
         regions
     }
 
-    fn adopt(&mut self, region: u32, now: Instant, stamp: u64) {
-        let entry = self.entry(region);
-        if entry.is_dirty() {
+    fn adopt(&mut self, region: u32, opening: &Opening, now: Instant, stamp: u64) {
+        let touched = opening.is_touched(region, self.entry(region));
+        if touched {
             let record = self.active.add(region, now);
             let record = record.expect("there are records for all regions found dirty");
             self.active[record].touched = true;
             self.active[record].is_found = true;
-            self.adopt_authority(record, stamp);
+            self.adopt_authority(record, opening, now, stamp);
+        } else if self.entry(region).is_dirty() {
+            self.adopt_armed(region);
         }
         self.count_in(region);
+        let entry = self.entry(region);
         self.note_unrecorded(region, entry);
         for leg in self.member_legs() {
-            let fresh =
-                if entry.is_dirty() { entry.authority() == leg } else { entry.is_whole(leg) };
+            let fresh = if touched { entry.authority() == leg } else { entry.is_whole(leg) };
             if !fresh {
                 self.set_stale(leg, region);
-                if entry.is_dirty() && entry.is_whole(leg) {
+                if touched && entry.is_whole(leg) {
                     self.comparable[leg.index()].insert(region);
                 }
             }
@@ -163,7 +172,7 @@ impl Regions {
     }
 
     /// Makes room for a leg that joins. It owes everything, and nothing is durable on it.
-    pub(super) fn add_leg(&mut self, leg: LegIndex) {
+    pub(super) fn add_leg(&mut self, leg: LegIndex, epoch: u64) {
         let count = self.count();
         self.stale[leg.index()] = Bitmap::new(count);
         self.comparable[leg.index()] = Bitmap::new(count);
@@ -173,6 +182,7 @@ impl Regions {
         self.members |= leg.bit();
         self.forget_metadata(leg);
         self.take_bits(leg);
+        self.note_epoch(leg, epoch);
     }
 
     /// Forgets all about a leg that left.
@@ -251,8 +261,8 @@ impl Regions {
         page::fill(self.metadata.image_mut(write.image), &header, entries);
     }
 
-    /// Replaces an entry, keeping all that is counted of it. Its page changes with it: the caller
-    /// notes that. A region that was and stays armed keeps its place in the order of last use.
+    /// Replaces an entry, in the ledger at once, keeping all that is counted of it. Its page
+    /// changes with it: the caller notes that. A region that was and stays armed keeps its place in the order of last use.
     fn set_state(&mut self, region: u32, entry: RegionEntry, touched: bool) {
         let was_armed = self.is_armed(region);
         let was_used = self.is_touched(region);
@@ -269,6 +279,7 @@ impl Regions {
             _ => {}
         }
         self.note_unrecorded(region, entry);
+        self.enter_in_ledger(region);
     }
 
     /// As [`Regions::set_state`], of a region that stays touched or untouched.
@@ -351,6 +362,7 @@ impl Regions {
     /// Forgets what was durable of the metadata on a leg, which joins anew.
     pub(super) fn forget_metadata(&mut self, leg: LegIndex) {
         self.metadata.forget_leg(leg);
+        self.forget_durable(leg);
         self.unrecord(leg, 0..self.count());
     }
 

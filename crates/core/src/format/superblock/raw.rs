@@ -7,12 +7,13 @@ use crate::format::Id;
 use crate::format::block::{BLOCK_BYTES, Block, SECTOR_PAYLOAD_BYTES, Sector};
 use crate::format::description::LegDescription;
 use crate::format::layout::Layout;
+use crate::format::ledger::LedgerMark;
 use crate::io::OutReason;
 use crate::units::{LEGS_MAX, LegIndex};
 
 use super::{
-    ANCESTRY_MAX, Ancestor, Ancestry, FLAGS_KNOWN, LegRecord, MAGIC, Membership, NAME_BYTES_MAX,
-    Name, Superblock, SuperblockError, VERSION,
+    ANCESTRY_MAX, Ancestor, Ancestry, FLAG_LEDGER, FLAGS_KNOWN, LegRecord, MAGIC, Membership,
+    NAME_BYTES_MAX, Name, Superblock, SuperblockError, VERSION,
 };
 
 /// Sectors that hold past generations.
@@ -52,7 +53,10 @@ struct RawIdentity {
     name_bytes: u8,
     reserved: [u8; 4],
     name: [u8; NAME_BYTES_MAX],
-    unused: [u8; 278],
+    /// With the feature that says so: the ledger relied on. Zeros without.
+    ledger_opening: U64,
+    ledger_boot: Id,
+    unused: [u8; 254],
     /// At 446, where a boot sector has the boot indicator of its first partition.
     guard: u8,
     unused_too: [u8; 49],
@@ -163,6 +167,9 @@ impl RawSuperblock {
             let value = identity.open.into();
             return Err(SuperblockError::Field { field: "the open mark", value });
         }
+        let relies = identity.flags_incompatible.get() & FLAG_LEDGER != 0;
+        let opening = identity.ledger_opening.get();
+        let mark = LedgerMark { opening, boot: identity.ledger_boot };
         Ok(Superblock {
             volume_id: identity.head.volume_id,
             name: identity.parse_name()?,
@@ -174,6 +181,7 @@ impl RawSuperblock {
             generation: identity.generation,
             ancestry: self.parse_ancestry()?,
             open: identity.open == 1,
+            ledger: relies.then_some(mark),
             join_epoch: identity.join_epoch.get(),
             legs: self.parse_legs()?,
             descriptions: self.parse_descriptions(),
@@ -277,6 +285,11 @@ fn fill_identity(superblock: &Superblock, raw: &mut RawIdentity) {
     raw.version = U32::new(VERSION);
     raw.block_bytes = U32::new(superblock.block_bytes);
     raw.flags_incompatible = U64::ZERO;
+    if let Some(mark) = superblock.ledger {
+        raw.flags_incompatible = U64::new(FLAG_LEDGER);
+        raw.ledger_opening = U64::new(mark.opening);
+        raw.ledger_boot = mark.boot;
+    }
     raw.volume_bytes = U64::new(superblock.layout.volume_bytes());
     raw.region_bytes = U64::new(superblock.layout.region_bytes());
     raw.data_offset = U64::new(superblock.layout.data_offset());

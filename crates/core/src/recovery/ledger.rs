@@ -1,0 +1,94 @@
+//! The ledger at a start: whether it counts, and what it says beyond the pages.
+//!
+//! It counts if the newest superblock relies on one, the machine has not been restarted since, and
+//! the ledger is that of the superblock's opening, with every word sound and no leg older than the
+//! ledger knows it. After a restart of the machine the pages decide: all that a flush was
+//! answered for is on the legs they name. Nothing in between is guessed.
+
+use alloc::vec::Vec;
+
+use super::{Opening, Problem};
+use crate::format::ledger::{FoundLedger, LedgerError};
+use crate::format::{Id, Membership, RegionEntry};
+use crate::marks::Mark;
+use crate::units::{LEGS_MAX, LegIndex};
+
+/// What has outlived the hemi that served the volume before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outlived<'a> {
+    /// This boot of the machine; zeros if it cannot be known, as for legs on another machine.
+    pub boot: Id,
+    /// The bytes of the ledger, if there is one.
+    pub ledger: Option<&'a [u8]>,
+    /// The operator accepts to lose what the ledger alone could tell: by the pages, then.
+    pub accept_loss: bool,
+}
+
+/// What the ledger says beside the region table, which is the ledger's, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerState {
+    /// For each region: it may have been written to since every whole leg had flushed it.
+    pub touched: Vec<bool>,
+    /// For each region: its entry by the pages.
+    pub recorded: Vec<RegionEntry>,
+    /// The opening by the newest superblock.
+    pub opening: u64,
+}
+
+impl Outlived<'_> {
+    /// Takes the region table from the ledger, if that decides.
+    pub(super) fn decide(&self, opening: &mut Opening) -> Result<(), Problem> {
+        let Some(mark) = opening.superblock.ledger.filter(|mark| mark.boot == self.boot) else {
+            return Ok(());
+        };
+        match self.valid(opening, mark.opening) {
+            Ok((table, state)) => {
+                opening.marks.add(Mark::OpenedByLedger);
+                opening.table = table;
+                opening.ledger = Some(state);
+                Ok(())
+            }
+            Err(_) if self.accept_loss => {
+                opening.marks.add(Mark::LedgerForgone);
+                Ok(())
+            }
+            Err(error) => Err(Problem::Ledger { error }),
+        }
+    }
+
+    fn valid(
+        &self,
+        opening: &Opening,
+        named: u64,
+    ) -> Result<(Vec<RegionEntry>, LedgerState), Option<LedgerError>> {
+        let superblock = &opening.superblock;
+        let bytes = self.ledger.ok_or(None)?;
+        let found = FoundLedger::read(bytes, &superblock.layout, superblock.volume_id, self.boot)
+            .map_err(Some)?;
+        if named != found.opening() && named != found.next() {
+            return Err(Some(LedgerError::Older));
+        }
+        let legs = || (0..LEGS_MAX as u8).map(LegIndex);
+        for leg in legs().filter(|leg| superblock.legs[leg.index()].state == Membership::In) {
+            let older = |(object, state): (u32, &super::ObjectState)| {
+                state.traced[leg.index()] < found.durable(object, leg)
+            };
+            if (0..).zip(&opening.objects).any(older) {
+                return Err(Some(LedgerError::LegOlder { leg: leg.0 }));
+            }
+        }
+        let known = legs().fold(0u8, |mask, leg| {
+            let record = &superblock.legs[leg.index()];
+            let same = record.state != Membership::Empty && record.join_epoch == found.epoch(leg);
+            mask | if same { leg.bit() } else { 0 }
+        });
+        let regions = found.regions().map_err(Some)?;
+        let table = regions.iter().map(|(entry, _)| entry.with_whole(entry.whole() & known));
+        let state = LedgerState {
+            touched: regions.iter().map(|(_, touched)| *touched).collect(),
+            recorded: opening.table.clone(),
+            opening: named,
+        };
+        Ok((table.collect(), state))
+    }
+}
