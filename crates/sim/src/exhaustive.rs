@@ -100,6 +100,7 @@ fn plan_of(scenario: u8) -> Plan {
         block_sectors: 1,
         page_regions: u32::MAX,
         memory_sectors: 8192,
+        ledger: false,
         paces: vec![pace(50), pace(80)],
         fast_zeroes: 0xFF,
         clients: 1,

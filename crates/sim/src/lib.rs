@@ -22,6 +22,7 @@ pub mod exhaustive;
 pub mod faults;
 pub mod guided;
 mod hangs;
+mod ledgers;
 pub mod lies;
 mod moments;
 pub mod operators;

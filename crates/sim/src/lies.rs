@@ -11,6 +11,7 @@
 //! on from what is there, and what should have been counts no more: a record of the same sequence
 //! may be written again, with something else in it.
 
+use hemi_core::format::ledger::LedgerError;
 use hemi_core::format::{Layout, Membership, Superblock, lost, page};
 use hemi_core::recovery::{LegImage, Opening, Problem, Refusal};
 
@@ -136,6 +137,9 @@ impl World {
             | Problem::SuperblockDamaged { image, .. }
             | Problem::NotALeg { image, .. } => self.disks[*image].meant().is_some(),
             Problem::PageLost { .. } | Problem::LostListDamaged => true,
+            Problem::Ledger { error: Some(LedgerError::LegOlder { leg }) } => {
+                self.disks[usize::from(*leg)].meant().is_some()
+            }
             _ => false,
         })
     }

@@ -104,6 +104,8 @@ pub struct Shape {
     pub page_regions: u32,
     /// Budget of buffers, in sectors.
     pub memory_sectors: u64,
+    /// Whether it is served with a ledger.
+    pub ledger: bool,
     /// Each leg's pace.
     pub paces: Vec<Pace>,
     /// Legs that zero ranges without writing them, as bits.
@@ -444,6 +446,7 @@ fn draw_shape(random: &mut Rng, weather: Weather) -> Shape {
         block_sectors: if weather.blocks { 8 } else { 1 },
         page_regions: u32::MAX,
         memory_sectors: random.pick(&[6144, 8192, 16384]),
+        ledger: false,
         paces: (0..legs).map(|_| pace(random)).collect(),
         fast_zeroes: if random.one_in(3) { random.draw() as u8 } else { 0xFF },
         clients,

@@ -127,6 +127,7 @@ fn draw_shape(random: &mut Rng, kit: Kit) -> Shape {
         block_sectors: 1,
         page_regions: u32::MAX,
         memory_sectors: 16384,
+        ledger: false,
         paces: (0..legs).map(|leg| Pace { latency: latency(leg), jitter: 0, serial: 0 }).collect(),
         fast_zeroes: 0xFF,
         clients: 1,

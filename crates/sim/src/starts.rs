@@ -9,6 +9,7 @@ use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, MILLISECOND, SECOND};
 
 use crate::disk::{Cache, Disk};
+use crate::ledgers::is_ledger;
 use crate::operators::Rot;
 use crate::plan::{Ending, Start};
 use crate::world::{VERIFIER, World};
@@ -37,9 +38,15 @@ impl World {
         self.tell(|| format!("restart: {ending:?}, then {start:?}"));
         self.clients.paused = true;
         self.ambush = None;
+        let mut loss = None;
         match ending {
             Ending::Close => self.close(),
-            Ending::Kill | Ending::PowerCut => self.crash(ending == Ending::PowerCut),
+            Ending::Kill => {
+                self.kill_inside();
+                loss = self.kept.draw_loss();
+                self.crash(false, loss.as_ref().is_some_and(|loss| loss.is_for_good));
+            }
+            Ending::PowerCut => self.crash(true, false),
         }
         if self.violation.is_some() {
             return;
@@ -47,7 +54,11 @@ impl World {
         self.end();
         self.settings = settings;
         self.judge_lies();
+        if let Some(loss) = loss.filter(|_| self.violation.is_none()) {
+            self.start_without_ledger(loss);
+        }
         self.start(start);
+        self.end_ledger_loss();
         if self.violation.is_some() {
             return;
         }
@@ -59,8 +70,9 @@ impl World {
         self.let_clients_go_on();
     }
 
-    /// hemi dies: what is in flight lands in part; with the power gone, caches do too.
-    fn crash(&mut self, power: bool) {
+    /// hemi dies: what is in flight lands in part; with the power gone, caches do too. Without its
+    /// ledger it may lose what a power cut may.
+    fn crash(&mut self, power: bool, ledger_lost: bool) {
         self.counts.crashes += 1;
         // After a crash what was being written is read from one leg alone.
         self.disks.iter_mut().for_each(Disk::heal);
@@ -71,8 +83,10 @@ impl World {
         }
         // If a leg had just lost its cache and no flush was answered since, a kill may lose
         // what a power cut may: recovery cannot know of the loss.
-        let lost = self.cache_lost.take().is_some();
+        let lost = self.cache_lost.take().is_some() || ledger_lost;
         if power {
+            // The ledger is gone with the machine's memory.
+            self.kept.lose_power();
             for disk in &mut self.disks {
                 disk.lose_cache(Cache::Any, &mut self.random);
             }
@@ -289,6 +303,8 @@ impl World {
                 let was_out = self
                     .newest_among(&others)
                     .is_some_and(|known| known.legs[usize::from(leg)].state != Membership::In);
+                // What they relied on has been replaced by those that went on without them.
+                let went_on = others_too && refusal.problems.iter().all(is_ledger);
                 // Damage on a leg that is out by the latest stands in no one's way while the
                 // latest is given; without it, it may hide something, and is named rightly.
                 let is_right = |problem: &Problem| match problem {
@@ -296,9 +312,10 @@ impl World {
                     // The region table is told to a leg that is out before the superblock is:
                     // it may speak of this one, which is out by what the others know.
                     Problem::Undecided { .. } => is_in && was_out,
+                    Problem::Ledger { .. } => went_on,
                     damage => !self.rots.is_empty() && self.is_rot(&others, damage),
                 };
-                let names_it = refusal.problems.contains(&missing) || is_in && was_out;
+                let names_it = refusal.problems.contains(&missing) || is_in && was_out || went_on;
                 if !names_it || !refusal.problems.iter().all(|p| *p == missing || is_right(p)) {
                     self.wrong_refusal(&others, &refusal);
                 }

@@ -16,6 +16,10 @@ use hemi_random::Rng;
 pub const WIDER_FROM: u64 = 8_000_000_000_000;
 /// The first seed whose regions may stay armed.
 pub const ARMED_FROM: u64 = 9_000_000_000_000;
+/// The first seed whose volumes may be served with a ledger.
+pub const LEDGER_FROM: u64 = 10_000_000_000_000;
+/// Of so many of these one is served without.
+const WITHOUT_LEDGER: u64 = 6;
 
 /// One of so many of these seeds has small constants …
 const SMALL: u64 = 3;
@@ -68,6 +72,9 @@ pub(crate) fn widen(plan: &mut Plan) {
     }
     if plan.seed >= ARMED_FROM {
         arm(plan);
+    }
+    if plan.seed >= LEDGER_FROM {
+        plan.shape.ledger = !Rng::new(plan.seed, 7).one_in(WITHOUT_LEDGER);
     }
     plan.faults.sort_by_key(|planned| (planned.after, planned.steps));
 }

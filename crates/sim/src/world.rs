@@ -31,6 +31,7 @@ use crate::disk::Disk;
 use crate::events::{Event, Events};
 use crate::faults::{Ambush, KINDS, Kind};
 use crate::guided::Pairs;
+use crate::ledgers::Kept;
 use crate::lies::{self, Lie};
 use crate::operators::{Change, Rot};
 use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
@@ -169,6 +170,7 @@ pub struct World {
     pub(crate) settings: Settings,
     pub(crate) disks: Vec<Disk>,
     pub(crate) legs: Vec<Behaviour>,
+    pub(crate) kept: Kept,
     /// Legs the volume was opened with, as bits.
     pub(crate) opened: u8,
     pub(crate) events: Events,
@@ -250,6 +252,7 @@ impl Default for World {
             next_command: 0,
             changing: None,
             cache_lost: None,
+            kept: Kept::default(),
             unsure: false,
             at_risk: Vec::new(),
             new_legs: 0,
@@ -298,6 +301,7 @@ impl World {
         self.next_command = 1 << 40;
         self.changing = None;
         self.cache_lost = None;
+        self.kept.reset(plan);
         self.unsure = false;
         self.new_legs = 100;
         self.rots.clear();
@@ -367,12 +371,15 @@ impl World {
 
     /// Recovery's word on images.
     pub(crate) fn assess_images(&self, images: &[LegImage]) -> Result<recovery::Opening, Refusal> {
-        recovery::assess_short_pages(images, self.shape.page_regions)
+        self.kept.with_outlived(|outlived| {
+            recovery::assess_outlived_short_pages(images, outlived, self.shape.page_regions)
+        })
     }
 
     /// Opens the volume with some of its legs.
     pub(crate) fn open(&mut self, legs: &[u8]) -> Result<(), Refusal> {
         let opening = self.assess(legs)?;
+        let ledger = self.kept.ledger_for(&opening);
         let mut traits = [LegTraits::default(); LEGS_MAX];
         self.opened = 0;
         for &leg in legs {
@@ -383,7 +390,8 @@ impl World {
         pool.reset(self.shape.memory_sectors);
         let entropy = self.random.draw();
         self.closed = false;
-        self.engine = Some(Engine::open(opening, self.settings, traits, pool, self.now, entropy));
+        self.engine =
+            Some(Engine::open(opening, self.settings, traits, ledger, pool, self.now, entropy));
         self.begin_period();
         self.losses.reset();
         self.take_actions();
@@ -401,6 +409,9 @@ impl World {
     /// Performs the engine's actions until it has none.
     pub(crate) fn take_actions(&mut self) {
         while let Some(action) = self.engine().next_action() {
+            if !self.kept.takes_action() {
+                return;
+            }
             match action {
                 Action::Leg(io) => self.start_io(io),
                 Action::Reply(reply) => self.take_reply(reply),
