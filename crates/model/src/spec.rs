@@ -255,6 +255,12 @@ pub(crate) fn check_system(
     within(key, engine.write_behind_limit.map(u64::from), 1, 65_536, "1 to 65536")?;
     let key = "system.engine.owed_extents_max";
     within(key, engine.owed_extents_max.map(u64::from), 1024, 1 << 22, "1024 to 4194304")?;
+    let key = "system.engine.clean_after";
+    within(key, time(engine.clean_after), 1, most, "longer than nothing")?;
+    let key = "system.engine.dirty_regions_max";
+    within(key, engine.dirty_regions_max.map(u64::from), 64, 1 << 20, "64 to 1048576")?;
+    let key = "system.engine.region_bytes";
+    within(key, size(engine.region_bytes), 64 << 10, 64 << 20, "64 KiB to 64 MiB")?;
     let key = "system.engine.buffers";
     within(key, size(engine.buffers), 16 << 20, most, "at least 16 MiB")?;
     let key = "system.published.wait_permille";

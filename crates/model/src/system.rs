@@ -7,7 +7,7 @@ use hemi_drives::drive_of_variants;
 use hemi_drives::quantity::{Size, Time};
 use serde::Deserialize;
 
-use crate::mirror::{Mirror, MirrorError};
+use crate::mirror::{Mirror, MirrorError, Shape};
 use crate::oracle::Oracle;
 use crate::published::{Published, Rule};
 use crate::run::Watched;
@@ -59,6 +59,17 @@ pub struct EngineSpec {
     pub owed_extents_max: Option<u32>,
     /// Memory for requests and debts.
     pub buffers: Option<Size>,
+    /// How long an idle region stays touched.
+    pub clean_after: Option<Time>,
+    /// Dirty regions up to which idle ones stay armed; 0 keeps none.
+    pub resync_bytes: Option<Size>,
+    /// Regions that may be touched, or armed.
+    pub dirty_regions_max: Option<u32>,
+    /// Size of a region: a power of two of at least 64 KiB.
+    pub region_bytes: Option<Size>,
+    /// Keeps a ledger, so that an acknowledgement need not wait for the page that names its
+    /// authority. Default false: `hemi serve` keeps none yet.
+    pub ledger: bool,
 }
 
 /// `[system.published]`: how `paper-unsafe` applies its rule.
@@ -98,14 +109,23 @@ impl EngineSpec {
             leg_window: self.leg_window.unwrap_or(base.leg_window),
             flush_copies: copies,
             owed_extents_max: self.owed_extents_max.unwrap_or(owed),
+            clean_after: time(self.clean_after, base.clean_after),
+            resync_bytes: self.resync_bytes.map_or(base.resync_bytes, |size| size.0),
+            dirty_regions_max: self.dirty_regions_max.unwrap_or(base.dirty_regions_max),
             ..base
         }
     }
 
-    /// Bytes of memory for requests and debts.
-    pub fn buffers(&self) -> u64 {
+    /// What the volume is like beside the engine's settings. `volume_bytes` of zero means as much as
+    /// the smallest leg holds.
+    pub fn shape(&self, volume_bytes: u64) -> Shape {
         let exposure = self.exposure_bytes.map_or(Settings::default().exposure_bytes, |s| s.0);
-        self.buffers.map_or(exposure + BUFFERS_BESIDE, |size| size.0)
+        Shape {
+            volume_bytes,
+            region_bytes: self.region_bytes.map(|size| size.0),
+            buffer_bytes: self.buffers.map_or(exposure + BUFFERS_BESIDE, |size| size.0),
+            ledger: self.ledger,
+        }
     }
 }
 
@@ -156,7 +176,7 @@ impl System {
             PolicyName::First => Policy::First,
         };
         let settings = engine.settings(policy);
-        let mirror = Mirror::new(drives, volume_bytes, settings, engine.buffers(), seed)?;
+        let mirror = Mirror::new(drives, engine.shape(volume_bytes), settings, seed)?;
         Ok(System::Mirror(Box::new(mirror)))
     }
 

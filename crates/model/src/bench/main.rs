@@ -100,7 +100,7 @@ fn speed(load: &Load, stock: &Stock) -> f64 {
         1 => System::Single(legs.remove(0)),
         _ => {
             let settings = engine.settings(Policy::First);
-            let mirror = Mirror::new(legs, load.volume, settings, engine.buffers(), 1);
+            let mirror = Mirror::new(legs, engine.shape(load.volume), settings, 1);
             System::Mirror(Box::new(mirror.expect("it fits")))
         }
     };

@@ -9,7 +9,7 @@ mod handles;
 use hemi_core::engine::Engine;
 use hemi_core::format::create::{self, NewVolume};
 use hemi_core::format::superblock::Name;
-use hemi_core::format::{Id, Layout, LayoutError, RegionEntry, layout};
+use hemi_core::format::{Id, Layout, LayoutError, Ledger, LedgerMemory, RegionEntry, layout};
 use hemi_core::io::{self, Action, LegIo, LegOperation, LegTraits, Reply};
 use hemi_core::recovery::{self, LegImage};
 use hemi_core::settings::Settings;
@@ -24,6 +24,29 @@ use crate::legs::Legs;
 const BLOCK_BYTES: u32 = 4096;
 const VOLUME_ID: Id = [1; 16];
 const GENERATION: Id = [2; 16];
+const BOOT: Id = [3; 16];
+
+/// A ledger costs a store, and nobody reads one here: no hemi is killed.
+struct NoMemory;
+
+impl LedgerMemory for NoMemory {
+    fn store_u32(&mut self, _at: usize, _value: u32) {}
+    fn store_u64(&mut self, _at: usize, _value: u64) {}
+    fn retire(&mut self) {}
+}
+
+/// How a volume is made and served, beside the engine's settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Bytes of the volume; zero for as much as the smallest leg holds.
+    pub volume_bytes: u64,
+    /// Bytes of a region; `None` for what `hemi create` chooses.
+    pub region_bytes: Option<u64>,
+    /// Bytes of memory for requests and debts.
+    pub buffer_bytes: u64,
+    /// Keeps a ledger. Without one an acknowledgement waits for the page that names its authority.
+    pub ledger: bool,
+}
 
 /// Why a mirror cannot be made of these drives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,16 +88,14 @@ pub struct Mirror<D> {
 }
 
 impl<D: Drive> Mirror<D> {
-    /// A new volume, whole on every leg and open from `now` on. `volume_bytes` of zero means as
-    /// much as the smallest leg holds. `buffer_bytes` bounds the memory for requests and debts.
+    /// Makes a new volume, whole on every leg and open.
     ///
     /// # Errors
     /// See [`MirrorError`].
     pub fn new(
         drives: Vec<D>,
-        volume_bytes: u64,
+        shape: Shape,
         settings: Settings,
-        buffer_bytes: u64,
         seed: u64,
     ) -> Result<Mirror<D>, MirrorError> {
         let count = drives.len();
@@ -83,7 +104,7 @@ impl<D: Drive> Mirror<D> {
         }
         let legs = Legs::new(drives);
         let smallest = legs.sectors() * SECTOR_BYTES;
-        let layout = fitting(volume_bytes, smallest)?;
+        let layout = fitting(&shape, smallest)?;
         let images: Vec<Vec<u8>> = (0..count).map(|leg| metadata(layout, leg, count)).collect();
         let images: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
         let opening = recovery::assess(&images).expect("a new volume opens");
@@ -93,9 +114,11 @@ impl<D: Drive> Mirror<D> {
                 LegTraits { present: true, fast_zeroes: true, thin: true, ..LegTraits::default() };
         }
         let now = Instant(1);
-        let handles = Handles::new(buffer_bytes);
+        let handles = Handles::new(shape.buffer_bytes);
+        let ledger =
+            shape.ledger.then(|| Ledger::begin(Box::new(NoMemory), &layout, VOLUME_ID, BOOT));
         let mut mirror = Mirror {
-            engine: Engine::open(opening, settings, traits, handles, now, seed),
+            engine: Engine::open(opening, settings, traits, ledger, handles, now, seed),
             legs,
             layout,
             front: Front::new(now),
@@ -242,9 +265,11 @@ impl<D: Drive> Drive for Mirror<D> {
 }
 
 /// The layout of a volume of this size, or the largest that fits a leg.
-fn fitting(volume_bytes: u64, smallest: u64) -> Result<Layout, MirrorError> {
+fn fitting(shape: &Shape, smallest: u64) -> Result<Layout, MirrorError> {
     let block = u64::from(BLOCK_BYTES);
-    let make = |bytes: u64| Layout::new(bytes, layout::default_region_bytes(bytes));
+    let region = |bytes: u64| shape.region_bytes.unwrap_or(layout::default_region_bytes(bytes));
+    let make = |bytes: u64| Layout::new(bytes, region(bytes));
+    let volume_bytes = shape.volume_bytes;
     if volume_bytes > 0 {
         let layout = make(volume_bytes / block * block)?;
         let needed = layout.leg_bytes();
