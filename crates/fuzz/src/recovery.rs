@@ -119,6 +119,7 @@ fn superblock(leg: usize, count: usize, layout: Layout) -> Superblock {
         generation: [1; 16],
         ancestry: Ancestry::default(),
         open: false,
+        ledger: None,
         join_epoch: 0,
         legs,
         descriptions: Default::default(),

@@ -338,7 +338,7 @@ fn build(
     let budget = arena.budget();
     let entropy = u64::from_ne_bytes(entropy);
     let now = clock::now();
-    let engine = Engine::open(opened.opening, options.settings, traits, arena, now, entropy);
+    let engine = Engine::open(opened.opening, options.settings, traits, None, arena, now, entropy);
     let exports = Exports::new(listeners, budget, &mut ring);
     let mut reactor = Reactor::new(Parts {
         ring,

@@ -439,6 +439,7 @@ fn superblock(leg: u8, sequence: u64) -> hemi_core::format::Block {
         generation: [2; 16],
         ancestry: Default::default(),
         open: true,
+        ledger: None,
         join_epoch: 1,
         legs: Default::default(),
         descriptions: Default::default(),
