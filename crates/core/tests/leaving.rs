@@ -405,3 +405,34 @@ fn a_leg_knows_what_is_lost_before_it_is_recorded_whole() {
     world.read_everything();
     world.converge();
 }
+
+/// The list of what is lost is full, and a write would make a hole in one of its extents.
+#[test]
+fn a_write_into_what_is_lost_fails_where_the_list_has_no_room() {
+    const LOST: u64 = 246;
+    // Debts keep no copy.
+    let settings = Settings { copies_reserve: u64::MAX, owed_extents_max: 1000, ..calm() };
+    let mut world = World::new(1, 2, settings);
+    world.write(0, SECTORS);
+    world.flush();
+    world.hold(B, What::Writes);
+    // The first few are in flight to B.
+    let first = u64::from(settings.leg_window);
+    for piece in 0..first + LOST {
+        world.write(8 * piece, 3);
+    }
+    world.flush();
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    world.release_kind(B, What::Writes);
+    world.wait(SECOND);
+    assert_eq!(world.engine().lost_extents().len() as u64, LOST);
+    let lost = 8 * first;
+    let hole = world.submit(Operation::Write, Extent::new(lost + 1, 1), false);
+    world.wait(SECOND);
+    assert!(world.has_failed(hole), "there is no room for what is left of it");
+    let whole = world.write(lost + 8, 3);
+    let hole = world.write(lost + 1, 1);
+    assert!(!world.has_failed(whole) && !world.has_failed(hole), "there is room again");
+    world.read_everything();
+}

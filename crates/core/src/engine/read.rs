@@ -430,6 +430,18 @@ impl<B: Buffers> Engine<B> {
         self.first_lost(extent).is_some()
     }
 
+    /// Returns true if the list holds what is left when an extent has been rewritten. A hole in what
+    /// is lost takes one place more, and with none left something that is not lost would have to go:
+    /// it may be what has just been rewritten, so that this would never end.
+    pub(super) fn fits_in_lost_list(&self, extent: Extent) -> bool {
+        let left = self.lost.iter().map(|lost| {
+            let front = lost.start < extent.start.min(lost.end);
+            let back = lost.end > extent.end.max(lost.start);
+            usize::from(front) + usize::from(back)
+        });
+        !self.touches_lost(extent) || left.sum::<usize>() <= crate::format::lost::LOST_EXTENTS_MAX
+    }
+
     /// An extent has been rewritten: it is no longer lost.
     pub(super) fn forget_lost(&mut self, extent: Extent) {
         if !self.touches_lost(extent) {

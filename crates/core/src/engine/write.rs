@@ -524,6 +524,11 @@ impl<B: Buffers> Engine<B> {
                 // gone. Whether it has, it says when it comes back.
                 self.regions.want_move(record);
                 self.regions.wait(operation, record);
+            } else if state.rewrites_lost
+                && state.in_flight == 0
+                && !self.fits_in_lost_list(state.extent)
+            {
+                self.fail_write(operation, record);
             } else if !self.authority_is_recorded(operation, record)
                 && !planted::is(Planted::AckBeforeMove)
                 || !self.lost_list_follows(operation)
@@ -596,6 +601,9 @@ impl<B: Buffers> Engine<B> {
                 return false;
             }
             self.operations[operation].rewrites_lost = true;
+        }
+        if !self.fits_in_lost_list(state.extent) {
+            return false;
         }
         self.forget_lost(state.extent);
         let authority = self.entry(state.region).authority();
