@@ -196,9 +196,7 @@ impl<B: Buffers> Engine<B> {
             }
             // What it has there of what is recorded as lost is older. It must know that first, or
             // recovery would take it for the newest.
-            if self.touches_lost(self.regions.extent(region))
-                && !self.regions.metadata().knows_lost(index)
-            {
+            if self.touches_lost(self.regions.extent(region)) && !self.has_heard_of_loss(index) {
                 if state.answers() {
                     self.request_lost_list(index);
                     waits = true;

@@ -99,6 +99,8 @@ pub struct Engine<B: Buffers> {
     actions: VecDeque<Action>,
     /// Extents no leg holds; sorted, disjoint.
     lost: Vec<Extent>,
+    /// The sequence of the list that names what was lost last, since the start.
+    loss_named: u64,
     phase: Phase,
     /// Changes of the leg set under way, in order; one superblock carries them all.
     changes: Vec<membership::Change>,
@@ -228,6 +230,7 @@ impl<B: Buffers> Engine<B> {
             timed: Vec::with_capacity(operations_max as usize),
             actions: VecDeque::with_capacity(4 * requests_max as usize),
             lost: opening.lost,
+            loss_named: 0,
             phase: Phase::Opening,
             changes: Vec::with_capacity(2 * LEGS_MAX),
             before_change: Vec::new(),

@@ -406,7 +406,16 @@ impl<B: Buffers> Engine<B> {
         self.lost.insert(place, merged);
         self.bound_lost_list();
         self.change_lost_list();
+        let metadata = self.regions.metadata();
+        self.loss_named = metadata.newest(metadata.lost_list());
         self.notice(Notice::Lost { extent });
+    }
+
+    /// Returns true if a leg's own list names all that has been lost since the start. It may name
+    /// what has been rewritten, too: that says too much, and serves nothing that is older.
+    pub(super) fn has_heard_of_loss(&self, leg: LegIndex) -> bool {
+        let metadata = self.regions.metadata();
+        metadata.durable(metadata.lost_list(), leg) >= self.loss_named
     }
 
     /// Keeps the list within what a block holds: the two nearest extents become one, which
