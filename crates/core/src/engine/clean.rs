@@ -163,7 +163,6 @@ impl<B: Buffers> Engine<B> {
         let authority = self.entry(region).authority();
         let is_leaving = self.is_leaving(authority);
         let mut whole = 0;
-        let mut repaired = 0;
         let mut waits = false;
         for leg in self.slots() {
             let index = LegIndex(leg as u8);
@@ -203,11 +202,8 @@ impl<B: Buffers> Engine<B> {
                 }
                 continue;
             }
-            if done <= state.flushed || planted::is(Planted::CleanBeforeFlush) {
+            if done <= state.flushed || is_repaired || planted::is(Planted::CleanBeforeFlush) {
                 whole |= index.bit();
-            } else if is_repaired {
-                whole |= index.bit();
-                repaired |= index.bit();
             } else if !state.flush_failed
                 || (is_leaving || index == authority) && self.may_flush_again(leg)
             {
@@ -243,7 +239,7 @@ impl<B: Buffers> Engine<B> {
             let behind = self.legs[leg].is_member()
                 && whole & index.bit() == 0
                 && self.regions.is_complete(index, region);
-            if behind || repaired & index.bit() != 0 {
+            if behind {
                 self.regions.heal(index, region);
             }
         }

@@ -87,11 +87,9 @@ impl<B: Buffers> Engine<B> {
                 self.regions.want_move(record);
             }
         }
-        // Untouched regions it is not recorded whole for may have been in its cache alone, and so may
-        // what others were repaired with.
+        // Untouched regions it is not recorded whole for may have been in its cache alone.
         for region in 0..self.regions.count() {
-            let is_whole = self.entry(region).is_whole(index)
-                && !(self.regions.is_healing(index, region) && self.is_whole_beside(index, region));
+            let is_whole = self.entry(region).is_whole(index);
             if !is_whole && !self.regions.is_touched(region) && self.legs[leg].is_member() {
                 self.owe_region(leg, region);
             }

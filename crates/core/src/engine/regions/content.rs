@@ -212,7 +212,7 @@ impl Regions {
     }
 
     /// Returns true if a leg has drained a region it is not recorded whole for yet.
-    pub(in crate::engine) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
+    pub(super) fn is_healing(&self, leg: LegIndex, region: u32) -> bool {
         let has = |bitmap: &Bitmap| bitmap.count() > 0 && bitmap.get(region);
         has(&self.healing[leg.index()]) || has(&self.healed[leg.index()])
     }
