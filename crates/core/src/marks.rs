@@ -72,9 +72,9 @@ marks! {
     EarlierMoveDurable "earlier move durable",
     /// A flush was answered with later moves not durable yet.
     FlushBeforeLaterMoves "flush answered before later moves were durable",
-    /// What a leg owed after an unclean stop was found equal.
+    /// A leg was found to hold what it owed after an unclean stop.
     ComparedEqual "owed data compared and equal",
-    /// What a leg owed after an unclean stop differed and was written.
+    /// A leg was given what it owed after an unclean stop: it held something else.
     ComparedDiffers "owed data compared and different",
     /// A comparison was given up: a leg fell silent or lost its cache.
     CompareGivenUp "comparison given up",

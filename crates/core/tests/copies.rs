@@ -337,9 +337,9 @@ fn a_flush_after_a_crash_waits_for_the_pages_that_a_leg_missed() {
     assert!(world.is_answered(flush) && !world.has_failed(flush));
 }
 
-/// B's medium could not read a block. It is being rewritten while the region is cleaned.
-#[test]
-fn a_leg_stays_whole_while_a_block_is_repaired() {
+/// B's medium has just failed to read a block, which is read from A. What B is given next of this kind
+/// is held. Returns the client's read, too.
+fn with_a_bad_block_on_b(held: What) -> (World, u64) {
     let mut world = two_copies_with(soon_clean());
     world.write(0, 8);
     world.flush();
@@ -349,9 +349,16 @@ fn a_leg_stays_whole_while_a_block_is_repaired() {
     world.wait(30 * MILLISECOND);
     let on_b = world.only(B, What::Reads);
     world.let_come(B);
-    world.hold(B, What::Writes);
+    world.hold(B, held);
     world.release(A);
     world.fail(on_b);
+    (world, read)
+}
+
+/// B's medium could not read a block. It is being rewritten while the region is cleaned.
+#[test]
+fn a_leg_stays_whole_while_a_block_is_repaired() {
+    let (mut world, read) = with_a_bad_block_on_b(What::Writes);
     world.wait(SECOND);
     assert!(world.is_answered(read) && !world.has_failed(read));
     assert_eq!(world.in_flight(B, What::Writes).len(), 1, "the repair");
@@ -362,18 +369,7 @@ fn a_leg_stays_whole_while_a_block_is_repaired() {
 /// flushed that: it holds what it held before.
 #[test]
 fn a_silent_leg_stays_whole_where_a_block_was_repaired() {
-    let mut world = two_copies_with(soon_clean());
-    world.write(0, 8);
-    world.flush();
-    world.hold(A, What::Reads);
-    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
-    world.hold(B, What::Reads);
-    world.wait(30 * MILLISECOND);
-    let on_b = world.only(B, What::Reads);
-    world.let_come(B);
-    world.hold(B, What::Flushes);
-    world.release(A);
-    world.fail(on_b);
+    let (mut world, read) = with_a_bad_block_on_b(What::Flushes);
     world.wait(MILLISECOND);
     assert!(world.is_answered(read) && !world.has_failed(read));
     let repaired = |notice: &Notice| matches!(notice, Notice::Repaired { leg: LegIndex(1), .. });

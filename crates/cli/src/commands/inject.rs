@@ -51,7 +51,7 @@ pub(crate) struct InjectArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, conflicts_with_all = ["freeze", "delay", "stall", "error", "clear"])]
     time_scale: f64,
 
-    /// What decides which requests stall: the same seed, the same requests.
+    /// Chooses the requests that stall: the same seed stalls the same ones.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["freeze", "delay", "error", "clear"])]
     seed: u64,
 

@@ -8,7 +8,7 @@
 //! Being equal says nothing of being durable: what was read may come from a cache. So a comparison
 //! counts as a write, and the leg is whole only after a flush begun later. A cache that is lost ends
 //! comparing on its leg: after a failed flush a drive may still show what it will not keep.
-//! Where the leg cannot be read, or memory is short, its debt is paid by writing all of it.
+//! A leg that cannot be read, or for which memory is short, is given all of it.
 
 use super::Engine;
 use super::debt::{Since, Source};

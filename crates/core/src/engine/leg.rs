@@ -99,7 +99,7 @@ pub(crate) struct History {
     pub(crate) total: LatencyHistogram,
     limit: u64,
     hedge: u64,
-    /// What takes longer than this is late; zero before it is first judged.
+    /// Longest a write takes that is not late, nanoseconds; zero before it is first judged.
     late: u64,
     /// Moving average, nanoseconds, weight 1/16; less while it fades.
     average: u64,
@@ -572,7 +572,7 @@ impl Leg {
         self.history(Class::Read, sectors).hedge
     }
 
-    /// How long a write of this size may take before the leg is later than usual.
+    /// Returns the time after which a write of this size is later than usual, nanoseconds.
     pub(crate) fn late_after(&self, sectors: u64) -> u64 {
         self.history(Class::Write, sectors).late
     }

@@ -169,7 +169,7 @@ pub(crate) enum Purpose {
         since: Since,
         repair: bool,
         tries: u8,
-        /// What the target holds is read as well, and written only where it differs.
+        /// Reads what the target holds as well, and writes only where that differs.
         compare: bool,
     },
     /// The second read of such a debt, on the leg that owes it, to be held against the data that

@@ -59,7 +59,7 @@ pub trait LedgerMemory {
     fn retire(&mut self);
 }
 
-/// What a superblock says of the ledger that its volume relies on.
+/// Names the ledger that a volume relies on, in its superblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerMark {
     /// The opening, not zero.
@@ -68,7 +68,7 @@ pub struct LedgerMark {
     pub boot: Id,
 }
 
-/// Where a ledger's parts are.
+/// Lays out a ledger's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
     regions: u32,
@@ -180,7 +180,7 @@ impl Ledger {
     }
 }
 
-/// What never changes of the header, in pieces of eight bytes.
+/// Returns the part of the header that never changes, in pieces of eight bytes.
 fn fixed_header(places: Places, volume_id: Id, boot: Id) -> [(usize, u64); 7] {
     let half = |id: &Id, from: usize| u64::from_le_bytes(core::array::from_fn(|at| id[from + at]));
     let numbers = u64::from(VERSION) | u64::from(places.regions) << 32;

@@ -40,7 +40,7 @@ pub(super) struct Active {
     pub(super) is_recorded: bool,
     /// Its authority moved, and no page that says so is known durable yet.
     pub(super) undurable: Option<Undurable>,
-    /// How many flushes had arrived when it was touched; [`u64::MAX`] if something here was to be
+    /// Counts the flushes that had arrived when it was touched; [`u64::MAX`] if something here was to be
     /// durable since.
     pub(super) touched_in: u64,
     /// It is among the regions whose authority has to move.

@@ -62,7 +62,7 @@ pub(super) struct Regions {
     moves: Moves,
     waiting: Waiting,
     stale: [Bitmap; LEGS_MAX],
-    /// Of these, the ones that a leg was whole in before an unclean stop: it may have them.
+    /// Owed regions that a leg was whole in before an unclean stop: it may have them.
     comparable: [Bitmap; LEGS_MAX],
     /// Clean regions a leg has drained but is not yet recorded whole for.
     healing: [Bitmap; LEGS_MAX],
