@@ -116,7 +116,7 @@ impl EngineSpec {
         }
     }
 
-    /// What the volume is like beside the engine's settings. `volume_bytes` of zero means as much as
+    /// Returns the volume's shape, beside the engine's settings. `volume_bytes` of zero means as much as
     /// the smallest leg holds.
     pub fn shape(&self, volume_bytes: u64) -> Shape {
         let exposure = self.exposure_bytes.map_or(Settings::default().exposure_bytes, |s| s.0);

@@ -21,7 +21,7 @@ const INSIDE_STEPS: u32 = 40;
 /// One kill in so many costs the ledger.
 const LOST: u64 = 8;
 
-/// What has become of the ledger when hemi is started again.
+/// The ledger's fate between two starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Gone,

@@ -554,7 +554,8 @@ impl<B: Buffers> Engine<B> {
         if state.done != 0 {
             let answers = self.legs[authority.index()].answers();
             let timed_out = self.is_timed_out(operation);
-            let late = self.authority_is_late(operation);
+            let deadline = self.late_deadline(operation);
+            let late = deadline.is_some_and(|deadline| self.now >= deadline);
             if !answers || state.failed & authority.bit() != 0 || timed_out || late {
                 if timed_out {
                     self.regions.force_move(record);
@@ -562,7 +563,7 @@ impl<B: Buffers> Engine<B> {
                     self.regions.want_move(record);
                 }
                 self.regions.wait(operation, record);
-            } else if self.late_deadline(operation).is_some() {
+            } else if deadline.is_some() {
                 self.look_again_in_time(operation);
             }
             return;
@@ -660,8 +661,8 @@ impl<B: Buffers> Engine<B> {
         timed_out
     }
 
-    /// When the authority of an operation's region has been waited for long enough, if another leg has
-    /// the write: when it is later than it usually is. One that is always slower than the leg
+    /// Returns when the authority of an operation's region has been waited for long enough, if another
+    /// leg has the write: when it is later than it usually is. One that is always slower than the leg
     /// that has it is not waited for at all. `None` where only a page would let another leg take over:
     /// its write costs what would be gained.
     fn late_deadline(&self, operation: u32) -> Option<Instant> {
@@ -694,7 +695,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// When an operation that waits for a point in time is to be looked at again.
+    /// Returns when an operation that waits for a point in time is to be looked at again.
     fn deadline_of(&self, operation: u32) -> Option<Instant> {
         match self.settings.policy {
             Policy::Paper => self.paper_deadline(operation),

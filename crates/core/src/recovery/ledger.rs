@@ -13,7 +13,7 @@ use crate::format::{Id, Membership, RegionEntry};
 use crate::marks::Mark;
 use crate::units::{LEGS_MAX, LegIndex};
 
-/// What has outlived the hemi that served the volume before.
+/// Holds what has outlived the hemi that served the volume before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outlived<'a> {
     /// This boot of the machine; zeros if it cannot be known, as for legs on another machine.
@@ -24,12 +24,12 @@ pub struct Outlived<'a> {
     pub accept_loss: bool,
 }
 
-/// What the ledger says beside the region table, which is the ledger's, too.
+/// Tells what the ledger says beside the region table, which is the ledger's, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerState {
-    /// For each region: it may have been written to since every whole leg had flushed it.
+    /// True for each region that may have been written to since every whole leg had flushed it.
     pub touched: Vec<bool>,
-    /// For each region: its entry by the pages.
+    /// Each region's entry by the pages.
     pub recorded: Vec<RegionEntry>,
     /// The opening by the newest superblock.
     pub opening: u64,
