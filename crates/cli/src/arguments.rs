@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Scrub(commands::scrub::ScrubArgs),
     Inspect(commands::inspect::InspectArgs),
     Promote(commands::promote::PromoteArgs),
+    Settle(commands::settle::SettleArgs),
     Inject(commands::inject::InjectArgs),
     Sim(commands::sim::SimArgs),
     Load(commands::load::LoadArgs),

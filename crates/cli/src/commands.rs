@@ -16,6 +16,7 @@ pub(crate) mod load;
 pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
+pub(crate) mod settle;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod trace;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Leg(arguments) => done(leg::run(&arguments)),
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
         Command::Promote(arguments) => done(promote::run(&arguments)),
+        Command::Settle(arguments) => done(settle::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
         Command::Sim(arguments) => done(sim::run(&arguments)),
         Command::Load(arguments) => done(load::run(&arguments)),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub mod bounds;
 pub mod engine;
 pub mod exports;
+pub mod ledger;
 pub mod legs;
 pub mod units;
 
@@ -20,6 +21,7 @@ use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
 use hemi_core::settings::{FlushCopies, Policy, Settings};
 use hemi_core::units::LEGS_MAX;
+use ledger::LedgerPlace;
 use legs::LegConfig;
 use units::{Size, Time};
 
@@ -149,6 +151,8 @@ pub struct Config {
     pub drain_on_stop: Time,
     /// Time that a start waits for an absent leg that the volume cannot be served without.
     pub wait_for_legs: Time,
+    /// Where the ledger is kept.
+    pub ledger: LedgerPlace,
     /// The legs, in any order: each knows its slot.
     pub legs: Vec<LegConfig>,
     /// The exports. Default: one NBD export on `unix:<run directory>/<volume>.nbd`.
@@ -167,6 +171,7 @@ impl Default for Config {
             allow_inject: false,
             drain_on_stop: Time::seconds(30),
             wait_for_legs: Time(0),
+            ledger: LedgerPlace::default(),
             legs: Vec::new(),
             exports: Vec::new(),
             engine: EngineConfig::default(),

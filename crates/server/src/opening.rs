@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hemi_core::format::Membership;
-use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening, Problem, Refusal};
+use hemi_core::format::{Ledger, Membership};
+use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening, Outlived, Problem, Refusal};
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
+use crate::config::ledger::LedgerPlace;
 use crate::config::legs::LegConfig;
 use crate::control::volume::{Identity, LegIdentity};
+use crate::ledger::{LedgerStatus, Ledgers};
 use crate::leg::{OpenError, OpenLeg, Purpose};
 use crate::serve::ServeError;
 
@@ -25,6 +27,10 @@ pub struct OpenedVolume {
     /// What the engine opens with.
     pub opening: Opening,
     pub(crate) legs: Vec<(LegIndex, OpenLeg)>,
+    /// The ledger it is served with.
+    pub(crate) ledger: Option<Ledger>,
+    /// Where that is, or why there is none.
+    pub(crate) ledger_status: LedgerStatus,
     pub(crate) identities: Vec<LegIdentity>,
 }
 
@@ -47,6 +53,7 @@ impl OpenedVolume {
             size_bytes: superblock.layout.volume_bytes(),
             block_bytes: superblock.block_bytes,
             region_bytes: superblock.layout.region_bytes(),
+            ledger: self.ledger_status.clone(),
         }
     }
 
@@ -70,13 +77,28 @@ enum State {
     Absent(String),
 }
 
-/// Opens and locks legs, reads their metadata, and lets recovery decide. If recovery needs a
-/// leg that is absent, it is tried again for at most `patience`.
+/// How a volume is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions<'a> {
+    /// Time that a leg which is needed and absent is waited for.
+    pub patience: Duration,
+    /// Where the ledger is kept.
+    pub ledger: &'a LedgerPlace,
+    /// An existing ledger is read even if none is to be kept, and no new one is made.
+    pub settle: bool,
+    /// The operator accepts to lose what only a missing or damaged ledger could tell.
+    pub accept_loss: bool,
+}
+
+/// Opens and locks legs, reads their metadata and the ledger, and lets recovery decide. If
+/// recovery needs a leg that is absent, it is tried again.
 ///
 /// # Errors
 /// A leg that is there and cannot be opened; [`ServeError::Absent`] if none is there;
-/// everything recovery objects to.
-pub fn open(configs: &[LegConfig], patience: Duration) -> Result<OpenedVolume, ServeError> {
+/// [`ServeError::Ledger`] if the ledger cannot be read or kept; everything recovery objects to.
+pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume, ServeError> {
+    let patience = options.patience;
+    let mut ledgers = Ledgers::new(options.ledger)?;
     let deadline = Instant::now() + patience;
     let mut candidates = Vec::new();
     for config in configs {
@@ -84,12 +106,12 @@ pub fn open(configs: &[LegConfig], patience: Duration) -> Result<OpenedVolume, S
     }
     let mut told = false;
     let mut opening = loop {
-        let refusal = match assess(&candidates) {
+        let refusal = match assess(&candidates, &mut ledgers, &options)? {
             Ok(opening) => break opening,
             Err(refusal) => refusal,
         };
         if !waits_for_legs(&refusal, &candidates) || Instant::now() >= deadline {
-            return Err(refused(&refusal, &candidates));
+            return Err(refused(&refusal, &candidates, &ledgers));
         }
         if !told {
             told = true;
@@ -124,7 +146,8 @@ pub fn open(configs: &[LegConfig], patience: Duration) -> Result<OpenedVolume, S
                 }
             }
         }
-        opening = assess(&candidates).map_err(|refusal| refused(&refusal, &candidates))?;
+        opening = assess(&candidates, &mut ledgers, &options)?
+            .map_err(|refusal| refused(&refusal, &candidates, &ledgers))?;
     }
     for absence in absences(&candidates) {
         tracing::warn!(absence, "the volume is served without a leg that is out");
@@ -135,7 +158,14 @@ pub fn open(configs: &[LegConfig], patience: Duration) -> Result<OpenedVolume, S
         State::Absent(_) => None,
     });
     let legs = opening.slots.iter().copied().zip(opened).collect();
-    Ok(OpenedVolume { opening, legs, identities })
+    let superblock = &opening.superblock;
+    let (ledger, ledger_status) = ledgers.keep(
+        &superblock.layout,
+        superblock.volume_id,
+        opening.ledger.is_some(),
+        options.settle,
+    )?;
+    Ok(OpenedVolume { opening, legs, ledger, ledger_status, identities })
 }
 
 /// Opens, locks and reads a leg, or finds that it is absent.
@@ -176,11 +206,22 @@ fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Lets recovery decide by the legs that are present.
-fn assess(candidates: &[Candidate<'_>]) -> Result<Opening, Refusal> {
+/// Lets recovery decide by the legs that are present, and by the ledger if one of them names it.
+fn assess(
+    candidates: &[Candidate<'_>],
+    ledgers: &mut Ledgers<'_>,
+    options: &OpenOptions<'_>,
+) -> Result<Result<Opening, Refusal>, ServeError> {
     let views: Vec<LegImage<'_>> =
         present(candidates).map(|(_, _, metadata)| LegImage { bytes: metadata }).collect();
-    recovery::assess(&views)
+    let boot = ledgers.boot();
+    let volume = views.iter().find_map(|view| {
+        let superblock = recovery::newest_of(view.bytes).ok()?;
+        superblock.ledger.filter(|mark| mark.boot == boot).map(|_| superblock.volume_id)
+    });
+    let ledger = volume.map(|volume| ledgers.read(volume)).transpose()?.flatten();
+    let outlived = Outlived { boot, ledger, accept_loss: options.accept_loss };
+    Ok(recovery::assess_outlived(&views, &outlived))
 }
 
 fn present<'a>(
@@ -213,7 +254,7 @@ fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate<'_>]) -> bool {
 }
 
 /// Puts a refusal into words, with the reasons why legs are absent.
-fn refused(refusal: &Refusal, candidates: &[Candidate<'_>]) -> ServeError {
+fn refused(refusal: &Refusal, candidates: &[Candidate<'_>], ledgers: &Ledgers<'_>) -> ServeError {
     let mut lines = absences(candidates);
     if !candidates.is_empty() && lines.len() == candidates.len() {
         return ServeError::Absent(lines.join("\n"));
@@ -222,7 +263,26 @@ fn refused(refusal: &Refusal, candidates: &[Candidate<'_>]) -> ServeError {
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     lines.insert(0, refusal.describe(&labels));
     lines.extend(overwritten(refusal, candidates));
+    lines.extend(looked_for(refusal, candidates, ledgers));
     ServeError::Refused(lines.join("\n"))
+}
+
+/// Tells where a ledger that is missing was looked for.
+fn looked_for(
+    refusal: &Refusal,
+    candidates: &[Candidate<'_>],
+    ledgers: &Ledgers<'_>,
+) -> Option<String> {
+    let is_missing = |problem: &Problem| matches!(problem, Problem::Ledger { error: None });
+    let superblock = refusal.problems.iter().any(is_missing).then(|| {
+        present(candidates).find_map(|(_, _, metadata)| recovery::newest_of(metadata).ok())
+    });
+    let paths = ledgers.paths(superblock??.volume_id);
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Some(format!(
+        "it was looked for at {}; another place is named by --ledger",
+        paths.join(" and ")
+    ))
 }
 
 /// Names the legs that the other legs know by the path of something that is no leg: their

@@ -23,9 +23,10 @@ use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::export::{ExportOptions, Exports, ListenError, Listener};
+use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
-use crate::opening::{self, OpenedVolume};
+use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
@@ -69,6 +70,19 @@ pub enum ServeError {
         /// The volume's.
         volume: u32,
     },
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerFileError),
+    /// The volume was closed, and still relies on its ledger.
+    #[error(
+        "the ledger {} could not be settled: a leg did not take what it says in time. It is kept; \
+         run the command again",
+        path.display()
+    )]
+    NotSettled {
+        /// The ledger.
+        path: PathBuf,
+    },
     /// An export.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -102,16 +116,39 @@ pub enum ServeError {
     Reactor(io::Error),
 }
 
+/// Says what only the command line may ask of [`serve`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServeOptions<'a> {
+    /// Every request is recorded in this file, if one is named.
+    pub record: Option<&'a Path>,
+    /// The operator accepts to lose what only a missing or damaged ledger could tell.
+    pub accept_loss: bool,
+}
+
 /// Serves the volume the configuration names until it is stopped: by a signal, or through
-/// control. Every request is recorded in the file `record`, if one is named. Blocks.
+/// control. Blocks.
 ///
 /// # Errors
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
-pub fn serve(config: Config, record: Option<&Path>) -> Result<(), ServeError> {
-    let opened = opening::open(&config.legs, config.wait_for_legs.duration())?;
+pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
+    let options = OpenOptions {
+        patience: config.wait_for_legs.duration(),
+        ledger: &config.ledger,
+        settle: false,
+        accept_loss: asked.accept_loss,
+    };
+    let opened = opening::open(&config.legs, options)?;
     check(&config, &opened)?;
+    match (&opened.ledger_status.path, &opened.ledger_status.why_none) {
+        (Some(path), _) => tracing::info!(path = %path.display(), "ledger"),
+        (None, why) => tracing::warn!(
+            why = why.as_deref().unwrap_or_default(),
+            "no ledger is kept: a write whose first completion is not on its region's authority \
+             waits for the authority or for a page write"
+        ),
+    }
     let name = opened.name();
-    let (recorder, recording) = match record {
+    let (recorder, recording) = match asked.record {
         Some(path) => {
             let (recorder, recording) = record_to(path, &opened)?;
             (Some(recorder), Some(recording))
@@ -157,7 +194,7 @@ fn record_to(path: &Path, opened: &OpenedVolume) -> Result<(Recorder, Recording)
         .map_err(|source| ServeError::Record { path: path.into(), source })
 }
 
-fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeError> {
+pub(crate) fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeError> {
     let superblock = &opened.opening.superblock;
     if let Some(wanted) = &config.volume
         && *wanted != opened.name()
@@ -226,6 +263,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Returns true if the volume is no longer served.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits for the volume to be closed.
     ///
     /// # Errors
@@ -338,7 +380,8 @@ fn build(
     let budget = arena.budget();
     let entropy = u64::from_ne_bytes(entropy);
     let now = clock::now();
-    let engine = Engine::open(opened.opening, options.settings, traits, None, arena, now, entropy);
+    let OpenedVolume { opening, ledger, .. } = opened;
+    let engine = Engine::open(opening, options.settings, traits, ledger, arena, now, entropy);
     let exports = Exports::new(listeners, budget, &mut ring);
     let mut reactor = Reactor::new(Parts {
         ring,

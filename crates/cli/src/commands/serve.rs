@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use hemi_server::config::exports::{ExportConfig, Listen};
+use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::units::{Size, Time};
 use hemi_server::config::{Config, ConfigError, HttpAddress};
-use hemi_server::serve::{ServeError, serve};
+use hemi_server::ledger::LedgerFileError;
+use hemi_server::serve::{ServeError, ServeOptions, serve};
 
 use crate::failure::{Failure, Kind};
 use crate::logging::{self, LogArgs};
@@ -89,6 +91,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION")]
     wait_for_legs: Option<Time>,
 
+    /// Where the ledger is kept: auto, none, or a directory on tmpfs that outlives hemi and its
+    /// container [default: auto, the run directory].
+    #[arg(long, value_name = "DIRECTORY")]
+    ledger: Option<LedgerPlace>,
+
+    /// Start by what the legs say, though the ledger that the volume was served with is missing or
+    /// damaged. Writes that were acknowledged and not flushed may be lost.
+    #[arg(long)]
+    accept_loss: bool,
+
     /// Allow hemi inject to delay, freeze and fail legs. For tests.
     #[arg(long)]
     allow_inject: bool,
@@ -143,6 +155,9 @@ impl ServeArgs {
         if let Some(wait) = self.wait_for_legs {
             config.wait_for_legs = wait;
         }
+        if let Some(ledger) = &self.ledger {
+            config.ledger = ledger.clone();
+        }
         config.allow_inject |= self.allow_inject;
         config.check()?;
         Ok(config)
@@ -157,7 +172,15 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
     }
     let _logging = logging::start(&arguments.log)
         .map_err(|what| Failure::error(Kind::Usage, what, "Write for example info or debug."))?;
-    serve(config, arguments.record.as_deref()).map_err(|error| match &error {
+    let asked =
+        ServeOptions { record: arguments.record.as_deref(), accept_loss: arguments.accept_loss };
+    serve(config, asked).map_err(failure)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives an error of serving or settling its exit code.
+pub(crate) fn failure(error: ServeError) -> anyhow::Error {
+    match &error {
         // What to do is in the text: it differs from problem to problem.
         ServeError::Refused(_) => Failure::error(Kind::Refused, error.to_string(), ""),
         ServeError::OtherVolume { .. } => Failure::error(
@@ -165,9 +188,11 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
             error.to_string(),
             "Name the legs of that volume, or leave out --volume (`volume = …`).",
         ),
+        ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {
+            Failure::error(Kind::Refused, error.to_string(), "")
+        }
         _ => error.into(),
-    })?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub mod superblock;
 pub use block::{BLOCK_BYTES, Block, BlockState, Kind};
 pub use description::LegDescription;
 pub use layout::{Layout, LayoutError};
-pub use ledger::{Ledger, LedgerMark, LedgerMemory};
+pub use ledger::{Ledger, LedgerMark, LedgerMemory, ledger_bytes};
 pub use page::RegionEntry;
 pub use superblock::{LegRecord, Membership, Superblock, SuperblockError};
 

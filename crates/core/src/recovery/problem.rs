@@ -238,9 +238,9 @@ impl Problem {
                 };
                 format!(
                     "the ledger that the volume was last served with {what}; writes that were \
-                     acknowledged and not flushed may be lost without it: bring it back to the \
-                     run directory, restart the machine to start by what was flushed, or start \
-                     with --accept-loss"
+                     acknowledged and not flushed may be lost without it: bring it back to its \
+                     directory, or start by what was flushed: 'hemi serve --accept-loss', or as \
+                     usual after a restart of the machine"
                 )
             }
             Problem::LostListDamaged => "the list of lost extents is damaged on every leg; \

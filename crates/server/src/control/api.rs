@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::volume::{BufferUse, Connections, Fault, Phase, RefusalKind};
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::ledger::LedgerStatus;
 
 /// A latency distribution. Quantiles are at most 25 % high (bucket ends).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,6 +312,9 @@ pub struct VolumeStatus {
     pub block_bytes: u32,
     /// Region size.
     pub region_bytes: u64,
+    /// Where the ledger is, or why there is none.
+    #[serde(default)]
+    pub ledger: LedgerStatus,
     /// Where it is in its life.
     pub phase: Phase,
     /// Health in one word.

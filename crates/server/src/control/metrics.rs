@@ -81,6 +81,7 @@ impl SnapshotCollector {
         out.gauge("serving", "1 while clients are served", flag(*phase == Phase::Serving))?;
         out.gauge("healthy", "1 while every leg is in and answers", flag(health(&self.snapshot) == Health::Healthy))?;
         out.gauge("degraded", "1 while only one leg is in", flag(status.degraded))?;
+        out.gauge("ledger", "1 while a ledger is kept", flag(identity.ledger.path.is_some()))?;
         out.gauge("converged", "1 while every leg is whole and identical", flag(status.converged))?;
         out.gauge("uptime_seconds", "Time since the volume was opened", seconds(opened))?;
         out.gauge("snapshot_age_seconds", "Age of these figures; grows if the data path is stuck", seconds(taken))?;

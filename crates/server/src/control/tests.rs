@@ -56,6 +56,7 @@ impl Served {
             size_bytes: 1 << 30,
             block_bytes: 512,
             region_bytes: 65536,
+            ledger: crate::ledger::LedgerStatus::default(),
         };
         let legs = (0..2)
             .map(|leg| LegIdentity { leg, name: format!("l{leg}"), path: format!("/dev/l{leg}") })

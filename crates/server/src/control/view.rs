@@ -32,6 +32,7 @@ pub fn volume_status(
         size_bytes: snapshot.identity.size_bytes,
         block_bytes: snapshot.identity.block_bytes,
         region_bytes: snapshot.identity.region_bytes,
+        ledger: snapshot.identity.ledger.clone(),
         phase: snapshot.phase,
         health: health(snapshot),
         policy: settings.policy,

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::ledger::LedgerStatus;
 use crate::leg::InjectionState;
 
 /// What does not change while a volume is served.
@@ -30,6 +31,8 @@ pub struct Identity {
     pub block_bytes: u32,
     /// Region size in bytes.
     pub region_bytes: u64,
+    /// The ledger.
+    pub ledger: LedgerStatus,
 }
 
 /// Where a volume is in its life.

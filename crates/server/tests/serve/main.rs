@@ -12,13 +12,15 @@ use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
 use hemi_core::units::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
+use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::control::volume::{Identity, Phase, RefusalKind, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::export::{ExportOptions, Listener};
+use hemi_server::ledger::LedgerStatus;
 use hemi_server::leg::{Injection, OpenError};
 use hemi_server::messages::{ReactorError, ReactorMessage, ReplyTo};
-use hemi_server::opening::{OpenedVolume, open};
+use hemi_server::opening::{OpenOptions, OpenedVolume, open};
 use hemi_server::serve::{ReactorOptions, Running, ServeError, start};
 use hemi_server::volume::ServedVolume;
 
@@ -116,12 +118,20 @@ impl Served {
     }
 }
 
+/// Opens at once, without a ledger.
+const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
+    patience: Duration::ZERO,
+    ledger: &LedgerPlace::None,
+    settle: false,
+    accept_loss: false,
+};
+
 /// Opens legs that this very process has served until now. The ring that held their locks is let go
 /// of by the kernel in its own time.
 fn open_again(legs: &[LegConfig]) -> OpenedVolume {
     let begun = Instant::now();
     loop {
-        match open(legs, Duration::ZERO) {
+        match open(legs, WITHOUT_LEDGER) {
             Err(ServeError::Open { source: OpenError::InUse { by, .. }, .. })
                 if by == Some(std::process::id()) && begun.elapsed() < PATIENCE =>
             {
@@ -156,6 +166,7 @@ fn run(
         size_bytes: layout.volume_bytes(),
         block_bytes,
         region_bytes: layout.region_bytes(),
+        ledger: LedgerStatus::default(),
     };
     let options =
         ReactorOptions { settings: Settings::default(), buffer_budget: budget, allow_inject: true };
@@ -417,6 +428,6 @@ fn a_detached_leg_is_let_go_and_can_come_back() {
         snapshot.status.converged && snapshot.status.legs.len() == 2
     });
     let (_folder, legs, _) = served.shutdown();
-    let opened = open(&legs, Duration::ZERO).unwrap_or_else(|error| panic!("{error}"));
+    let opened = open(&legs, WITHOUT_LEDGER).unwrap_or_else(|error| panic!("{error}"));
     assert!(opened.opening.clean);
 }

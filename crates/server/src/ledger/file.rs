@@ -1,0 +1,173 @@
+//! A ledger's file: opened without trusting who may have put it there, locked, preallocated.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use hemi_core::format::{Layout, ledger_bytes};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+
+use super::LedgerFileError;
+use super::shared::SharedMemory;
+use crate::config::units::Size;
+
+/// Type of a tmpfs, as `statfs` has it (linux/magic.h).
+const TMPFS: i64 = 0x0102_1994;
+/// Type of a ramfs.
+const RAMFS: i64 = 0x8584_58f6;
+/// Mode of a ledger: what it says is acted upon.
+const MODE: u32 = 0o600;
+/// Bits of a mode that let every user write, and that let only owners remove.
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+/// Largest ledger: 64 MiB of words for 2^24 regions, and its header.
+const BYTES_MAX: u64 = 128 << 20;
+
+/// A ledger's file, locked against a second hemi.
+#[derive(Debug)]
+pub(super) struct LedgerFile {
+    path: PathBuf,
+    file: File,
+    /// The name it has until it is complete, if it is new.
+    temporary: Option<PathBuf>,
+}
+
+impl LedgerFile {
+    /// Opens and locks the file at `path`; `None` if there is none.
+    pub(super) fn open(path: &Path) -> Result<Option<LedgerFile>, LedgerFileError> {
+        let file = match options().open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A symbolic link.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+                return Err(LedgerFileError::Foreign { path: path.to_owned() });
+            }
+            Err(source) => return Err(failed(path, "cannot be opened", source)),
+        };
+        let metadata =
+            file.metadata().map_err(|source| failed(path, "cannot be looked at", source))?;
+        if !is_own(&metadata) {
+            return Err(LedgerFileError::Foreign { path: path.to_owned() });
+        }
+        lock(path, &file)?;
+        // Whoever held the lock until now may have removed or replaced it.
+        if !is_at(path, &metadata) {
+            return Err(LedgerFileError::InUse { path: path.to_owned() });
+        }
+        Ok(Some(LedgerFile { path: path.to_owned(), file, temporary: None }))
+    }
+
+    /// Creates a ledger for a volume, all zeros. It takes the place of an older one when it is
+    /// mapped.
+    pub(super) fn create(path: &Path, layout: &Layout) -> Result<LedgerFile, LedgerFileError> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        // Failure to create shows in what comes after.
+        let _ = std::fs::create_dir_all(directory);
+        check_directory(directory)?;
+        // Held until the new one has its place. That of a hemi before has no lock.
+        let _older = LedgerFile::open(path)?;
+        let temporary = path.with_extension("ledger.new");
+        match std::fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&temporary, "cannot be replaced", error));
+            }
+            _ => {}
+        }
+        let file = options()
+            .create_new(true)
+            .mode(MODE)
+            .open(&temporary)
+            .map_err(|source| failed(&temporary, "cannot be created", source))?;
+        let created = LedgerFile { path: path.to_owned(), file, temporary: Some(temporary) };
+        lock(path, &created.file)?;
+        let bytes = ledger_bytes(layout) as u64;
+        rustix::fs::fallocate(&created.file, FallocateFlags::empty(), 0, bytes).map_err(
+            |errno| {
+                let bytes = Size(bytes);
+                LedgerFileError::NoRoom { path: path.to_owned(), bytes, source: errno.into() }
+            },
+        )?;
+        Ok(created)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads all of it.
+    pub(super) fn read(&self) -> Result<Vec<u8>, LedgerFileError> {
+        let mut bytes = Vec::new();
+        (&self.file)
+            .take(BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(|source| failed(&self.path, "cannot be read", source))?;
+        Ok(bytes)
+    }
+
+    /// Maps it, locked in memory; a new one gets its name.
+    pub(super) fn map(mut self) -> Result<SharedMemory, LedgerFileError> {
+        let file = self.file.try_clone();
+        let file = file.map_err(|source| failed(&self.path, "cannot be mapped", source))?;
+        let memory = SharedMemory::map(file, &self.path)?;
+        if let Some(temporary) = &self.temporary {
+            std::fs::rename(temporary, &self.path)
+                .map_err(|source| failed(&self.path, "cannot be given its name", source))?;
+            self.temporary = None;
+        }
+        Ok(memory)
+    }
+}
+
+impl Drop for LedgerFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Nothing to be done about a failure: the next start replaces it.
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options
+}
+
+fn failed(path: &Path, what: &'static str, source: io::Error) -> LedgerFileError {
+    LedgerFileError::File { path: path.to_owned(), what, source }
+}
+
+/// Returns true if nobody but this user can have written the file.
+fn is_own(metadata: &Metadata) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    metadata.is_file() && metadata.uid() == user && metadata.mode() & 0o022 == 0
+}
+
+fn lock(path: &Path, file: &File) -> Result<(), LedgerFileError> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LedgerFileError::InUse { path: path.to_owned() }),
+        Err(errno) => Err(failed(path, "cannot be locked", errno.into())),
+    }
+}
+
+/// Returns true if this is the file at `path`.
+pub(super) fn is_at(path: &Path, metadata: &Metadata) -> bool {
+    let here = std::fs::symlink_metadata(path);
+    here.is_ok_and(|here| (here.dev(), here.ino()) == (metadata.dev(), metadata.ino()))
+}
+
+fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
+    let found = rustix::fs::statfs(directory)
+        .map_err(|errno| failed(directory, "its directory cannot be used", errno.into()))?;
+    if found.f_type as i64 != TMPFS && found.f_type as i64 != RAMFS {
+        return Err(LedgerFileError::NotTmpfs { directory: directory.to_owned() });
+    }
+    let metadata = std::fs::metadata(directory)
+        .map_err(|source| failed(directory, "its directory cannot be used", source))?;
+    if metadata.mode() & OTHERS_WRITE != 0 && metadata.mode() & STICKY == 0 {
+        return Err(LedgerFileError::OpenToAll { directory: directory.to_owned() });
+    }
+    Ok(())
+}

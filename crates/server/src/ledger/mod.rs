@@ -1,0 +1,221 @@
+//! The ledger of a served volume: a file on tmpfs that outlives the process and not the machine.
+//!
+//! It has to lie where it outlives the service and its container as well, or each kill would leave a
+//! volume that cannot be started without `--accept-loss`. So by default it is kept in the run
+//! directory, if that is on tmpfs and hemi does not run in a container. Elsewhere the operator
+//! names a directory, or the volume is served without one: an early acknowledgement then waits for
+//! the page that names the region's authority.
+//!
+//! The file is named after the volume's id. It is preallocated, because a full tmpfs would end the
+//! process at some later store, locked in memory, because a store must not wait for swap, and
+//! locked against a second hemi.
+
+mod error;
+mod file;
+mod shared;
+
+use std::path::{Path, PathBuf};
+
+use hemi_core::format::{Id, Layout, Ledger};
+use serde::{Deserialize, Serialize};
+
+use crate::config::ledger::LedgerPlace;
+use crate::control::socket::run_directories;
+use file::LedgerFile;
+
+pub use error::LedgerFileError;
+
+/// The id of this boot of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Files whose presence says that this is a container.
+const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+/// Variables that say so.
+const CONTAINER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "container"];
+
+/// Whether a served volume keeps a ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerStatus {
+    /// Its file; `null` without one.
+    pub path: Option<PathBuf>,
+    /// Why there is none; `null` with one.
+    pub why_none: Option<String>,
+}
+
+/// Finds the ledger that a volume was served with before, and makes the one it is served with
+/// from now on.
+pub struct Ledgers<'a> {
+    place: &'a LedgerPlace,
+    boot: Id,
+    found: Option<Found>,
+}
+
+struct Found {
+    file: LedgerFile,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Ledgers<'a> {
+    /// Takes note of where a ledger is to be kept, and of this boot of the machine.
+    ///
+    /// # Errors
+    /// [`LedgerFileError::Boot`]: without the id of this boot nobody can tell whether a ledger that
+    /// the legs name has to be there.
+    pub fn new(place: &'a LedgerPlace) -> Result<Ledgers<'a>, LedgerFileError> {
+        Ok(Ledgers { place, boot: boot_id()?, found: None })
+    }
+
+    /// Returns the id of this boot of the machine.
+    pub fn boot(&self) -> Id {
+        self.boot
+    }
+
+    /// Locks and reads the ledger of a volume, if there is one. From then on the same bytes are
+    /// returned.
+    ///
+    /// # Errors
+    /// A file of that name that cannot be read, is in use, or belongs to somebody else.
+    pub fn read(&mut self, volume: Id) -> Result<Option<&[u8]>, LedgerFileError> {
+        if self.found.is_none() {
+            for path in self.paths(volume) {
+                if let Some(file) = LedgerFile::open(&path)? {
+                    let bytes = file.read()?;
+                    self.found = Some(Found { file, bytes });
+                    break;
+                }
+            }
+        }
+        Ok(self.found.as_ref().map(|found| &found.bytes[..]))
+    }
+
+    /// Returns the paths at which a ledger of the volume is looked for.
+    pub fn paths(&self, volume: Id) -> Vec<PathBuf> {
+        let directories = match self.place {
+            LedgerPlace::Directory(directory) => vec![directory.clone()],
+            LedgerPlace::Auto | LedgerPlace::None => run_directories(),
+        };
+        directories.iter().map(|directory| path_in(directory, volume)).collect()
+    }
+
+    /// Returns the ledger that the volume is served with: the one that decides, if `decides`, else a
+    /// new one, if one is to be kept and can be. To `settle` is to end a ledger: no new one is made.
+    ///
+    /// # Errors
+    /// What keeps the deciding ledger from being gone on with, or a new one from being kept in a
+    /// directory that the operator has named.
+    pub fn keep(
+        self,
+        layout: &Layout,
+        volume: Id,
+        decides: bool,
+        settle: bool,
+    ) -> Result<(Option<Ledger>, LedgerStatus), LedgerFileError> {
+        // One that does not decide is unlocked here: a new one takes its place.
+        let found = self.found.filter(|_| decides);
+        if let Some(found) = found {
+            if *self.place == LedgerPlace::None && !settle {
+                return Err(LedgerFileError::ReliedOn { path: found.file.path().to_owned() });
+            }
+            let path = found.file.path().to_owned();
+            let memory = found.file.map()?;
+            let status = LedgerStatus { path: Some(path), why_none: None };
+            return Ok((Some(Ledger::adopt(Box::new(memory), layout, self.boot)), status));
+        }
+        if settle {
+            return Ok(without("the legs rely on none".into()));
+        }
+        let directory = match self.place {
+            LedgerPlace::None => return Ok(without("the configuration says none".into())),
+            LedgerPlace::Directory(directory) => directory.clone(),
+            LedgerPlace::Auto => match usual_directory() {
+                Ok(directory) => directory,
+                Err(reason) => return Ok(without(reason)),
+            },
+        };
+        let path = path_in(&directory, volume);
+        match LedgerFile::create(&path, layout).and_then(LedgerFile::map) {
+            Ok(memory) => {
+                let ledger = Ledger::begin(Box::new(memory), layout, volume, self.boot);
+                Ok((Some(ledger), LedgerStatus { path: Some(path), why_none: None }))
+            }
+            Err(error) if *self.place == LedgerPlace::Auto && !error.is_in_use() => {
+                Ok(without(error.to_string()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn without(reason: String) -> (Option<Ledger>, LedgerStatus) {
+    (None, LedgerStatus { path: None, why_none: Some(reason) })
+}
+
+/// Returns the path of a volume's ledger in a directory.
+pub fn path_in(directory: &Path, volume: Id) -> PathBuf {
+    directory.join(format!("{}.ledger", crate::probe::hex(volume)))
+}
+
+/// Returns the run directory, or why no ledger is kept there.
+fn usual_directory() -> Result<PathBuf, String> {
+    if let Some(sign) = container_sign() {
+        return Err(format!(
+            "this is a container ({sign}), whose own memory ends with it: mount a directory on the \
+             host's tmpfs and name it (`ledger = \"/run/hemi\"`)"
+        ));
+    }
+    crate::control::socket::run_directory().map_err(|_| {
+        let names: Vec<String> =
+            run_directories().iter().map(|path| path.display().to_string()).collect();
+        format!("no run directory can be written ({})", names.join(", "))
+    })
+}
+
+/// Returns what says that this process runs in a container.
+fn container_sign() -> Option<&'static str> {
+    CONTAINER_FILES
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .or_else(|| CONTAINER_VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some()))
+}
+
+/// Returns the id of this boot of the machine.
+///
+/// # Errors
+/// [`LedgerFileError::Boot`] if the system does not tell.
+pub fn boot_id() -> Result<Id, LedgerFileError> {
+    let text = std::fs::read_to_string(BOOT_ID)
+        .map_err(|source| LedgerFileError::Boot { why: source.to_string() })?;
+    parse_boot_id(&text)
+        .ok_or_else(|| LedgerFileError::Boot { why: format!("{:?} is no id", text.trim_end()) })
+}
+
+fn parse_boot_id(text: &str) -> Option<Id> {
+    let digits: Vec<u32> = text
+        .trim_end()
+        .chars()
+        .filter(|c| *c != '-')
+        .map(|c| c.to_digit(16))
+        .collect::<Option<_>>()?;
+    let mut id = Id::default();
+    if digits.len() != 2 * id.len() {
+        return None;
+    }
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (pair[0] << 4 | pair[1]) as u8;
+    }
+    Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_is_read_as_the_kernel_writes_it() {
+        let id = parse_boot_id("eb11aa6c-8e9c-4591-a4df-1468c5ff55ca\n").expect("it is one");
+        assert_eq!(id[..4], [0xeb, 0x11, 0xaa, 0x6c]);
+        assert_eq!(id[15], 0xca);
+        for wrong in ["", "eb11aa6c", "zb11aa6c-8e9c-4591-a4df-1468c5ff55ca"] {
+            assert_eq!(parse_boot_id(wrong), None, "{wrong:?}");
+        }
+    }
+}

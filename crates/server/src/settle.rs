@@ -1,0 +1,71 @@
+//! `hemi settle`: brings the legs up to the ledger, so that the volume does without it.
+//!
+//! After a kill the ledger alone may name a region's authority, and it ends with this boot of the
+//! machine. Settling opens the volume as a start does, without exports, and closes it again: the
+//! region pages on all legs that answer then say what the ledger said, their superblocks rely on no
+//! ledger, and it is removed. Debts stay recorded.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::control::volume::{Phase, Snapshot};
+use crate::messages::ReactorMessage;
+use crate::opening::{self, OpenOptions};
+use crate::serve::{self, ReactorOptions, ServeError};
+
+/// Pause between two looks at how far the volume is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What settling found and did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SettleReport {
+    /// The volume's name.
+    pub volume: String,
+    /// The ledger that was settled; `null` if the legs rely on none of this boot of the machine.
+    pub ledger: Option<PathBuf>,
+    /// Regions that had been written to and not yet flushed everywhere.
+    pub touched_regions: u64,
+}
+
+/// Settles the volume that the configuration names. Writes nothing if its legs rely on no ledger.
+///
+/// # Errors
+/// As [`serve::serve`].
+pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
+    let options = OpenOptions {
+        patience: config.wait_for_legs.duration(),
+        ledger: &config.ledger,
+        settle: true,
+        accept_loss: false,
+    };
+    let opened = opening::open(&config.legs, options)?;
+    serve::check(config, &opened)?;
+    let volume = opened.name();
+    let Some(state) = &opened.opening.ledger else {
+        return Ok(SettleReport { volume, ledger: None, touched_regions: 0 });
+    };
+    let touched = state.touched.iter().filter(|touched| **touched).count() as u64;
+    let ledger = opened.ledger_status.path.clone();
+    let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
+    let options = ReactorOptions {
+        settings: config.settings(),
+        buffer_budget: config.buffer_budget.0,
+        allow_inject: false,
+    };
+    let running = serve::start(opened, options, Vec::new(), snapshot)?;
+    // Legs that do not answer are marked out as in a volume that is served.
+    while running.handle.snapshot().phase == Phase::Opening && !running.has_ended() {
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    let reply = Box::new(|_| ());
+    // A reactor that has ended says why below.
+    let _ = running.handle.send(ReactorMessage::Shutdown { drain: 0, reply });
+    running.join()?;
+    if let Some(path) = ledger.as_ref().filter(|path| path.exists()) {
+        return Err(ServeError::NotSettled { path: path.clone() });
+    }
+    Ok(SettleReport { volume, ledger, touched_regions: touched })
+}
