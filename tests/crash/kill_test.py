@@ -5,7 +5,10 @@ A series is one volume, on legs of one kind, over some rounds. Each round loads 
 several connections while legs freeze and get late at random (`hemi inject`, and nbdkit from
 outside for a remote leg), kills hemi at a random moment, in some rounds kills it again while
 it recovers, starts it, and reads the whole volume: every sector must hold the last
-acknowledged write or one that was not ordered before it. A series ends with convergence and a
+acknowledged write or one that was not ordered before it. Most series keep a ledger. Now and then
+it is deleted after a kill: the start must be refused, and one with `--accept-loss` may undo what
+was not flushed. Or the machine seems to have been restarted (another boot id): then by what was
+flushed, without being asked. A series ends with convergence and a
 clean stop, after which every leg by itself must hold the same, right data.
 
 `make kill-test N=300`. The seed, printed first, decides everything but the timing. On failure
@@ -19,10 +22,12 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +35,7 @@ from pathlib import Path
 from hemi_harness import Nbdkit, Sandbox, Volume
 from hemi_harness.hemi import MIB, CommandFailed, assert_identical, data_area, leg_bytes
 from hemi_harness.history import History
-from hemi_harness.sandbox import PATIENCE, sweep
+from hemi_harness.sandbox import PATIENCE, Arg, sweep
 from hemi_harness.verifying_load import Mix, VerifyingLoad
 
 SIZE = 32 * MIB
@@ -58,6 +63,8 @@ class Story:
 @dataclass
 class Totals:
     rounds: int = 0
+    deleted: int = 0
+    boots: int = 0
     kills: int = 0
     writes: int = 0
     flushes: int = 0
@@ -95,6 +102,44 @@ class Legs:
 def possible(kind: str) -> bool:
     """Whether legs of a kind can be had here."""
     return kind != "loop-4k" or (os.geteuid() == 0 and Path("/dev/loop-control").exists())
+
+
+class Ledger:
+    """Where the ledger of one series is kept, if it is, and what becomes of it."""
+
+    def __init__(self, box: Sandbox, rng: random.Random) -> None:
+        self._box, self._rng = box, rng
+        memory = Path("/dev/shm")
+        kept = rng.random() < 0.8 and _is_tmpfs(memory)
+        self._directory = box.directory_in(memory) if kept else None
+
+    @property
+    def options(self) -> list[str]:
+        return ["--ledger", str(self._directory or "none")]
+
+    def fate(self) -> str:
+        """Draws one."""
+        if self._directory is None:
+            return "none"
+        boots = 0.1 if os.geteuid() == 0 else 0.0
+        return self._rng.choices(["kept", "deleted", "boot"], [0.8, 0.1, boots])[0]
+
+    def delete(self) -> None:
+        assert self._directory is not None, "it is kept"
+        for path in self._directory.iterdir():
+            path.unlink()
+
+    def another_boot(self) -> list[Arg]:
+        """Returns what makes a command see another boot of the machine."""
+        boot = self._box.path("boot_id")
+        boot.write_text(f"{uuid.UUID(int=self._rng.getrandbits(128))}\n")
+        mount = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", mount, str(boot)]
+
+
+def _is_tmpfs(path: Path) -> bool:
+    told = subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, text=True)
+    return told.stdout.strip() == "tmpfs"
 
 
 class Faults(threading.Thread):
@@ -146,7 +191,8 @@ class Series:
         self.story = Story()
         self._rng, self._totals = rng, totals
         self._legs = Legs(box, kind)
-        options = self._options(box)
+        self._ledger = Ledger(box, rng)
+        options = [*self._options(box), *self._ledger.options]
         self._volume = Volume(box, self._legs.specs, options=options, inject=True)
         self._volume.create(SIZE)
         unit = max(self._legs.sector, rng.choice([512, 4096, 4096]))
@@ -211,7 +257,12 @@ class Series:
         volume.kill()
         self._totals.kills += 1
         self._totals.uncertain += self._history.uncertain()
+        accept_loss = self._take_ledger()
+        if accept_loss:
+            volume.options.append("--accept-loss")
         self._restart()
+        if accept_loss:
+            volume.options.remove("--accept-loss")
         self._load.verify()
         self._totals.rounds += 1
         self._totals.writes += self._load.writes - before[0]
@@ -219,13 +270,46 @@ class Series:
         self._totals.units += self._history.checked - before[2]
         story.tell(f"verified: {self._load.writes - before[0]} writes acknowledged in the round")
 
-    def _restart(self) -> None:
-        """Starts hemi again; in one round of three it is killed once more as it recovers."""
-        rng, volume, story = self._rng, self._volume, self.story
+    def _take_ledger(self) -> bool:
+        """Draws what becomes of the ledger. Returns whether the loss has to be accepted."""
+        match self._ledger.fate():
+            case "deleted":
+                self._ledger.delete()
+                self._totals.deleted += 1
+                self.story.tell("the ledger is deleted")
+                self._reach_remote()
+                self._start_refused()
+                self._history.lose_ledger()
+                return True
+            case "boot":
+                self._volume.prefix = self._ledger.another_boot()
+                self._totals.boots += 1
+                self.story.tell("another boot of the machine")
+                self._history.lose_ledger()
+        return False
+
+    def _start_refused(self) -> None:
+        """A start must be refused for the ledger's sake."""
+        volume = self._volume
+        deadline = time.monotonic() + LOCK_LIMIT
+        while True:
+            process = volume.sandbox.start(*volume.serve_argv(), name="hemi")
+            code, printed = process.wait(PATIENCE), process.output()
+            if LOCKED not in printed or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        assert code == 3 and "--accept-loss" in printed, f"a start ended with {code}:\n{printed}"
+
+    def _reach_remote(self) -> None:
         if self._legs.remote:
             self._legs.remote.ensure()
             self._legs.remote.resume()
             self._legs.remote.forget_client()
+
+    def _restart(self) -> None:
+        """Starts hemi again; in one round of three it is killed once more as it recovers."""
+        rng, volume, story = self._rng, self._volume, self.story
+        self._reach_remote()
         if rng.random() < 0.33:
             delay = rng.random() * rng.choice([0.03, 0.3])
             process = volume.sandbox.start(*volume.serve_argv(), name="hemi")
@@ -347,7 +431,8 @@ def main() -> None:
     minutes = (time.monotonic() - begun) / 60
     say(
         f"nothing lost: {totals.rounds} rounds, {totals.kills} kills, {totals.writes:,} writes and "
-        f"{totals.flushes:,} flushes acknowledged, {totals.uncertain:,} units were in doubt at a "
+        f"{totals.flushes:,} flushes acknowledged, {totals.deleted} ledgers deleted, "
+        f"{totals.boots} other boots, {totals.uncertain:,} units were in doubt at a "
         f"kill, {totals.units:,} units checked, {totals.rounds / minutes:.1f} rounds/min"
     )
 

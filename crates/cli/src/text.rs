@@ -29,6 +29,7 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push('\n');
     text.push_str(&injected(status));
     text.push_str(&exposure(status));
+    text.push_str(&ledger(status));
     if status.scrub.running {
         let _ = writeln!(
             text,
@@ -283,6 +284,21 @@ fn exposure(status: &VolumeStatus) -> String {
         duration(exposure.bound_age_ns),
         bytes(exposure.peak_bytes)
     )
+}
+
+/// Tells why no ledger is kept; nothing where one is.
+fn ledger(status: &VolumeStatus) -> String {
+    let Some(why) = &status.ledger.why_none else { return String::new() };
+    let mut text = String::new();
+    let sentence = format!(
+        "none: {why}. A write waits for its region's authority, or for a page write that names \
+         another leg."
+    );
+    for (index, line) in wrap(&sentence, WIDTH - 10).iter().enumerate() {
+        let start = if index == 0 { "ledger" } else { "" };
+        let _ = writeln!(text, "{start:<10}{line}");
+    }
+    text
 }
 
 fn promises(status: &VolumeStatus) -> String {

@@ -90,6 +90,8 @@ class Volume:
         if inject:
             self.options.append("--allow-inject")
         self.env = env
+        # What `hemi serve` is run by, as `unshare …`.
+        self.prefix: list[Arg] = []
         self._quarantine = quarantine
         self._config: Path | None = None
         self._process: Process | None = None
@@ -135,12 +137,13 @@ class Volume:
         return hemi("create", "--size", size, *self.leg_options(), *options)
 
     def serve_argv(self) -> list[Arg]:
+        hemi = [*self.prefix, HEMI]
         if self._config:
-            return [HEMI, "serve", self._config, *self.options]
+            return [*hemi, "serve", self._config, *self.options]
         if self._quarantine:
-            return [HEMI, "serve", self._quarantined(), *self.options]
+            return [*hemi, "serve", self._quarantined(), *self.options]
         return [
-            HEMI,
+            *hemi,
             "serve",
             *self.leg_options(),
             "--nbd",

@@ -7,6 +7,10 @@ after its acknowledgement is itself acknowledged. A read may see what was in the
 was sent, or was sent while it ran; anything else is a loss (P1), an old value come back (P2)
 or a value never given.
 
+What a newer write made past may come back if hemi has to start without the ledger that it was
+served with (`lose_ledger`), until a flush that was sent after that write's acknowledgement is
+answered.
+
 Unlike `journal`, any number of overlapping requests may be in flight.
 """
 
@@ -62,7 +66,10 @@ class Write:
     # Write-zeroes and discards put zeros; a discard may also leave what was there.
     zeros: bool = False
     discard: bool = False
+    fua: bool = False
     acknowledged: bool = False
+    # How much had been made past when it was sent.
+    mark: int = 0
     # Per unit: the writes it follows, which its acknowledgement makes past.
     follows: list[list[_Held]] = field(default_factory=list)
 
@@ -107,12 +114,23 @@ class History:
         self.sectors = unit_bytes // SECTOR
         self._held: list[list[_Held]] = [[_Held(ZEROS, None)] for _ in range(units)]
         self._readers: dict[int, list[Read]] = {}
+        # Per unit: what is past and not flushed, with the count of all that was past before it.
+        self._unflushed: dict[int, list[tuple[int, _Held]]] = {}
+        self._past = 0
         self._next = 1
         self.checked = 0
 
-    def write(self, first: int, units: int, *, zeros: bool = False, discard: bool = False) -> Write:
+    def write(
+        self,
+        first: int,
+        units: int,
+        *,
+        zeros: bool = False,
+        discard: bool = False,
+        fua: bool = False,
+    ) -> Write:
         """A write is about to be sent."""
-        write = Write(self._next, first, units, zeros or discard, discard)
+        write = Write(self._next, first, units, zeros or discard, discard, fua, mark=self._past)
         self._next += 1
         for unit in range(first, first + units):
             held = self._held[unit]
@@ -132,9 +150,43 @@ class History:
         """The server has answered a write."""
         write.acknowledged = True
         for unit, past in enumerate(write.follows, write.first):
-            if past:
-                self._held[unit] = [h for h in self._held[unit] if h not in past]
+            if not past:
+                continue
+            self._held[unit] = [h for h in self._held[unit] if h not in past]
+            if write.fua:
+                self._forget(unit, write.mark)
+            else:
+                self._let_go(unit, past)
         write.follows = []
+
+    def flush(self) -> int:
+        """A flush is about to be sent. Returns what `flushed` needs."""
+        return self._past
+
+    def flushed(self, mark: int) -> None:
+        """The server has answered a flush."""
+        for unit in list(self._unflushed):
+            self._forget(unit, mark)
+
+    def lose_ledger(self) -> None:
+        """Hemi is about to start by what was flushed: writes since then may be undone."""
+        for unit, past in self._unflushed.items():
+            self._held[unit] = [held for _, held in past] + self._held[unit]
+        self._unflushed.clear()
+
+    def _let_go(self, unit: int, past: list[_Held]) -> None:
+        """These are no content of the unit any more, unless the ledger is lost."""
+        gone = self._unflushed.setdefault(unit, [])
+        gone.extend((self._past, held) for held in past)
+        self._past += 1
+
+    def _forget(self, unit: int, mark: int) -> None:
+        """What was past when `mark` was taken does not come back."""
+        left = [(count, held) for count, held in self._unflushed.get(unit, []) if count >= mark]
+        if left:
+            self._unflushed[unit] = left
+        else:
+            self._unflushed.pop(unit, None)
 
     def read(self, first: int, units: int) -> Read:
         """A read is about to be sent."""
@@ -161,6 +213,7 @@ class History:
             )
             # Nothing was in flight nor has been sent since: what was read is what is there.
             if 1 < len(allowed) == read.quiet[i] and self._held[unit] == allowed:
+                self._let_go(unit, allowed)
                 self._held[unit] = [_Held(seen, None)]
 
     def forget_reads(self) -> None:
@@ -175,6 +228,7 @@ class History:
             held = self._held[unit]
             seen = self._check(unit, content[i * self.unit_bytes : (i + 1) * self.unit_bytes], held)
             if settle and (len(held) > 1 or not held[0].settled):
+                self._let_go(unit, held)
                 self._held[unit] = [_Held(seen, None)]
 
     def uncertain(self) -> int:

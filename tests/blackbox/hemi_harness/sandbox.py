@@ -256,6 +256,12 @@ class Sandbox:
             f.truncate(size)
         return path
 
+    def directory_in(self, parent: Path) -> Path:
+        """A new directory somewhere else, which goes with the sandbox."""
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        self.defer(lambda: shutil.rmtree(path, ignore_errors=True))
+        return path
+
     def mount_tmpfs(self, size: int) -> Path:
         """A tmpfs of `size` bytes."""
         point = self.path("tmpfs")

@@ -62,7 +62,7 @@ class VerifyingLoad:
         self.writes = 0
         self.flushes = 0
         self._handles: list[Any] = []
-        self._done: list[tuple[Write | Read | None, bytearray | None, int, str]] = []
+        self._done: list[tuple[Write | Read | int, bytearray | None, int, str]] = []
         # By length. libnbd 1.14 never lets go of a buffer it was given, so they are used again.
         self._free: dict[int, list[bytearray]] = {}
 
@@ -137,18 +137,21 @@ class VerifyingLoad:
         span = history.units // 16 if rng.random() < mix.hot else history.units
         first = rng.randrange(span - units + 1)
         fua = nbd.CMD_FLAG_FUA if rng.random() < mix.fua else 0
-        request: Write | Read | None = None
+        # Of a flush: what is past as it is sent.
+        request: Write | Read | int = history.flush()
         buffer: bytearray | None = None
         # What is told to the history before it is sent may have happened, even if sending
         # fails half-way.
         if kind == "read":
             request, buffer = history.read(first, units), self._buffer(units * unit)
         elif kind == "write":
-            request = history.write(first, units)
+            request = history.write(first, units, fua=bool(fua))
             buffer = self._buffer(units * unit)
             buffer[:] = history.payload(request)
         elif kind != "flush":
-            request = history.write(first, units, zeros=True, discard=kind == "discard")
+            request = history.write(
+                first, units, zeros=True, discard=kind == "discard", fua=bool(fua)
+            )
 
         def done(error: Any) -> int:
             pending[index] -= 1
@@ -189,6 +192,7 @@ class VerifyingLoad:
                 assert buffer is not None, "a read has a buffer"
                 self.history.answer(request, bytes(buffer))
             else:
+                self.history.flushed(request)
                 self.flushes += 1
             if buffer is not None:
                 self._free[len(buffer)].append(buffer)

@@ -66,10 +66,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         .tempdir_in(&parent)
         .with_context(|| format!("cannot create a temporary directory in {}", parent.display()))?;
     folder.disable_cleanup(args.keep);
+    let ledgers = folder_in_memory();
 
     let setting = Setting {
         hemi: std::env::current_exe().context("cannot tell where the hemi command is")?,
         folder: folder.path().to_owned(),
+        ledgers: ledgers.as_ref().map(|folder| folder.path().to_owned()),
         seconds: args.seconds,
         from_outside: !args.inject && legs::nbdkit_installed(),
         interrupted,
@@ -81,6 +83,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         println!("\nLegs and logs are kept in {}", folder.path().display());
     }
     Ok(())
+}
+
+/// Returns a temporary folder in shared memory, if the machine has one.
+fn folder_in_memory() -> Option<tempfile::TempDir> {
+    let folder = tempfile::Builder::new().prefix("hemi-demo-").tempdir_in("/dev/shm").ok()?;
+    hemi_server::ledger::check_directory(folder.path()).ok().map(|()| folder)
 }
 
 fn run_all(setting: &Setting) -> Result<Vec<Row>> {

@@ -23,6 +23,8 @@ pub(super) struct Setting {
     pub(super) hemi: PathBuf,
     /// The temporary folder.
     pub(super) folder: PathBuf,
+    /// Where ledgers are kept: a temporary folder in memory, if there is memory that is a folder.
+    pub(super) ledgers: Option<PathBuf>,
     /// How long each run writes.
     pub(super) seconds: u64,
     /// Whether nbdkit delays and freezes the legs, instead of hemi itself.
@@ -85,6 +87,9 @@ impl Volume {
         serve.arg("--nbd").arg(format!("unix:{}", socket.display()));
         serve.arg("--control").arg(&control);
         serve.args(["--policy", policy]);
+        if let Some(ledgers) = &setting.ledgers {
+            serve.arg("--ledger").arg(ledgers);
+        }
         if !setting.from_outside {
             serve.arg("--allow-inject");
         }

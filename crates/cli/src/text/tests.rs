@@ -86,6 +86,18 @@ fn golden(name: &str, text: &str) {
 }
 
 #[test]
+fn a_volume_without_a_ledger_says_what_it_waits_for() {
+    let mut volume = healthy();
+    assert!(!status(&volume, None).contains("ledger"));
+    volume.ledger.why_none = Some("no run directory can be written (/run/hemi)".into());
+    let text = status(&volume, None);
+    assert!(
+        text.contains("ledger    none: no run directory can be written (/run/hemi). A"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_healthy_volume() {
     golden("healthy", &status(&finished(healthy()), None));
 }

@@ -158,7 +158,7 @@ pub(super) fn is_at(path: &Path, metadata: &Metadata) -> bool {
     here.is_ok_and(|here| (here.dev(), here.ino()) == (metadata.dev(), metadata.ino()))
 }
 
-fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
+pub(super) fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
     let found = rustix::fs::statfs(directory)
         .map_err(|errno| failed(directory, "its directory cannot be used", errno.into()))?;
     if found.f_type as i64 != TMPFS && found.f_type as i64 != RAMFS {

@@ -154,6 +154,16 @@ pub fn path_in(directory: &Path, volume: Id) -> PathBuf {
     directory.join(format!("{}.ledger", crate::probe::hex(volume)))
 }
 
+/// Checks that a directory that exists may hold ledgers: it is on tmpfs, and no other user may
+/// replace what lies in it.
+///
+/// # Errors
+/// [`LedgerFileError::NotTmpfs`], [`LedgerFileError::OpenToAll`], or what keeps it from being
+/// looked at.
+pub fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
+    file::check_directory(directory)
+}
+
 /// Returns the run directory, or why no ledger is kept there.
 fn usual_directory() -> Result<PathBuf, String> {
     if let Some(sign) = container_sign() {
