@@ -4,7 +4,7 @@ mod world;
 
 use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
-use hemi_core::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_core::units::{Extent, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::What;
 use world::{Shape, World, calm};
 
@@ -54,4 +54,17 @@ fn authority_of_a_hot_region_returns_past_many_older_ones() {
         world.wait(10 * MILLISECOND);
     }
     assert_eq!(world.status().legs[SLOW].authority_regions, 0, "it has returned");
+}
+
+/// Nothing has been written to any leg since the start but superblocks. They tell which leg is slow.
+#[test]
+fn the_first_write_is_decided_by_the_leg_whose_superblocks_were_written_faster() {
+    let mut world = World::new(1, 2, calm());
+    world.steady(0, 15 * MILLISECOND);
+    world.steady(1, 50_000);
+    world.close();
+    world.open(&[0, 1]).expect("it was closed");
+    world.wait(100 * MILLISECOND);
+    world.write(0, 8);
+    assert_eq!(world.recorded(0).authority(), LegIndex(1));
 }

@@ -608,9 +608,14 @@ impl Leg {
         u64::try_from(window * u128::from(SECOND) / u128::from(usual)).unwrap_or(u64::MAX)
     }
 
-    /// Orders legs by their usual write; one that has never answered yet comes last.
+    /// Orders legs by their usual write. For one that has written no data yet, its metadata writes
+    /// and flushes speak, which take no less: each leg has written superblocks since the start. One
+    /// that has done neither comes last.
     pub(crate) fn rank(&self) -> (bool, u64, LegIndex) {
-        let usual = self.usual_write();
+        let usual = match self.usual_write() {
+            0 => self.flush_history.median(),
+            usual => usual,
+        };
         (usual == 0, usual, self.index)
     }
 
