@@ -302,8 +302,12 @@ impl Disk {
 
     /// Makes sectors of the data area unreadable until they are rewritten.
     pub fn make_unreadable(&mut self, volume: Extent) {
-        let offset = self.data_start;
-        self.unreadable.push(Extent { start: volume.start + offset, end: volume.end + offset });
+        self.unreadable.push(self.of_volume(volume));
+    }
+
+    /// Returns where an extent of the volume lies on the disk.
+    pub fn of_volume(&self, volume: Extent) -> Extent {
+        Extent { start: volume.start + self.data_start, end: volume.end + self.data_start }
     }
 
     /// Returns true if any sector cannot be read.

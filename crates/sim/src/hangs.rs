@@ -90,7 +90,9 @@ impl World {
             return;
         }
         if self.may_wait_for_errors() {
-            self.tell(|| "what waits for several copies may wait for errors, which end".into());
+            self.tell(|| {
+                "what waits for several copies may wait for errors and late legs, which end".into()
+            });
             self.counts.hangs_waited_for += 1;
             self.stall.close();
             self.end_errors();
@@ -110,8 +112,10 @@ impl World {
 
     /// Tells whether each request under way may wait because reads or flushes keep failing: a flush of
     /// several copies waits until legs have everything. Each block that cannot be read takes seconds,
-    /// and a leg that fails flushes may lose what it is given back sooner than slow legs give it. Where
-    /// all legs are to have a write, so may writes, and reads behind them.
+    /// and a leg that fails flushes may lose what it is given back sooner than slow legs give it. So may
+    /// they on account of a leg that takes longer than it is ever given: it counts as frozen again and
+    /// again, and the other is paid from it one read at a time. Where all legs are to have a write, so
+    /// may writes, and reads behind them.
     fn may_wait_for_errors(&mut self) -> bool {
         let on_all = matches!(self.settings.policy, Policy::All | Policy::WriteBehind);
         let flushes = |asked: &Asked| asked.fua || asked.operation == Operation::Flush;
@@ -122,16 +126,27 @@ impl World {
         };
         let all_may = waiting().all(may_wait);
         let fails = self.legs.iter().any(|leg| leg.read_errors > 0 || leg.flush_errors > 0)
-            || self.disks.iter().any(Disk::has_unreadable);
+            || self.disks.iter().any(Disk::has_unreadable)
+            || (0..self.legs.len()).any(|leg| self.is_always_late(leg));
         let owes = self.refresh_status().legs.iter().any(|leg| leg.owed_bytes > 0);
         let several = self.settings.policy != Policy::First
             || self.settings.flush_copies != FlushCopies::Count(1);
         all_may && fails && owes && several
     }
 
-    /// Ends all errors, those of the medium included.
+    /// Tells whether a leg may take longer for an I/O than any leg is given.
+    fn is_always_late(&self, leg: usize) -> bool {
+        self.legs[leg].longest() >= self.settings.wait_ceiling
+    }
+
+    /// Ends all errors, those of the medium included, and makes legs that are always late as fast as
+    /// they were.
     fn end_errors(&mut self) {
         let now = self.now;
+        for leg in (0..self.legs.len()).filter(|&leg| self.is_always_late(leg)).collect::<Vec<_>>()
+        {
+            self.end_faults_of(leg);
+        }
         for leg in &mut self.legs {
             (leg.read_errors, leg.write_errors, leg.flush_errors) = (0, 0, 0);
             leg.disturbed = now;
@@ -225,7 +240,18 @@ impl World {
             Operation::Read => asked.extent,
             _ => self.whole_regions(asked.extent),
         };
-        !self.others_have(extent, hung)
+        let unreadable =
+            asked.operation == Operation::Read && self.others_cannot_read(extent, hung);
+        unreadable || !self.others_have(extent, hung)
+    }
+
+    /// Tells whether each other leg has a block of an extent that its medium cannot read. What the leg
+    /// that hangs may still have is not given up as long as that one may answer.
+    fn others_cannot_read(&self, extent: Extent, hung: u8) -> bool {
+        self.status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state)).all(|leg| {
+            let disk = &self.disks[usize::from(leg.leg)];
+            disk.is_unreadable(disk.of_volume(extent))
+        })
     }
 
     /// Tells whether I/O that a leg never ends keeps so much memory that a request has to wait for a
