@@ -189,3 +189,50 @@ fn an_authority_that_is_being_repaired_takes_no_write_without_a_record() {
     world.converge();
     world.read_everything();
 }
+
+/// C has drained an armed region and does not have it durably yet, and B is silent. A, which decides the
+/// region, cannot read a block of it: C repairs that, and until it is repaired a crash must not leave the
+/// region to A.
+#[test]
+fn a_silent_leg_that_is_whole_decides_what_the_authority_cannot_read() {
+    const C: usize = 2;
+    let mut world = steady_legs(3, arming(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    assert_eq!(world.recorded(0).authority().index(), A);
+    world.hold(C, What::Writes);
+    world.write(0, 8);
+    world.wait(600 * MILLISECOND);
+    assert!(!world.recorded(0).is_whole(LegIndex(C as u8)), "region 0 is armed without C");
+    world.hold(B, What::Anything);
+    world.write(4 * REGION, 8);
+    world.wait(30 * MILLISECOND);
+    world.release(C);
+    world.wait(5 * MILLISECOND);
+    assert_eq!(world.status().legs[C].owed_bytes, 0, "C has drained");
+    for leg in [A, C] {
+        world.hold(leg, What::Flushes);
+    }
+    world.hold(A, What::Writes);
+    world.hold(A, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    let reading = world.only(A, What::Reads);
+    world.fail(reading);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read), "C has it");
+    assert!(world.is_in_flight(A, What::Writes, Extent::new(0, 8)), "A is being repaired");
+    world.wait(110 * MILLISECOND);
+    let entry = world.recorded(0);
+    let decides = entry.is_dirty() && entry.authority().index() == A;
+    assert!(!decides, "A decides what it cannot read");
+    let write = world.submit(Operation::Write, Extent::new(8, 8), false);
+    for leg in [A, C] {
+        world.release(leg);
+    }
+    world.wait(100 * MILLISECOND);
+    assert!(world.is_answered(write), "B is not waited for");
+    world.release(B);
+    world.converge();
+    world.read_everything();
+}
