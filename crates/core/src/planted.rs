@@ -183,6 +183,10 @@ planted! {
     OldDebtsStarve,
     /// A burst counts for the bound in age only once it is acknowledged.
     BurstUnpaced,
+    /// Legs flush for what nobody waits for whenever there is something to flush.
+    FlushedAside,
+    /// Pages that nobody waits for are written at each tick, while clients write.
+    PagesAside,
     /// A leg on probation that was not tried in it is put on a longer one.
     ProbationDoublesAnyway,
     /// The same read for several debts is begun anew at once after it was given up.

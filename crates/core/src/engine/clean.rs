@@ -11,7 +11,7 @@ use super::state::Purpose;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LEGS_MAX, LegIndex, MILLISECOND};
+use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
 
 /// A leg that owes something in an idle region is waited for this many times `clean_after`
 /// before it loses its bit there.
@@ -20,6 +20,14 @@ const PATIENCE: u64 = 4;
 const CAP_PERMILLE: u64 = 875;
 /// A region must have been left alone for this long even when the cap presses.
 const IDLE_MIN: u64 = 20 * MILLISECOND;
+/// While clients write, a leg gets pages that nobody waits for once in so long …
+const LAZY_INTERVAL: u64 = 5 * SECOND;
+/// … and a flush that nobody waits for when so many times as long as its last flush took is over …
+const FLUSH_SHARE: u64 = 256;
+/// … but no later than this.
+const FLUSH_INTERVAL_MAX: u64 = 60 * SECOND;
+/// Nobody writes when no region has been used for this long.
+const AT_REST_AFTER: u64 = SECOND;
 
 impl<B: Buffers> Engine<B> {
     /// Every hundred milliseconds: limits, rates, cleaning, lazy metadata, retries.
@@ -207,7 +215,9 @@ impl<B: Buffers> Engine<B> {
             } else if !state.flush_failed
                 || (is_leaving || index == authority) && self.may_flush_again(leg)
             {
-                self.want_flush(index, done);
+                if pressed || is_leaving || self.may_flush_aside(leg) {
+                    self.want_flush(index, done);
+                }
                 waits = true;
             }
         }
@@ -244,6 +254,26 @@ impl<B: Buffers> Engine<B> {
             }
         }
         self.retire_record(record);
+    }
+
+    /// Returns true if a leg may get a flush that nobody waits for. A drive that writes behind a cache
+    /// stands still for it, and clients' writes with it.
+    fn may_flush_aside(&self, leg: usize) -> bool {
+        self.now >= self.legs[leg].flush_aside_after
+            || self.is_at_rest()
+            || planted::is(Planted::FlushedAside)
+    }
+
+    /// Returns true if no client has written lately, or will: work in the background is in nobody's way.
+    fn is_at_rest(&self) -> bool {
+        let last_use = self.regions.last_use_of_any().unwrap_or(Instant(0));
+        self.now.since(last_use) >= AT_REST_AFTER || self.is_closing()
+    }
+
+    /// A leg's flush took this long, nanoseconds.
+    pub(super) fn note_flush_time(&mut self, leg: usize, time: u64) {
+        let rest = time.saturating_mul(FLUSH_SHARE).min(FLUSH_INTERVAL_MAX);
+        self.legs[leg].flush_aside_after = self.now + rest;
     }
 
     /// Returns true if a leg whose flush failed is to be asked for another: writers may wait until it
@@ -303,7 +333,9 @@ impl<B: Buffers> Engine<B> {
             }
             let stamp = self.legs[leg].healing_stamp;
             if self.legs[leg].flushed < stamp && !planted::is(Planted::HealBeforeFlush) {
-                self.want_flush(index, stamp);
+                if self.may_flush_aside(leg) {
+                    self.want_flush(index, stamp);
+                }
                 continue;
             }
             let mut from = 0;
@@ -323,6 +355,7 @@ impl<B: Buffers> Engine<B> {
     /// Brings every leg's metadata up to date, a few blocks at a time.
     fn write_lazily(&mut self) {
         let mut current = true;
+        let at_rest = self.is_at_rest() || planted::is(Planted::PagesAside);
         for leg in self.slots() {
             let state = &self.legs[leg];
             let index = state.index;
@@ -331,8 +364,11 @@ impl<B: Buffers> Engine<B> {
             }
             if self.is_changing(index) {
                 self.retry_coming_in(index);
-            } else {
+            } else if at_rest || self.now >= state.lazy_after {
+                self.legs[leg].lazy_after = self.now + LAZY_INTERVAL;
                 current &= self.regions.metadata_mut().request_lazily(index);
+            } else {
+                current = false;
             }
         }
         let converged = current && self.is_converged();

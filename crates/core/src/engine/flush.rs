@@ -134,6 +134,7 @@ impl<B: Buffers> Engine<B> {
             Ok(()) => {
                 state.flushed = state.flushed.max(stamp);
                 state.flush_failed = false;
+                self.note_flush_time(leg, self.now.since(io.submitted));
                 self.go_on_returning(LegIndex(leg as u8));
                 if !self.lost.is_empty() {
                     // Writes over what was lost wait for it.

@@ -273,6 +273,10 @@ pub(crate) struct Leg {
     pub(crate) loss_reported: u64,
     /// After a failed flush: when another may be tried for its own sake.
     pub(crate) flush_retry: Instant,
+    /// When it may get a flush that nobody waits for, while clients write …
+    pub(crate) flush_aside_after: Instant,
+    /// … and pages that nobody waits for.
+    pub(crate) lazy_after: Instant,
     /// Its last flush failed: it makes nothing durable until one succeeds.
     pub(crate) flush_failed: bool,
     histories: [[History; 2]; 2],
@@ -409,6 +413,8 @@ impl Leg {
             loss_reported: 0,
             flush_retry: Instant(0),
             flush_target: 0,
+            flush_aside_after: Instant(0),
+            lazy_after: Instant(0),
             flush_failed: false,
             histories: Default::default(),
             flush_history: History::default(),

@@ -181,6 +181,11 @@ impl InUse {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
+    /// Returns the most recently used record.
+    pub(super) fn newest(&self) -> Option<u32> {
+        (self.newest != NONE).then_some(self.newest)
+    }
+
     /// Returns the next record used after this one was.
     pub(super) fn newer(&self, slot: u32) -> Option<u32> {
         let newer = self.records[slot].newer;

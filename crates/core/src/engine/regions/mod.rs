@@ -475,6 +475,11 @@ impl Regions {
         self.active[record].operations > 0
     }
 
+    /// Returns when any region in use was last used.
+    pub(super) fn last_use_of_any(&self) -> Option<Instant> {
+        Some(self.last_use(self.active.newest()?))
+    }
+
     /// Returns since when a region has been left alone.
     pub(super) fn last_use(&self, record: u32) -> Instant {
         self.active[record].last_use
