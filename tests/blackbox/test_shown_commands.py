@@ -196,8 +196,8 @@ def corrupt(stage: Stage) -> None:
 
 
 def frozen_leg(stage: Stage) -> None:
-    """The volume "db" under load, with leg 1 frozen."""
-    open_db(stage, "--allow-inject")
+    """The volume "db" under load, with leg 1 frozen. A stage has memory that outlives hemi."""
+    open_db(stage, "--allow-inject --ledger /run/hemi")
     load = WRITE.replace("--minimal", "--time_based --runtime=3600 --rate_iops=100 --minimal")
     stage.start(load)
     stage.start(load)
@@ -253,6 +253,7 @@ SCENES = {
         DEVICES, prepare=served_db(), before={"hemi scrub --repair": corrupt}
     ),
     "docs/commands/serve.md": Scene(DEVICES, {"storage": "127.0.0.2"}, prepare=serve_page),
+    "docs/commands/settle.md": Scene(DEVICES, prepare=create_db),
     "docs/commands/sim.md": Scene(prepare=sim_page),
     "docs/commands/status.md": Scene(DEVICES, prepare=frozen_leg),
     "docs/commands/trace.md": Scene(DEVICES, prepare=trace_page),
