@@ -68,6 +68,7 @@ fn served() -> &'static Served {
             size_bytes: 1 << 30,
             block_bytes: 512,
             region_bytes: 1 << 20,
+            ledger: hemi_server::ledger::LedgerStatus::default(),
         };
         let legs = (0..2)
             .map(|leg| LegIdentity { leg, name: format!("l{leg}"), path: format!("/dev/l{leg}") })
