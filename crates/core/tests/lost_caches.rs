@@ -379,38 +379,3 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     let region = REGION as usize..2 * REGION as usize;
     assert_eq!(world.disks[A].contents()[region.clone()], world.disks[B].contents()[region]);
 }
-
-/// B has been marked out and has come back with everything A has, when A loses its cache and B falls
-/// silent for good. A waits for B as long as for a leg that is in before that is marked out. Then what A
-/// holds is the content, a flush says so, and B gets it when it is back after all.
-#[test]
-fn an_authority_does_not_wait_for_ever_for_a_leg_that_is_out() {
-    let settings = Settings { copies_reserve: u64::MAX, out_after: SECOND, ..calm() };
-    let mut world = steady_legs(2, settings);
-    world.write(0, 8);
-    world.flush();
-    world.hold(B, What::Anything);
-    world.write(0, 8);
-    world.wait(2 * SECOND);
-    world.release(B);
-    world.wait(5 * MILLISECOND);
-    let leg = world.status().legs[B].clone();
-    assert_eq!((leg.state, leg.owed_bytes), (LegState::Out, 0), "it is on probation");
-    world.hold(B, What::Anything);
-    world.lose_leg(A, Cache::Dropped);
-    let now = world.now;
-    world.checker.cache_lost(now);
-    world.event(A, LegEvent::Back);
-    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
-    world.wait(SECOND / 2);
-    assert!(!world.is_answered(read), "B may answer yet");
-    world.wait(SECOND);
-    assert!(world.is_answered(read) && !world.has_failed(read), "A's content stands");
-    let flush = world.flush();
-    assert!(world.has_failed(flush), "the loss is reported");
-    world.release(B);
-    world.wait(SECOND);
-    let [on_a, on_b] = [A, B].map(|leg| world.disks[leg].contents()[..8].to_vec());
-    assert_eq!(on_a, on_b);
-    world.read_everything();
-}

@@ -230,12 +230,6 @@ impl<B: Buffers> Engine<B> {
         }
         let owed = debt.extent.intersection(extent);
         let Some(sectors) = self.nobody_has(leg, owed) else { return false };
-        for other in self.slots() {
-            // When it comes back it gets what stands.
-            if other != leg && self.is_given_up(other) && !self.is_removed(other) {
-                self.owe_region(other, region);
-            }
-        }
         let stands = Extent::new(owed.start, sectors);
         let carved = self.legs[leg].debts.carve(stands, &mut self.buffers);
         self.regions.adjust_lacks(record, leg, carved.debts);
@@ -249,22 +243,13 @@ impl<B: Buffers> Engine<B> {
         true
     }
 
-    /// Returns true if an authority does not wait for what a leg may still have: it is gone for good, or
-    /// it is out and has been silent for as long as one that is in may be before it is marked out. The
-    /// volume could be opened without it, and goes on without it now.
-    fn is_given_up(&self, leg: usize) -> bool {
-        let state = &self.legs[leg];
-        let is_out = state.is_member() && !state.is_in();
-        self.is_removed(leg) || is_out && self.is_long_silent(leg)
-    }
-
     /// How many sectors from the beginning of an extent every other leg lacks, whether it
     /// answers or not; `None` if one may have some.
     fn nobody_has(&self, leg: usize, extent: Extent) -> Option<u64> {
         let mut end = extent.end;
         for other in self.slots().filter(|&o| o != leg && self.legs[o].is_member()) {
             let state = &self.legs[other];
-            if self.is_given_up(other)
+            if self.is_removed(other)
                 || self.regions.is_stale(state.index, self.regions.of_sector(extent.start))
             {
                 continue;
