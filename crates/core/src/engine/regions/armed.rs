@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 
 use super::bitmap::Bitmap;
 use super::{Candidates, Regions};
-use crate::engine::leg::Health;
 use crate::engine::slab::{NONE, Slab};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
@@ -375,25 +374,6 @@ impl Regions {
         self.armed.behind.count() > 0
     }
 
-    /// Returns a leg that does not answer and could decide an armed region all the same: it is whole there,
-    /// and the volume is not opened without it. What is written meanwhile waits for the region to move.
-    fn silent_heir(&self, region: u32, except: LegIndex, among: &Candidates) -> Option<LegIndex> {
-        let entry = self.entry(region);
-        let may_come_back = |health| match health {
-            Health::Frozen { .. } | Health::Gone { removed: false, .. } => true,
-            Health::Answering | Health::Absent | Health::Gone { removed: true, .. } => false,
-        };
-        let mut legs = among.legs.iter().filter(|leg| leg.is_in() && may_come_back(leg.health));
-        let heir = legs.find(|leg| {
-            leg.index != except
-                && !among.is_leaving(leg.index)
-                && entry.is_whole(leg.index)
-                && self.is_complete(leg.index, region)
-                && self.metadata.knows_lost(leg.index)
-        });
-        heir.map(|leg| leg.index)
-    }
-
     /// Gives the armed regions whose authority does not have everything to another leg. One that no
     /// other leg can decide becomes clean, as soon as that makes no other leg lose it.
     pub(in crate::engine) fn redecide_behind(&mut self, among: &Candidates) {
@@ -405,10 +385,7 @@ impl Regions {
                 match self.choose_authority(region, Some(leg), among) {
                     Some(other) => self.take_armed(region, other.bit()),
                     None if self.may_be_disarmed(region) => self.disarm(region),
-                    None => match self.silent_heir(region, leg, among) {
-                        Some(other) => self.take_armed(region, other.bit()),
-                        None => continue,
-                    },
+                    None => continue,
                 }
             }
             self.armed.behind.remove(region);
