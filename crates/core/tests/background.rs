@@ -1,4 +1,4 @@
-//! What legs are asked for that nobody waits for, while clients write.
+//! Legs are seldom asked, while clients write, for pages and flushes that nobody waits for.
 
 mod world;
 

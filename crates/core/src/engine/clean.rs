@@ -270,7 +270,7 @@ impl<B: Buffers> Engine<B> {
         self.now.since(last_use) >= AT_REST_AFTER || self.is_closing()
     }
 
-    /// A leg's flush took this long, nanoseconds.
+    /// Notes how long a leg's flush took, nanoseconds: the next that nobody waits for comes later.
     pub(super) fn note_flush_time(&mut self, leg: usize, time: u64) {
         let rest = time.saturating_mul(FLUSH_SHARE).min(FLUSH_INTERVAL_MAX);
         self.legs[leg].flush_aside_after = self.now + rest;

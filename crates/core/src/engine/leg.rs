@@ -273,9 +273,9 @@ pub(crate) struct Leg {
     pub(crate) loss_reported: u64,
     /// After a failed flush: when another may be tried for its own sake.
     pub(crate) flush_retry: Instant,
-    /// When it may get a flush that nobody waits for, while clients write …
+    /// Earliest time of a flush that nobody waits for, while clients write.
     pub(crate) flush_aside_after: Instant,
-    /// … and pages that nobody waits for.
+    /// Earliest time of pages that nobody waits for, while clients write.
     pub(crate) lazy_after: Instant,
     /// Its last flush failed: it makes nothing durable until one succeeds.
     pub(crate) flush_failed: bool,
