@@ -20,6 +20,7 @@ pub(crate) mod settle;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod trace;
+mod volume;
 
 /// Runs one.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {

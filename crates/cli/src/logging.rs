@@ -1,8 +1,11 @@
 //! Log events on standard error.
 
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+
+use crate::failure::{Failure, Kind};
 
 /// Format of log events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -40,10 +43,12 @@ pub(crate) struct Logging {
 ///
 /// # Errors
 ///
-/// Text naming the filter that is not understood.
-pub(crate) fn start(arguments: &LogArgs) -> Result<Logging, String> {
+/// A [`Failure`] that names the filter that is not understood.
+pub(crate) fn start(arguments: &LogArgs) -> Result<Logging> {
+    let refuse =
+        |what: String| Failure::error(Kind::Usage, what, "Write for example info or debug.");
     let filter = EnvFilter::try_new(&arguments.log)
-        .map_err(|error| format!("--log {}: {error}", arguments.log))?;
+        .map_err(|error| refuse(format!("--log {}: {error}", arguments.log)))?;
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(EVENTS_WAITING_MAX)
@@ -57,6 +62,6 @@ pub(crate) fn start(arguments: &LogArgs) -> Result<Logging, String> {
     };
     match started {
         Ok(()) => Ok(Logging { _writer: guard }),
-        Err(error) => Err(format!("logging cannot start: {error}")),
+        Err(error) => Err(refuse(format!("logging cannot start: {error}"))),
     }
 }

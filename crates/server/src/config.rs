@@ -151,7 +151,7 @@ pub struct Config {
     pub drain_on_stop: Time,
     /// Time that a start waits for an absent leg that the volume cannot be served without.
     pub wait_for_legs: Time,
-    /// Where the ledger is kept.
+    /// The ledger's place.
     pub ledger: LedgerPlace,
     /// The legs, in any order: each knows its slot.
     pub legs: Vec<LegConfig>,

@@ -29,7 +29,7 @@ pub struct OpenedVolume {
     pub(crate) legs: Vec<(LegIndex, OpenLeg)>,
     /// The ledger it is served with.
     pub(crate) ledger: Option<Ledger>,
-    /// Where that is, or why there is none.
+    /// Its file, or the reason why there is none.
     pub(crate) ledger_status: LedgerStatus,
     pub(crate) identities: Vec<LegIdentity>,
 }
@@ -77,12 +77,12 @@ enum State {
     Absent(String),
 }
 
-/// How a volume is opened.
+/// Says how to open a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions<'a> {
     /// Time that a leg which is needed and absent is waited for.
     pub patience: Duration,
-    /// Where the ledger is kept.
+    /// The ledger's place.
     pub ledger: &'a LedgerPlace,
     /// An existing ledger is read even if none is to be kept, and no new one is made.
     pub settle: bool,
@@ -158,13 +158,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         State::Absent(_) => None,
     });
     let legs = opening.slots.iter().copied().zip(opened).collect();
-    let superblock = &opening.superblock;
-    let (ledger, ledger_status) = ledgers.keep(
-        &superblock.layout,
-        superblock.volume_id,
-        opening.ledger.is_some(),
-        options.settle,
-    )?;
+    let (ledger, ledger_status) = ledgers.keep(&opening, options.settle)?;
     Ok(OpenedVolume { opening, legs, ledger, ledger_status, identities })
 }
 

@@ -14,7 +14,7 @@ use rustix::fs::{Access, access};
 use crate::config::Config;
 use crate::config::exports::Listen;
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
-use crate::control::socket::{VolumeSocket, run_directories};
+use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::leg::{OpenLeg, Purpose};
 
 /// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
@@ -52,12 +52,9 @@ pub fn check(config: &Config) -> Vec<String> {
     if config.control.is_none() || config.exports.is_empty() {
         let any = run_directories().iter().any(|directory| may_create_in(directory).is_ok());
         if !any {
-            let names: Vec<String> =
-                run_directories().iter().map(|path| path.display().to_string()).collect();
             found.push(format!(
-                "control: no run directory can be written ({}); set `control` and the exports, \
-                 or run as another user",
-                names.join(", ")
+                "control: {}; set `control` and the exports, or run as another user",
+                no_run_directory()
             ));
         }
     }

@@ -19,7 +19,7 @@ use crate::serve::{self, ReactorOptions, ServeError};
 /// Pause between two looks at how far the volume is.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What settling found and did.
+/// Reports what settling found and did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettleReport {
     /// The volume's name.

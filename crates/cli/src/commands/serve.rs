@@ -1,19 +1,18 @@
 //! `hemi serve`: serves a volume to clients until it is stopped.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use hemi_server::config::exports::{ExportConfig, Listen};
-use hemi_server::config::ledger::LedgerPlace;
-use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::units::{Size, Time};
 use hemi_server::config::{Config, ConfigError, HttpAddress};
 use hemi_server::ledger::LedgerFileError;
 use hemi_server::serve::{ServeError, ServeOptions, serve};
 
+use super::volume::VolumeArgs;
 use crate::failure::{Failure, Kind};
 use crate::logging::{self, LogArgs};
 
@@ -35,19 +34,8 @@ Examples:
 
 docs/configuration.md lists every option with its default and range.")]
 pub(crate) struct ServeArgs {
-    /// Read the configuration from this file; flags override it.
-    #[arg(value_name = "CONFIG.toml")]
-    file: Option<PathBuf>,
-
-    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Once for each leg.
-    #[arg(long = "leg", value_name = "LEG", conflicts_with = "file")]
-    legs: Vec<LegSpec>,
-
-    /// Do not bypass the page cache for the legs named by --leg (for file systems without
-    /// O_DIRECT).
-    #[arg(long, requires = "legs")]
-    no_direct: bool,
+    #[command(flatten)]
+    volume_args: VolumeArgs,
 
     /// Export over NBD on unix:PATH or tcp:HOST[:PORT]; may be repeated.
     #[arg(long = "nbd", value_name = "ADDRESS", conflicts_with = "file")]
@@ -91,11 +79,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION")]
     wait_for_legs: Option<Time>,
 
-    /// Where the ledger is kept: auto, none, or a directory on tmpfs that outlives hemi and its
-    /// container [default: auto, the run directory].
-    #[arg(long, value_name = "DIRECTORY")]
-    ledger: Option<LedgerPlace>,
-
     /// Start by what the legs say, though the ledger that the volume was served with is missing or
     /// damaged. Writes that were acknowledged and not flushed may be lost.
     #[arg(long)]
@@ -123,14 +106,7 @@ impl ServeArgs {
     fn config(&self) -> Result<Config, ConfigError> {
         let mut set = self.set.clone();
         set.extend(self.policy.iter().map(|policy| format!("engine.policy={policy}")));
-        let mut config = match &self.file {
-            Some(file) => Config::load(file, &set)?,
-            None => Config::parse("", Path::new("command line"), &set)?,
-        };
-        config.legs.extend(self.legs.iter().cloned().map(|leg| LegConfig {
-            direct: leg.is_remote() || !self.no_direct,
-            ..LegConfig::new(leg)
-        }));
+        let mut config = self.volume_args.config(&set)?;
         config.exports.extend(
             self.nbd.iter().cloned().map(|listen| ExportConfig {
                 read_only: self.read_only,
@@ -155,9 +131,6 @@ impl ServeArgs {
         if let Some(wait) = self.wait_for_legs {
             config.wait_for_legs = wait;
         }
-        if let Some(ledger) = &self.ledger {
-            config.ledger = ledger.clone();
-        }
         config.allow_inject |= self.allow_inject;
         config.check()?;
         Ok(config)
@@ -170,8 +143,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         std::io::stdout().write_all(config.to_toml().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let _logging = logging::start(&arguments.log)
-        .map_err(|what| Failure::error(Kind::Usage, what, "Write for example info or debug."))?;
+    let _logging = logging::start(&arguments.log)?;
     let asked =
         ServeOptions { record: arguments.record.as_deref(), accept_loss: arguments.accept_loss };
     serve(config, asked).map_err(failure)?;
@@ -182,21 +154,22 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
 pub(crate) fn failure(error: ServeError) -> anyhow::Error {
     match &error {
         // What to do is in the text: it differs from problem to problem.
-        ServeError::Refused(_) => Failure::error(Kind::Refused, error.to_string(), ""),
+        ServeError::Refused(_) | ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {
+            Failure::error(Kind::Refused, error.to_string(), "")
+        }
         ServeError::OtherVolume { .. } => Failure::error(
             Kind::Refused,
             error.to_string(),
             "Name the legs of that volume, or leave out --volume (`volume = …`).",
         ),
-        ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {
-            Failure::error(Kind::Refused, error.to_string(), "")
-        }
         _ => error.into(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser;
 
     use super::*;

@@ -23,7 +23,7 @@ pub(super) struct Setting {
     pub(super) hemi: PathBuf,
     /// The temporary folder.
     pub(super) folder: PathBuf,
-    /// Where ledgers are kept: a temporary folder in memory, if there is memory that is a folder.
+    /// A temporary folder in memory for ledgers; `None` if the machine has no such memory.
     pub(super) ledgers: Option<PathBuf>,
     /// How long each run writes.
     pub(super) seconds: u64,

@@ -1,4 +1,4 @@
-//! Where a volume's ledger is kept, as the configuration says it.
+//! The place of a volume's ledger, as the configuration names it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Where the ledger is kept: `auto`, `none`, or a directory.
+/// Names the ledger's place: `auto`, `none`, or a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LedgerPlace {
     /// In the run directory, if that is on tmpfs and outlives hemi's container, else nowhere.

@@ -312,7 +312,7 @@ pub struct VolumeStatus {
     pub block_bytes: u32,
     /// Region size.
     pub region_bytes: u64,
-    /// Where the ledger is, or why there is none.
+    /// The ledger's file, or the reason why there is none.
     #[serde(default)]
     pub ledger: LedgerStatus,
     /// Where it is in its life.

@@ -113,6 +113,13 @@ pub fn run_directories() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from(SYSTEM_RUN_DIRECTORY)).chain(user).collect()
 }
 
+/// Says, in an error, that no run directory can be written, and names them.
+pub(crate) fn no_run_directory() -> String {
+    let names: Vec<String> =
+        run_directories().iter().map(|path| path.display().to_string()).collect();
+    format!("no run directory can be written ({})", names.join(", "))
+}
+
 /// The first run directory that can be written, created if need be.
 ///
 /// # Errors

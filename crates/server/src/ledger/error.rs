@@ -1,11 +1,11 @@
-//! What can be wrong with a ledger's file.
+//! Errors of a ledger's file.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::config::units::Size;
 
-/// Why a ledger cannot be found or kept.
+/// Says why a ledger cannot be found or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerFileError {
     /// The id of this boot of the machine is not known.
@@ -22,7 +22,7 @@ pub enum LedgerFileError {
     File {
         /// Its path.
         path: PathBuf,
-        /// What was tried.
+        /// The step that failed, as a predicate: "cannot be opened".
         what: &'static str,
         /// Why it failed.
         source: io::Error,

@@ -9,7 +9,6 @@ use hemi_core::format::{Layout, ledger_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use super::LedgerFileError;
-use super::shared::SharedMemory;
 use crate::config::units::Size;
 
 /// Type of a tmpfs, as `statfs` has it (linux/magic.h).
@@ -105,17 +104,27 @@ impl LedgerFile {
         Ok(bytes)
     }
 
-    /// Maps it, locked in memory; a new one gets its name.
-    pub(super) fn map(mut self) -> Result<SharedMemory, LedgerFileError> {
-        let file = self.file.try_clone();
-        let file = file.map_err(|source| failed(&self.path, "cannot be mapped", source))?;
-        let memory = SharedMemory::map(file, &self.path)?;
+    /// Its descriptor, to be mapped.
+    pub(super) fn descriptor(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives a new file its name, in the place of an older one.
+    pub(super) fn name(&mut self) -> Result<(), LedgerFileError> {
         if let Some(temporary) = &self.temporary {
             std::fs::rename(temporary, &self.path)
                 .map_err(|source| failed(&self.path, "cannot be given its name", source))?;
             self.temporary = None;
         }
-        Ok(memory)
+        Ok(())
+    }
+
+    /// Removes it, unless another has taken its place.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match self.file.metadata() {
+            Ok(own) if is_at(&self.path, &own) => std::fs::remove_file(&self.path),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -134,7 +143,7 @@ fn options() -> OpenOptions {
     options
 }
 
-fn failed(path: &Path, what: &'static str, source: io::Error) -> LedgerFileError {
+pub(super) fn failed(path: &Path, what: &'static str, source: io::Error) -> LedgerFileError {
     LedgerFileError::File { path: path.to_owned(), what, source }
 }
 
@@ -153,12 +162,18 @@ fn lock(path: &Path, file: &File) -> Result<(), LedgerFileError> {
 }
 
 /// Returns true if this is the file at `path`.
-pub(super) fn is_at(path: &Path, metadata: &Metadata) -> bool {
+fn is_at(path: &Path, metadata: &Metadata) -> bool {
     let here = std::fs::symlink_metadata(path);
     here.is_ok_and(|here| (here.dev(), here.ino()) == (metadata.dev(), metadata.ino()))
 }
 
-pub(super) fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
+/// Checks that a directory that exists may hold ledgers: it is on tmpfs, and no other user may
+/// replace what lies in it.
+///
+/// # Errors
+/// [`LedgerFileError::NotTmpfs`], [`LedgerFileError::OpenToAll`], or [`LedgerFileError::File`] if it
+/// cannot be looked at.
+pub fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
     let found = rustix::fs::statfs(directory)
         .map_err(|errno| failed(directory, "its directory cannot be used", errno.into()))?;
     if found.f_type as i64 != TMPFS && found.f_type as i64 != RAMFS {

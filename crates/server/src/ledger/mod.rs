@@ -16,14 +16,17 @@ mod shared;
 
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::{Id, Layout, Ledger};
+use hemi_core::format::{Id, Ledger};
+use hemi_core::recovery::Opening;
 use serde::{Deserialize, Serialize};
 
 use crate::config::ledger::LedgerPlace;
-use crate::control::socket::run_directories;
+use crate::control::socket::{no_run_directory, run_directories, run_directory};
 use file::LedgerFile;
+use shared::SharedMemory;
 
 pub use error::LedgerFileError;
+pub use file::check_directory;
 
 /// The id of this boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -32,7 +35,7 @@ const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// Variables that say so.
 const CONTAINER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "container"];
 
-/// Whether a served volume keeps a ledger.
+/// Tells whether a served volume keeps a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerStatus {
     /// Its file; `null` without one.
@@ -96,19 +99,19 @@ impl<'a> Ledgers<'a> {
         directories.iter().map(|directory| path_in(directory, volume)).collect()
     }
 
-    /// Returns the ledger that the volume is served with: the one that decides, if `decides`, else a
+    /// Returns the ledger that the volume is served with: the one that decides, if one does, else a
     /// new one, if one is to be kept and can be. To `settle` is to end a ledger: no new one is made.
     ///
     /// # Errors
-    /// What keeps the deciding ledger from being gone on with, or a new one from being kept in a
-    /// directory that the operator has named.
+    /// Fails if the deciding ledger cannot be gone on with, or a new one cannot be kept in a directory
+    /// that the operator has named.
     pub fn keep(
         self,
-        layout: &Layout,
-        volume: Id,
-        decides: bool,
+        opening: &Opening,
         settle: bool,
     ) -> Result<(Option<Ledger>, LedgerStatus), LedgerFileError> {
+        let decides = opening.ledger.is_some();
+        let (layout, volume) = (&opening.superblock.layout, opening.superblock.volume_id);
         // One that does not decide is unlocked here: a new one takes its place.
         let found = self.found.filter(|_| decides);
         if let Some(found) = found {
@@ -116,7 +119,7 @@ impl<'a> Ledgers<'a> {
                 return Err(LedgerFileError::ReliedOn { path: found.file.path().to_owned() });
             }
             let path = found.file.path().to_owned();
-            let memory = found.file.map()?;
+            let memory = SharedMemory::map(found.file)?;
             let status = LedgerStatus { path: Some(path), why_none: None };
             return Ok((Some(Ledger::adopt(Box::new(memory), layout, self.boot)), status));
         }
@@ -132,7 +135,7 @@ impl<'a> Ledgers<'a> {
             },
         };
         let path = path_in(&directory, volume);
-        match LedgerFile::create(&path, layout).and_then(LedgerFile::map) {
+        match LedgerFile::create(&path, layout).and_then(SharedMemory::map) {
             Ok(memory) => {
                 let ledger = Ledger::begin(Box::new(memory), layout, volume, self.boot);
                 Ok((Some(ledger), LedgerStatus { path: Some(path), why_none: None }))
@@ -150,18 +153,8 @@ fn without(reason: String) -> (Option<Ledger>, LedgerStatus) {
 }
 
 /// Returns the path of a volume's ledger in a directory.
-pub fn path_in(directory: &Path, volume: Id) -> PathBuf {
+fn path_in(directory: &Path, volume: Id) -> PathBuf {
     directory.join(format!("{}.ledger", crate::probe::hex(volume)))
-}
-
-/// Checks that a directory that exists may hold ledgers: it is on tmpfs, and no other user may
-/// replace what lies in it.
-///
-/// # Errors
-/// [`LedgerFileError::NotTmpfs`], [`LedgerFileError::OpenToAll`], or what keeps it from being
-/// looked at.
-pub fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
-    file::check_directory(directory)
 }
 
 /// Returns the run directory, or why no ledger is kept there.
@@ -172,11 +165,7 @@ fn usual_directory() -> Result<PathBuf, String> {
              host's tmpfs and name it (`ledger = \"/run/hemi\"`)"
         ));
     }
-    crate::control::socket::run_directory().map_err(|_| {
-        let names: Vec<String> =
-            run_directories().iter().map(|path| path.display().to_string()).collect();
-        format!("no run directory can be written ({})", names.join(", "))
-    })
+    run_directory().map_err(|_| no_run_directory())
 }
 
 /// Returns what says that this process runs in a container.
@@ -191,7 +180,7 @@ fn container_sign() -> Option<&'static str> {
 ///
 /// # Errors
 /// [`LedgerFileError::Boot`] if the system does not tell.
-pub fn boot_id() -> Result<Id, LedgerFileError> {
+fn boot_id() -> Result<Id, LedgerFileError> {
     let text = std::fs::read_to_string(BOOT_ID)
         .map_err(|source| LedgerFileError::Boot { why: source.to_string() })?;
     parse_boot_id(&text)

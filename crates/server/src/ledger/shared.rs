@@ -1,7 +1,5 @@
 //! Shared memory that the engine stores in.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -9,7 +7,7 @@ use hemi_core::format::ledger::LedgerMemory;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::LedgerFileError;
-use super::file::is_at;
+use super::file::{LedgerFile, failed};
 use crate::config::units::Size;
 
 /// A ledger's file, mapped and locked in memory. The file's lock goes with it.
@@ -17,22 +15,17 @@ use crate::config::units::Size;
 pub(super) struct SharedMemory {
     base: NonNull<u8>,
     length: usize,
-    file: File,
-    path: PathBuf,
+    file: LedgerFile,
 }
 
 // SAFETY: the mapping has no thread affinity, and this is its only owner in the process.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// Maps a file whole and locks it in memory. `path` is where it is, or will be.
-    pub(super) fn map(file: File, path: &Path) -> Result<SharedMemory, LedgerFileError> {
-        let failed = |source| LedgerFileError::File {
-            path: path.to_owned(),
-            what: "cannot be mapped",
-            source,
-        };
-        let length = file.metadata().map_err(failed)?.len() as usize;
+    /// Maps a file whole, locked in memory. A new one gets its name then.
+    pub(super) fn map(file: LedgerFile) -> Result<SharedMemory, LedgerFileError> {
+        let no_map = |source| failed(file.path(), "cannot be mapped", source);
+        let length = file.descriptor().metadata().map_err(no_map)?.len() as usize;
         // SAFETY: a new shared mapping at an address of the kernel's choice touches no memory that
         // exists. The file is as long as the mapping and, being locked and of mode 0600, is
         // not cut short by anybody.
@@ -42,22 +35,23 @@ impl SharedMemory {
                 length,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
-                &file,
+                file.descriptor(),
                 0,
             )
         };
-        let base = base.map_err(|errno| failed(errno.into()))?;
+        let base = base.map_err(|errno| no_map(errno.into()))?;
         let base = NonNull::new(base.cast::<u8>())
-            .ok_or_else(|| failed(std::io::Error::other("mapped at address zero")))?;
-        let memory = SharedMemory { base, length, file, path: path.to_owned() };
+            .ok_or_else(|| no_map(std::io::Error::other("mapped at address zero")))?;
+        let mut memory = SharedMemory { base, length, file };
         // SAFETY: the range was mapped just above.
         unsafe { rustix::mm::mlock(base.as_ptr().cast(), length) }.map_err(|errno| {
             LedgerFileError::NotLocked {
-                path: path.to_owned(),
+                path: memory.file.path().to_owned(),
                 bytes: Size(length as u64),
                 source: errno.into(),
             }
         })?;
+        memory.file.name()?;
         Ok(memory)
     }
 
@@ -88,11 +82,9 @@ impl LedgerMemory for SharedMemory {
     }
 
     fn retire(&mut self) {
-        // Never another's that has taken its place.
-        if self.file.metadata().is_ok_and(|own| is_at(&self.path, &own))
-            && let Err(error) = std::fs::remove_file(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "the ledger could not be removed");
+        if let Err(error) = self.file.remove() {
+            let path = self.file.path().display();
+            tracing::warn!(%path, %error, "the ledger could not be removed");
         }
     }
 }

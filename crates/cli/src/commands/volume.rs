@@ -1,0 +1,52 @@
+//! The arguments by which commands that open a volume themselves name it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hemi_server::config::ledger::LedgerPlace;
+use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::{Config, ConfigError};
+
+#[derive(Debug, Args)]
+pub(crate) struct VolumeArgs {
+    /// Read the configuration from this file; flags override it.
+    #[arg(value_name = "CONFIG.toml")]
+    file: Option<PathBuf>,
+
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
+    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Once for each leg.
+    #[arg(long = "leg", value_name = "LEG", conflicts_with = "file")]
+    legs: Vec<LegSpec>,
+
+    /// Do not bypass the page cache for the legs named by --leg (for file systems without
+    /// O_DIRECT).
+    #[arg(long, requires = "legs")]
+    no_direct: bool,
+
+    /// Keep the ledger here: auto, none, or a directory on tmpfs that outlives hemi and its
+    /// container [default: auto, the run directory].
+    #[arg(long, value_name = "DIRECTORY")]
+    ledger: Option<LedgerPlace>,
+}
+
+impl VolumeArgs {
+    /// Reads the configuration, lays `--set KEY=VALUE` assignments and the flags over it. The caller
+    /// adds its own flags and calls [`Config::check`].
+    ///
+    /// # Errors
+    /// Those of [`Config::load`].
+    pub(crate) fn config(&self, set: &[String]) -> Result<Config, ConfigError> {
+        let mut config = match &self.file {
+            Some(file) => Config::load(file, set)?,
+            None => Config::parse("", Path::new("command line"), set)?,
+        };
+        config.legs.extend(self.legs.iter().cloned().map(|leg| LegConfig {
+            direct: leg.is_remote() || !self.no_direct,
+            ..LegConfig::new(leg)
+        }));
+        if let Some(ledger) = &self.ledger {
+            config.ledger = ledger.clone();
+        }
+        Ok(config)
+    }
+}
