@@ -59,7 +59,7 @@ def test_settled_legs_need_no_ledger(sandbox: Sandbox) -> None:
     assert not list(directory.iterdir())
     said = hemi("settle", *volume.leg_options(), "--ledger", directory)
     assert "rely on no ledger" in said
-    volume.options[-1 - volume.options[::-1].index(directory)] = "none"
+    volume.options[volume.options.index(directory)] = "none"
     volume.start()
     journal.settle()
     assert volume.status()["ledger"]["path"] is None
@@ -99,20 +99,15 @@ def test_a_damaged_ledger_is_not_believed(sandbox: Sandbox) -> None:
 
 def test_a_ledger_that_decides_is_not_done_without(sandbox: Sandbox) -> None:
     volume, directory, journal = killed(sandbox)
-    # The same place, by the run directory.
+    # It lies in the run directory now.
+    path = ledger_in(directory)
     run = directory / "hemi"
     run.mkdir()
-    path = ledger_in_after(directory, run)
+    path = path.rename(run / path.name)
     volume.env = {"XDG_RUNTIME_DIR": str(directory)}
-    volume.options[-1 - volume.options[::-1].index(directory)] = "none"
+    volume.options[volume.options.index(directory)] = "none"
     volume.start_fails("hemi settle", path)
     journal.disconnect()
-
-
-def ledger_in_after(directory: Path, run: Path) -> Path:
-    """Moves the ledger to the run directory. Returns its new path."""
-    (path,) = (path for path in directory.iterdir() if path != run)
-    return path.rename(run / path.name)
 
 
 def test_a_directory_on_a_disk_is_refused(sandbox: Sandbox) -> None:

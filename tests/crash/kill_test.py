@@ -33,7 +33,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hemi_harness import Nbdkit, Sandbox, Volume
-from hemi_harness.hemi import MIB, CommandFailed, assert_identical, data_area, leg_bytes
+from hemi_harness.hemi import (
+    LOCK_LIMIT,
+    LOCKED,
+    MIB,
+    assert_identical,
+    data_area,
+    leg_bytes,
+)
 from hemi_harness.history import History
 from hemi_harness.sandbox import PATIENCE, Arg, sweep
 from hemi_harness.verifying_load import Mix, VerifyingLoad
@@ -43,9 +50,6 @@ SIZE = 32 * MIB
 KINDS = ("files", "loop-4k", "three-files", "nbd", "stripe")
 DECK = (*KINDS, "files", "files", "files", "loop-4k", "three-files")
 QUARANTINE = "1s"
-# What hemi says while a killed one's I/O has not ended, and how long that may take.
-LOCKED = "is in use by another hemi"
-LOCK_LIMIT = 120.0
 Say = Callable[[str], object]
 
 
@@ -105,7 +109,7 @@ def possible(kind: str) -> bool:
 
 
 class Ledger:
-    """Where the ledger of one series is kept, if it is, and what becomes of it."""
+    """The ledger of one series, if it keeps one, and its fate."""
 
     def __init__(self, box: Sandbox, rng: random.Random) -> None:
         self._box, self._rng = box, rng
@@ -322,17 +326,7 @@ class Series:
             self._totals.kills += 1
             if self._legs.remote:
                 self._legs.remote.forget_client()
-        deadline = time.monotonic() + LOCK_LIMIT
-        while True:
-            try:
-                volume.start()
-                break
-            except CommandFailed as error:
-                # The killed hemi's last I/O must end first.
-                if LOCKED not in str(error) or time.monotonic() > deadline:
-                    raise
-                story.tell("the legs are still locked by the killed hemi's last I/O")
-                time.sleep(0.05)
+        volume.start()
         story.tell("serves again")
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ HEMI = Path(
         / "hemi",
     )
 )
+
+
+# What hemi says while a killed one's I/O has not ended, and how long that may take.
+LOCKED = "is in use by another hemi"
+LOCK_LIMIT = 120.0
 
 
 class CommandFailed(AssertionError):
@@ -95,6 +101,7 @@ class Volume:
         self._quarantine = quarantine
         self._config: Path | None = None
         self._process: Process | None = None
+        self._killed = False
 
     def serve_with(self, config: Path) -> None:
         """Serves from a configuration file instead of flags."""
@@ -169,9 +176,22 @@ class Volume:
         return path
 
     def start(self, timeout: float = PATIENCE) -> None:
-        """Serves, and waits until NBD and control answer."""
-        self.launch()
-        self.wait_serving(timeout)
+        """Serves, and waits until NBD and control answer.
+
+        The last I/O of a hemi that was killed must end first: until then the legs are locked.
+        """
+        deadline = time.monotonic() + LOCK_LIMIT
+        while True:
+            self.launch()
+            try:
+                self.wait_serving(timeout)
+                break
+            except CommandFailed as error:
+                is_locked = self._killed and LOCKED in str(error)
+                if not is_locked or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        self._killed = False
 
     def launch(self) -> None:
         """Serves, and does not wait for anything."""
@@ -202,6 +222,7 @@ class Volume:
 
     def kill(self) -> None:
         """SIGKILL."""
+        self._killed = True
         self.process.kill()
 
     def stop(self, timeout: float = PATIENCE) -> None:
