@@ -8,9 +8,10 @@ use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::preset::PresetError;
 
 use crate::faults;
+use crate::figures::Interval;
 use crate::mirror::MirrorError;
 use crate::report::{self, IntervalReport, Report, Summary, seconds};
-use crate::run::Run;
+use crate::run::{Run, Watched};
 use crate::spec::{Case, SystemSpec};
 use crate::stock::{self, Stock};
 use crate::system::System;
@@ -108,7 +109,12 @@ pub fn run(
     let legs = named(system, count, folder)?;
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
-    let intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
+    let mut intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
+    if let Some((last, length)) = figures.part_interval(run.now()) {
+        let (exposure_bytes, exposure_age) = served.exposure();
+        let last = Interval { exposure_bytes, exposure_age, ..last };
+        intervals.push(IntervalReport::of(&last, length));
+    }
     let seen = intervals.iter().map(|interval| interval.exposure_bytes).max();
     Ok(Report {
         title: spec.title.clone(),

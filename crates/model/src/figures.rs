@@ -224,6 +224,13 @@ impl Figures {
         self.interval = Interval { start, ..Interval::default() };
     }
 
+    /// The current interval and its length so far at `now`, in nanoseconds, unless nothing
+    /// ended in it.
+    pub(crate) fn part_interval(&self, now: Instant) -> Option<(Interval, u64)> {
+        let length = now.since(self.interval.start).max(1);
+        (self.interval.latencies.count > 0).then_some((self.interval, length))
+    }
+
     /// A request ended at `now`, `latency` after it was intended.
     pub fn record(&mut self, now: Instant, ended: Ended) {
         let Ended { operation, bytes, latency, measured } = ended;

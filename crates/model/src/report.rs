@@ -41,7 +41,7 @@ pub struct Report {
     pub little: (f64, f64),
     /// What the system knows of itself besides, by name.
     pub extra: BTreeMap<&'static str, f64>,
-    /// The run, interval by interval.
+    /// The run, interval by interval. The last one is as long as the run still went on.
     pub intervals: Vec<IntervalReport>,
 }
 
