@@ -183,6 +183,12 @@ planted! {
     OldDebtsStarve,
     /// A burst counts for the bound in age only once it is acknowledged.
     BurstUnpaced,
+    /// Writers are paced from half the exposure bound.
+    PacedFromHalf,
+    /// Writers are paced when what is exposed is old, whatever makes it so.
+    PacedByAge,
+    /// How fast a leg pays its debts does not matter to writers before the bound in bytes is near.
+    PayRateIgnored,
     /// Legs flush for what nobody waits for whenever there is something to flush.
     FlushedAside,
     /// Pages that nobody waits for are written at each tick, while clients write.

@@ -50,7 +50,7 @@ pub struct Settings {
     pub policy: Policy,
     /// At the exposure bound.
     pub exposure_mode: ExposureMode,
-    /// Exposure bound in bytes, a good many blocks. Default 64 MiB.
+    /// Exposure bound in bytes, a good many blocks. Default 256 MiB.
     pub exposure_bytes: u64,
     /// Exposure bound in age. Default 5 s.
     pub exposure_age: u64,
@@ -181,7 +181,7 @@ impl Default for Settings {
         Settings {
             policy: Policy::First,
             exposure_mode: ExposureMode::Throttle,
-            exposure_bytes: 64 << 20,
+            exposure_bytes: 256 << 20,
             exposure_age: 5 * SECOND,
             out_after: 60 * SECOND,
             flush_copies: FlushCopies::Count(1),

@@ -120,7 +120,7 @@ fn sparse_writes_beside_a_frozen_leg_do_not_run_out_of_records() {
 /// and slower writers would make it no younger.
 #[test]
 fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
-    let settings = Settings { requests_max: 256, ..Settings::default() };
+    let settings = Settings { requests_max: 256, exposure_bytes: 64 << 20, ..Settings::default() };
     let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
     let mut world = World::of_shape(1, 2, settings, shape);
     world.thorough = false;
@@ -144,4 +144,109 @@ fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
     let status = world.status();
     assert!(status.legs[B].freezes > 5, "B does freeze");
     assert!(status.exposure_peak > 8 << 20, "and is left behind");
+}
+
+/// What fits the bound is let in at once, whatever the leg that owes it does: paid it is later.
+#[test]
+fn writers_are_not_slowed_before_the_bound_is_near() {
+    let bound = 2 << 20;
+    let settings =
+        Settings { exposure_bytes: bound, owed_extents_max: 8192, requests_max: 256, ..calm() };
+    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, MILLISECOND / 10);
+    }
+    world.write(0, 8);
+    world.hold(B, What::Anything);
+    world.wait(LONG);
+    let mut at = 8;
+    while world.status().exposure_bytes < bound * 8 / 10 {
+        let begun = world.now;
+        world.write(at, 8);
+        at += 8;
+        assert!(world.now.since(begun) < 30 * MILLISECOND, "{:?}", world.now.since(begun));
+        assert!(!world.status().throttling);
+    }
+    // And near it they are.
+    for _ in 0..200 {
+        world.submit(Operation::Write, Extent::new(at, 8), false);
+        at += 8;
+        world.wait(MILLISECOND);
+    }
+    assert!(world.status().throttling);
+    world.wait(60 * SECOND);
+    assert!(!world.requests.is_empty(), "the bound is a bound");
+    assert!(world.status().exposure_bytes <= bound);
+}
+
+/// Far below the bound in bytes, but more than the leg that owes it pays within the bound in age.
+#[test]
+fn writers_are_slowed_where_a_leg_cannot_pay_in_time() {
+    let settings = Settings {
+        exposure_bytes: 16 << 20,
+        exposure_age: 5 * SECOND,
+        owed_extents_max: 8192,
+        requests_max: 256,
+        leg_window: 1,
+        drain_bytes: 4096,
+        wait_ceiling: SECOND,
+        ..calm()
+    };
+    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    world.steady(A, MILLISECOND / 10);
+    world.steady(B, 0);
+    // B pays 1 MiB within the 5 s.
+    world.behaviour[B].serial = 18 * MILLISECOND;
+    for round in 0..100 {
+        world.write(round * 8, 8);
+        world.wait(20 * MILLISECOND);
+    }
+    for round in 0..2000 {
+        while world.requests.len() < 32 {
+            let start = world.random.below(world.sectors / 8) * 8;
+            world.submit(Operation::Write, Extent::new(start, 8), false);
+        }
+        world.wait(MILLISECOND);
+        assert!(round < 1000 || world.status().throttling, "after {round} ms");
+    }
+    let status = world.status();
+    assert!(status.exposure_peak < 2 << 20, "{} bytes exposed", status.exposure_peak);
+}
+
+/// What a leg does not answer for makes the exposure old, and is shown. Slower writers would make it no
+/// younger.
+#[test]
+fn a_request_that_a_leg_has_lost_sight_of_slows_no_writer() {
+    let settings = Settings { exposure_age: 5 * SECOND, owed_extents_max: 8192, ..calm() };
+    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, MILLISECOND / 10);
+    }
+    for round in 0..500 {
+        world.write(round * 8, 8);
+    }
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    let lost = world.only(B, What::Writes);
+    world.let_come(B);
+    let mut oldest = 0;
+    for round in 0..2000 {
+        let begun = world.now;
+        world.write(512 + round % 8000 * 8, 8);
+        assert!(world.now.since(begun) < 30 * MILLISECOND, "{:?}", world.now.since(begun));
+        let status = world.status();
+        oldest = oldest.max(status.exposure_age);
+        assert!(!status.throttling);
+        world.wait(10 * MILLISECOND);
+    }
+    assert!(oldest > 15 * SECOND, "it is shown: {oldest}");
+    world.land(lost);
+    world.wait(10 * SECOND);
+    assert_eq!(world.status().exposure_bytes, 0);
 }

@@ -6,11 +6,12 @@
 //! are shown beside it but do not hold writers back: they shrink by themselves, and stopping
 //! a volume for the length of a rebuild would serve nobody.
 //!
-//! From half the bound writes are paced towards the rate at which debts are paid, plus a
-//! part of what room is left each second: the slope is gradual, never reaches the bound, and
-//! a freeze of seconds slows writers instead of stopping them. Where a leg cannot pay as much
-//! as the bound within the bound in age, the bound is what it can pay. Long writes then go in
-//! pieces, since one that is let in at once would pass that.
+//! From seven eighths of the bound writes are paced towards the rate at which debts are paid, plus
+//! a part of what room is left each second: the slope is gradual and never reaches the bound.
+//! Before that nothing is gained by it: a burst that fits is paid when it is over. Where a leg
+//! cannot pay as much as the bound within the bound in age, the bound is what it can pay. Long
+//! writes then go in pieces, since one that is let in at once would pass that. What a leg does
+//! not answer for is no younger for slower writers: the age itself holds nobody back.
 
 use alloc::collections::VecDeque;
 
@@ -25,9 +26,12 @@ use crate::units::{Instant, LegIndex, SECOND, SECTOR_BYTES};
 /// Writers use up the room that is left with this time constant.
 const ROOM_TIME: u64 = SECOND;
 /// Throttling is said to have begun at this share of the bound …
-const BEGIN_PERMILLE: u64 = 500;
+const BEGIN_PERMILLE: u64 = 875;
 /// … and to have ended below this one.
-const END_PERMILLE: u64 = 400;
+const END_PERMILLE: u64 = 750;
+/// What a leg can pay in time is taken to be at least this part of the bound: the drain needs
+/// something to put in order, and a leg that stalls with every request pays little.
+const PAYABLE_MIN_PARTS: u64 = 16;
 /// A write longer than this part of the bound is let in piece by piece …
 const BOUND_PARTS: u64 = 4;
 /// … and where age bounds more closely than bytes, one longer than this part of that: about
@@ -159,13 +163,13 @@ impl<B: Buffers> Engine<B> {
     /// is less.
     fn effective_bound(&self) -> u64 {
         let rate = self.pay_rate();
-        if rate == 0 {
+        if rate == 0 || planted::is(Planted::PayRateIgnored) {
             return self.settings.exposure_bytes;
         }
         let age = u128::from(self.settings.exposure_age);
-        let payable = (u128::from(rate) * age * 8 / 10 / u128::from(SECOND)) as u64;
-        // Never so small that the drain has nothing to put in order.
-        self.settings.exposure_bytes.min(payable.max(self.settings.exposure_bytes / 16))
+        let payable = (u128::from(rate) * age * 7 / 10 / u128::from(SECOND)) as u64;
+        let bound = self.settings.exposure_bytes;
+        bound.min(payable.max(bound / PAYABLE_MIN_PARTS))
     }
 
     /// Bytes per second at which the leg pays that is second by how little it lacks: with two
@@ -230,20 +234,24 @@ impl<B: Buffers> Engine<B> {
         } else {
             exposure
         };
-        let filled = to_pay.saturating_mul(1000) / bound.max(1);
+        let mut filled = to_pay.saturating_mul(1000) / bound.max(1);
+        if planted::is(Planted::PacedByAge) && self.exposure_age() > self.settings.exposure_age {
+            filled = 1000;
+        }
         self.say_throttling(filled);
-        if filled < BEGIN_PERMILLE {
+        let begin = if planted::is(Planted::PacedFromHalf) { 500 } else { BEGIN_PERMILLE };
+        if filled < begin {
             return true;
         }
         if self.now < self.throttle.next {
             self.marks.add(Mark::ExposurePaced);
             return false;
         }
-        // At half the bound the pay rate is multiplied without end, at the bound it is
+        // Where pacing begins the pay rate is multiplied without end, at the bound it is
         // itself; beside it a share of the room that is left.
         let room = bound.saturating_sub(to_pay);
-        let over = filled.saturating_sub(BEGIN_PERMILLE).max(1);
-        let paid = self.pay_rate().saturating_mul(BEGIN_PERMILLE) / over;
+        let over = filled.saturating_sub(begin).max(1);
+        let paid = self.pay_rate().saturating_mul(1000 - begin) / over;
         let rate = paid.saturating_add(room * SECOND / ROOM_TIME).max(1);
         let pause = (u128::from(bytes) * u128::from(SECOND) / u128::from(rate)) as u64;
         // Credit for at most a millisecond keeps a late timer from costing throughput.
