@@ -194,7 +194,7 @@ impl<B: Buffers> Engine<B> {
         let state = self.operations[operation];
         let index = LegIndex(leg as u8);
         let full = self.legs[leg].debts.len() >= self.settings.owed_extents_max as usize;
-        if full && !self.must_stay(index, state.region) || !self.legs[leg].debts.has_room(2) {
+        if full && !self.must_stay(index, state.region) || !self.make_room(leg, state.region) {
             self.marks.add(Mark::RegionOwed);
             self.owe_region(leg, state.region);
             return;
@@ -238,6 +238,32 @@ impl<B: Buffers> Engine<B> {
         }
         self.regions.slot(region).is_some_and(|record| self.regions.is_suspect(record))
             && !self.regions.is_complete(authority, region)
+    }
+
+    /// Returns true if a leg's list of debts has room for one more of a region, splits included. Where
+    /// data there hangs on this leg it must not owe all of the region: it then owes all of others
+    /// instead, which need no place in the list.
+    fn make_room(&mut self, leg: usize, region: u32) -> bool {
+        let index = LegIndex(leg as u8);
+        if self.legs[leg].debts.has_room(2) {
+            return true;
+        }
+        if !self.must_stay(index, region) {
+            return false;
+        }
+        let mut at = 0;
+        while let Some((_, debt)) = self.legs[leg].debts.first_after(at) {
+            let other = self.regions.of_sector(debt.extent.start);
+            at = self.regions.extent(other).end;
+            if other != region && !self.must_stay(index, other) {
+                self.marks.add(Mark::RegionOwed);
+                self.owe_region(leg, other);
+                if self.legs[leg].debts.has_room(2) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// From now on the leg owes all of a region, without copies: its exact debts there go.
@@ -384,7 +410,7 @@ impl<B: Buffers> Engine<B> {
         let region = self.regions.of_sector(io.extent.start);
         let until = self.count_failure(leg, error);
         let waiting = self.operations.is_live(key);
-        if waiting && !self.legs[leg].debts.has_room(2) {
+        if waiting && !self.make_room(leg, region) {
             self.owe_region(leg, region);
         }
         if self.regions.is_stale(LegIndex(io.leg), region) {
@@ -486,7 +512,7 @@ impl<B: Buffers> Engine<B> {
             let covered = over.map(|debt| debt.extent);
             let gap = Extent { start: at, end: covered.map_or(extent.end, |c| c.start.max(at)) };
             if !gap.is_empty() {
-                if !self.legs[leg].debts.has_room(2) {
+                if !self.make_room(leg, region) {
                     self.regions.adjust_lacks(record, leg, pieces);
                     source.release(&mut self.buffers);
                     self.owe_region(leg, region);
