@@ -50,8 +50,6 @@ fn legs_flush_seldom_for_what_nobody_waits_for() {
     assert!((10..=44).contains(&seen), "{seen} flushes in 40 s");
     // Once clients have stopped, regions settle as soon as they may.
     world.wait(3 * SECOND);
-    let status = world.status();
-    assert_eq!(status.legs.len(), 2);
     world.thorough = true;
     world.converge();
 }

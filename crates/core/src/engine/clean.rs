@@ -257,10 +257,12 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns true if a leg may get a flush that nobody waits for. A drive that writes behind a cache
-    /// stands still for it, and clients' writes with it.
+    /// stands still for it, and clients' writes with it. Where a leg is missing, the others are to be
+    /// recorded whole at once: only whole legs decide regions anew.
     fn may_flush_aside(&self, leg: usize) -> bool {
         self.now >= self.legs[leg].flush_aside_after
             || self.is_at_rest()
+            || self.is_leg_missing()
             || planted::is(Planted::FlushedAside)
     }
 
@@ -268,6 +270,12 @@ impl<B: Buffers> Engine<B> {
     fn is_at_rest(&self) -> bool {
         let last_use = self.regions.last_use_of_any().unwrap_or(Instant(0));
         self.now.since(last_use) >= AT_REST_AFTER || self.is_closing()
+    }
+
+    /// Returns true if a leg does not answer, is out, or leaves.
+    fn is_leg_missing(&self) -> bool {
+        let is_missing = |leg: &Leg| !leg.is_in() || !leg.answers() || self.is_leaving(leg.index);
+        self.legs.iter().filter(|leg| leg.is_member()).any(is_missing)
     }
 
     /// Notes how long a leg's flush took, nanoseconds: the next that nobody waits for comes later.
