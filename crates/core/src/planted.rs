@@ -191,6 +191,8 @@ planted! {
     PayRateIgnored,
     /// Legs flush for what nobody waits for whenever there is something to flush.
     FlushedAside,
+    /// A leg is marked out while an authority is away that may have lost what only this leg has.
+    OutBesideAbsent,
     /// Pages that nobody waits for are written at each tick, while clients write.
     PagesAside,
     /// A leg on probation that was not tried in it is put on a longer one.

@@ -379,3 +379,34 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     let region = REGION as usize..2 * REGION as usize;
     assert_eq!(world.disks[A].contents()[region.clone()], world.disks[B].contents()[region]);
 }
+
+/// While the authority is away that may have lost what it had not flushed, a silent leg that has it, too,
+/// is not given up for one that lacks it.
+#[test]
+fn a_silent_leg_stays_while_an_authority_is_away_that_may_have_lost_its_cache() {
+    let (a, b, c) = (0, 1, 2);
+    let settings = Settings { out_after: 300 * MILLISECOND, owed_extents_max: 0, ..calm() };
+    let mut world = steady_legs(3, settings);
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    // It owes the region.
+    world.hold(c, What::Anything);
+    world.write(8, 8);
+    world.wait(LONG);
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    assert_eq!(world.status().legs[a].authority_regions, 1);
+    world.hold(b, What::Anything);
+    world.submit(Operation::Write, Extent::new(SECTORS - 8, 8), false);
+    world.wait(LONG);
+    world.lose_leg(a, Cache::Dropped);
+    world.release(c);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[b].state, LegState::Frozen);
+    world.event(a, LegEvent::Back);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[b].state, LegState::Frozen);
+    world.release(b);
+    world.run_until_answered(SECOND);
+    world.read(0, 8);
+}

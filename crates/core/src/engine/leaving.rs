@@ -2,7 +2,7 @@
 //! that whatever says so is durable before the superblock that excludes it.
 
 use super::Engine;
-use super::leg::Leg;
+use super::leg::{Health, Leg};
 use super::state::Stage;
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
@@ -22,7 +22,10 @@ impl<B: Buffers> Engine<B> {
 
     fn give_up_all(&mut self, leg: usize) -> bool {
         let index = LegIndex(leg as u8);
-        if self.untouched_regions_depend_on(leg) || self.authorities_depend_on(leg) {
+        if self.untouched_regions_depend_on(leg)
+            || self.authorities_depend_on(leg)
+            || self.absent_authorities_depend_on(leg)
+        {
             return false;
         }
         let stay = self.legs_that_stay(index).fold(0, |legs, leg| legs | leg.index.bit());
@@ -61,6 +64,35 @@ impl<B: Buffers> Engine<B> {
             }
         }
         depends
+    }
+
+    /// Returns true if the session of an authority has dropped with something that it had not flushed,
+    /// and only this leg may have it when the authority turns out to have lost it.
+    fn absent_authorities_depend_on(&self, leg: usize) -> bool {
+        let is_gone = |leg: &Leg| matches!(leg.health, Health::Gone { removed: false, .. });
+        if self.is_removed(leg)
+            || !self.legs.iter().any(is_gone)
+            || planted::is(Planted::OutBesideAbsent)
+        {
+            return false;
+        }
+        let mut records =
+            core::iter::successors(self.regions.oldest(), |&at| self.regions.newer(at));
+        let depends = |record| {
+            let region = self.regions.region_of(record);
+            let authority = self.entry(region).authority();
+            let beside = self.legs_that_stay(LegIndex(leg as u8)).filter(|other| {
+                other.index != authority
+                    && self.may_still_have(other.index.index(), region)
+                    && self.regions.is_complete(other.index, region)
+            });
+            self.regions.is_touched(region)
+                && authority.index() != leg
+                && is_gone(&self.legs[authority.index()])
+                && !self.may_still_have(authority.index(), region)
+                && beside.count() == 0
+        };
+        records.any(depends)
     }
 
     /// Whether an untouched region is whole on this leg alone: it cannot be marked out, unless it
