@@ -85,9 +85,14 @@ impl Arena {
         Ok(arena)
     }
 
-    /// The memory, to be registered with the ring before the first buffer is handed out.
+    /// The memory, to be registered with the ring: buffers taken from then on are.
     pub fn memory_mut(&mut self) -> &mut [Mapping] {
         &mut self.memory
+    }
+
+    /// All of the memory, in the order of [`Arena::memory_mut`].
+    pub fn spans(&self) -> Vec<Span> {
+        self.memory.iter().map(Mapping::whole).collect()
     }
 
     /// The whole budget in bytes.

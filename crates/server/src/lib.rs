@@ -23,6 +23,7 @@ pub mod memory;
 pub mod messages;
 mod notices;
 pub mod opening;
+mod populating;
 pub mod preflight;
 mod priority;
 pub mod probe;

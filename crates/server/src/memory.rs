@@ -112,6 +112,20 @@ impl Span {
         self.length == 0
     }
 
+    /// Has the kernel make the pages of it that it has not made yet; what is in the others stays. Else
+    /// it makes each when it is first touched, and all of them when the mapping is registered. The
+    /// span begins at a page.
+    ///
+    /// # Errors
+    /// The system's: no memory, or a kernel before 5.14.
+    pub fn populate(&self) -> io::Result<()> {
+        // SAFETY: a mapping is never unmapped, and the advice changes no content.
+        let made = unsafe {
+            rustix::mm::madvise(self.address().cast(), self.length, Advice::LinuxPopulateWrite)
+        };
+        Ok(made?)
+    }
+
     /// Its address.
     #[inline]
     pub fn address(&self) -> *mut u8 {

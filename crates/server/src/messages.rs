@@ -82,6 +82,11 @@ pub enum ReactorMessage {
         /// Whether it was put.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
+    /// A mapping of the buffers has all its pages: register it.
+    Populated {
+        /// Which, in the order of [`crate::arena::Arena::memory_mut`].
+        mapping: usize,
+    },
     /// Stop accepting, finish and drain for at most this many nanoseconds, close clean, end.
     /// A second one shortens the first's time.
     Shutdown {
@@ -100,6 +105,7 @@ impl std::fmt::Debug for ReactorMessage {
             ReactorMessage::Inject { leg, injection, .. } => {
                 write!(f, "Inject({leg:?}, {injection:?})")
             }
+            ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
             ReactorMessage::Shutdown { drain, .. } => write!(f, "Shutdown({drain} ns)"),
         }
     }

@@ -428,6 +428,13 @@ impl Reactor {
                     Some(false) => Err(ReactorError::InjectionOff),
                 });
             }
+            ReactorMessage::Populated { mapping } => {
+                if let Some(mapping) = self.engine.buffers_mut().memory_mut().get_mut(mapping)
+                    && self.ring.add_memory(mapping)
+                {
+                    tracing::debug!(bytes = mapping.length(), "buffers registered");
+                }
+            }
             ReactorMessage::Shutdown { drain, reply } => {
                 self.closing.push(reply);
                 if self.phase != Phase::Closed {

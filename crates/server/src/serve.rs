@@ -27,6 +27,7 @@ use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
 use crate::opening::{self, OpenOptions, OpenedVolume};
+use crate::populating;
 use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
@@ -306,6 +307,8 @@ fn start_recorded(
     snapshot.phase = Phase::Opening;
     let published = Arc::new(ArcSwap::from_pointee(snapshot));
     let shared = Arc::clone(&published);
+    let (sender, snapshots) = (messages.clone(), Arc::clone(&published));
+    let reactor_itself = move |waker| ReactorHandle::new(sender, waker, snapshots);
     let run = move || {
         // The ring belongs to the thread that made it.
         let (ring, arena) = match prepare(options.buffer_budget) {
@@ -316,12 +319,14 @@ fn start_recorded(
             }
         };
         let waker = ring.waker();
+        let spans = arena.spans();
         let inbox = Inbox { messages: inbox, published: shared };
         match build(ring, arena, opened, options, listeners, inbox) {
             Ok(mut reactor) => {
                 if let Some(recorder) = recorder {
                     reactor.record(recorder);
                 }
+                populating::spawn(spans, reactor_itself(waker.clone()));
                 crate::priority::raise();
                 let _ = started.send(Ok(waker));
                 reactor.run().inspect_err(|error| {
@@ -348,12 +353,9 @@ fn start_recorded(
 }
 
 fn prepare(budget: u64) -> Result<(Ring, Arena), ServeError> {
-    let mut ring = Ring::new()?;
-    let mut arena = Arena::new(budget)
+    let ring = Ring::new()?;
+    let arena = Arena::new(budget)
         .map_err(|source| ServeError::Buffers { budget: units::Size(budget), source })?;
-    for mapping in arena.memory_mut() {
-        ring.add_memory(mapping);
-    }
     Ok((ring, arena))
 }
 

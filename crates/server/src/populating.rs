@@ -1,0 +1,77 @@
+//! Gives the buffers their pages while the volume is served already.
+//!
+//! Registered buffers have all their pages. To make them takes as long as to write to so much memory,
+//! 50 ms to a second for the default budget, and nothing needs more than a few of them at first. So a
+//! thread beside the reactor has the kernel make them, and the reactor registers what is ready. I/O
+//! until then works all the same: the kernel pins its pages each time.
+
+use std::time::Duration;
+
+use crate::memory::Span;
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+
+/// Bytes at a time: page faults of the reactor wait for no more.
+const STEP_BYTES: usize = 2 << 20;
+/// How long to wait while the reactor's queue is full.
+const BUSY_WAIT: Duration = Duration::from_millis(10);
+
+/// Begins. `spans` are the mappings of the arena, whole, in order.
+pub(crate) fn spawn(spans: Vec<Span>, reactor: ReactorHandle) {
+    let thread = std::thread::Builder::new().name("hemi-pages".into());
+    if let Err(error) = thread.spawn(move || populate_all(&spans, &reactor)) {
+        tracing::warn!(%error, "buffers are not registered: each I/O pins its pages");
+    }
+}
+
+fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
+    for (mapping, span) in spans.iter().enumerate() {
+        let starts = (0..span.length()).step_by(STEP_BYTES);
+        let mut steps =
+            starts.map(|start| span.slice(start, STEP_BYTES.min(span.length() - start)));
+        if let Err(error) = steps.try_for_each(|step| step.populate()) {
+            // Registering it makes the others, or says why it cannot.
+            tracing::debug!(%error, "not all pages of the buffers could be made ahead");
+        }
+        while let Err(ReactorError::Busy) = reactor.send(ReactorMessage::Populated { mapping }) {
+            std::thread::sleep(BUSY_WAIT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::sync_channel;
+
+    use arc_swap::ArcSwap;
+
+    use super::*;
+    use crate::control::volume::{Identity, Snapshot};
+    use crate::memory::Mapping;
+    use crate::ring::Ring;
+
+    #[test]
+    fn mappings_are_announced_in_order_and_keep_their_content() {
+        let ring = Ring::new().expect("there is a ring");
+        // With no room for the second message until the first has been read.
+        let (messages, inbox) = sync_channel(1);
+        let published =
+            Arc::new(ArcSwap::from_pointee(Snapshot::opening(Identity::default(), Vec::new())));
+        let reactor = ReactorHandle::new(messages, ring.waker(), published);
+        let mappings = [5 << 20, 4096].map(|length| Mapping::new(length, true).expect("memory"));
+        let spans: Vec<Span> = mappings.iter().map(Mapping::whole).collect();
+        let written = spans[0].slice(3 << 20, 512);
+        written.copy_from(&[7; 512]);
+        spawn(spans, reactor);
+        for expected in 0..2 {
+            match inbox.recv().expect("the thread announces it") {
+                ReactorMessage::Populated { mapping } => assert_eq!(mapping, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+        let mut found = [0; 512];
+        found.copy_from_slice(written.bytes());
+        assert_eq!(found, [7; 512]);
+        assert!(inbox.recv().is_err(), "the thread has ended");
+    }
+}
