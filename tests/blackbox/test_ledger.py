@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hemi_harness import Sandbox, Volume, hemi, hemi_fails
-from hemi_harness.hemi import MIB
+from hemi_harness.hemi import HEMI, MIB
 from hemi_harness.journal import Journal
+from hemi_harness.sandbox import run
 
 SIZE = 32 * MIB
 MEMORY = Path("/dev/shm")
@@ -32,6 +37,15 @@ def killed(sandbox: Sandbox) -> tuple[Volume, Path, Journal]:
     }
     assert not journal.run(1_000_000, at=events)
     return volume, directory, journal
+
+
+def inspected(volume: Volume, directory: Path, prefix: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Returns what `hemi inspect` says of the volume's ledger."""
+    argv = ("inspect", "--json", *volume.legs, "--ledger", directory)
+    said = run(*prefix, HEMI, *argv) if prefix else hemi(*argv)
+    (ledger,) = json.loads(said)["ledgers"]
+    assert isinstance(ledger, dict)
+    return ledger
 
 
 def ledger_in(directory: Path) -> Path:
@@ -133,3 +147,85 @@ def test_a_container_s_own_memory_is_not_used_unasked(sandbox: Sandbox, name: st
     assert "container" in status["why_none"]
     assert "no ledger is kept" in volume.process.output()
     volume.stop()
+
+
+def test_inspect_shows_a_ledger_that_is_in_use(sandbox: Sandbox) -> None:
+    volume, directory = on_ledger(sandbox)
+    journal = Journal(volume.uri, blocks=SIZE // 4096)
+    seen: list[dict[str, Any]] = []
+    look = lambda: seen.append(inspected(volume, directory))  # noqa: E731
+    assert journal.run(4000, at={number: look for number in range(200, 4000, 400)})
+    for ledger in seen:
+        assert ledger["state"] in ("sound", "changing"), ledger
+        assert (ledger["in_use"], ledger["used_by"]) == (True, volume.process.pid)
+        assert ledger["next_start"] == {"outcome": "served"}
+    assert any(ledger["content"]["authorities"] for ledger in seen if ledger["content"])
+    said = hemi("inspect", *volume.legs, "--ledger", directory)
+    assert "the volume is being served" in said
+    journal.disconnect()
+    # It took no lock, and nothing is left of it.
+    volume.stop()
+    ledger = inspected(volume, directory)
+    assert (ledger["state"], ledger["path"]) == ("absent", None)
+    assert ledger["next_start"] == {
+        "outcome": "by-legs",
+        "restarted": False,
+        "compares_bytes": 0,
+    }
+
+
+def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> None:
+    volume, directory, journal = killed(sandbox)
+    path = ledger_in(directory)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    ledger = inspected(volume, directory)
+    assert (ledger["state"], ledger["in_use"], ledger["path"]) == ("sound", False, str(path))
+    assert ledger["content"]["of_this_boot"]
+    touched = {one["leg"]: one["touched"] for one in ledger["content"]["authorities"]}
+    assert touched[1] > 0, "leg 0 was frozen, and the other has taken over"
+    start = ledger["next_start"]
+    assert start["outcome"] == "by-ledger"
+    assert start["compares_bytes"] == sum(touched.values()) * MIB
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+    # Of another boot of the machine.
+    if os.geteuid() == 0:
+        boot = sandbox.path("boot_id")
+        boot.write_text(f"{uuid.uuid4()}\n")
+        mount = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+        other = inspected(volume, directory, ("unshare", "--mount", "sh", "-c", mount, str(boot)))
+        assert (other["state"], other["content"]["of_this_boot"]) == ("sound", False)
+        assert other["next_start"]["outcome"] == "by-legs"
+        assert other["next_start"]["restarted"]
+
+    # One that others may write.
+    path.chmod(0o666)
+    ledger = inspected(volume, directory)
+    assert ledger["state"] == "untrusted"
+    assert not ledger["next_start"].pop("accept_loss")
+    volume.start_fails("is not a regular file of this user")
+    path.chmod(0o600)
+
+    # One that is damaged, and one that is no ledger of the volume.
+    content = bytearray(before[0])
+    content[8192] ^= 1
+    path.write_bytes(content)
+    ledger = inspected(volume, directory)
+    assert (ledger["state"], ledger["next_start"]["outcome"]) == ("damaged", "refused")
+    assert ledger["next_start"]["accept_loss"]
+    assert "record of region 0 is damaged" in ledger["problem"]
+    path.write_bytes(bytes(len(content)))
+    assert inspected(volume, directory)["state"] == "foreign"
+
+    # None.
+    path.unlink()
+    ledger = inspected(volume, directory)
+    assert (ledger["state"], ledger["looked_at"]) == ("absent", [str(path)])
+    said = hemi("inspect", *volume.legs, "--ledger", directory)
+    assert "is refused without --accept-loss" in said
+    assert "is missing" in said
+    path.write_bytes(before[0])
+    path.chmod(0o600)
+    volume.start()
+    journal.settle()
+    journal.disconnect()

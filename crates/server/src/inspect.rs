@@ -18,11 +18,13 @@ use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
 use crate::probe::{hex, lock_owner};
 
 mod compare;
+mod ledger;
 mod report;
 mod runs;
 mod table;
 
 pub use compare::{Inspection, inspect_all};
+pub use ledger::{LedgerAuthority, LedgerContent, LedgerFound, LedgerReport, NextStart};
 pub use runs::{RUNS_MAX, Runs};
 
 /// Most bad page slots listed one by one; all are counted.
@@ -245,6 +247,10 @@ pub struct LegReport {
     pub lost: Option<LostView>,
     #[serde(skip)]
     decoded: Option<Superblock>,
+    /// Its bytes in front of the data area, as far as they are needed to hold the ledger against
+    /// them and could be read.
+    #[serde(skip)]
+    metadata: Vec<u8>,
 }
 
 /// Inspects the leg named `spec`.
@@ -261,7 +267,9 @@ pub fn inspect(spec: &str) -> Result<LegReport, InspectError> {
         Err(OpenError::NoDirect { .. }) => open(false)?,
         opened => opened?,
     };
-    Ok(inspect_leg(spec, &leg, parsed.paths()))
+    let mut report = inspect_leg(spec, &leg, parsed.paths());
+    report.metadata = read_metadata(&leg, &report);
+    Ok(report)
 }
 
 /// Inspects an opened leg. `paths` are where a lock would be.
@@ -283,6 +291,18 @@ pub fn inspect_leg(name: &str, leg: &dyn BlockingLeg, paths: &[PathBuf]) -> LegR
         table,
         lost,
         decoded,
+        metadata: Vec::new(),
+    }
+}
+
+/// Reads what is in front of a leg's data area; nothing if that cannot be read.
+fn read_metadata(leg: &dyn BlockingLeg, report: &LegReport) -> Vec<u8> {
+    let Some(superblock) = &report.decoded else { return Vec::new() };
+    let length = superblock.layout.data_offset().min(leg.size());
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+    match leg.read_at(0, &mut bytes) {
+        Ok(()) => bytes,
+        Err(_) => Vec::new(),
     }
 }
 

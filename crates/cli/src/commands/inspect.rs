@@ -6,15 +6,17 @@ use anyhow::Result;
 use clap::Args;
 use hemi_server::inspect::inspect_all;
 
+use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};
 
 /// Show the metadata on legs, without changing or locking anything.
 ///
 /// For each leg it shows the superblock, with the volume, generations and leg set; the regions
 /// that are dirty or not whole; the extents that are lost; and the metadata slots that are torn
-/// or damaged. For several legs it also shows how their histories relate. It also works on legs
-/// that are being served; their metadata may change while it is read. Exits with 1 if something
-/// named is not a leg, after showing the others.
+/// or damaged. For several legs it also shows how their histories relate. For their volume it shows
+/// the ledger, and what the next start makes of it. It also works on legs that are being served;
+/// their metadata may change while it is read. Exits with 1 if something named is not a leg, after
+/// showing the others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,13 +27,16 @@ pub(crate) struct InspectArgs {
     #[arg(value_name = "LEG", required = true)]
     legs: Vec<String>,
 
+    #[command(flatten)]
+    ledger: LedgerArgs,
+
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
-    let inspection = inspect_all(&arguments.legs)?;
+    let inspection = inspect_all(&arguments.legs, &arguments.ledger.place())?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&inspection)?)?;

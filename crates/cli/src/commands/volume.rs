@@ -23,10 +23,23 @@ pub(crate) struct VolumeArgs {
     #[arg(long, requires = "legs")]
     no_direct: bool,
 
-    /// Keep the ledger here: auto, none, or a directory on tmpfs that outlives hemi and its
+    #[command(flatten)]
+    ledger: LedgerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LedgerArgs {
+    /// Place of the ledger: auto, none, or a directory on tmpfs that outlives hemi and its
     /// container [default: auto, the run directory].
     #[arg(long, value_name = "DIRECTORY")]
     ledger: Option<LedgerPlace>,
+}
+
+impl LedgerArgs {
+    /// Returns the place that was named, or the usual one.
+    pub(crate) fn place(&self) -> LedgerPlace {
+        self.ledger.clone().unwrap_or_default()
+    }
 }
 
 impl VolumeArgs {
@@ -44,7 +57,7 @@ impl VolumeArgs {
             direct: leg.is_remote() || !self.no_direct,
             ..LegConfig::new(leg)
         }));
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = &self.ledger.ledger {
             config.ledger = ledger.clone();
         }
         Ok(config)

@@ -232,6 +232,14 @@ pub enum LedgerError {
     },
 }
 
+/// Returns the boot of the machine that bytes are a ledger of; `None` if they are no ledger of this
+/// version. Says nothing about the rest of them.
+pub fn boot_of(bytes: &[u8]) -> Option<Id> {
+    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let is_ledger = long(0)? == MAGIC && long(8)? as u32 == VERSION;
+    is_ledger.then(|| bytes.get(BOOT_AT..BOOT_AT + 16)?.try_into().ok()).flatten()
+}
+
 /// A ledger as it was left, read but not yet held against the legs.
 pub struct FoundLedger<'a> {
     bytes: &'a [u8],

@@ -6,26 +6,33 @@ use std::fmt;
 use hemi_core::format::{Membership, Superblock};
 use serde::Serialize;
 
-use super::{InspectError, LegReport, inspect, short};
+use super::{InspectError, LedgerReport, LegReport, inspect, ledger, short};
+use crate::config::ledger::LedgerPlace;
 
 /// Several legs, and how they go together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Inspection {
     /// The legs as named.
     pub legs: Vec<LegReport>,
+    /// The ledger of each volume that they are legs of.
+    pub ledgers: Vec<LedgerReport>,
     /// What is to be known of them together, in sentences; empty for a single leg that names
     /// no other.
     pub together: Vec<String>,
 }
 
-/// Inspects legs and compares what they say.
+/// Inspects legs, compares what they say, and looks for their volumes' ledgers in `place`.
 ///
 /// # Errors
 /// The first leg that could not be opened.
-pub fn inspect_all(specs: &[String]) -> Result<Inspection, InspectError> {
-    let legs: Vec<_> = specs.iter().map(|spec| inspect(spec)).collect::<Result<_, _>>()?;
+pub fn inspect_all(specs: &[String], place: &LedgerPlace) -> Result<Inspection, InspectError> {
+    let mut legs: Vec<_> = specs.iter().map(|spec| inspect(spec)).collect::<Result<_, _>>()?;
+    let ledgers = ledger::inspect(&legs, place);
+    for leg in &mut legs {
+        leg.metadata = Vec::new();
+    }
     let together = compare(&legs);
-    Ok(Inspection { legs, together })
+    Ok(Inspection { legs, ledgers, together })
 }
 
 /// A leg that has a superblock.
@@ -143,6 +150,9 @@ impl fmt::Display for Inspection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for leg in &self.legs {
             writeln!(formatter, "{leg}")?;
+        }
+        for ledger in &self.ledgers {
+            writeln!(formatter, "{ledger}")?;
         }
         for sentence in &self.together {
             writeln!(formatter, "{sentence}")?;

@@ -17,7 +17,11 @@ const LOST_SHOWN: usize = 12;
 /// Bad page slots shown.
 const BAD_SLOTS_SHOWN: usize = 12;
 
-fn line(formatter: &mut Formatter<'_>, subject: &str, text: fmt::Arguments<'_>) -> fmt::Result {
+pub(super) fn line(
+    formatter: &mut Formatter<'_>,
+    subject: &str,
+    text: fmt::Arguments<'_>,
+) -> fmt::Result {
     writeln!(formatter, "  {subject:<12} {text}")
 }
 

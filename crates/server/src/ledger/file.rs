@@ -35,20 +35,7 @@ pub(super) struct LedgerFile {
 impl LedgerFile {
     /// Opens and locks the file at `path`; `None` if there is none.
     pub(super) fn open(path: &Path) -> Result<Option<LedgerFile>, LedgerFileError> {
-        let file = match options().open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // A symbolic link.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-                return Err(LedgerFileError::Foreign { path: path.to_owned() });
-            }
-            Err(source) => return Err(failed(path, "cannot be opened", source)),
-        };
-        let metadata =
-            file.metadata().map_err(|source| failed(path, "cannot be looked at", source))?;
-        if !is_own(&metadata) {
-            return Err(LedgerFileError::Foreign { path: path.to_owned() });
-        }
+        let Some((file, metadata)) = opened(path, options().open(path))? else { return Ok(None) };
         lock(path, &file)?;
         // Whoever held the lock until now may have removed or replaced it.
         if !is_at(path, &metadata) {
@@ -90,18 +77,25 @@ impl LedgerFile {
         Ok(created)
     }
 
+    /// Reads the file at `path` without locking or changing it; `None` if there is none. One that is
+    /// being served changes while it is read.
+    pub(super) fn look(path: &Path) -> Result<Option<Vec<u8>>, LedgerFileError> {
+        // What is no regular file must not be waited for.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+        Ok(match opened(path, file)? {
+            None => None,
+            Some((file, _)) => Some(read(path, &file)?),
+        })
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reads all of it.
     pub(super) fn read(&self) -> Result<Vec<u8>, LedgerFileError> {
-        let mut bytes = Vec::new();
-        (&self.file)
-            .take(BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|source| failed(&self.path, "cannot be read", source))?;
-        Ok(bytes)
+        read(&self.path, &self.file)
     }
 
     /// Its descriptor, to be mapped.
@@ -135,6 +129,33 @@ impl Drop for LedgerFile {
             let _ = std::fs::remove_file(temporary);
         }
     }
+}
+
+/// Takes a file that was opened at `path`, if there is one and it is this user's.
+fn opened(
+    path: &Path,
+    file: io::Result<File>,
+) -> Result<Option<(File, Metadata)>, LedgerFileError> {
+    let foreign = || LedgerFileError::Foreign { path: path.to_owned() };
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A symbolic link.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return Err(foreign());
+        }
+        Err(source) => return Err(failed(path, "cannot be opened", source)),
+    };
+    let metadata = file.metadata().map_err(|source| failed(path, "cannot be looked at", source))?;
+    if is_own(&metadata) { Ok(Some((file, metadata))) } else { Err(foreign()) }
+}
+
+fn read(path: &Path, file: &File) -> Result<Vec<u8>, LedgerFileError> {
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|source| failed(path, "cannot be read", source))?;
+    Ok(bytes)
 }
 
 fn options() -> OpenOptions {

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::ledger::LedgerPlace;
 use crate::control::socket::{no_run_directory, run_directories, run_directory};
+use crate::probe::lock_owner;
 use file::LedgerFile;
 use shared::SharedMemory;
 
@@ -92,11 +93,22 @@ impl<'a> Ledgers<'a> {
 
     /// Returns the paths at which a ledger of the volume is looked for.
     pub fn paths(&self, volume: Id) -> Vec<PathBuf> {
-        let directories = match self.place {
-            LedgerPlace::Directory(directory) => vec![directory.clone()],
-            LedgerPlace::Auto | LedgerPlace::None => run_directories(),
-        };
-        directories.iter().map(|directory| path_in(directory, volume)).collect()
+        paths(self.place, volume)
+    }
+
+    /// Returns the path of the ledger that was read.
+    pub fn path(&self) -> Option<&Path> {
+        self.found.as_ref().map(|found| found.file.path())
+    }
+
+    /// Removes the ledger that was read: no leg relies on it any more.
+    ///
+    /// # Errors
+    /// Fails if its directory cannot be written.
+    pub fn remove(self) -> Result<(), LedgerFileError> {
+        let Some(found) = self.found else { return Ok(()) };
+        let path = found.file.path();
+        found.file.remove().map_err(|source| file::failed(path, "cannot be removed", source))
     }
 
     /// Returns the ledger that the volume is served with: the one that decides, if one does, else a
@@ -148,6 +160,41 @@ impl<'a> Ledgers<'a> {
     }
 }
 
+/// A volume's ledger as it was found, without a lock.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// Where it was looked for.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Its path, and its content or why that is not to be had; `None` if there is no ledger.
+    pub(crate) found: Option<(PathBuf, Result<Vec<u8>, LedgerFileError>)>,
+    /// True if it was in use before or after it was read: its content may have changed meanwhile.
+    pub(crate) in_use: bool,
+    /// By which process, where the system tells.
+    pub(crate) used_by: Option<u32>,
+}
+
+/// Looks at a volume's ledger, wherever a start would, without locking or changing it.
+pub(crate) fn look(place: &LedgerPlace, volume: Id) -> Looked {
+    let paths = paths(place, volume);
+    let owner = || paths.iter().find_map(|path| lock_owner(path));
+    let before = owner();
+    let found = paths.iter().find_map(|path| {
+        let content = LedgerFile::look(path).transpose()?;
+        Some((path.clone(), content))
+    });
+    let owner = owner().or(before);
+    Looked { paths, found, in_use: owner.is_some(), used_by: owner.flatten() }
+}
+
+/// Returns the paths at which a ledger of the volume is looked for.
+fn paths(place: &LedgerPlace, volume: Id) -> Vec<PathBuf> {
+    let directories = match place {
+        LedgerPlace::Directory(directory) => vec![directory.clone()],
+        LedgerPlace::Auto | LedgerPlace::None => run_directories(),
+    };
+    directories.iter().map(|directory| path_in(directory, volume)).collect()
+}
+
 fn without(reason: String) -> (Option<Ledger>, LedgerStatus) {
     (None, LedgerStatus { path: None, why_none: Some(reason) })
 }
@@ -180,7 +227,7 @@ fn container_sign() -> Option<&'static str> {
 ///
 /// # Errors
 /// [`LedgerFileError::Boot`] if the system does not tell.
-fn boot_id() -> Result<Id, LedgerFileError> {
+pub(crate) fn boot_id() -> Result<Id, LedgerFileError> {
     let text = std::fs::read_to_string(BOOT_ID)
         .map_err(|source| LedgerFileError::Boot { why: source.to_string() })?;
     parse_boot_id(&text)

@@ -1,0 +1,367 @@
+//! The ledger beside the legs: what it says, whether it counts, and what a start makes of it.
+//!
+//! It is read without a lock, as it is while hemi serves the volume. What does not fit together then
+//! is called changing, not damaged.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+
+use hemi_core::format::ledger::{FoundLedger, LedgerError, boot_of};
+use hemi_core::format::{Id, Membership, Superblock};
+use hemi_core::io::OutReason;
+use hemi_core::recovery::{LegImage, Opening, Outlived, Problem, Refusal, assess_outlived};
+use serde::Serialize;
+
+use super::LegReport;
+use super::report::line;
+use crate::config::ledger::LedgerPlace;
+use crate::config::units::Size;
+use crate::ledger::{LedgerFileError, boot_id, look};
+use crate::probe::hex;
+
+/// How a ledger's file was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LedgerFound {
+    /// There is none.
+    Absent,
+    /// It is the volume's, and every record in it is sound.
+    Sound,
+    /// It is in use, and what was read does not fit together.
+    Changing,
+    /// Something in it is not what was stored.
+    Damaged,
+    /// It is no ledger of this volume and version of hemi.
+    Foreign,
+    /// Another user could have written it.
+    Untrusted,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// How many regions a leg decides by the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LedgerAuthority {
+    /// The leg.
+    pub leg: u8,
+    /// Dirty regions that it decides, touched or armed.
+    pub regions: u64,
+    /// Those of them that may have been written to since every whole leg had flushed them.
+    pub touched: u64,
+}
+
+/// What a sound ledger says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LedgerContent {
+    /// Whether it is of this boot of the machine; one of another boot says nothing any more.
+    pub of_this_boot: bool,
+    /// Dirty regions by the leg that decides them.
+    pub authorities: Vec<LedgerAuthority>,
+}
+
+/// What the next start of the volume makes of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum NextStart {
+    /// The volume is being served.
+    Served,
+    /// It goes on with the ledger.
+    ByLedger {
+        /// Bytes that are compared on each leg that does not decide them.
+        compares_bytes: u64,
+    },
+    /// It goes by the legs alone.
+    ByLegs {
+        /// True if the legs relied on a ledger that ended with an earlier boot of the machine: what
+        /// was acknowledged and not flushed then may be gone.
+        restarted: bool,
+        /// Bytes that are compared on each leg that does not decide them.
+        compares_bytes: u64,
+    },
+    /// It is refused.
+    Refused {
+        /// Why.
+        reason: String,
+        /// True if `--accept-loss` goes by the legs instead.
+        accept_loss: bool,
+    },
+    /// These legs do not tell.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What is to be known of a volume's ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LedgerReport {
+    /// The volume's id.
+    pub volume: String,
+    /// Its name, perhaps empty.
+    pub name: String,
+    /// Where a ledger was looked for.
+    pub looked_at: Vec<PathBuf>,
+    /// The file; `null` if there is none.
+    pub path: Option<PathBuf>,
+    /// How it was found.
+    pub state: LedgerFound,
+    /// What is wrong with it, if anything.
+    pub problem: Option<String>,
+    /// Whether a running hemi holds it.
+    pub in_use: bool,
+    /// Which process that is, where the system tells.
+    pub used_by: Option<u32>,
+    /// What it says, if it is sound.
+    pub content: Option<LedgerContent>,
+    /// What the next start makes of it.
+    pub next_start: NextStart,
+}
+
+/// Looks at the ledgers of the volumes that these legs belong to.
+pub(super) fn inspect(legs: &[LegReport], place: &LedgerPlace) -> Vec<LedgerReport> {
+    let superblocks = legs.iter().filter_map(|leg| leg.decoded.as_ref());
+    let volumes: BTreeSet<Id> = superblocks.map(|superblock| superblock.volume_id).collect();
+    volumes.into_iter().filter_map(|volume| inspect_one(volume, legs, place)).collect()
+}
+
+fn inspect_one(volume: Id, legs: &[LegReport], place: &LedgerPlace) -> Option<LedgerReport> {
+    let of_volume = |leg: &&LegReport| {
+        leg.decoded.as_ref().is_some_and(|superblock| superblock.volume_id == volume)
+    };
+    let members: Vec<&LegReport> = legs.iter().filter(of_volume).collect();
+    let superblocks = members.iter().filter_map(|leg| leg.decoded.as_ref());
+    let newest = superblocks.max_by_key(|superblock| superblock.sequence)?;
+    let looked = look(place, volume);
+    let (path, content) = match looked.found {
+        None => (None, Ok(None)),
+        Some((path, Ok(bytes))) => (Some(path), Ok(Some(bytes))),
+        Some((path, Err(error))) => (Some(path), Err(error)),
+    };
+    let boot = boot_id();
+    let this_boot = boot.as_ref().copied().unwrap_or_default();
+    let read = Content::of(newest, &content, this_boot);
+    let in_use = looked.in_use;
+    let torn = matches!(read.state, LedgerFound::Damaged | LedgerFound::Foreign);
+    let served = in_use || members.iter().any(|leg| leg.in_use);
+    let next_start = match (&boot, &content) {
+        _ if served => NextStart::Served,
+        (Err(error), _) => NextStart::Unknown { reason: error.to_string() },
+        (Ok(boot), Err(error)) if newest.ledger.is_some_and(|mark| mark.boot == *boot) => {
+            NextStart::Refused { reason: error.to_string(), accept_loss: false }
+        }
+        (Ok(boot), content) => {
+            let bytes = content.as_ref().ok().and_then(|bytes| bytes.as_deref());
+            next_start(&members, *boot, bytes)
+        }
+    };
+    Some(LedgerReport {
+        volume: hex(volume),
+        name: newest.name.as_str().into(),
+        looked_at: looked.paths,
+        path,
+        state: if in_use && torn { LedgerFound::Changing } else { read.state },
+        problem: read.problem.filter(|_| !(in_use && torn)),
+        in_use,
+        used_by: looked.used_by,
+        content: read.content,
+        next_start,
+    })
+}
+
+/// A ledger's bytes by themselves.
+struct Content {
+    state: LedgerFound,
+    problem: Option<String>,
+    content: Option<LedgerContent>,
+}
+
+impl Content {
+    fn of(
+        superblock: &Superblock,
+        found: &Result<Option<Vec<u8>>, LedgerFileError>,
+        this_boot: Id,
+    ) -> Content {
+        let bad = |state, problem: String| Content { state, problem: Some(problem), content: None };
+        let bytes = match found {
+            Ok(None) => {
+                return Content { state: LedgerFound::Absent, problem: None, content: None };
+            }
+            Ok(Some(bytes)) => bytes,
+            Err(error @ LedgerFileError::Foreign { .. }) => {
+                return bad(LedgerFound::Untrusted, error.to_string());
+            }
+            Err(error) => return bad(LedgerFound::Unreadable, error.to_string()),
+        };
+        let Some(boot) = boot_of(bytes) else {
+            return bad(LedgerFound::Foreign, LedgerError::Foreign.to_string());
+        };
+        let (layout, volume) = (&superblock.layout, superblock.volume_id);
+        let regions =
+            FoundLedger::read(bytes, layout, volume, boot).and_then(|found| found.regions());
+        match regions {
+            Ok(regions) => {
+                let mut authorities: Vec<LedgerAuthority> = Vec::new();
+                for (entry, touched) in regions.into_iter().filter(|(entry, _)| entry.is_dirty()) {
+                    let leg = entry.authority().0;
+                    let place = authorities.partition_point(|known| known.leg < leg);
+                    if authorities.get(place).is_none_or(|known| known.leg != leg) {
+                        authorities.insert(place, LedgerAuthority { leg, regions: 0, touched: 0 });
+                    }
+                    authorities[place].regions += 1;
+                    authorities[place].touched += u64::from(touched);
+                }
+                let content = LedgerContent { of_this_boot: boot == this_boot, authorities };
+                Content { state: LedgerFound::Sound, problem: None, content: Some(content) }
+            }
+            Err(error @ LedgerError::Foreign) => bad(LedgerFound::Foreign, error.to_string()),
+            Err(error) => bad(LedgerFound::Damaged, error.to_string()),
+        }
+    }
+}
+
+/// Lets recovery decide as a start does, by these legs and these bytes of a ledger. Detached legs
+/// are left out, as they have to be then.
+fn next_start(members: &[&LegReport], boot: Id, ledger: Option<&[u8]>) -> NextStart {
+    let is_detached = |leg: &LegReport| {
+        let own = leg.decoded.as_ref().map(|superblock| superblock.own_record().state);
+        own == Some(Membership::Out(OutReason::Detached))
+    };
+    let members: Vec<&LegReport> =
+        members.iter().filter(|leg| !is_detached(leg)).copied().collect();
+    let images: Vec<LegImage<'_>> =
+        members.iter().map(|leg| LegImage { bytes: &leg.metadata }).collect();
+    match assess_outlived(&images, &Outlived { boot, ledger, accept_loss: false }) {
+        Ok(opening) => {
+            let compares_bytes = compared(&opening);
+            let restarted = opening.superblock.ledger.is_some_and(|mark| mark.boot != boot);
+            match opening.ledger {
+                Some(_) => NextStart::ByLedger { compares_bytes },
+                None => NextStart::ByLegs { restarted, compares_bytes },
+            }
+        }
+        Err(refusal) => {
+            let reason = words(&refusal, &members);
+            let by_ledger = |problem: &Problem| matches!(problem, Problem::Ledger { .. });
+            if refusal.problems.iter().all(by_ledger) {
+                NextStart::Refused { reason, accept_loss: true }
+            } else {
+                NextStart::Unknown { reason }
+            }
+        }
+    }
+}
+
+/// Returns how many bytes a start with this opening compares.
+fn compared(opening: &Opening) -> u64 {
+    let superblock = &opening.superblock;
+    let is_in = superblock.legs.iter().filter(|record| record.state == Membership::In).count();
+    if is_in < 2 {
+        return 0;
+    }
+    let touched = |region: u32| match &opening.ledger {
+        Some(state) => state.touched[region as usize],
+        None => opening.table[region as usize].is_dirty(),
+    };
+    let regions = (0..superblock.layout.region_count()).filter(|region| touched(*region));
+    regions.map(|region| superblock.layout.region_extent(region).bytes()).sum()
+}
+
+fn words(refusal: &Refusal, members: &[&LegReport]) -> String {
+    let names: Vec<&str> = members.iter().map(|leg| leg.path.as_str()).collect();
+    refusal.describe(&names).replace('\n', "; ")
+}
+
+impl Display for LedgerReport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            "" => writeln!(f, "ledger of volume {}", self.volume)?,
+            name => writeln!(f, "ledger of volume {name:?}")?,
+        }
+        match &self.path {
+            Some(path) => line(f, "file", format_args!("{}", path.display()))?,
+            None => {
+                let places: Vec<String> =
+                    self.looked_at.iter().map(|path| path.display().to_string()).collect();
+                line(f, "file", format_args!("none at {}", places.join(", nor at ")))?;
+            }
+        }
+        match (self.in_use, self.used_by) {
+            (true, Some(process)) => line(
+                f,
+                "in use",
+                format_args!("by process {process}; what is below may be changing"),
+            )?,
+            (true, None) => line(f, "in use", format_args!("what is below may be changing"))?,
+            (false, _) => {}
+        }
+        match (self.state, &self.problem) {
+            (LedgerFound::Absent, _) => {}
+            (LedgerFound::Changing, _) => {
+                line(f, "state", format_args!("changing: it was written to while it was read"))?;
+            }
+            (_, Some(problem)) => line(f, "STATE", format_args!("{problem}"))?,
+            (_, None) => {}
+        }
+        if let Some(content) = &self.content {
+            content.write(f)?;
+        }
+        line(f, "next start", format_args!("{}", self.next_start))
+    }
+}
+
+impl LedgerContent {
+    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let boot = if self.of_this_boot {
+            "sound, of this boot of the machine"
+        } else {
+            "sound, of another boot of the machine: it says nothing any more"
+        };
+        line(f, "state", format_args!("{boot}"))?;
+        if self.authorities.is_empty() {
+            line(f, "dirty", format_args!("nothing"))?;
+        }
+        for (index, authority) in self.authorities.iter().enumerate() {
+            let subject = if index == 0 { "dirty" } else { "" };
+            let LedgerAuthority { leg, regions, touched } = authority;
+            line(
+                f,
+                subject,
+                format_args!("leg {leg} decides {regions} regions, {touched} of them touched"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for NextStart {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let compares = |bytes: &u64| match bytes {
+            0 => "compares nothing".to_owned(),
+            bytes => format!("compares {}", Size(*bytes)),
+        };
+        match self {
+            NextStart::Served => f.write_str("not yet: the volume is being served"),
+            NextStart::ByLedger { compares_bytes } => {
+                write!(f, "goes on with the ledger, and {}", compares(compares_bytes))
+            }
+            NextStart::ByLegs { restarted: false, compares_bytes } => {
+                let compares = compares(compares_bytes);
+                write!(f, "goes by the legs, which rely on no ledger, and {compares}")
+            }
+            NextStart::ByLegs { restarted: true, compares_bytes } => write!(
+                f,
+                "goes by the legs, since the machine was restarted, and {}; acknowledged writes \
+                 that were not flushed before may be lost",
+                compares(compares_bytes)
+            ),
+            NextStart::Refused { reason, accept_loss } => {
+                let without = if *accept_loss { " without --accept-loss" } else { "" };
+                write!(f, "is refused{without}: {reason}")
+            }
+            NextStart::Unknown { reason } => {
+                write!(f, "cannot be told by these legs: {reason}")
+            }
+        }
+    }
+}
