@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from hemi_harness import Sandbox, Volume, hemi, hemi_fails
+from hemi_harness.client import NbdError
 from hemi_harness.hemi import HEMI, MIB
 from hemi_harness.journal import Journal
-from hemi_harness.sandbox import run
+from hemi_harness.sandbox import run, run_any
 
 SIZE = 32 * MIB
 MEMORY = Path("/dev/shm")
@@ -229,3 +230,82 @@ def test_inspect_tells_what_a_start_makes_of_the_ledger(sandbox: Sandbox) -> Non
     volume.start()
     journal.settle()
     journal.disconnect()
+
+
+def promotion(leg: Path, directory: Path, *options: str, code: int) -> dict[str, Any]:
+    """Returns what `hemi promote` says that it gives up."""
+    found, out, error = run_any(HEMI, "promote", leg, "--ledger", directory, "--json", *options)
+    assert found == code, error
+    report = json.loads(out)
+    assert isinstance(report, dict)
+    return report
+
+
+def test_a_promotion_asks_the_ledger_and_ends_it(sandbox: Sandbox) -> None:
+    volume, directory, journal = killed(sandbox)
+    journal.disconnect()
+    frozen, other = (Path(leg) for leg in volume.legs)
+    path = ledger_in(directory)
+    said = promotion(frozen, directory, code=3)
+    assert said["ledger"] == {"state": "read", "path": str(path)}
+    assert said["uncertain_regions"] > 0
+    assert sum(one["length_bytes"] for one in said["uncertain"]) == said["uncertain_regions"] * MIB
+    # The other has taken over within the last writes, of which no page of this leg tells.
+    assert said["lacks_bytes"] > 0
+    said = promotion(other, directory, code=3)
+    assert said["lacks_bytes"] == 0, "it has decided what was written last"
+    assert path.exists(), "nothing was changed"
+
+    said = promotion(other, directory, "--accept-loss", code=0)
+    assert said["ledger"]["state"] == "read"
+    assert not path.exists()
+    said = promotion(other, directory, code=3)
+    assert said["ledger"] == {"state": "none-relied-on"}
+    volume.legs = [other]
+    volume.start()
+    journal.settle()
+    journal.disconnect()
+
+
+def test_what_a_promoted_leg_lacks_by_the_ledger_is_not_read(sandbox: Sandbox) -> None:
+    volume, directory, journal = killed(sandbox)
+    journal.disconnect()
+    frozen = Path(volume.legs[0])
+    lacks = promotion(frozen, directory, "--accept-loss", code=0)["lacks"]
+    assert lacks
+    volume.legs = [frozen]
+    volume.start()
+    with volume.client() as client:
+        for lost in lacks:
+            with pytest.raises(NbdError, match="EIO"):
+                client.read(lost["offset_bytes"], 4096)
+
+
+def test_a_promotion_says_what_it_cannot_know_without_the_ledger(sandbox: Sandbox) -> None:
+    volume, directory, journal = killed(sandbox)
+    journal.disconnect()
+    frozen, other = (Path(leg) for leg in volume.legs)
+    path = ledger_in(directory)
+    content = path.read_bytes()
+    path.write_bytes(content[:-4096])
+    said = promotion(frozen, directory, code=3)
+    assert said["ledger"]["state"] == "unknown"
+    assert "should have" in said["ledger"]["problem"]
+    path.unlink()
+    told = hemi_fails("promote", frozen, "--ledger", directory, says=("nothing was changed",))
+    assert "nobody knows which regions other legs had taken over" in told
+    assert str(path) in told
+    said = promotion(other, directory, "--accept-loss", code=0)
+    assert said["ledger"] == {
+        "state": "unknown",
+        "problem": "is missing",
+        "looked_at": [str(path)],
+    }
+
+
+def test_a_promotion_is_refused_while_the_ledger_is_in_use(sandbox: Sandbox) -> None:
+    volume, directory = on_ledger(sandbox)
+    copy = sandbox.path("copy")
+    copy.write_bytes(Path(volume.legs[0]).read_bytes())
+    hemi_fails("promote", copy, "--ledger", directory, "--accept-loss", says=("in use",))
+    volume.stop()

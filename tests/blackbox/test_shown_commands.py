@@ -179,9 +179,9 @@ def load_page(stage: Stage) -> None:
 
 
 def forsaken_leg(stage: Stage) -> None:
-    """A leg that lacks what another one holds, which is gone."""
+    """A leg that lacks what another one holds, which is gone, and a ledger that knows."""
     create_db(stage, "--region-size 128KiB")
-    process = serve(stage, f"{DB} --allow-inject")
+    process = serve(stage, f"{DB} --allow-inject --ledger /run/hemi")
     wait_healthy(stage)
     stage.must("hemi inject --leg 0 --freeze 1h")
     stage.must(WRITE.replace("--size=4m", "--offset=40m --size=128k"))

@@ -3,8 +3,9 @@
 
 mod world;
 
+use hemi_core::format::ledger::{LedgerError, SimulatedMemory};
 use hemi_core::io::Operation;
-use hemi_core::recovery::Problem;
+use hemi_core::recovery::{self, LedgerWord, LegImage, Outlived, Problem, Promotion};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND};
 use world::script::{Cache, Landing, What};
@@ -136,4 +137,121 @@ fn a_closed_volume_relies_on_no_ledger() {
     assert!(world.ledger.take().expect("there was one").is_retired());
     world.open(&[FAST, SLOW]).expect("the pages tell");
     world.read_everything();
+}
+
+/// Says what promoting a leg of a killed volume means, by these bytes of a ledger.
+fn promotion(world: &World, metadata: &[u8], boot: u8, ledger: Option<&[u8]>) -> Promotion {
+    let outlived =
+        Outlived { boot: [world.boot.wrapping_add(boot); 16], ledger, accept_loss: false };
+    let image = LegImage { bytes: metadata };
+    recovery::promote_outlived(image, [77; 16], &outlived).expect("it can be promoted")
+}
+
+/// Killed when another leg had taken over region 0, and only the ledger says so.
+fn taken_over() -> (World, Vec<u8>) {
+    let mut world = touched();
+    world.hold(FAST, What::Anything);
+    world.hold(SLOW, What::Metadata);
+    world.write(0, 8);
+    world.crash(None, |_| Landing::Not);
+    let ledger = world.ledger.as_ref().map(SimulatedMemory::bytes).expect("there is one");
+    (world, ledger)
+}
+
+/// The pages of the leg that decided until then call it complete.
+#[test]
+fn promotion_asks_the_ledger_what_a_leg_lacks() {
+    let (world, ledger) = taken_over();
+    let metadata = |leg: usize| &world.disks[leg].metadata;
+    let region = Extent::new(0, world::REGION_BYTES / 512);
+    let by_ledger = promotion(&world, metadata(FAST), 0, Some(&ledger));
+    assert_eq!(by_ledger.ledger, LedgerWord::Read);
+    assert_eq!(by_ledger.uncertain, [region], "what the other leg has taken over");
+    assert_eq!(by_ledger.lacks, [region], "no page of this leg says so: it is not to be read");
+
+    // The leg that took over has all of it.
+    let by_ledger = promotion(&world, metadata(SLOW), 0, Some(&ledger));
+    assert_eq!((by_ledger.ledger, by_ledger.uncertain_regions), (LedgerWord::Read, 0));
+    assert!(by_ledger.lacks.is_empty());
+}
+
+#[test]
+fn promotion_does_not_believe_a_ledger_that_is_not_valid() {
+    let (world, ledger) = taken_over();
+    let metadata = &world.disks[FAST].metadata;
+    let word = |boot, ledger: Option<&[u8]>| {
+        let promotion = promotion(&world, metadata, boot, ledger);
+        assert!(promotion.lacks.is_empty(), "by its pages it has everything");
+        promotion.ledger
+    };
+    let mut damaged = ledger.clone();
+    // The first region's word, after a page of header and one of sequences.
+    damaged[8192] ^= 1;
+    let error = LedgerError::Damaged { region: 0 };
+    assert_eq!(word(0, Some(&damaged)), LedgerWord::Unknown(Some(error)));
+    assert_eq!(word(0, None), LedgerWord::Unknown(None));
+    assert_eq!(word(1, Some(&ledger)), LedgerWord::OfAnotherBoot);
+}
+
+/// A leg that was put back to what it was before its pages were written.
+#[test]
+fn promotion_of_an_older_leg_does_without_the_ledger() {
+    let settings = Settings { clean_after: 2000 * MILLISECOND, ..calm() };
+    let mut world = World::with_ledger(1, 2, settings);
+    world.wait(100 * MILLISECOND);
+    let older = world.disks[FAST].metadata.clone();
+    for _ in 0..100 {
+        world.write(0, 8);
+    }
+    world.wait(4000 * MILLISECOND);
+    world.crash(None, |_| Landing::Whole);
+    let ledger = world.ledger.as_ref().map(SimulatedMemory::bytes);
+    let now = promotion(&world, &world.disks[FAST].metadata, 0, ledger.as_deref());
+    assert_eq!(now.ledger, LedgerWord::Read);
+    let before = promotion(&world, &older, 0, ledger.as_deref());
+    let error = LedgerError::LegOlder { leg: FAST as u8 };
+    assert_eq!(before.ledger, LedgerWord::Unknown(Some(error)));
+}
+
+/// Whatever of a promotion was written, the next one comes to the same.
+#[test]
+fn a_promotion_by_the_ledger_can_be_cut_short() {
+    let (world, ledger) = taken_over();
+    for leg in [FAST, SLOW] {
+        let before = &world.disks[leg].metadata;
+        let whole = promotion(&world, before, 0, Some(&ledger));
+        // In the last superblock but one it decides already, and relies on no ledger.
+        for cut in 0..whole.writes.len() - 1 {
+            let mut bytes = before.clone();
+            for (address, block) in &whole.writes[..cut] {
+                let start = *address as usize;
+                bytes[start..start + 4096].copy_from_slice(&block[..]);
+            }
+            let again = promotion(&world, &bytes, 0, Some(&ledger));
+            assert_eq!(again.ledger, LedgerWord::Read, "cut after {cut}");
+            assert_eq!(again.lacks, whole.lacks, "cut after {cut}");
+        }
+        assert_eq!(whole.superblock.ledger, None);
+    }
+}
+
+/// A dirty entry does not say that a leg is behind. The ledger does, as of the last settling.
+#[test]
+fn promotion_by_the_ledger_knows_armed_regions_that_a_leg_lacks() {
+    let settings = Settings { clean_after: 100 * MILLISECOND, ..calm() };
+    let mut world = World::with_ledger(1, 2, settings);
+    world.steady(FAST, 50_000);
+    world.steady(SLOW, 100_000);
+    world.write(0, 8);
+    world.hold(SLOW, What::Writes);
+    world.write(0, 8);
+    world.wait(2000 * MILLISECOND);
+    world.crash(None, |_| Landing::Not);
+    let ledger = world.ledger.as_ref().map(SimulatedMemory::bytes);
+    let metadata = &world.disks[SLOW].metadata;
+    let by_pages = promotion(&world, metadata, 0, None);
+    let by_ledger = promotion(&world, metadata, 0, ledger.as_deref());
+    assert_eq!(by_ledger.ledger, LedgerWord::Read);
+    assert_eq!(by_ledger.lacks, [Extent::new(0, world::REGION_BYTES / 512)]);
+    assert!(by_pages.lacks.is_empty(), "{:?}", by_pages.lacks);
 }

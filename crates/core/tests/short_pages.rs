@@ -3,7 +3,7 @@
 use hemi_core::format::create::{self, NewVolume};
 use hemi_core::format::superblock::Name;
 use hemi_core::format::{Layout, RegionEntry};
-use hemi_core::recovery::{self, LegImage, Problem};
+use hemi_core::recovery::{self, LegImage, Outlived, Problem};
 use hemi_core::units::LegIndex;
 
 const REGIONS: u32 = 8;
@@ -42,7 +42,8 @@ fn short_pages_are_read_back_and_promoted() {
     assert_eq!(opening.table.len(), REGIONS as usize);
     assert_eq!(opening.objects.len(), 3 + 2, "three pages, the superblock, the lost list");
 
-    let promotion = recovery::promote_short_pages(image, [4; 16], REGIONS_PER_PAGE);
+    let outlived = Outlived::default();
+    let promotion = recovery::promote_short_pages(image, [4; 16], &outlived, REGIONS_PER_PAGE);
     let promotion = promotion.expect("it is a member");
     assert!(promotion.lacks.is_empty());
     for (address, block) in &promotion.writes {

@@ -4,16 +4,25 @@
 //! is out from now on, what this leg knows it lacks is recorded as lost and fails to be read
 //! until it is written again, and a new generation begins, so that the others can only come
 //! back as legs that are filled anew. What is given up is told before anything is written.
+//!
+//! The ledger that the leg relied on tells more than its pages do. Once the promotion is durable no
+//! leg relies on it, and it is removed.
 
 use std::io;
+use std::path::PathBuf;
 
 use hemi_core::format::{Id, Membership, Superblock};
 use hemi_core::io::OutReason;
-use hemi_core::recovery::{HEAD_BYTES, LegImage, Promotion, metadata_bytes, newest_of, promote};
+use hemi_core::recovery::{
+    HEAD_BYTES, LedgerWord, LegImage, Outlived, Promotion, metadata_bytes, newest_of,
+    promote_outlived,
+};
 use hemi_core::units::Extent;
 use serde::Serialize;
 
+use crate::config::ledger::LedgerPlace;
 use crate::config::legs::LegSpec;
+use crate::ledger::{LedgerFileError, Ledgers};
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
 
 /// Why a leg was not promoted.
@@ -44,6 +53,17 @@ pub enum PromoteError {
         /// Why.
         source: io::Error,
     },
+    /// The ledger is in use, or this boot of the machine cannot be told.
+    #[error(transparent)]
+    Ledger(LedgerFileError),
+    /// It is done, but for the ledger's file.
+    #[error("{leg}: is promoted, and relies on no ledger any more: {source}")]
+    LedgerLeft {
+        /// The leg.
+        leg: String,
+        /// Why.
+        source: LedgerFileError,
+    },
     /// No random numbers.
     #[error("the system returned no random bytes for the new generation: {0}")]
     Random(io::Error),
@@ -56,6 +76,29 @@ pub struct Stretch {
     pub offset_bytes: u64,
     /// How long it is, bytes.
     pub length_bytes: u64,
+}
+
+/// Tells what a promotion knows by the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum LedgerAsked {
+    /// The leg relied on none: its pages tell all that there is to tell.
+    NoneReliedOn,
+    /// The leg relied on one of an earlier boot of the machine, which ended then.
+    OfAnotherBoot,
+    /// It was read.
+    Read {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The leg relied on one that is missing, or not to be believed. Which regions another leg had
+    /// taken over last is not known.
+    Unknown {
+        /// What is wrong.
+        problem: String,
+        /// Where it was looked for.
+        looked_at: Vec<PathBuf>,
+    },
 }
 
 /// What a promotion gives up.
@@ -71,31 +114,42 @@ pub struct PromotionReport {
     pub closed: bool,
     /// Slots of legs that are out from now on.
     pub others: Vec<u8>,
-    /// What the leg knows it lacks: reads fail until it is written again.
+    /// What the leg or the ledger knows it lacks, and what only the ledger knows to be uncertain:
+    /// reads fail until it is written again.
     pub lacks: Vec<Stretch>,
     /// The sum of these.
     pub lacks_bytes: u64,
     /// Regions that were last being written under another leg's authority: they may lack the
-    /// newest writes without the leg knowing.
+    /// newest writes without the leg knowing. Those beside `lacks` can be read.
+    pub uncertain: Vec<Stretch>,
+    /// How many these are.
     pub uncertain_regions: u32,
+    /// What became of the ledger's word.
+    pub ledger: LedgerAsked,
     /// Size of a region, bytes.
     pub region_bytes: u64,
 }
 
-/// A promotion that can be carried out. Holds the leg's lock.
-pub struct PromotionPlan {
+/// A promotion that can be carried out. Holds the locks of the leg and of the ledger.
+pub struct PromotionPlan<'a> {
     opened: OpenLeg,
+    ledgers: Ledgers<'a>,
     promotion: Promotion,
     report: PromotionReport,
 }
 
-impl PromotionPlan {
+impl<'a> PromotionPlan<'a> {
     /// Opens the leg and works out what its promotion means. Writes nothing.
     ///
     /// # Errors
     ///
-    /// The leg cannot be opened (in use, missing), or is not a leg of any volume.
-    pub fn new(spec: &LegSpec, options: FileOptions) -> Result<PromotionPlan, PromoteError> {
+    /// The leg cannot be opened (in use, missing), or is not a leg of any volume; the volume's
+    /// ledger is in use.
+    pub fn new(
+        spec: &LegSpec,
+        options: FileOptions,
+        place: &'a LedgerPlace,
+    ) -> Result<PromotionPlan<'a>, PromoteError> {
         let opened = OpenLeg::open(spec, options, Purpose::Serve)?;
         let path = opened.description();
         let refuse = |text: String| PromoteError::Refused(text);
@@ -113,10 +167,19 @@ impl PromotionPlan {
         let mut generation = Id::default();
         rustix::rand::getrandom(&mut generation, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| PromoteError::Random(error.into()))?;
-        let promotion = promote(LegImage { bytes: &bytes }, generation)
+        let mut ledgers = Ledgers::new(place).map_err(PromoteError::Ledger)?;
+        let boot = ledgers.boot();
+        let (ledger, unreadable) = match ledgers.read(before.volume_id) {
+            Ok(found) => (found, None),
+            Err(error) if error.is_in_use() => return Err(PromoteError::Ledger(error)),
+            Err(error) => (None, Some(error)),
+        };
+        let outlived = Outlived { boot, ledger, accept_loss: false };
+        let promotion = promote_outlived(LegImage { bytes: &bytes }, generation, &outlived)
             .map_err(|refusal| refuse(refusal.describe(&[path.as_str()])))?;
-        let report = report(path, &before, &promotion);
-        Ok(PromotionPlan { opened, promotion, report })
+        let ledger = asked(&promotion, unreadable, &ledgers, before.volume_id);
+        let report = report(path, &before, &promotion, ledger);
+        Ok(PromotionPlan { opened, ledgers, promotion, report })
     }
 
     /// What is given up.
@@ -129,6 +192,7 @@ impl PromotionPlan {
     /// # Errors
     ///
     /// [`PromoteError::Write`]; the leg then decides nothing until the command is run again.
+    /// [`PromoteError::LedgerLeft`] if all is done but that.
     pub fn carry_out(self) -> Result<PromotionReport, PromoteError> {
         let fail = |source| PromoteError::Write { leg: self.report.path.clone(), source };
         for (address, block) in &self.promotion.writes {
@@ -137,7 +201,35 @@ impl PromotionPlan {
             self.opened.write_at(*address, &block[..]).map_err(fail)?;
             self.opened.flush().map_err(fail)?;
         }
+        // Not before: a promotion cut short asks it again.
+        let leg = self.report.path.clone();
+        self.ledgers.remove().map_err(|source| PromoteError::LedgerLeft { leg, source })?;
         Ok(self.report)
+    }
+}
+
+/// Puts what became of the ledger's word into a report.
+fn asked(
+    promotion: &Promotion,
+    unreadable: Option<LedgerFileError>,
+    ledgers: &Ledgers<'_>,
+    volume: Id,
+) -> LedgerAsked {
+    let looked_at = || ledgers.paths(volume);
+    match promotion.ledger {
+        LedgerWord::NoneReliedOn => LedgerAsked::NoneReliedOn,
+        LedgerWord::OfAnotherBoot => LedgerAsked::OfAnotherBoot,
+        LedgerWord::Read => {
+            LedgerAsked::Read { path: ledgers.path().map(PathBuf::from).unwrap_or_default() }
+        }
+        LedgerWord::Unknown(error) => {
+            let problem = match (unreadable, error) {
+                (Some(error), _) => format!("cannot be used: {error}"),
+                (None, Some(error)) => format!("is not valid: {error}"),
+                (None, None) => "is missing".into(),
+            };
+            LedgerAsked::Unknown { problem, looked_at: looked_at() }
+        }
     }
 }
 
@@ -157,7 +249,12 @@ fn read_metadata(opened: &OpenLeg, path: &str) -> Result<Vec<u8>, PromoteError> 
     read(length)
 }
 
-fn report(path: String, before: &Superblock, promotion: &Promotion) -> PromotionReport {
+fn report(
+    path: String,
+    before: &Superblock,
+    promotion: &Promotion,
+    ledger: LedgerAsked,
+) -> PromotionReport {
     let own = before.leg;
     let others = (0u8..)
         .zip(&promotion.superblock.legs)
@@ -176,7 +273,9 @@ fn report(path: String, before: &Superblock, promotion: &Promotion) -> Promotion
         others,
         lacks: promotion.lacks.iter().map(stretch).collect(),
         lacks_bytes: promotion.lacks.iter().map(|extent| extent.bytes()).sum(),
+        uncertain: promotion.uncertain.iter().map(stretch).collect(),
         uncertain_regions: promotion.uncertain_regions,
+        ledger,
         region_bytes: before.layout.region_bytes(),
     }
 }

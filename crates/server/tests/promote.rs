@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hemi_core::recovery::{LegImage, Problem, assess};
 use hemi_core::units::LegIndex;
+use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::leg::FileOptions;
 use hemi_server::promote::{PromoteError, PromotionPlan};
@@ -34,7 +35,7 @@ impl Legs {
         Legs { _folder: folder, paths, data_offset: created.data_offset }
     }
 
-    fn plan(&self, leg: usize) -> Result<PromotionPlan, PromoteError> {
+    fn plan(&self, leg: usize) -> Result<PromotionPlan<'static>, PromoteError> {
         plan(&self.paths[leg])
     }
 
@@ -46,9 +47,13 @@ impl Legs {
     }
 }
 
-fn plan(path: &Path) -> Result<PromotionPlan, PromoteError> {
+fn plan(path: &Path) -> Result<PromotionPlan<'static>, PromoteError> {
     let spec = path.display().to_string().parse().expect("a path is a spec");
-    PromotionPlan::new(&spec, FileOptions { direct: false, ..FileOptions::default() })
+    PromotionPlan::new(
+        &spec,
+        FileOptions { direct: false, ..FileOptions::default() },
+        &LedgerPlace::None,
+    )
 }
 
 #[test]

@@ -368,7 +368,10 @@ impl World {
         image: LegImage,
         generation: Id,
     ) -> Result<Promotion, Refusal> {
-        recovery::promote_short_pages(image, generation, self.shape.page_regions)
+        let regions = self.shape.page_regions;
+        self.kept.with_outlived(|outlived| {
+            recovery::promote_short_pages(image, generation, outlived, regions)
+        })
     }
 
     /// Makes one leg decide alone, as `hemi promote` does; false if it cannot be.

@@ -7,8 +7,9 @@ use clap::Args;
 use hemi_server::config::legs::LegSpec;
 use hemi_server::control::promises::bytes;
 use hemi_server::leg::FileOptions;
-use hemi_server::promote::{PromotionPlan, PromotionReport};
+use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch};
 
+use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};
 
 /// Most stretches that are listed; the sum covers all.
@@ -19,7 +20,8 @@ const LISTED_MAX: usize = 20;
 /// Use it if the other legs are lost, or damaged so that recovery cannot tell which leg is right.
 /// The volume must not be served. Every other leg is out from then on and can only rejoin by
 /// being refilled. Extents that this leg knows it lacks cannot be read until they are written
-/// again. It may lack more than it knows.
+/// again. It may lack more than it knows: the ledger, if the volume was served with one since the
+/// machine started, tells where. It is removed when the promotion is done.
 ///
 /// Without --accept-loss it lists the data that would be given up, changes nothing and exits
 /// with 3.
@@ -42,6 +44,9 @@ pub(crate) struct PromoteArgs {
     #[arg(long)]
     no_direct: bool,
 
+    #[command(flatten)]
+    ledger: LedgerArgs,
+
     /// Print the losses as JSON.
     #[arg(long)]
     json: bool,
@@ -49,7 +54,8 @@ pub(crate) struct PromoteArgs {
 
 pub(crate) fn run(arguments: &PromoteArgs) -> Result<()> {
     let options = FileOptions { direct: !arguments.no_direct, ..FileOptions::default() };
-    let plan = PromotionPlan::new(&arguments.leg, options)?;
+    let place = arguments.ledger.place();
+    let plan = PromotionPlan::new(&arguments.leg, options, &place)?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(plan.report())?)?;
@@ -85,35 +91,48 @@ fn told(report: &PromotionReport) -> String {
     };
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{others}");
-    if report.lacks.is_empty() {
-        text.push_str("This leg knows of nothing that it lacks.\n");
-    } else {
-        let _ = writeln!(
-            text,
-            "This leg knows that it lacks {}; reading there fails until it is written again:",
-            bytes(report.lacks_bytes)
-        );
-        for stretch in report.lacks.iter().take(LISTED_MAX) {
-            let _ = writeln!(
-                text,
-                "  {} at byte {}",
-                bytes(stretch.length_bytes),
-                stretch.offset_bytes
-            );
+    let by_ledger = matches!(report.ledger, LedgerAsked::Read { .. });
+    match (report.lacks.is_empty(), by_ledger) {
+        (true, false) => text.push_str("This leg knows of nothing that it lacks.\n"),
+        (true, true) => {
+            text.push_str("By the ledger there is nothing that this leg is behind in.\n")
         }
-        if let Some(more) = report.lacks.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
-            let _ = writeln!(text, "  and {more} stretches more (--json lists all)");
+        (false, _) => {
+            let size = bytes(report.lacks_bytes);
+            let knows = if by_ledger {
+                format!("By the ledger this leg lacks, or may lack without knowing, {size}")
+            } else {
+                format!("This leg knows that it lacks {size}")
+            };
+            let _ = writeln!(text, "{knows}; reading there fails until it is written again:");
+            list(&mut text, &report.lacks);
         }
     }
     if report.uncertain_regions > 0 {
-        let _ = writeln!(
-            text,
-            "{} more were being written under another leg's authority: the newest writes there \
-             may be missing, and older ones be read instead.",
-            bytes(u64::from(report.uncertain_regions) * report.region_bytes)
-        );
+        let size = bytes(u64::from(report.uncertain_regions) * report.region_bytes);
+        let _ = if by_ledger {
+            writeln!(
+                text,
+                "By the ledger {size} were being written under another leg's authority. Where reading \
+                 does not fail, the newest writes there may be missing, and older ones be read \
+                 instead:"
+            )
+        } else {
+            writeln!(
+                text,
+                "{size} more were being written under another leg's authority: the newest writes \
+                 there may be missing, and older ones be read instead:"
+            )
+        };
+        list(&mut text, &report.uncertain);
     }
-    if report.closed {
+    text.push_str(&unknown(&report.ledger));
+    if by_ledger {
+        text.push_str(
+            "The ledger is of the last start that this leg took part in: nothing more is missing, \
+             unless others went on without it since.\n",
+        );
+    } else if report.closed {
         text.push_str(
             "As far as this leg knows the volume was closed clean; if others were used after \
              that, more is missing.\n",
@@ -127,10 +146,43 @@ fn told(report: &PromotionReport) -> String {
     text
 }
 
+/// Lists stretches, not too many.
+fn list(text: &mut String, stretches: &[Stretch]) {
+    use std::fmt::Write as _;
+    // Writing to a String cannot fail.
+    for stretch in stretches.iter().take(LISTED_MAX) {
+        let _ =
+            writeln!(text, "  {} at byte {}", bytes(stretch.length_bytes), stretch.offset_bytes);
+    }
+    if let Some(more) = stretches.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {more} stretches more (--json lists all)");
+    }
+}
+
+/// Says what cannot be known for want of a ledger.
+fn unknown(ledger: &LedgerAsked) -> String {
+    match ledger {
+        LedgerAsked::NoneReliedOn | LedgerAsked::Read { .. } => String::new(),
+        LedgerAsked::OfAnotherBoot => "The volume was served with a ledger, which ended when the \
+             machine was restarted: writes that were acknowledged and not flushed may be missing \
+             without this leg knowing.\n"
+            .into(),
+        LedgerAsked::Unknown { problem, looked_at } => {
+            let paths: Vec<String> =
+                looked_at.iter().map(|path| path.display().to_string()).collect();
+            format!(
+                "The volume was served with a ledger, and without it nobody knows which regions \
+                 other legs had taken over: acknowledged writes may be missing anywhere without \
+                 this leg knowing. The ledger {problem} (looked for at {}; another place is named \
+                 by --ledger).\n",
+                paths.join(" and ")
+            )
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use hemi_server::promote::Stretch;
-
     use super::*;
 
     #[test]
@@ -144,8 +196,13 @@ mod tests {
             others: vec![0, 2],
             lacks: (0..22).map(stretch).collect(),
             lacks_bytes: 22 * 65536,
+            uncertain: vec![Stretch { offset_bytes: 0, length_bytes: 3 * 65536 }],
             uncertain_regions: 3,
             region_bytes: 65536,
+            ledger: LedgerAsked::Unknown {
+                problem: "is missing".into(),
+                looked_at: vec!["/run/hemi/db.ledger".into()],
+            },
         };
         let text = told(&report);
         for part in [
@@ -155,6 +212,8 @@ mod tests {
             "  64 KiB at byte 1048576\n",
             "and 2 stretches more",
             "192 KiB more were being written",
+            "  192 KiB at byte 0\n",
+            "The ledger is missing (looked for at /run/hemi/db.ledger;",
             "The volume was open",
         ] {
             assert!(text.contains(part), "no {part:?} in\n{text}");

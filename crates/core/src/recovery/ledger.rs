@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::{Opening, Problem};
 use crate::format::ledger::{FoundLedger, LedgerError};
-use crate::format::{Id, Membership, RegionEntry};
+use crate::format::{Id, Membership, RegionEntry, Superblock};
 use crate::marks::Mark;
 use crate::units::{LEGS_MAX, LegIndex};
 
@@ -61,34 +61,56 @@ impl Outlived<'_> {
         opening: &Opening,
         named: u64,
     ) -> Result<(Vec<RegionEntry>, LedgerState), Option<LedgerError>> {
-        let superblock = &opening.superblock;
+        let legs = &opening.superblock.legs;
+        let is_in = |leg: LegIndex| legs[leg.index()].state == Membership::In;
+        let regions = self.regions(&opening.superblock, named, |found| {
+            let older = |leg: &LegIndex| {
+                let below = |(object, state): (u32, &super::ObjectState)| {
+                    state.traced[leg.index()] < found.durable(object, *leg)
+                };
+                (0..).zip(&opening.objects).any(below)
+            };
+            slots().filter(|leg| is_in(*leg)).find(older)
+        })?;
+        let state = LedgerState {
+            touched: regions.iter().map(|(_, touched)| *touched).collect(),
+            recorded: opening.table.clone(),
+            opening: named,
+        };
+        Ok((regions.into_iter().map(|(entry, _)| entry).collect(), state))
+    }
+
+    /// Returns every region's entry by the ledger, and whether it is touched, if the ledger is valid
+    /// for this superblock, which names the opening `named`. `older` finds a leg that is older than
+    /// the ledger knows it.
+    pub(super) fn regions(
+        &self,
+        superblock: &Superblock,
+        named: u64,
+        older: impl FnOnce(&FoundLedger<'_>) -> Option<LegIndex>,
+    ) -> Result<Vec<(RegionEntry, bool)>, Option<LedgerError>> {
         let bytes = self.ledger.ok_or(None)?;
         let found = FoundLedger::read(bytes, &superblock.layout, superblock.volume_id, self.boot)
             .map_err(Some)?;
         if named != found.opening() && named != found.next() {
             return Err(Some(LedgerError::Older));
         }
-        let legs = || (0..LEGS_MAX as u8).map(LegIndex);
-        for leg in legs().filter(|leg| superblock.legs[leg.index()].state == Membership::In) {
-            let older = |(object, state): (u32, &super::ObjectState)| {
-                state.traced[leg.index()] < found.durable(object, leg)
-            };
-            if (0..).zip(&opening.objects).any(older) {
-                return Err(Some(LedgerError::LegOlder { leg: leg.0 }));
-            }
+        if let Some(leg) = older(&found) {
+            return Err(Some(LedgerError::LegOlder { leg: leg.0 }));
         }
-        let known = legs().fold(0u8, |mask, leg| {
+        let known = slots().fold(0u8, |mask, leg| {
             let record = &superblock.legs[leg.index()];
             let same = record.state != Membership::Empty && record.join_epoch == found.epoch(leg);
             mask | if same { leg.bit() } else { 0 }
         });
-        let regions = found.regions().map_err(Some)?;
-        let table = regions.iter().map(|(entry, _)| entry.with_whole(entry.whole() & known));
-        let state = LedgerState {
-            touched: regions.iter().map(|(_, touched)| *touched).collect(),
-            recorded: opening.table.clone(),
-            opening: named,
-        };
-        Ok((table.collect(), state))
+        let mut regions = found.regions().map_err(Some)?;
+        for (entry, _) in &mut regions {
+            *entry = entry.with_whole(entry.whole() & known);
+        }
+        Ok(regions)
     }
+}
+
+fn slots() -> impl Iterator<Item = LegIndex> {
+    (0..LEGS_MAX as u8).map(LegIndex)
 }

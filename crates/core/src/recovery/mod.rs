@@ -14,7 +14,7 @@ mod reader;
 
 pub use ledger::{LedgerState, Outlived};
 pub use problem::{Problem, Refusal};
-pub use promotion::{Promotion, promote, promote_short_pages};
+pub use promotion::{LedgerWord, Promotion, promote, promote_outlived, promote_short_pages};
 
 use alloc::vec;
 use alloc::vec::Vec;

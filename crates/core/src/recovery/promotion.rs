@@ -1,10 +1,16 @@
-//! Promotion: one leg is made to decide alone, and what it knows it lacks is said to be lost.
+//! Promotion: one leg is made to decide alone, and what it is known to lack is said to be lost.
+//!
+//! Its pages may not know what it lacks: a region is touched under another leg, or taken over by
+//! one, without a write to this leg's pages. A ledger that is valid for the leg knows, and then
+//! decides instead of the pages.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::ledger::Outlived;
 use super::{LegImage, Problem, Refusal, block_at, newest_of};
+use crate::format::ledger::{FoundLedger, LedgerError};
 use crate::format::superblock::{Ancestor, SuperblockError};
 use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
@@ -15,14 +21,34 @@ use crate::units::{Extent, LegIndex};
 pub struct Promotion {
     /// The superblock it will have.
     pub superblock: Superblock,
-    /// What the leg's own metadata knows it lacks: lost from now on, EIO until rewritten.
+    /// What the leg's own metadata or the ledger knows it lacks, and regions of which the ledger
+    /// alone says that they were being written under another leg's authority: lost from now on, EIO
+    /// until rewritten.
     pub lacks: Vec<Extent>,
-    /// Regions that were being written under another leg's authority: they may lack the
-    /// newest writes without the leg knowing.
+    /// Regions that were being written under another leg's authority, sorted and joined: they may
+    /// lack the newest writes without the leg knowing. Those beside `lacks` can be read.
+    pub uncertain: Vec<Extent>,
+    /// How many these are.
     pub uncertain_regions: u32,
+    /// What became of the ledger's word.
+    pub ledger: LedgerWord,
     /// Blocks to write, in this order, each made durable before the next: byte address and
     /// content. The superblock comes last.
     pub writes: Vec<(u64, Box<Block>)>,
+}
+
+/// Tells whether a promotion has gone by the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerWord {
+    /// The leg relied on none.
+    NoneReliedOn,
+    /// It relied on one of an earlier boot of the machine, which ended then.
+    OfAnotherBoot,
+    /// It relied on one, which was read.
+    Read,
+    /// It relied on one, which is missing (`None`) or not valid for this leg: what only that could
+    /// tell is not known.
+    Unknown(Option<LedgerError>),
 }
 
 /// Makes one leg decide alone: every other leg is out, with its bits forgotten, and what this
@@ -34,10 +60,23 @@ pub struct Promotion {
 /// # Errors
 /// The leg has no valid superblock, or is itself not a member.
 pub fn promote(image: LegImage, generation: Id) -> Result<Promotion, Refusal> {
-    promote_short_pages(image, generation, page::ENTRIES_PER_PAGE as u32)
+    promote_outlived(image, generation, &Outlived::default())
 }
 
-/// Does what [`promote`] does for a simulated volume that uses only the first `regions` entries of
+/// Does what [`promote`] does where a ledger may have outlived the hemi that served the volume. One
+/// that is missing or not valid is no reason to refuse: see [`Promotion::ledger`].
+///
+/// # Errors
+/// Those of [`promote`].
+pub fn promote_outlived(
+    image: LegImage,
+    generation: Id,
+    outlived: &Outlived,
+) -> Result<Promotion, Refusal> {
+    promote_short_pages(image, generation, outlived, page::ENTRIES_PER_PAGE as u32)
+}
+
+/// Does what [`promote_outlived`] does for a simulated volume that uses only the first `regions` entries of
 /// each page: see [`Layout::with_short_pages`]. Every volume that is kept uses them all.
 ///
 /// # Errors
@@ -45,6 +84,7 @@ pub fn promote(image: LegImage, generation: Id) -> Result<Promotion, Refusal> {
 pub fn promote_short_pages(
     image: LegImage,
     generation: Id,
+    outlived: &Outlived,
     regions: u32,
 ) -> Result<Promotion, Refusal> {
     let refuse = |problem| Err(Refusal { problems: vec![problem] });
@@ -74,17 +114,26 @@ pub fn promote_short_pages(
             }
         }
     }
-    let mut promotion =
-        Promotion { superblock, lacks: Vec::new(), uncertain_regions: 0, writes: Vec::new() };
+    let (ledger, by_ledger) = ask_ledger(image, &old, outlived);
+    let mut promotion = Promotion {
+        superblock,
+        lacks: Vec::new(),
+        uncertain: Vec::new(),
+        uncertain_regions: 0,
+        ledger,
+        writes: Vec::new(),
+    };
     // Until its table says so the leg decides nothing, so that a promotion cut short can
     // only be run again: lacks first, the table next, membership last.
     let highest = sequences_of_superblock(image).max(old.sequence);
     let newest_slot = slot_of_newest(image);
     let mut undecided = promotion.superblock.clone();
     undecided.legs[old.leg.index()].state = Membership::Out(OutReason::Removed);
+    // So that it can be run again with the ledger.
+    (undecided.open, undecided.ledger) = (old.open, old.ledger);
     promotion.write_superblock(&undecided, highest + 1, 1 - newest_slot);
     promotion.write_superblock(&undecided, highest + 2, newest_slot);
-    let pages = promote_table(image, &old, &mut promotion);
+    let pages = promote_table(image, &old, by_ledger.as_deref(), &mut promotion);
     promote_lost(image, &old, &mut promotion);
     promotion.writes.extend(pages);
     let decided = promotion.superblock.clone();
@@ -99,6 +148,98 @@ impl Promotion {
         let mut block = Box::new([0; BLOCK_BYTES]);
         Superblock { sequence, ..superblock.clone() }.encode(&mut block, slot);
         self.writes.push((Layout::superblock_address(slot), block));
+    }
+}
+
+/// Returns what becomes of the ledger's word, and that word: every region's entry, and whether it is
+/// touched.
+fn ask_ledger(
+    image: LegImage,
+    old: &Superblock,
+    outlived: &Outlived,
+) -> (LedgerWord, Option<Vec<(RegionEntry, bool)>>) {
+    let Some(mark) = old.ledger else { return (LedgerWord::NoneReliedOn, None) };
+    if mark.boot != outlived.boot {
+        return (LedgerWord::OfAnotherBoot, None);
+    }
+    let older = |found: &FoundLedger<'_>| {
+        let pages = old.layout.page_count();
+        let below = |object: u32| traced(image, old, object) < found.durable(object, old.leg);
+        (0..pages + 2).any(below).then_some(old.leg)
+    };
+    match outlived.regions(old, mark.opening, older) {
+        Ok(regions) => (LedgerWord::Read, Some(regions)),
+        Err(error) => (LedgerWord::Unknown(error), None),
+    }
+}
+
+/// Returns the highest sequence of a metadata object of which the leg has a trace; the highest of all
+/// if that cannot be told.
+fn traced(image: LegImage, old: &Superblock, object: u32) -> u64 {
+    let layout = &old.layout;
+    let pages = layout.page_count();
+    let volume = old.volume_id;
+    let of_slot = |slot: u8| {
+        let address = match object.checked_sub(pages) {
+            None => layout.page_address(object, slot),
+            Some(0) => Layout::superblock_address(slot),
+            Some(_) => Layout::lost_address(slot),
+        };
+        let block = block_at(image.bytes, address)?;
+        match object.checked_sub(pages) {
+            None => match page::open(block, object, address, volume) {
+                Ok(page) => Some(page.sequence()),
+                Err(page::PageError::Torn { newest }) => Some(newest),
+                Err(page::PageError::Blank) => None,
+                Err(page::PageError::Damaged { newest }) => newest.or(Some(u64::MAX)),
+                Err(_) => Some(u64::MAX),
+            },
+            Some(0) => match Superblock::decode(block, slot) {
+                Ok(superblock) => Some(superblock.sequence),
+                Err(SuperblockError::Torn { newest }) => Some(newest),
+                Err(SuperblockError::Damaged { newest }) => newest.or(Some(u64::MAX)),
+                Err(_) => None,
+            },
+            Some(_) => match lost::open(block, address, volume, layout.volume_sectors()) {
+                Ok(list) => Some(list.sequence()),
+                Err(lost::LostError::Torn { newest }) => Some(newest),
+                Err(lost::LostError::Blank) => None,
+                Err(lost::LostError::Damaged { newest }) => newest.or(Some(u64::MAX)),
+                Err(_) => Some(u64::MAX),
+            },
+        }
+    };
+    (0..2).filter_map(of_slot).max().unwrap_or(0)
+}
+
+/// What is known of a region on the leg that is promoted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// It has everything.
+    Holds,
+    /// It may lack the newest writes.
+    Uncertain,
+    /// It lacks something.
+    Lacks,
+}
+
+/// Judges a region by its entry; `touched` where it may have been written to since every whole leg had
+/// flushed it.
+fn known_of(leg: LegIndex, entry: RegionEntry, touched: bool) -> Known {
+    match (touched, entry.is_whole(leg)) {
+        (true, _) if entry.authority() == leg => Known::Holds,
+        (true, true) => Known::Uncertain,
+        (false, true) => Known::Holds,
+        (_, false) => Known::Lacks,
+    }
+}
+
+/// Judges a region by its entry in a page alone. A dirty one says of no leg whether that is behind.
+fn known_by_page(leg: LegIndex, entry: Option<RegionEntry>) -> Known {
+    match entry {
+        Some(entry) if entry.is_dirty() && entry.authority() != leg => Known::Uncertain,
+        Some(entry) if entry.is_dirty() || entry.is_whole(leg) => Known::Holds,
+        _ => Known::Lacks,
     }
 }
 
@@ -129,11 +270,16 @@ fn sequences_of_superblock(image: LegImage) -> u64 {
 fn promote_table(
     image: LegImage,
     old: &Superblock,
+    by_ledger: Option<&[(RegionEntry, bool)]>,
     promotion: &mut Promotion,
 ) -> Vec<(u64, Box<Block>)> {
     let mut writes = Vec::new();
     let layout = old.layout;
     let leg = old.leg;
+    // A promotion cut short has put what its pages no longer say into the lost list before.
+    let cut_short = !old.legs.iter().any(|record| record.state == Membership::In);
+    let is_rewritten =
+        |page: &page::Page<'_>| cut_short && page.header().generation == old.generation;
     for page in 0..layout.page_count() {
         let mut best: Option<page::Page> = None;
         let mut highest = 0;
@@ -156,23 +302,25 @@ fn promote_table(
         }
         let regions = layout.page_regions(page);
         let mut entries = Vec::with_capacity(regions.len());
+        let rewritten = best.as_ref().is_some_and(is_rewritten);
         let mut old_entries = best.as_ref().map(|b| b.entries());
         let own_epoch = old.own_record().join_epoch;
         let speaks = best.is_some_and(|b| b.header().join_epoch >= own_epoch);
         for region in regions {
             let entry = old_entries.as_mut().and_then(|e| e.next()).filter(|_| speaks);
-            let holds = match entry {
-                Some(entry) if entry.is_dirty() => {
-                    if entry.authority() != leg {
-                        promotion.uncertain_regions += 1;
-                    }
-                    true
-                }
-                Some(entry) => entry.is_whole(leg),
-                None => false,
-            };
-            if !holds {
-                push_joined(&mut promotion.lacks, layout.region_extent(region));
+            let by_page = known_by_page(leg, entry);
+            let by_ledger = by_ledger.filter(|_| !rewritten).map(|regions| {
+                let (entry, touched) = regions[region as usize];
+                known_of(leg, entry, touched)
+            });
+            let extent = layout.region_extent(region);
+            let known = by_ledger.unwrap_or(by_page);
+            if known == Known::Uncertain {
+                promotion.uncertain_regions += 1;
+                push_joined(&mut promotion.uncertain, extent);
+            }
+            if known == Known::Lacks || known == Known::Uncertain && by_page != Known::Uncertain {
+                push_joined(&mut promotion.lacks, extent);
             }
             entries.push(RegionEntry::new(leg.bit(), false, LegIndex(0)));
         }
