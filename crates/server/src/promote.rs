@@ -5,7 +5,7 @@
 //! until it is written again, and a new generation begins, so that the others can only come
 //! back as legs that are filled anew. What is given up is told before anything is written.
 //!
-//! The ledger that the leg relied on tells more than its pages do. Once the promotion is durable no
+//! The ledger that the leg relied on names regions in which the leg's pages do not know that it is behind. Once the promotion is durable no
 //! leg relies on it, and it is removed.
 
 use std::io;
@@ -114,13 +114,13 @@ pub struct PromotionReport {
     pub closed: bool,
     /// Slots of legs that are out from now on.
     pub others: Vec<u8>,
-    /// What the leg or the ledger knows it lacks, and what only the ledger knows to be uncertain:
-    /// reads fail until it is written again.
+    /// What the leg knows it lacks, but for what the ledger calls complete: reads fail until it is
+    /// written again.
     pub lacks: Vec<Stretch>,
     /// The sum of these.
     pub lacks_bytes: u64,
-    /// Regions that were last being written under another leg's authority: they may lack the
-    /// newest writes without the leg knowing. Those beside `lacks` can be read.
+    /// Regions that may lack the newest writes: they were last being written under another leg's
+    /// authority, or by the ledger the leg is behind there. They can be read.
     pub uncertain: Vec<Stretch>,
     /// How many these are.
     pub uncertain_regions: u32,

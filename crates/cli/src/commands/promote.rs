@@ -92,41 +92,33 @@ fn told(report: &PromotionReport) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{others}");
     let by_ledger = matches!(report.ledger, LedgerAsked::Read { .. });
-    match (report.lacks.is_empty(), by_ledger) {
-        (true, false) => text.push_str("This leg knows of nothing that it lacks.\n"),
-        (true, true) => {
-            text.push_str("By the ledger there is nothing that this leg is behind in.\n")
-        }
-        (false, _) => {
-            let size = bytes(report.lacks_bytes);
-            let knows = if by_ledger {
-                format!("By the ledger this leg lacks, or may lack without knowing, {size}")
-            } else {
-                format!("This leg knows that it lacks {size}")
-            };
-            let _ = writeln!(text, "{knows}; reading there fails until it is written again:");
-            list(&mut text, &report.lacks);
-        }
+    if report.lacks.is_empty() {
+        text.push_str("This leg knows of nothing that it lacks.\n");
+    } else {
+        let _ = writeln!(
+            text,
+            "This leg knows that it lacks {}; reading there fails until it is written again:",
+            bytes(report.lacks_bytes)
+        );
+        list(&mut text, &report.lacks);
     }
     if report.uncertain_regions > 0 {
         let size = bytes(u64::from(report.uncertain_regions) * report.region_bytes);
-        let _ = if by_ledger {
-            writeln!(
-                text,
-                "By the ledger {size} were being written under another leg's authority. Where reading \
-                 does not fail, the newest writes there may be missing, and older ones be read \
-                 instead:"
-            )
+        let why = if by_ledger {
+            "were being written under another leg's authority by the ledger, or this leg is behind there"
         } else {
-            writeln!(
-                text,
-                "{size} more were being written under another leg's authority: the newest writes \
-                 there may be missing, and older ones be read instead:"
-            )
+            "more were being written under another leg's authority"
         };
+        let _ = writeln!(
+            text,
+            "{size} {why}: the newest writes there may be missing, and older ones be read instead:"
+        );
         list(&mut text, &report.uncertain);
     }
     text.push_str(&unknown(&report.ledger));
+    if by_ledger && report.uncertain_regions == 0 {
+        text.push_str("By the ledger this leg is complete everywhere else.\n");
+    }
     if by_ledger {
         text.push_str(
             "The ledger is of the last start that this leg took part in: nothing more is missing, \

@@ -1,8 +1,8 @@
-//! Promotion: one leg is made to decide alone, and what it is known to lack is said to be lost.
+//! Promotion: one leg is made to decide alone, and what it knows it lacks is said to be lost.
 //!
-//! Its pages may not know what it lacks: a region is touched under another leg, or taken over by
-//! one, without a write to this leg's pages. A ledger that is valid for the leg knows, and then
-//! decides instead of the pages.
+//! Its pages may not know where it is behind: a region is touched under another leg, or taken over
+//! by one, without a write to this leg's pages. A ledger that is valid for the leg names these
+//! regions.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -21,12 +21,11 @@ use crate::units::{Extent, LegIndex};
 pub struct Promotion {
     /// The superblock it will have.
     pub superblock: Superblock,
-    /// What the leg's own metadata or the ledger knows it lacks, and regions of which the ledger
-    /// alone says that they were being written under another leg's authority: lost from now on, EIO
-    /// until rewritten.
+    /// What the leg's own metadata knows it lacks, but for what the ledger calls complete: lost from
+    /// now on, EIO until rewritten.
     pub lacks: Vec<Extent>,
-    /// Regions that were being written under another leg's authority, sorted and joined: they may
-    /// lack the newest writes without the leg knowing. Those beside `lacks` can be read.
+    /// Regions beside these in which it may lack the newest writes, sorted and joined: another leg
+    /// decided them, or by the ledger this one is behind.
     pub uncertain: Vec<Extent>,
     /// How many these are.
     pub uncertain_regions: u32,
@@ -223,23 +222,30 @@ enum Known {
     Lacks,
 }
 
-/// Judges a region by its entry; `touched` where it may have been written to since every whole leg had
-/// flushed it.
-fn known_of(leg: LegIndex, entry: RegionEntry, touched: bool) -> Known {
-    match (touched, entry.is_whole(leg)) {
-        (true, _) if entry.authority() == leg => Known::Holds,
-        (true, true) => Known::Uncertain,
-        (false, true) => Known::Holds,
-        (_, false) => Known::Lacks,
-    }
-}
-
-/// Judges a region by its entry in a page alone. A dirty one says of no leg whether that is behind.
-fn known_by_page(leg: LegIndex, entry: Option<RegionEntry>) -> Known {
-    match entry {
+/// Judges a region by its entry in the leg's page, and by the ledger if that tells.
+///
+/// The ledger says where the leg is complete, and never that it lacks something: a leg that has caught
+/// up, and flushed, becomes whole later. What it holds then may be all that is left of a flush of
+/// several copies, and is not given up.
+fn known_of(
+    leg: LegIndex,
+    page: Option<RegionEntry>,
+    ledger: Option<(RegionEntry, bool)>,
+) -> Known {
+    let by_page = match page {
         Some(entry) if entry.is_dirty() && entry.authority() != leg => Known::Uncertain,
         Some(entry) if entry.is_dirty() || entry.is_whole(leg) => Known::Holds,
         _ => Known::Lacks,
+    };
+    let is_complete = |(entry, touched): (RegionEntry, bool)| match touched {
+        true => entry.authority() == leg,
+        false => entry.is_whole(leg),
+    };
+    match ledger.map(is_complete) {
+        None => by_page,
+        Some(true) => Known::Holds,
+        Some(false) if by_page == Known::Lacks => Known::Lacks,
+        Some(false) => Known::Uncertain,
     }
 }
 
@@ -276,10 +282,6 @@ fn promote_table(
     let mut writes = Vec::new();
     let layout = old.layout;
     let leg = old.leg;
-    // A promotion cut short has put what its pages no longer say into the lost list before.
-    let cut_short = !old.legs.iter().any(|record| record.state == Membership::In);
-    let is_rewritten =
-        |page: &page::Page<'_>| cut_short && page.header().generation == old.generation;
     for page in 0..layout.page_count() {
         let mut best: Option<page::Page> = None;
         let mut highest = 0;
@@ -302,25 +304,20 @@ fn promote_table(
         }
         let regions = layout.page_regions(page);
         let mut entries = Vec::with_capacity(regions.len());
-        let rewritten = best.as_ref().is_some_and(is_rewritten);
         let mut old_entries = best.as_ref().map(|b| b.entries());
         let own_epoch = old.own_record().join_epoch;
         let speaks = best.is_some_and(|b| b.header().join_epoch >= own_epoch);
         for region in regions {
             let entry = old_entries.as_mut().and_then(|e| e.next()).filter(|_| speaks);
-            let by_page = known_by_page(leg, entry);
-            let by_ledger = by_ledger.filter(|_| !rewritten).map(|regions| {
-                let (entry, touched) = regions[region as usize];
-                known_of(leg, entry, touched)
-            });
+            let by_ledger = by_ledger.map(|regions| regions[region as usize]);
             let extent = layout.region_extent(region);
-            let known = by_ledger.unwrap_or(by_page);
-            if known == Known::Uncertain {
-                promotion.uncertain_regions += 1;
-                push_joined(&mut promotion.uncertain, extent);
-            }
-            if known == Known::Lacks || known == Known::Uncertain && by_page != Known::Uncertain {
-                push_joined(&mut promotion.lacks, extent);
+            match known_of(leg, entry, by_ledger) {
+                Known::Holds => {}
+                Known::Uncertain => {
+                    promotion.uncertain_regions += 1;
+                    push_joined(&mut promotion.uncertain, extent);
+                }
+                Known::Lacks => push_joined(&mut promotion.lacks, extent),
             }
             entries.push(RegionEntry::new(leg.bit(), false, LegIndex(0)));
         }
