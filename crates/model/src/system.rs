@@ -68,8 +68,8 @@ pub struct EngineSpec {
     /// Size of a region: a power of two of at least 64 KiB.
     pub region_bytes: Option<Size>,
     /// Keeps a ledger, so that an acknowledgement need not wait for the page that names its
-    /// authority. Default false: `hemi serve` keeps none yet.
-    pub ledger: bool,
+    /// authority. Default true, as a volume is served.
+    pub ledger: Option<bool>,
 }
 
 /// `[system.published]`: how `paper-unsafe` applies its rule.
@@ -124,7 +124,7 @@ impl EngineSpec {
             volume_bytes,
             region_bytes: self.region_bytes.map(|size| size.0),
             buffer_bytes: self.buffers.map_or(exposure + BUFFERS_BESIDE, |size| size.0),
-            ledger: self.ledger,
+            ledger: self.ledger.unwrap_or(true),
         }
     }
 }

@@ -74,6 +74,25 @@ fn what_a_spec_cannot_mean_is_refused_by_name() {
     assert!(text.contains("poisson"), "{text}");
 }
 
+/// Settings that a spec does not name are those of a volume that is served, ledger and all.
+#[test]
+fn a_volume_is_simulated_with_the_ledger_it_is_served_with() {
+    let first = SPEC.replace(
+        "\"single\", \"all\", \"write-behind\", \"paper\", \"paper-unsafe\", \"first\", \"oracle\"",
+        "\"first\"",
+    );
+    assert_ne!(first, SPEC);
+    let with = |engine: &str| {
+        let settings = format!("[system.engine]\n{engine}\n[workload.open]");
+        reports(&first.replace("[workload.open]", &settings)).remove(0)
+    };
+    let usual = reports(&first).remove(0);
+    let json = |report: &Report| serde_json::to_string(report).unwrap();
+    assert_eq!(json(&with("wait_ceiling = \"1 s\"")), json(&usual), "the others stay as they are");
+    assert_eq!(json(&with("ledger = true")), json(&usual));
+    assert_ne!(json(&with("ledger = false")), json(&usual));
+}
+
 const FAULTY: &str = r#"
 title = "a leg with faults"
 [system]
