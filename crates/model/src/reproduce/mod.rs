@@ -1,9 +1,9 @@
 //! Published measurements, made again on the models.
 //!
 //! A reproduction is a TOML file: whole specs under `[run.NAME]`, and what is made of their
-//! cases: `[[compare]]` rows (published, ours, how far off), `[[order]]`ings that must hold,
-//! `[[table]]`s and `[[picture]]`s. [`page`] writes it up, generated but for the file's own
-//! introduction and findings. A miss stays on the page.
+//! cases: `[[compare]]` rows (published, ours, how far off), `[[target]]`s (ours beside a
+//! reference), `[[order]]`ings that must hold, `[[table]]`s and `[[picture]]`s. [`page`] writes it
+//! up, generated but for the file's own introduction and findings. A miss stays on the page.
 
 pub mod page;
 pub mod picture;
@@ -39,6 +39,9 @@ pub struct Reproduction {
     /// Rows of published figures.
     #[serde(default)]
     pub compare: Vec<Compare>,
+    /// Figures of ours beside other figures of ours.
+    #[serde(default)]
+    pub target: Vec<Target>,
     /// Orderings.
     #[serde(default)]
     pub order: Vec<Order>,
@@ -111,6 +114,42 @@ pub enum Published {
     Range([f64; 2]),
 }
 
+/// Figures of one case, each bound to be near that of a reference.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// What it is, for people.
+    pub figure: String,
+    /// The case.
+    pub of: Selection,
+    /// The same before what the page is about: shown beside it.
+    pub before: Option<Selection>,
+    /// The case it is measured by.
+    pub reference: Selection,
+    /// What is asked, by the path of the figure.
+    pub bounds: BTreeMap<String, Bound>,
+}
+
+/// What a figure may be, as a multiple of the reference's.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Bound {
+    /// This much or less.
+    AtMost(f64),
+    /// This much or more.
+    AtLeast(f64),
+}
+
+impl Bound {
+    /// Returns true if a ratio is within the bound.
+    pub fn holds(self, ratio: f64) -> bool {
+        match self {
+            Bound::AtMost(most) => ratio <= most,
+            Bound::AtLeast(least) => ratio >= least,
+        }
+    }
+}
+
 /// An ordering of cases.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,7 +162,7 @@ pub struct Order {
     pub least_first: Vec<Selection>,
 }
 
-/// A table of all cases of a run.
+/// A table of all cases of a run, or of several.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableSpec {
@@ -131,6 +170,9 @@ pub struct TableSpec {
     pub title: String,
     /// The run's name.
     pub run: String,
+    /// Further runs, whose cases come below.
+    #[serde(default)]
+    pub also: Vec<String>,
     /// What the sweep chose for some keys.
     #[serde(default, rename = "where")]
     pub choices: Table,
@@ -210,4 +252,22 @@ pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bound;
+
+    #[test]
+    fn a_bound_is_read_and_kept_to() {
+        let bound = |text: &str| {
+            let mut table: std::collections::BTreeMap<String, Bound> =
+                toml::from_str(text).unwrap_or_else(|error| panic!("{error}"));
+            table.remove("mean").expect("it is named")
+        };
+        let most = bound("mean = { at_most = 1.05 }");
+        assert!(most.holds(0.5) && most.holds(1.05) && !most.holds(1.06));
+        let least = bound("mean = { at_least = 0.95 }");
+        assert!(least.holds(1.5) && least.holds(0.95) && !least.holds(0.94));
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::select::{Results, SelectError};
-use super::{Compare, Order, Published, Reproduction, TableSpec};
+use super::{Bound, Compare, Order, Published, Reproduction, TableSpec, Target};
 
 /// How far off an unfitted figure may be, and a latency.
 const WITHIN: f64 = 0.15;
@@ -58,6 +58,17 @@ pub fn write(
         page.figures.0 += usize::from(holds);
         page.figures.1 += 1;
     }
+    if !reproduction.target.is_empty() {
+        let _ = writeln!(text, "\n## Before and after\n");
+        let _ = writeln!(text, "| case | figure | reference | before | now | ratio | asked | |");
+        let _ = writeln!(text, "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |");
+    }
+    for target in &reproduction.target {
+        let (rows, holding) = targets(target, results)?;
+        text.push_str(&rows);
+        page.figures.0 += holding;
+        page.figures.1 += target.bounds.len();
+    }
     if !reproduction.order.is_empty() {
         let _ = writeln!(text, "\n## Orderings\n");
     }
@@ -110,6 +121,35 @@ fn row(compare: &Compare, results: &Results<'_>) -> Result<(String, bool), Selec
     Ok((row, holds))
 }
 
+/// The rows of a target, and how many of them hold.
+fn targets(target: &Target, results: &Results<'_>) -> Result<(String, usize), SelectError> {
+    let (mut rows, mut holding) = (String::new(), 0);
+    for (measure, bound) in &target.bounds {
+        let reference = results.selected(&target.reference, measure)?;
+        let now = results.selected(&target.of, measure)?;
+        let before = match &target.before {
+            Some(before) => amount(results.selected(before, measure)?, measure),
+            None => String::new(),
+        };
+        let ratio = now / reference;
+        let asked = match bound {
+            Bound::AtMost(most) => format!("≤ {most}"),
+            Bound::AtLeast(least) => format!("≥ {least}"),
+        };
+        let holds = bound.holds(ratio);
+        holding += usize::from(holds);
+        let _ = writeln!(
+            rows,
+            "| {} | {measure} | {} | {before} | {} | {ratio:.2} | {asked} | {} |",
+            target.figure,
+            amount(reference, measure),
+            amount(now, measure),
+            if holds { "" } else { "**missed**" },
+        );
+    }
+    Ok((rows, holding))
+}
+
 fn ordering(order: &Order, results: &Results<'_>) -> Result<(String, bool), SelectError> {
     let figures: Result<Vec<f64>, SelectError> =
         order.least_first.iter().map(|of| results.selected(of, &order.measure)).collect();
@@ -121,12 +161,15 @@ fn ordering(order: &Order, results: &Results<'_>) -> Result<(String, bool), Sele
 }
 
 fn cases(table: &TableSpec, results: &Results<'_>) -> Result<String, SelectError> {
-    let found = results.matching(&table.run, &table.choices);
+    let runs = std::iter::once(&table.run).chain(&table.also);
+    let found: Vec<_> = runs.flat_map(|run| results.matching(run, &table.choices)).collect();
     let mut text = format!("\n## {}\n\n|", table.title);
-    let keys: Vec<&str> = match found.first() {
-        Some(first) => first.report.choices.iter().map(|(key, _)| key.as_str()).collect(),
-        None => Vec::new(),
-    };
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in found.iter().flat_map(|found| &found.report.choices) {
+        if !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
     for key in &keys {
         let _ = write!(text, " {} |", key.rsplit('.').next().unwrap_or(key));
     }
