@@ -66,6 +66,10 @@ marks! {
     Disarmed "armed region made room",
     /// A write waited for an authority that was late, and another leg took over by the ledger.
     MovedForLate "authority moved off a leg that was late",
+    /// A page write was late, and whoever waited for it went on without.
+    PageLate "page write handed over",
+    /// A leg's flush was late, and what a client's flush depended on it for moved.
+    FlushLate "flush handed over",
     /// A region was touched under another leg than its page says, by the ledger.
     TouchedElsewhere "armed region touched under another leg by the ledger",
     /// A page landed that makes an earlier move durable, though the region has moved again.

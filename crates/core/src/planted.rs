@@ -30,8 +30,20 @@ macro_rules! planted {
 planted! {
     /// A write that is to be durable is acknowledged though only the ledger names its authority.
     FuaByLedger,
-    /// An authority that answers is waited for however late it is.
+    /// An authority that answers is waited for however late it is, though a ledger is kept.
     LateAuthorityAwaited,
+    /// A write that its authority alone has lost sight of waits for the leg to be called silent.
+    LateWriteAwaited,
+    /// A page that its leg has lost sight of is waited for.
+    LatePageAwaited,
+    /// A leg that loses sight of requests is preferred like any other to decide regions.
+    LossForgotten,
+    /// A leg that has lost sight of one request is called silent, though it answers others.
+    LegJudgedByOne,
+    /// A client's flush waits for a leg whose flush is late.
+    LateFlushAwaited,
+    /// A read that its leg has lost sight of is asked of no other beyond the budget for hedges.
+    LateReadAwaited,
     /// What a leg lost with its cache is still compared: a drive may show what it will not keep.
     ComparedAfterLoss,
     /// What a comparison found equal counts as durable.

@@ -116,7 +116,7 @@ fn sparse_writes_beside_a_frozen_leg_do_not_run_out_of_records() {
     write_sparsely(ExposureMode::FallBehind);
 }
 
-/// One leg loses sight of one request in ten for five seconds. Each of them makes the exposure old,
+/// One leg loses sight of one request in three for five seconds. Each of them makes the exposure old,
 /// and slower writers would make it no younger.
 #[test]
 fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
@@ -131,7 +131,7 @@ fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
     while world.now.since(begun) < 60 * SECOND {
         if world.now.since(begun) > 3 * SECOND {
             // It is known by now how fast the leg is else.
-            world.behaviour[B].lost_sight = (10, 5 * SECOND);
+            world.behaviour[B].lost_sight = (3, 5 * SECOND);
         }
         for operation in [Operation::Write, Operation::Read] {
             let start = world.random.below(world.sectors / 8) * 8;
@@ -142,8 +142,7 @@ fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
         assert!(world.requests.is_empty(), "{:?}", world.requests);
     }
     let status = world.status();
-    assert!(status.legs[B].freezes > 5, "B does freeze");
-    assert!(status.exposure_peak > 8 << 20, "and is left behind");
+    assert!(status.exposure_peak > 4 << 20, "B is left behind");
 }
 
 /// What fits the bound is let in at once, whatever the leg that owes it does: paid it is later.

@@ -27,37 +27,42 @@ impl<B: Buffers> Engine<B> {
         let mut at = self.legs[leg].oldest_io;
         while at != NONE {
             let next = self.ios[at].newer;
-            let io = self.ios[at];
-            match io.purpose {
-                Purpose::Read { operation } if self.operations.is_live(operation) => {
-                    let failed = self.operations[operation.slot].failed;
-                    let others = self.elsewhere(leg, failed, io.extent);
-                    if others {
-                        self.marks.add(Mark::ReadRestarted);
-                        self.ios[at].purpose = Purpose::Abandoned;
-                        let state = &mut self.operations[operation.slot];
-                        state.parts -= 1;
-                        // With a hedge out, that one may still answer in time.
-                        if state.parts == 0 {
-                            state.given_up = true;
-                            self.finish_read_if_done(operation.slot);
-                        } else if !state.hedged {
-                            state.given_up = true;
-                        }
-                    }
-                }
-                Purpose::Hedge { operation } if self.operations.is_live(operation) => {
-                    self.ios[at].purpose = Purpose::Abandoned;
-                    let state = &mut self.operations[operation.slot];
-                    state.parts -= 1;
-                    if state.parts == 0 {
-                        state.given_up = true;
-                        self.finish_read_if_done(operation.slot);
-                    }
-                }
-                _ => {}
-            }
+            self.give_up_read(at);
             at = next;
+        }
+    }
+
+    /// Gives up one I/O if it is a client's read that others can serve.
+    pub(super) fn give_up_read(&mut self, slot: u32) {
+        let io = self.ios[slot];
+        match io.purpose {
+            Purpose::Read { operation } if self.operations.is_live(operation) => {
+                let failed = self.operations[operation.slot].failed;
+                if !self.elsewhere(usize::from(io.leg), failed, io.extent) {
+                    return;
+                }
+                self.marks.add(Mark::ReadRestarted);
+                self.ios[slot].purpose = Purpose::Abandoned;
+                let state = &mut self.operations[operation.slot];
+                state.parts -= 1;
+                // With a hedge out, that one may still answer in time.
+                if state.parts == 0 {
+                    state.given_up = true;
+                    self.finish_read_if_done(operation.slot);
+                } else if !state.hedged {
+                    state.given_up = true;
+                }
+            }
+            Purpose::Hedge { operation } if self.operations.is_live(operation) => {
+                self.ios[slot].purpose = Purpose::Abandoned;
+                let state = &mut self.operations[operation.slot];
+                state.parts -= 1;
+                if state.parts == 0 {
+                    state.given_up = true;
+                    self.finish_read_if_done(operation.slot);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -114,6 +114,7 @@ impl<B: Buffers> Engine<B> {
         }
         let state = &mut self.legs[leg];
         state.flushing = Some(state.done_stamp);
+        state.flush_late = false;
         let io = Io::new(leg as u8, Purpose::Flush, Extent::default(), Source::Leg);
         self.legs[leg].flush_io = self.start_io(io, LegOperation::Flush);
     }
@@ -202,7 +203,10 @@ impl<B: Buffers> Engine<B> {
             let target = self.requests[slot].targets[leg];
             if self.legs[leg].flushed >= target {
                 self.requests[slot].needed &= !index.bit();
-            } else if self.legs[leg].answers() && !self.legs[leg].flush_failed {
+            } else if self.legs[leg].answers()
+                && !self.legs[leg].flush_failed
+                && !self.flush_is_late(leg)
+            {
                 self.want_flush(index, target);
             } else if !self.move_undurable(index) {
                 self.requests[slot].needed &= !index.bit();

@@ -78,24 +78,25 @@ impl<B: Buffers> Engine<B> {
                 }
                 _ => Class::Read,
             };
-            let state = &self.legs[leg];
-            let limit = state.wait_limit(class, io.extent.sectors());
+            let sectors = io.extent.sectors();
+            let limit = self.legs[leg].wait_limit(class, sectors);
             let age = self.now.since(io.submitted);
-            let first = match class {
-                Class::Read => state.hedge_delay(io.extent.sectors()),
-                Class::Write => limit / 2,
-                Class::Flush => limit,
-            };
+            let first = self.first_look(leg, class, sectors);
+            let late = self.hand_over_after(leg, class, sectors);
             let last = patience.last(limit);
-            if age >= last {
+            if age >= last && !self.has_lost_sight_of(at) {
                 frozen = frozen.or(Some((io.submitted, last)));
             } else if age >= first {
-                next = next.min(io.submitted + if age < limit { limit } else { last });
+                let looks = [late, limit, last];
+                let look = looks.into_iter().filter(|&look| age < look).min();
+                next = next.min(look.map_or(Instant::NEVER, |look| io.submitted + look));
                 next = next.min(patience.review);
-                match class {
-                    Class::Read => self.consider_hedge(at),
-                    _ => flush_ahead = true,
+                if age >= late {
+                    next = next.min(self.hand_over(at));
+                } else if class == Class::Read {
+                    self.consider_hedge(at, false);
                 }
+                flush_ahead |= class == Class::Write || class == Class::Flush && age >= limit;
             } else {
                 next = next.min(io.submitted + first);
             }
@@ -111,6 +112,17 @@ impl<B: Buffers> Engine<B> {
             self.prepare_successor(leg);
         }
         self.legs[leg].next_scan = next;
+    }
+
+    /// Returns the age at which an I/O is looked at first, nanoseconds: to hedge a read, to prepare
+    /// whoever would take a write over, to hand a page over.
+    pub(super) fn first_look(&self, leg: usize, class: Class, sectors: u64) -> u64 {
+        let late = self.hand_over_after(leg, class, sectors);
+        match class {
+            Class::Read => late.min(self.legs[leg].hedge_delay(sectors)),
+            Class::Write => late / 2,
+            Class::Flush => late,
+        }
     }
 
     /// How long a leg is waited for. Longer than its wait limit only while every other leg is on
@@ -201,7 +213,7 @@ impl<B: Buffers> Engine<B> {
                 _ => Class::Read,
             };
             let limit = self.legs[leg].wait_limit(class, io.extent.sectors());
-            if self.now.since(io.submitted) >= limit {
+            if self.now.since(io.submitted) >= limit && !self.has_lost_sight_of(at) {
                 return;
             }
             at = io.newer;

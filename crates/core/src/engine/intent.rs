@@ -129,7 +129,7 @@ impl<B: Buffers> Engine<B> {
             let Some(record) = self.regions.next_move() else { continue };
             let before = self.regions.moves_made();
             let failed = self.has_failed_on_authority(record);
-            let late = self.waits_for_late_authority(record);
+            let late = self.relief_of_late_authority(record);
             let Decision { regions, among, marks } = self.decision();
             let moved = regions.try_move(record, failed, late, &among, marks);
             self.reconsider |= self.regions.moves_made() != before;
@@ -147,14 +147,6 @@ impl<B: Buffers> Engine<B> {
         let authority = self.entry(self.regions.region_of(record)).authority();
         let mut waiters = self.regions.waiters(record);
         waiters.any(|operation| self.operations[operation].failed & authority.bit() != 0)
-    }
-
-    /// Returns the legs that have a write which waits in a region for an authority that is late, as a
-    /// mask; `None` if there is no such write.
-    fn waits_for_late_authority(&self, record: u32) -> Option<u8> {
-        let mut waiters = self.regions.waiters(record);
-        let late = waiters.find(|&operation| self.authority_is_late(operation))?;
-        Some(self.operations[late].done)
     }
 
     /// Returns true if the moves of authority up to this number are durable, so that recovery would

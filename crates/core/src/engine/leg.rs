@@ -55,6 +55,10 @@ const LATE_PERMILLE: u64 = 990;
 /// … but never before this; and, while little is known of it, after this.
 const LATE_FLOOR: u64 = 50 * MICROSECOND;
 const LATE_UNKNOWN: u64 = MILLISECOND;
+/// A leg is steady again when it has not been late for this long.
+const STEADY_AFTER: u64 = 10 * SECOND;
+/// What is answered within this part of a leg's limit may have overtaken what is in flight.
+const OVERTAKEN_PARTS: u64 = 8;
 /// A read is hedged no earlier than this after its submission.
 const HEDGE_FLOOR: u64 = 2 * MILLISECOND;
 
@@ -267,6 +271,8 @@ pub(crate) struct Leg {
     pub(crate) flushing: Option<u64>,
     /// The I/O that this is. Others are of sessions that dropped, and say nothing of the leg now.
     pub(crate) flush_io: u32,
+    /// It was called late.
+    pub(crate) flush_late: bool,
     /// A flush covering this stamp is wanted.
     pub(crate) flush_target: u64,
     /// What it completed up to this stamp has been reported lost.
@@ -290,6 +296,13 @@ pub(crate) struct Leg {
     pub(crate) last_freeze: u64,
     /// I/O it has answered in time since one was late.
     in_time: u32,
+    /// I/O it has answered late without so much in time between.
+    lates: u32,
+    /// When the newest read was sent that it has answered, and the newest write, and when it was
+    /// answered.
+    heard: [(Instant, Instant); 2],
+    /// When it was last seen to be late with an I/O that others could do.
+    lost_sight: Option<Instant>,
     /// Where the drain's sweep stands.
     pub(crate) drain_cursor: u64,
     /// Debts somebody waits for that were paid since an old one was.
@@ -410,6 +423,7 @@ impl Leg {
             flushed: 0,
             flushing: None,
             flush_io: NONE,
+            flush_late: false,
             loss_reported: 0,
             flush_retry: Instant(0),
             flush_target: 0,
@@ -424,6 +438,9 @@ impl Leg {
             strikes: 0,
             last_freeze: 0,
             in_time: 0,
+            lates: 0,
+            heard: [(Instant(0), Instant(0)); 2],
+            lost_sight: None,
             drain_cursor: 0,
             pressing_paid: 0,
             region_taken_up: Instant(0),
@@ -523,13 +540,19 @@ impl Leg {
 
     pub(crate) fn record(&mut self, class: Class, sectors: u64, latency: u64, settings: &Settings) {
         let large = usize::from(sectors > SMALL_SECTORS);
-        self.in_time = if latency < self.wait_limit(class, sectors) { self.in_time + 1 } else { 0 };
+        if latency < self.wait_limit(class, sectors) {
+            self.in_time += 1;
+        } else {
+            self.in_time = 0;
+            self.lates += 1;
+        }
         if self.in_time >= STRIKES_FORGET {
             self.strikes = 0;
+            self.lates = 0;
         }
         let late = if self.probation >= RELAPSES_FROM {
             Late::All
-        } else if self.strikes >= STRIKES_USUAL {
+        } else if self.strikes.max(self.lates) >= STRIKES_USUAL {
             Late::Little
         } else {
             Late::None
@@ -544,6 +567,44 @@ impl Leg {
         if matches!(history.recent.count(), HISTORY_SOME | HISTORY_MIN) {
             history.refresh(settings);
         }
+    }
+
+    /// Notes that it has answered a read or a write that was sent then.
+    pub(crate) fn note_heard(&mut self, class: Class, submitted: Instant, now: Instant) {
+        let heard = match class {
+            Class::Read => &mut self.heard[0],
+            Class::Write => &mut self.heard[1],
+            Class::Flush => return,
+        };
+        if submitted > heard.0 {
+            *heard = (submitted, now);
+        }
+    }
+
+    /// Returns true if it has answered a read, or else a write, that was sent later than one it has lost
+    /// sight of. What was answered within a part of the limit may have overtaken that before the leg
+    /// fell silent, and says nothing.
+    pub(crate) fn has_been_heard_since(&self, class: Class, sent: Instant, limit: u64) -> bool {
+        let (submitted, answered) = self.heard[usize::from(class != Class::Read)];
+        submitted > sent && answered >= sent + limit / OVERTAKEN_PARTS
+    }
+
+    /// Notes that it is, or was, late with an I/O that others could do.
+    pub(crate) fn note_lost_sight(&mut self, now: Instant) {
+        self.lost_sight = Some(now);
+    }
+
+    /// Returns true if it has not been late for a while with anything that others could do.
+    pub(crate) fn is_steady(&self, now: Instant) -> bool {
+        self.lost_sight.is_none_or(|lost| now.since(lost) > STEADY_AFTER)
+    }
+
+    /// Counts a read that takes this long already, and may take much longer: until it ends the average
+    /// would not know of it, and more would be read here.
+    pub(crate) fn note_lost_read(&mut self, sectors: u64, age: u64) {
+        let history = &mut self.histories[0][usize::from(sectors > SMALL_SECTORS)];
+        let sample = age.min(history.limit);
+        history.average = history.average - history.average / 16 + sample / 16;
     }
 
     pub(crate) fn refresh_limits(&mut self, settings: &Settings) {

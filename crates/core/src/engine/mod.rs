@@ -20,6 +20,7 @@ mod flush;
 mod freeze;
 mod intent;
 mod invariants;
+mod late;
 mod leaving;
 mod leg;
 mod lost_cache;
@@ -179,6 +180,7 @@ impl<B: Buffers> Engine<B> {
             outstanding: 0,
             error: None,
             restart: false,
+            avoid: 0,
             stalled: false,
             throttled: false,
             queued: false,
@@ -428,13 +430,9 @@ impl<B: Buffers> Engine<B> {
         } else {
             self.ios[newest].newer = key.slot;
         }
+        let wait = self.first_look(leg, class, io.extent.sectors());
         let state = &mut self.legs[leg];
         state.newest_io = key.slot;
-        let wait = match class {
-            Class::Read => state.hedge_delay(io.extent.sectors()),
-            Class::Write => state.wait_limit(class, io.extent.sectors()) / 2,
-            Class::Flush => state.wait_limit(class, 0),
-        };
         state.next_scan = state.next_scan.min(self.now + wait);
         match operation {
             LegOperation::Read => {
@@ -495,8 +493,16 @@ impl<B: Buffers> Engine<B> {
             Class::Flush => {}
         }
         let latency = self.now.since(io.submitted);
+        let late = latency >= self.hand_over_after(leg, class, io.extent.sectors());
+        let state = &mut self.legs[leg];
         match result {
-            Ok(()) => state.record(class, io.extent.sectors(), latency, &self.settings),
+            Ok(()) => {
+                state.note_heard(class, io.submitted, self.now);
+                if late {
+                    state.note_lost_sight(self.now);
+                }
+                state.record(class, io.extent.sectors(), latency, &self.settings);
+            }
             Err(error) => self.note_leg_error(leg, error, io.extent.start),
         }
         match io.purpose {

@@ -50,7 +50,12 @@ impl<B: Buffers> Engine<B> {
             let rest = Extent { start: at, end: extent.end };
             let failed = self.operations[operation].failed;
             let to = self.destination(operation, at);
-            match self.place(rest, failed) {
+            let avoid = self.requests[self.operations[operation].request].avoid;
+            let place = match self.place(rest, failed | avoid) {
+                Place::Wait | Place::Nowhere if avoid != 0 => self.place(rest, failed),
+                place => place,
+            };
+            match place {
                 Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
                     let part = Extent::new(at, sectors);
                     self.marks.add_if(part != rest, Mark::ReadSplit);
@@ -323,15 +328,17 @@ impl<B: Buffers> Engine<B> {
         self.regions.adjust_lacks(record, leg, 1);
     }
 
-    /// Asks a second leg, if that is likely to answer before the first would.
-    pub(super) fn consider_hedge(&mut self, slot: u32) {
+    /// Asks a second leg, if that is likely to answer before the first would; or if the first is
+    /// `late`, which no budget bounds: what is late is rare, or the leg is read no more.
+    pub(super) fn consider_hedge(&mut self, slot: u32, late: bool) {
         let io = self.ios[slot];
         let Purpose::Read { operation: key } = io.purpose else { return };
         let Some(state) = self.operations.get(key) else { return };
         let request = self.requests[state.request];
         let whole = state.extent == request.extent && io.extent == state.extent;
         let budget = self.reads_routed * u64::from(self.settings.hedge_permille) / 1000 + 1;
-        if state.hedged || !whole || self.counters.hedges >= budget || self.ios.free_slots() == 0 {
+        let spent = self.counters.hedges >= budget && !late;
+        if state.hedged || !whole || spent || self.ios.free_slots() == 0 {
             return;
         }
         let first = LegIndex(io.leg);
@@ -343,7 +350,7 @@ impl<B: Buffers> Engine<B> {
             .wait_limit(super::leg::Class::Read, io.extent.sectors())
             .saturating_sub(self.now.since(io.submitted));
         let expected = self.legs[other].expected_read(io.extent.sectors());
-        if sectors < io.extent.sectors() || expected >= remaining {
+        if sectors < io.extent.sectors() || expected >= remaining && !late {
             return;
         }
         let Some(buffer) = self.buffers.allocate(io.extent.sectors() as u32) else { return };

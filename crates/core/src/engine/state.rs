@@ -23,6 +23,8 @@ pub(crate) struct RequestState {
     pub(crate) error: Option<RequestError>,
     /// A read whose buffer a frozen leg still holds: start over with another buffer.
     pub(crate) restart: bool,
+    /// Legs that were late with a part of it: it is read elsewhere where that is possible.
+    pub(crate) avoid: u8,
     /// Starting over has to wait: no leg that answers has what it reads.
     pub(crate) stalled: bool,
     /// A write whose next part the exposure bound holds back.

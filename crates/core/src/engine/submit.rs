@@ -32,6 +32,7 @@ impl<B: Buffers> Engine<B> {
             outstanding: 0,
             error: None,
             restart: false,
+            avoid: 0,
             stalled: false,
             throttled: false,
             queued: false,

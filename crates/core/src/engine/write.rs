@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Lacked, Since, Source};
-use super::leg::{Health, Leg};
+use super::leg::{Class, Health, Leg};
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
@@ -688,23 +688,29 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns when the authority of an operation's region has been waited for long enough, if another
-    /// leg has the write: when it is later than it usually is. One that is always slower than the leg
-    /// that has it is not waited for at all. `None` where only a page would let another leg take over:
-    /// its write costs what would be gained.
+    /// leg has the write. By the ledger, that is when it is later than it usually is, and at once if it
+    /// is always slower than the leg that has it. Where a page has to say who takes over, its write
+    /// costs what would be gained by that: then it is when the write is handed over.
     fn late_deadline(&self, operation: u32) -> Option<Instant> {
         let state = &self.operations[operation];
-        let by_ledger = self.regions.has_ledger()
-            && self.settings.policy == Policy::First
-            && !state.fua
-            && !planted::is(Planted::LateAuthorityAwaited);
         let authority = self.entry(state.region).authority();
-        if !by_ledger || state.done == 0 || state.done & authority.bit() != 0 {
+        let is_awaited = state.done != 0 && state.done & authority.bit() == 0;
+        if !is_awaited || self.settings.policy != Policy::First {
             return None;
         }
-        let decides = &self.legs[authority.index()];
+        let by_ledger =
+            self.regions.has_ledger() && !state.fua && !planted::is(Planted::LateAuthorityAwaited);
+        let (leg, sectors) = (authority.index(), state.extent.sectors());
+        let hand_over = self.hand_over_after(leg, Class::Write, sectors);
+        let decides = &self.legs[leg];
         let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
         let outpaced = decides.slow && self.in_legs().filter(has_it).any(|leg| !leg.slow);
-        let wait = if outpaced { 0 } else { decides.late_after(state.extent.sectors()) };
+        let wait = match (by_ledger, outpaced) {
+            (true, true) => 0,
+            (true, false) => decides.late_after(sectors).min(hand_over),
+            (false, _) if planted::is(Planted::LateWriteAwaited) => return None,
+            (false, _) => hand_over,
+        };
         Some(state.sent + wait)
     }
 

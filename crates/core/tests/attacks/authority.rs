@@ -115,7 +115,8 @@ fn s15_a_write_across_two_authorities() {
         world.write(SECTORS - 8, 8);
         world.write(REGION, 8);
         world.release(A);
-        world.wait(LONG);
+        // Long enough for A to be believed again.
+        world.wait(11 * SECOND);
         world.write(0, 8);
         assert_eq!((authority(&world, 0), authority(&world, 1)), (A, B));
         world.hold(slower, What::Writes);

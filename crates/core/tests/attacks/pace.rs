@@ -246,6 +246,9 @@ fn an_old_debt_gets_its_turn_beside_what_is_waited_for() {
         exposure_mode: ExposureMode::FallBehind,
         exposure_age: 2 * SECOND,
         leg_window: 1,
+        // A decides, however long it takes.
+        wait_floor: SECOND,
+        wait_ceiling: SECOND,
         ..roomy()
     };
     let mut world = two_legs(settings);

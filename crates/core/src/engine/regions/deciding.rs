@@ -163,10 +163,20 @@ impl Regions {
             return true;
         }
         self.metadata.request(page, leg);
-        if !legs[leg.index()].answers() {
+        if !legs[leg.index()].answers() || self.metadata.is_late(page, leg) {
             self.want_move(record);
         }
         false
+    }
+
+    /// Returns true if the page that would make a region's authority durable is late there.
+    pub(in crate::engine) fn page_is_late(&self, record: u32) -> bool {
+        let active = &self.active[record];
+        let leg = self.entry(active.region).authority();
+        let page = self.metadata.page_of(active.region);
+        active.touched
+            && self.metadata.is_late(page, leg)
+            && self.metadata.durable(page, leg) < active.authority_sequence
     }
 
     /// The best leg to decide a region: in, complete there, answering; rather trusted than
@@ -200,7 +210,10 @@ impl Regions {
             .filter(|leg| {
                 self.is_complete(leg.index, region) || planted::is(Planted::IncompleteTakesOver)
             })
-            .min_by_key(|leg| (!leg.is_trusted(among.now), leg.slow, leg.lagging, leg.rank()))
+            .min_by_key(|leg| {
+                let steady = leg.is_steady(among.now) || planted::is(Planted::LossForgotten);
+                (!leg.is_trusted(among.now), leg.slow, leg.lagging, !steady, leg.rank())
+            })
             .map(|leg| leg.index)
     }
 

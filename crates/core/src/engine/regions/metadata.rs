@@ -30,6 +30,8 @@ struct OnLeg {
     /// The other slot may hold something newer-looking, from before the leg was out: both
     /// have to be rewritten before it may decide anything.
     other_slot_unknown: bool,
+    /// What is in flight is late: nobody waits for it who can do without.
+    late: bool,
     /// Queued for writing.
     queued: bool,
 }
@@ -115,6 +117,7 @@ impl Metadata {
                     in_flight: 0,
                     slot: state.slot[leg],
                     other_slot_unknown: state.durable[leg] == 0,
+                    late: false,
                     queued: false,
                 }),
             })
@@ -319,6 +322,16 @@ impl Metadata {
         self.objects[object as usize].legs[leg.index()].in_flight != 0
     }
 
+    /// Notes that the write of an object in flight to `leg` is late. Returns true the first time.
+    pub(crate) fn note_late(&mut self, object: ObjectId, leg: LegIndex) -> bool {
+        !core::mem::replace(&mut self.objects[object as usize].legs[leg.index()].late, true)
+    }
+
+    /// Returns true if a write of the object to `leg` is in flight and late.
+    pub(crate) fn is_late(&self, object: ObjectId, leg: LegIndex) -> bool {
+        self.objects[object as usize].legs[leg.index()].late
+    }
+
     pub(crate) fn image(&self, image: u32) -> &[u8; BLOCK_BYTES] {
         &self.images[image as usize]
     }
@@ -333,6 +346,7 @@ impl Metadata {
         self.in_flight[leg.index()] -= 1;
         let on_leg = &mut self.objects[write.object as usize].legs[leg.index()];
         on_leg.in_flight = 0;
+        on_leg.late = false;
         if succeeded || planted::is(Planted::FailedPageTrusted) {
             // The first write after a leg was out leaves one slot, the second none.
             on_leg.other_slot_unknown &= on_leg.durable == 0;

@@ -1,0 +1,168 @@
+//! Single requests that a leg is late with.
+//!
+//! A leg can lose sight of one request, or of some, and go on answering the others. A verdict on the
+//! whole leg would be wrong then: what is late is handed over by itself, and the leg goes on being
+//! used. A client's read is asked of another leg as well; a write that another leg has is decided by
+//! that leg from then on; a page that nobody can wait for is written where another leg decides.
+//!
+//! What a leg has made of its own wait limit counts only as long as no other leg would have been
+//! called late before that: a leg that stalls half of what it is asked for has a high limit.
+
+use super::Engine;
+use super::leg::Class;
+use super::read::Place;
+use super::state::{Purpose, Stage};
+use crate::io::Buffers;
+use crate::marks::Mark;
+use crate::planted::{self, Planted};
+use crate::settings::Policy;
+use crate::units::{Instant, LegIndex};
+
+impl<B: Buffers> Engine<B> {
+    /// Returns how long one I/O of a leg is waited for where another leg could do instead, nanoseconds:
+    /// the least wait limit of the leg and of the others that are trusted. For a page or a flush
+    /// it is half of that, and at least as for a small write: that is what their limit is made of.
+    pub(super) fn hand_over_after(&self, leg: usize, class: Class, sectors: u64) -> u64 {
+        let own = self.legs[leg].wait_limit(class, sectors);
+        let others = self
+            .in_legs()
+            .filter(|other| other.index.index() != leg && other.is_trusted(self.now))
+            .map(|other| other.wait_limit(class, sectors));
+        let least = others.fold(own, u64::min);
+        match class {
+            Class::Flush => (least / 2).max(self.hand_over_after(leg, Class::Write, 0)),
+            Class::Read | Class::Write => least,
+        }
+    }
+
+    /// Returns true if a leg has lost sight of one I/O and goes on answering others: it has answered what
+    /// was sent later. Nothing follows for the leg then. Only of what can be handed over by itself.
+    pub(super) fn has_lost_sight_of(&self, slot: u32) -> bool {
+        let io = &self.ios[slot];
+        let class = match io.purpose {
+            Purpose::Read { .. }
+            | Purpose::Hedge { .. }
+            | Purpose::DrainRead { .. }
+            | Purpose::LateRead { .. }
+            | Purpose::Sieve { .. } => Class::Read,
+            Purpose::Write { .. } => Class::Write,
+            Purpose::Metadata(write) if self.regions.metadata().is_page(write.object) => {
+                Class::Flush
+            }
+            _ => return false,
+        };
+        let leg = &self.legs[usize::from(io.leg)];
+        let limit = leg.wait_limit(class, io.extent.sectors());
+        self.settings.policy == Policy::First
+            && leg.has_been_heard_since(class, io.submitted, limit)
+            && self.now.since(io.submitted) < self.settings.out_after
+            && !planted::is(Planted::LegJudgedByOne)
+    }
+
+    /// Hands over an I/O that a leg is late with. A write is handed over when its operation is looked at
+    /// again. Returns when this one is to be looked at again.
+    pub(super) fn hand_over(&mut self, slot: u32) -> Instant {
+        let io = self.ios[slot];
+        self.legs[usize::from(io.leg)].note_lost_sight(self.now);
+        match io.purpose {
+            Purpose::Read { .. } if !planted::is(Planted::LateReadAwaited) => {
+                return self.hand_over_read(slot);
+            }
+            Purpose::DrainRead { .. } if self.has_lost_sight_of(slot) => {
+                self.give_up_drain_read(slot, false);
+            }
+            Purpose::Sieve { target, .. } if self.has_lost_sight_of(slot) => {
+                self.give_up_sieve(slot, usize::from(target));
+            }
+            Purpose::Metadata(_) => self.hand_over_page(usize::from(io.leg), slot),
+            Purpose::Flush => self.hand_over_flush(usize::from(io.leg), slot),
+            _ => {}
+        }
+        Instant::NEVER
+    }
+
+    /// Asks another leg for what a leg is late with reading, once that has taken as long as the other is
+    /// expected to take. A read in several parts starts over without the leg.
+    fn hand_over_read(&mut self, slot: u32) -> Instant {
+        let io = self.ios[slot];
+        let Purpose::Read { operation: key } = io.purpose else { return Instant::NEVER };
+        let Some(&state) = self.operations.get(key) else { return Instant::NEVER };
+        let first = LegIndex(io.leg).bit();
+        let others = self.place(io.extent, first | state.failed);
+        if let Place::Leg(other, sectors) = others {
+            let from = io.submitted + self.legs[other].expected_read(sectors);
+            if self.now < from {
+                return from;
+            }
+        }
+        if !state.hedged {
+            let age = self.now.since(io.submitted);
+            self.legs[usize::from(io.leg)].note_lost_read(io.extent.sectors(), age);
+        }
+        self.consider_hedge(slot, true);
+        let is_part =
+            state.extent != self.requests[state.request].extent || io.extent != state.extent;
+        // Once for all its parts; sent to the leg again, they are waited for.
+        let request = &self.requests[state.request];
+        let again = request.avoid & first != 0 && !request.restart;
+        if is_part && !again && self.has_lost_sight_of(slot) {
+            self.requests[state.request].avoid |= first;
+            self.give_up_read(slot);
+        }
+        Instant::NEVER
+    }
+
+    /// A page write to a leg is late: whoever waits for it gets another authority.
+    pub(super) fn hand_over_page(&mut self, leg: usize, slot: u32) {
+        let Purpose::Metadata(write) = self.ios[slot].purpose else { return };
+        if planted::is(Planted::LatePageAwaited)
+            || !self.regions.metadata_mut().note_late(write.object, LegIndex(leg as u8))
+        {
+            return;
+        }
+        if self.regions.metadata().is_page(write.object) {
+            self.marks.add(Mark::PageLate);
+            self.retry_all_waiting(Some(write.object));
+            self.consider_flushes();
+        }
+    }
+
+    /// A leg's flush is late: what a client's flush depends on it for gets another authority.
+    fn hand_over_flush(&mut self, leg: usize, slot: u32) {
+        let state = &mut self.legs[leg];
+        let again = core::mem::replace(&mut state.flush_late, true);
+        if !again && slot == state.flush_io && !self.flushes.is_empty() {
+            self.marks.add(Mark::FlushLate);
+            self.consider_flushes();
+        }
+    }
+
+    /// Returns true if a leg's flush is under way and late.
+    pub(super) fn flush_is_late(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        state.flushing.is_some() && state.flush_late && !planted::is(Planted::LateFlushAwaited)
+    }
+
+    /// Returns the legs that may take over from an authority that is late with what is waited for in a
+    /// region, as a mask; `None` if nothing such is.
+    pub(super) fn relief_of_late_authority(&self, record: u32) -> Option<u8> {
+        let mut waiters = self.regions.waiters(record);
+        if let Some(late) = waiters.find(|&operation| self.authority_is_late(operation)) {
+            return Some(self.operations[late].done);
+        }
+        let authority = self.entry(self.regions.region_of(record)).authority();
+        let flush = !self.flushes.is_empty() && self.flush_is_late(authority.index());
+        if !flush && !self.regions.page_is_late(record) {
+            return None;
+        }
+        // Not to a leg that what is waited for has still to reach. Nor to one that was late, too: pages
+        // would be handed to and fro, and none be durable in time.
+        let steady = self.in_legs().filter(|leg| leg.is_steady(self.now));
+        let steady = steady.fold(0, |mask, leg| mask | leg.index.bit());
+        let mut waiters = self.regions.waiters(record).peekable();
+        let is_waited_for = waiters.peek().is_some() || !self.flushes.is_empty();
+        let sent = |&operation: &u32| self.operations[operation].stage == Stage::Running;
+        let have = waiters.filter(sent).map(|operation| self.operations[operation].done);
+        is_waited_for.then(|| have.fold(steady, |mask, done| mask & done))
+    }
+}

@@ -1,0 +1,156 @@
+//! A leg loses sight of single requests and goes on answering others. What is late is handed over by
+//! itself, and the leg goes on being used.
+
+mod world;
+
+use hemi_core::io::Operation;
+use hemi_core::settings::Settings;
+use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
+use world::script::{Cache, Landing, What};
+use world::{World, calm};
+
+const A: usize = 0;
+const B: usize = 1;
+const REGION: u64 = 128;
+
+/// Two legs alike and no ledger; the first decides the first region.
+fn touched() -> World {
+    touched_with(100_000)
+}
+
+/// As [`touched`], with the second leg so slow.
+fn touched_with(latency: u64) -> World {
+    // The wait limit of flushes is twice that of writes then, 40 ms.
+    let settings = Settings { clean_after: 2 * SECOND, wait_ceiling: SECOND, ..calm() };
+    let mut world = World::new(1, 2, settings);
+    world.steady(A, 50_000);
+    world.steady(B, latency);
+    for _ in 0..100 {
+        world.write(0, 8);
+    }
+    for _ in 0..70 {
+        world.write(0, 8);
+        world.flush();
+    }
+    for _ in 0..100 {
+        world.read(0, 8);
+    }
+    assert_eq!(world.recorded(0).authority(), LegIndex(A as u8));
+    world
+}
+
+/// Other requests that both legs answer, for so long.
+fn others(world: &mut World, time: u64) {
+    let end = world.now + time;
+    while world.now < end {
+        world.submit(Operation::Write, Extent::new(64, 8), false);
+        world.submit(Operation::Read, Extent::new(80, 8), false);
+        world.wait(MILLISECOND);
+    }
+}
+
+/// The authority loses sight of one write. The leg that has it decides from then on; what lands of it in
+/// the end does not overwrite what has been written since.
+#[test]
+fn a_write_that_its_authority_has_lost_sight_of_is_handed_over() {
+    let mut world = touched();
+    world.hold(A, What::Writes);
+    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.let_come(A);
+    let zombie = world.only(A, What::Writes);
+    others(&mut world, 25 * MILLISECOND);
+    assert!(world.is_answered(write), "it waits for a leg that has lost sight of it");
+    assert_eq!(world.status().legs[A].freezes, 0, "the leg answers everything else");
+    assert_eq!(world.recorded(0).authority(), LegIndex(B as u8), "the page says so");
+    world.write(0, 8);
+    world.land(zombie);
+    world.read_everything();
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[A, B]).expect("the pages tell");
+    world.read_everything();
+    world.converge();
+}
+
+/// A page that makes a region dirty is lost sight of. The other leg decides the region.
+#[test]
+fn a_page_that_its_leg_has_lost_sight_of_is_handed_over() {
+    let mut world = touched();
+    world.hold(A, What::Metadata);
+    let write = world.submit(Operation::Write, Extent::new(REGION, 8), false);
+    world.let_come(A);
+    others(&mut world, 25 * MILLISECOND);
+    assert!(world.is_answered(write), "it waits for a page that its leg has lost sight of");
+    assert_eq!(world.recorded(1).authority(), LegIndex(B as u8));
+    let zombie = world.only(A, What::Metadata);
+    world.land(zombie);
+    assert_eq!(world.recorded(1).authority(), LegIndex(B as u8), "an older page has lost");
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("the pages tell");
+    world.read_everything();
+    world.converge();
+}
+
+/// A flush of the authority is lost sight of: a client's flush goes on without it.
+#[test]
+fn a_flush_that_its_leg_has_lost_sight_of_is_handed_over() {
+    let mut world = touched();
+    world.write(0, 8);
+    world.hold(A, What::Flushes);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.let_come(A);
+    world.wait(25 * MILLISECOND);
+    assert!(world.is_answered(flush), "it waits for one leg's flush");
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[A, B]).expect("the pages tell");
+    world.read_everything();
+    world.converge();
+}
+
+/// Reads are lost sight of, more of them than the budget for hedges has room for.
+#[test]
+fn reads_that_their_leg_has_lost_sight_of_are_handed_over() {
+    let mut world = touched_with(10 * MILLISECOND);
+    for round in 0..24 {
+        world.hold(A, What::Reads);
+        let read = world.submit(Operation::Read, Extent::new(round % 4 * 8, 8), false);
+        world.let_come(A);
+        others(&mut world, 35 * MILLISECOND);
+        assert!(world.is_answered(read), "read {round} waits for a leg that has lost sight of it");
+    }
+    world.release(A);
+    world.read_everything();
+}
+
+/// A read of several regions cannot be asked of two legs at once: it starts over without the one that
+/// is late.
+#[test]
+fn a_read_in_parts_starts_over_elsewhere() {
+    let mut world = touched();
+    world.hold(A, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(REGION - 8, 16), false);
+    world.let_come(A);
+    others(&mut world, 25 * MILLISECOND);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(read), "a part of it waits for a leg that has lost sight of it");
+    assert_eq!(world.status().legs[A].freezes, 0);
+    world.release(A);
+    world.read_everything();
+}
+
+/// A leg that was late with something a moment ago does not get regions to decide, where another leg is
+/// as good.
+#[test]
+fn a_leg_that_loses_sight_of_requests_decides_no_more_regions() {
+    let mut world = touched();
+    world.hold(A, What::Writes);
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.let_come(A);
+    others(&mut world, 50 * MILLISECOND);
+    world.write(2 * REGION, 8);
+    assert_eq!(world.recorded(2).authority(), LegIndex(B as u8));
+    world.release(A);
+    world.wait(11 * SECOND);
+    world.write(3 * REGION, 8);
+    assert_eq!(world.recorded(3).authority(), LegIndex(A as u8), "it is believed again");
+    world.read_everything();
+}
