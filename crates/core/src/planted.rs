@@ -38,6 +38,8 @@ planted! {
     LatePageAwaited,
     /// A leg that loses sight of requests is preferred like any other to decide regions.
     LossForgotten,
+    /// What a leg pays while it has lost sight of writes counts as its pace.
+    LostPace,
     /// A leg that has lost sight of one request is called silent, though it answers others.
     LegJudgedByOne,
     /// A client's flush waits for a leg whose flush is late.

@@ -7,7 +7,7 @@ use hemi_core::io::Operation;
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::script::{Cache, Landing, What};
-use world::{World, calm};
+use world::{Shape, World, calm};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -153,4 +153,31 @@ fn a_leg_that_loses_sight_of_requests_decides_no_more_regions() {
     world.write(3 * REGION, 8);
     assert_eq!(world.recorded(3).authority(), LegIndex(A as u8), "it is believed again");
     world.read_everything();
+}
+
+/// A leg loses sight of one write in four for 15 s, and later of one in ten for 0.9 s. What it pays
+/// meanwhile is no measure of its speed: there is room for all that is written.
+#[test]
+fn writers_are_not_slowed_by_writes_that_fill_a_window() {
+    let settings = Settings { requests_max: 256, exposure_bytes: 128 << 20, ..Settings::default() };
+    let shape = Shape { volume_bytes: 256 << 20, region_bytes: 1 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, MILLISECOND / 10);
+    }
+    let begun = world.now;
+    while world.now.since(begun) < 60 * SECOND {
+        world.behaviour[B].lost_sight = match world.now.since(begun) / SECOND {
+            0..3 => (0, 0),
+            3..35 => (4, 15 * SECOND),
+            _ => (10, 900 * MILLISECOND),
+        };
+        let start = world.random.below(world.sectors / 8) * 8;
+        world.submit(Operation::Write, Extent::new(start, 8), false);
+        world.wait(2 * MILLISECOND);
+        let waiting = world.requests.len();
+        assert!(waiting < 16, "{waiting} writes wait at {:?}", world.now);
+    }
+    assert!(world.status().exposure_peak > 16 << 20, "B is left behind");
 }

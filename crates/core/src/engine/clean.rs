@@ -42,6 +42,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots() {
             let now = self.now;
             let settings = self.settings;
+            let loses_sight = self.loses_sight_of_writes(leg);
             let state = &mut self.legs[leg];
             state.refresh_limits(&settings);
             state.judge_slow(fastest);
@@ -50,6 +51,7 @@ impl<B: Buffers> Engine<B> {
             let busy = state.answers() && counts && !state.debts.is_empty();
             let at_most = state.drain_rate_at_most(&settings);
             state.drain_rate.refresh(now, busy, at_most);
+            state.drain_rate.doubt(loses_sight);
             if state.is_member() {
                 self.is_lagging(leg);
             }

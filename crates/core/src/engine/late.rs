@@ -11,12 +11,16 @@
 use super::Engine;
 use super::leg::Class;
 use super::read::Place;
+use super::slab::NONE;
 use super::state::{Purpose, Stage};
 use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::Policy;
 use crate::units::{Instant, LegIndex};
+
+/// A write that takes so many times as long as the leg usually takes is no part of its pace.
+const LOST_TIMES: u64 = 8;
 
 impl<B: Buffers> Engine<B> {
     /// Returns how long one I/O of a leg is waited for where another leg could do instead, nanoseconds:
@@ -33,6 +37,22 @@ impl<B: Buffers> Engine<B> {
             Class::Flush => (least / 2).max(self.hand_over_after(leg, Class::Write, 0)),
             Class::Read | Class::Write => least,
         }
+    }
+
+    /// Returns true if a leg has a write in flight for many times as long as it usually takes. Such writes
+    /// fill its window, and slower writers would make none of them end sooner.
+    pub(super) fn loses_sight_of_writes(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        let lost = (LOST_TIMES * state.usual_write()).max(self.settings.wait_floor);
+        let mut at = state.oldest_io;
+        while at != NONE {
+            let io = &self.ios[at];
+            if matches!(io.purpose, Purpose::Write { .. }) {
+                return self.now.since(io.submitted) > lost && !planted::is(Planted::LostPace);
+            }
+            at = io.newer;
+        }
+        false
     }
 
     /// Returns true if a leg has lost sight of one I/O and goes on answering others: it has answered what

@@ -348,6 +348,8 @@ pub(crate) struct DrainRate {
     was_busy: bool,
     /// Bytes per second that no drain of the leg can pass; zero when unknown.
     at_most: u64,
+    /// The leg has lost sight of a write: how fast it pays meanwhile says nothing of its speed.
+    doubtful: bool,
 }
 
 impl DrainRate {
@@ -374,9 +376,20 @@ impl DrainRate {
         self.bytes = 0;
     }
 
+    /// Says whether what the leg pays at present says something of its speed.
+    pub(crate) fn doubt(&mut self, doubtful: bool) {
+        self.doubtful = doubtful;
+    }
+
     /// Bytes per second: as measured, or before that at most; zero when unknown.
     pub(crate) fn bytes_per_second(&self) -> u64 {
-        if self.rate == 0 { self.at_most } else { self.rate }
+        if self.doubtful {
+            0
+        } else if self.rate == 0 {
+            self.at_most
+        } else {
+            self.rate
+        }
     }
 }
 
