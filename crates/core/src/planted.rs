@@ -38,6 +38,8 @@ planted! {
     LatePageAwaited,
     /// A leg that loses sight of requests is preferred like any other to decide regions.
     LossForgotten,
+    /// A drain reads as much as fits its window from a leg that clients use.
+    DrainFloodsSource,
     /// What a leg pays while it has lost sight of writes counts as its pace.
     LostPace,
     /// A leg that has lost sight of one request is called silent, though it answers others.

@@ -137,6 +137,36 @@ fn a_read_in_parts_starts_over_elsewhere() {
     world.read_everything();
 }
 
+/// A leg that is being rebuilt is read for at a pace that leaves the other to clients.
+#[test]
+fn a_rebuild_leaves_its_source_to_clients() {
+    let settings =
+        Settings { clean_after: 2 * SECOND, leg_window: 32, drain_bytes: 64 << 10, ..calm() };
+    let shape = Shape { volume_bytes: 16 << 20, memory_sectors: 64 << 10, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, 100_000);
+    }
+    for start in (0..world.sectors).step_by(REGION as usize) {
+        world.write(start, 8);
+    }
+    world.kill();
+    world.open(&[A, B]).expect("both are there");
+    world.behaviour[A].serial = MILLISECOND;
+    let mut most = 0;
+    for round in 0..200 {
+        world.submit(Operation::Read, Extent::new(round % 16 * 8, 8), false);
+        world.wait(MILLISECOND);
+        let large = world.in_flight(A, What::Reads);
+        most = most.max(large.iter().filter(|p| p.io.extent.sectors() > 8).count());
+    }
+    assert!(most > 0, "nothing is rebuilt");
+    assert!(most <= 2, "{most} reads for the rebuild are under way beside those of clients");
+    world.run_until_answered(SECOND);
+    world.converge();
+}
+
 /// A leg that was late with something a moment ago does not get regions to decide, where another leg is
 /// as good.
 #[test]

@@ -11,7 +11,7 @@
 use super::Engine;
 use super::debt::{Debt, Since, Source};
 use super::leg::Leg;
-use super::slab::Key;
+use super::slab::{Key, NONE};
 use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
@@ -30,6 +30,8 @@ const SHARE_AT_HALF: u32 = 8;
 const SHARE_AT_BOUND: u32 = 2;
 /// A leg on probation gets this many drain I/Os at once.
 const PROBATION_WINDOW: u32 = 4;
+/// Clients use the volume while one has asked for data within this time.
+const IN_USE: u64 = SECOND / 10;
 /// A debt without a fresh leg to read it from is looked at again after this.
 const SOURCE_RETRY: u64 = 50 * MILLISECOND;
 
@@ -296,8 +298,8 @@ impl<B: Buffers> Engine<B> {
             self.start_write(leg, debt.extent, debt.source, key, fua, debt.since, true, false);
             return true;
         }
-        if self.pay_sieved(leg, &first) {
-            return true;
+        if let Some(started) = self.pay_sieved(leg, &first) {
+            return started;
         }
         match first.source {
             Source::Leg => self.pay_from_leg(leg, slot),
@@ -411,6 +413,10 @@ impl<B: Buffers> Engine<B> {
             return true;
         };
         let region = self.regions.of_sector(first.extent.start);
+        if self.yields_to_clients(from, region) {
+            self.buffers.release(buffer);
+            return false;
+        }
         let record = self.regions.slot(region).expect("a region with debts has a record");
         let (debt, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
         self.regions.adjust_lacks(record, leg, i32::from(split));
@@ -433,6 +439,32 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_read_payload += io.payload_sectors();
         self.marks.add(Mark::DebtReadFromLeg);
         true
+    }
+
+    /// Returns true if what is owed in a region is not to be read from a leg at present: clients use the
+    /// volume, nobody waits for the region, and as much is being read there for drains as clients can
+    /// bear. That is one read at a time; more, up to the window, as exposure nears its bound.
+    pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
+        if self.now.since(self.last_asked) > IN_USE || planted::is(Planted::DrainFloodsSource) {
+            return false;
+        }
+        let looked_at = self.settings.limits.moves_looked_at;
+        if self.regions.regions_to_move(looked_at).any(|other| other == region) {
+            return false;
+        }
+        let share = u64::from(self.settings.leg_window) * self.pressure_permille().min(1000) / 1000;
+        let mut left = 1 + share;
+        let mut at = self.legs[from].oldest_io;
+        while at != NONE && left > 0 {
+            let io = &self.ios[at];
+            let purpose = io.purpose;
+            left -= u64::from(matches!(
+                purpose,
+                Purpose::DrainRead { .. } | Purpose::LateRead { .. } | Purpose::Sieve { .. }
+            ));
+            at = io.newer;
+        }
+        left == 0
     }
 
     /// The leg to read a debt from: answering, fresh for its beginning; the least loaded.

@@ -121,6 +121,8 @@ pub struct Engine<B: Buffers> {
     /// Commands that arrived before the volume was durably open.
     early_commands: Vec<(u64, Command)>,
     reads_routed: u64,
+    /// When a client last asked for data.
+    last_asked: Instant,
     /// Sectors of writes let in and not yet acknowledged.
     unacknowledged_sectors: u64,
     said_converged: bool,
@@ -247,6 +249,7 @@ impl<B: Buffers> Engine<B> {
             flush_failures: flush::Failures::default(),
             early_commands: Vec::new(),
             reads_routed: 0,
+            last_asked: Instant(0),
             unacknowledged_sectors: 0,
             said_converged: false,
             short_of_memory: false,

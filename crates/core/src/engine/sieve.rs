@@ -81,18 +81,23 @@ fn has_copy(debt: &Debt) -> bool {
 }
 
 impl<B: Buffers> Engine<B> {
-    /// Begins to pay a debt together with those that follow it; whether that is the way.
-    pub(super) fn pay_sieved(&mut self, leg: usize, first: &Debt) -> bool {
+    /// Begins to pay a debt together with those that follow it. Returns `None` if that is not the way,
+    /// and false if it has to wait until the leg they are read from has time for it.
+    pub(super) fn pay_sieved(&mut self, leg: usize, first: &Debt) -> Option<bool> {
         let state = &self.legs[leg];
         if state.sieves >= self.settings.limits.sieves
             || self.now < state.sieves_after
             || !is_plain(first)
         {
-            return false;
+            return None;
         }
         let lot = self.lot_from_fresh(leg, first).or_else(|| self.lot_from_own(leg, first));
-        let Some((lot, from)) = lot else { return false };
-        let Some(buffer) = self.buffers.allocate(lot.extent.sectors() as u32) else { return false };
+        let (lot, from) = lot?;
+        let region = self.regions.of_sector(lot.extent.start);
+        if from != leg && self.yields_to_clients(from, region) {
+            return Some(false);
+        }
+        let buffer = self.buffers.allocate(lot.extent.sectors() as u32)?;
         self.legs[leg].drain_cursor = lot.extent.end;
         let purpose = Purpose::Sieve { target: leg as u8, started: self.now };
         let data = Self::at(BufferAt { buffer, offset: 0 });
@@ -102,7 +107,7 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].drain_reads += 1;
         self.legs[leg].drain_read_payload += io.payload_sectors();
         self.legs[leg].sieves += 1;
-        true
+        Some(true)
     }
 
     /// Debts that a fresh leg can read fast, and that leg.

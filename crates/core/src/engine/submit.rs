@@ -56,6 +56,7 @@ impl<B: Buffers> Engine<B> {
             Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
             _ if request.extent.is_empty() => self.reply(key.slot),
             _ => {
+                self.last_asked = self.now;
                 let waits = self.phase == Phase::Opening
                     || self.is_paused()
                     || !self.backlog[self.backlog_of(key.slot)].is_empty();
