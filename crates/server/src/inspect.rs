@@ -247,10 +247,6 @@ pub struct LegReport {
     pub lost: Option<LostView>,
     #[serde(skip)]
     decoded: Option<Superblock>,
-    /// Its bytes in front of the data area, as far as they are needed to hold the ledger against
-    /// them and could be read.
-    #[serde(skip)]
-    metadata: Vec<u8>,
 }
 
 /// Inspects the leg named `spec`.
@@ -259,17 +255,31 @@ pub struct LegReport {
 /// See [`InspectError`].
 pub fn inspect(spec: &str) -> Result<LegReport, InspectError> {
     let parsed: LegSpec = spec.parse()?;
+    let leg = open(&parsed)?;
+    Ok(inspect_leg(spec, &leg, parsed.paths()))
+}
+
+fn open(spec: &LegSpec) -> Result<OpenLeg, OpenError> {
     let open = |direct| {
         let options = FileOptions { direct, ..FileOptions::default() };
-        OpenLeg::open(&parsed, options, Purpose::Inspect)
+        OpenLeg::open(spec, options, Purpose::Inspect)
     };
-    let leg = match open(true) {
-        Err(OpenError::NoDirect { .. }) => open(false)?,
-        opened => opened?,
-    };
-    let mut report = inspect_leg(spec, &leg, parsed.paths());
-    report.metadata = read_metadata(&leg, &report);
-    Ok(report)
+    match open(true) {
+        Err(OpenError::NoDirect { .. }) => open(false),
+        opened => opened,
+    }
+}
+
+/// Reads all that is in front of the data area of the leg named `spec`; nothing if that cannot be
+/// read.
+fn read_metadata(spec: &str, layout: &Layout) -> Vec<u8> {
+    let Some(leg) = spec.parse().ok().and_then(|spec| open(&spec).ok()) else { return Vec::new() };
+    let length = layout.data_offset().min(leg.size());
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+    match leg.read_at(0, &mut bytes) {
+        Ok(()) => bytes,
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Inspects an opened leg. `paths` are where a lock would be.
@@ -291,18 +301,6 @@ pub fn inspect_leg(name: &str, leg: &dyn BlockingLeg, paths: &[PathBuf]) -> LegR
         table,
         lost,
         decoded,
-        metadata: Vec::new(),
-    }
-}
-
-/// Reads what is in front of a leg's data area; nothing if that cannot be read.
-fn read_metadata(leg: &dyn BlockingLeg, report: &LegReport) -> Vec<u8> {
-    let Some(superblock) = &report.decoded else { return Vec::new() };
-    let length = superblock.layout.data_offset().min(leg.size());
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-    match leg.read_at(0, &mut bytes) {
-        Ok(()) => bytes,
-        Err(_) => Vec::new(),
     }
 }
 

@@ -26,11 +26,8 @@ pub struct Inspection {
 /// # Errors
 /// The first leg that could not be opened.
 pub fn inspect_all(specs: &[String], place: &LedgerPlace) -> Result<Inspection, InspectError> {
-    let mut legs: Vec<_> = specs.iter().map(|spec| inspect(spec)).collect::<Result<_, _>>()?;
+    let legs: Vec<_> = specs.iter().map(|spec| inspect(spec)).collect::<Result<_, _>>()?;
     let ledgers = ledger::inspect(&legs, place);
-    for leg in &mut legs {
-        leg.metadata = Vec::new();
-    }
     let together = compare(&legs);
     Ok(Inspection { legs, ledgers, together })
 }

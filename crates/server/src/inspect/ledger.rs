@@ -13,8 +13,8 @@ use hemi_core::io::OutReason;
 use hemi_core::recovery::{LegImage, Opening, Outlived, Problem, Refusal, assess_outlived};
 use serde::Serialize;
 
-use super::LegReport;
 use super::report::line;
+use super::{LegReport, read_metadata};
 use crate::config::ledger::LedgerPlace;
 use crate::config::units::Size;
 use crate::ledger::{LedgerFileError, boot_id, look};
@@ -152,7 +152,7 @@ fn inspect_one(volume: Id, legs: &[LegReport], place: &LedgerPlace) -> Option<Le
         }
         (Ok(boot), content) => {
             let bytes = content.as_ref().ok().and_then(|bytes| bytes.as_deref());
-            next_start(&members, *boot, bytes)
+            next_start(&members, newest, *boot, bytes)
         }
     };
     Some(LedgerReport {
@@ -221,16 +221,26 @@ impl Content {
 }
 
 /// Lets recovery decide as a start does, by these legs and these bytes of a ledger. Detached legs
-/// are left out, as they have to be then.
-fn next_start(members: &[&LegReport], boot: Id, ledger: Option<&[u8]>) -> NextStart {
+/// are left out, as they have to be then. Of a volume that was closed nothing but its superblocks
+/// counts, and its tables, which may be large, are not read into memory for this.
+fn next_start(
+    members: &[&LegReport],
+    newest: &Superblock,
+    boot: Id,
+    ledger: Option<&[u8]>,
+) -> NextStart {
     let is_detached = |leg: &LegReport| {
         let own = leg.decoded.as_ref().map(|superblock| superblock.own_record().state);
         own == Some(Membership::Out(OutReason::Detached))
     };
     let members: Vec<&LegReport> =
         members.iter().filter(|leg| !is_detached(leg)).copied().collect();
-    let images: Vec<LegImage<'_>> =
-        members.iter().map(|leg| LegImage { bytes: &leg.metadata }).collect();
+    if !newest.open {
+        return closed(&members, newest);
+    }
+    let metadata: Vec<Vec<u8>> =
+        members.iter().map(|leg| read_metadata(&leg.path, &newest.layout)).collect();
+    let images: Vec<LegImage<'_>> = metadata.iter().map(|bytes| LegImage { bytes }).collect();
     match assess_outlived(&images, &Outlived { boot, ledger, accept_loss: false }) {
         Ok(opening) => {
             let compares_bytes = compared(&opening);
@@ -249,6 +259,19 @@ fn next_start(members: &[&LegReport], boot: Id, ledger: Option<&[u8]>) -> NextSt
                 NextStart::Unknown { reason }
             }
         }
+    }
+}
+
+/// Says what a start makes of legs that were closed: all that are in have to be there.
+fn closed(members: &[&LegReport], newest: &Superblock) -> NextStart {
+    let is_here = |id: Id| {
+        let own = |leg: &&LegReport| leg.decoded.as_ref().map(|own| own.own_record().id);
+        members.iter().any(|leg| own(leg) == Some(id))
+    };
+    let mut missing = newest.legs.iter().zip(0u8..);
+    match missing.find(|(leg, _)| leg.state == Membership::In && !is_here(leg.id)) {
+        Some((_, leg)) => NextStart::Unknown { reason: format!("leg {leg} is not among them") },
+        None => NextStart::ByLegs { restarted: false, compares_bytes: 0 },
     }
 }
 
