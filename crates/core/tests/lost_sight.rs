@@ -90,6 +90,28 @@ fn a_page_that_its_leg_has_lost_sight_of_is_handed_over() {
     world.converge();
 }
 
+/// Either leg was late with a write a moment ago. The other is given the page all the same. It is given the page all the same.
+#[test]
+fn a_late_page_is_handed_over_to_a_leg_that_was_late_with_something_else() {
+    let mut world = touched();
+    for leg in [A, B] {
+        world.hold(leg, What::Writes);
+        world.submit(Operation::Write, Extent::new(8 + 8 * leg as u64, 8), false);
+        world.let_come(leg);
+    }
+    others(&mut world, 30 * MILLISECOND);
+    world.hold(A, What::Metadata);
+    let write = world.submit(Operation::Write, Extent::new(REGION, 8), false);
+    world.let_come(A);
+    others(&mut world, 25 * MILLISECOND);
+    assert!(world.is_answered(write), "it waits for a page that its leg has lost sight of");
+    assert_eq!(world.recorded(1).authority(), LegIndex(B as u8));
+    world.release(A);
+    world.release(B);
+    world.read_everything();
+    world.converge();
+}
+
 /// A flush of the authority is lost sight of: a client's flush goes on without it.
 #[test]
 fn a_flush_that_its_leg_has_lost_sight_of_is_handed_over() {

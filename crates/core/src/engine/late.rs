@@ -175,14 +175,16 @@ impl<B: Buffers> Engine<B> {
         if !flush && !self.regions.page_is_late(record) {
             return None;
         }
-        // Not to a leg that what is waited for has still to reach. Nor to one that was late, too: pages
-        // would be handed to and fro, and none be durable in time.
-        let steady = self.in_legs().filter(|leg| leg.is_steady(self.now));
-        let steady = steady.fold(0, |mask, leg| mask | leg.index.bit());
+        // Once to any leg. After that to no leg that was late, too: pages would be handed to and fro, and
+        // none be durable in time.
+        let again = self.regions.has_undurable_move(record) || planted::is(Planted::LateMoveHeld);
+        let fit = self.in_legs().filter(|leg| !again || leg.is_steady(self.now));
+        let fit = fit.fold(0, |mask, leg| mask | leg.index.bit());
+        // Not to a leg that what is waited for has still to reach.
         let mut waiters = self.regions.waiters(record).peekable();
         let is_waited_for = waiters.peek().is_some() || !self.flushes.is_empty();
         let sent = |&operation: &u32| self.operations[operation].stage == Stage::Running;
         let have = waiters.filter(sent).map(|operation| self.operations[operation].done);
-        is_waited_for.then(|| have.fold(steady, |mask, done| mask & done))
+        is_waited_for.then(|| have.fold(fit, |mask, done| mask & done))
     }
 }

@@ -169,6 +169,11 @@ impl Regions {
         false
     }
 
+    /// Returns true if a region's authority has moved and not durably so yet.
+    pub(in crate::engine) fn has_undurable_move(&self, record: u32) -> bool {
+        self.active[record].undurable.is_some()
+    }
+
     /// Returns true if the page that would make a region's authority durable is late there.
     pub(in crate::engine) fn page_is_late(&self, record: u32) -> bool {
         let active = &self.active[record];
