@@ -143,6 +143,25 @@ fn reads_that_their_leg_has_lost_sight_of_are_handed_over() {
     world.read_everything();
 }
 
+/// One leg has lost sight of a read for good, and the other falls silent with the read that was asked of
+/// it instead. That is asked for again when the other is back.
+#[test]
+fn a_read_is_asked_for_again_when_the_other_leg_fell_silent() {
+    let mut world = touched();
+    world.hold(A, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
+    world.let_come(A);
+    world.hold(B, What::Anything);
+    others(&mut world, 60 * MILLISECOND);
+    assert!(!world.is_answered(read), "no leg has");
+    world.let_come(B);
+    world.abort_held(B);
+    others(&mut world, 400 * MILLISECOND);
+    assert!(world.is_answered(read), "it waits for a leg that has lost sight of it");
+    world.release(A);
+    world.read_everything();
+}
+
 /// A read of several regions cannot be asked of two legs at once: it starts over without the one that
 /// is late.
 #[test]

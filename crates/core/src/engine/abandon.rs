@@ -69,7 +69,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if anything but `leg` can serve the beginning of `extent` now. Legs that have
     /// `failed` it are asked again only where this one has been silent for long, or is no longer there:
     /// it may be late.
-    fn elsewhere(&self, leg: usize, failed: u8, extent: Extent) -> bool {
+    pub(super) fn elsewhere(&self, leg: usize, failed: u8, extent: Extent) -> bool {
         let is_there = !self.is_removed(leg) || planted::is(Planted::ReadKeptOnDetached);
         let again =
             self.is_long_silent(leg) || !is_there || planted::is(Planted::ReadGivenUpForFailed);

@@ -87,7 +87,7 @@ impl<B: Buffers> Engine<B> {
             if age >= last && !self.has_lost_sight_of(at) {
                 frozen = frozen.or(Some((io.submitted, last)));
             } else if age >= first {
-                let looks = [late, limit, last];
+                let looks = [late, limit, last, self.settings.out_after];
                 let look = looks.into_iter().filter(|&look| age < look).min();
                 next = next.min(look.map_or(Instant::NEVER, |look| io.submitted + look));
                 next = next.min(patience.review);

@@ -22,6 +22,9 @@ use crate::units::{Instant, LegIndex};
 /// A write that takes so many times as long as the leg usually takes is no part of its pace.
 const LOST_TIMES: u64 = 8;
 
+/// A read that went to a leg again which had been late with it is waited for so many times as long.
+const AGAIN_TIMES: u64 = 8;
+
 impl<B: Buffers> Engine<B> {
     /// Returns how long one I/O of a leg is waited for where another leg could do instead, nanoseconds:
     /// the least wait limit of the leg and of the others that are trusted. For a page or a flush
@@ -102,7 +105,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Asks another leg for what a leg is late with reading, once that has taken as long as the other is
-    /// expected to take. A read in several parts starts over without the leg.
+    /// expected to take. A read that cannot be asked twice, or whose other leg has fallen silent, starts
+    /// over without the leg.
     fn hand_over_read(&mut self, slot: u32) -> Instant {
         let io = self.ios[slot];
         let Purpose::Read { operation: key } = io.purpose else { return Instant::NEVER };
@@ -120,16 +124,25 @@ impl<B: Buffers> Engine<B> {
             self.legs[usize::from(io.leg)].note_lost_read(io.extent.sectors(), age);
         }
         self.consider_hedge(slot, true);
+        let Some(&state) = self.operations.get(key) else { return Instant::NEVER };
         let is_part =
             state.extent != self.requests[state.request].extent || io.extent != state.extent;
-        // Once for all its parts; sent to the leg again, they are waited for.
+        let asked_twice = state.hedged && state.parts > 1;
+        if !is_part && asked_twice {
+            return Instant::NEVER;
+        }
+        // Once for all its parts. Where it was sent to the leg again it is waited for longer.
+        let late = self.hand_over_after(usize::from(io.leg), Class::Read, io.extent.sectors());
         let request = &self.requests[state.request];
         let again = request.avoid & first != 0 && !request.restart;
-        if is_part && !again && self.has_lost_sight_of(slot) {
+        let from = io.submitted + if again { AGAIN_TIMES * late } else { late };
+        let elsewhere = self.elsewhere(usize::from(io.leg), state.failed, io.extent);
+        if self.now >= from && elsewhere && self.has_lost_sight_of(slot) {
             self.requests[state.request].avoid |= first;
             self.give_up_read(slot);
+            return Instant::NEVER;
         }
-        Instant::NEVER
+        self.now + late
     }
 
     /// A page write to a leg is late: whoever waits for it gets another authority.
