@@ -309,7 +309,10 @@ impl World {
             let stay = status.legs.iter().filter(|l| l.leg != hung);
             // Another that is out may wait for what that one alone has.
             let judged = stay.clone().count() > 1 && stay.clone().all(|l| is_in(l.state));
-            out && !changes && judged && !world.keeps_all_memory(hung)
+            out && !changes
+                && judged
+                && !world.keeps_all_memory(hung)
+                && !world.is_newest_alone(usize::from(hung))
         };
         let end = self.now + CONVERGENCE;
         while self.violation.is_none() && is_judged(self) {
@@ -333,6 +336,19 @@ impl World {
             }
             self.wait(50 * MILLISECOND);
         }
+    }
+
+    /// Returns true if a leg alone has the newest of a sector: an authority has lost that with its cache,
+    /// and waits for the leg that may still have it. P1 comes before P6.
+    fn is_newest_alone(&self, leg: usize) -> bool {
+        let others: Vec<&[u64]> = (0..self.disks.len())
+            .filter(|&other| other != leg)
+            .map(|other| self.disks[other].contents())
+            .collect();
+        let newest = self.disks[leg].contents().iter().enumerate();
+        newest
+            .into_iter()
+            .any(|(sector, &version)| others.iter().all(|disk| disk[sector] < version))
     }
 
     fn compare_all_but(&mut self, hung: u8) {
