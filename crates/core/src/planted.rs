@@ -34,6 +34,8 @@ planted! {
     LateAuthorityAwaited,
     /// A write that its authority alone has lost sight of waits for the leg to be called silent.
     LateWriteAwaited,
+    /// Authority moves in a region that has settled since that was wanted.
+    SettledMoved,
     /// A late page is handed over to no leg that was late with anything a moment ago.
     LateMoveHeld,
     /// A page that its leg has lost sight of is waited for.

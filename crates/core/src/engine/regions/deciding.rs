@@ -325,7 +325,8 @@ impl Regions {
         let restoring = self.consider_restored(record, among, marks);
         let must = self.must_move(record, failed, among);
         // A region that settled meanwhile needs nobody to decide it.
-        let late = late.filter(|_| self.active[record].touched);
+        let late =
+            late.filter(|_| self.active[record].touched || planted::is(Planted::SettledMoved));
         let settled = !must && late.is_none();
         let mut moved = Moved { settled, flushes: [restoring, None] };
         if !settled {
