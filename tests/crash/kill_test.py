@@ -149,9 +149,17 @@ def _is_tmpfs(path: Path) -> bool:
 class Faults(threading.Thread):
     """Lays random faults on random legs until hemi is killed."""
 
-    def __init__(self, volume: Volume, legs: Legs, rng: random.Random, story: Story) -> None:
+    def __init__(
+        self,
+        volume: Volume,
+        legs: Legs,
+        rng: random.Random,
+        story: Story,
+        dead: threading.Event,
+    ) -> None:
         super().__init__(daemon=True)
         self._volume, self._legs, self._rng, self._story = volume, legs, rng, story
+        self._dead = dead
         self.stopped = threading.Event()
         self.error: BaseException | None = None
 
@@ -160,8 +168,9 @@ class Faults(threading.Thread):
             while not self.stopped.wait(self._rng.expovariate(5.0)):
                 self._one()
         except BaseException as error:
-            # Commands fail once hemi is dead; before that it is an error of its own.
-            if not self.stopped.is_set() and self._volume.process.running:
+            # Commands fail once hemi is killed, though it takes a moment to end; before that it is
+            # an error of its own.
+            if not self._dead.is_set() and self._volume.process.running:
                 self.error = error
 
     def _one(self) -> None:
@@ -235,8 +244,8 @@ class Series:
         mix = Mix.drawn(rng, 65536 // self._history.unit_bytes)
         after = rng.choice([0.05, 0.3, 1.0, 2.0]) * rng.random() + 0.01
         story.tell(f"load: {mix}, to be killed after {after:.3f} s")
-        faults = Faults(volume, self._legs, random.Random(rng.random()), story)
         dead = threading.Event()
+        faults = Faults(volume, self._legs, random.Random(rng.random()), story, dead)
 
         def kill() -> None:
             dead.set()
