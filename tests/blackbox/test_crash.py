@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -95,6 +98,38 @@ def test_kill_while_recovering(sandbox: Sandbox) -> None:
         volume.start()
         journal.settle()
     check_both_legs(volume, journal)
+
+
+LISTENS = """
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+if os.fork():
+    os._exit(0)
+os.close(1)
+sys.stdin.read()
+"""
+
+
+def test_a_socket_that_a_dead_process_has_left_open_is_taken_over(sandbox: Sandbox) -> None:
+    """As the kernel keeps that of a killed hemi until its last I/O has ended."""
+    volume = Volume.on_files(sandbox, SIZE)
+    volume.stop()
+    # The child keeps open what its parent listened on.
+    listener = subprocess.Popen(
+        [sys.executable, "-c", LISTENS, volume.socket],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert listener.stdout and not listener.stdout.read()
+    listener.wait()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(volume.socket))
+    volume.start()
+    volume.stop()
+    assert listener.stdin
+    listener.stdin.close()
 
 
 def test_kill_with_three_legs_and_several_connections(sandbox: Sandbox) -> None:

@@ -27,6 +27,7 @@ mod populating;
 pub mod preflight;
 mod priority;
 pub mod probe;
+mod process;
 pub mod promote;
 mod reactor;
 pub mod record;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, access};
 
+use crate::process;
+
 /// The run directory of a system service.
 pub const SYSTEM_RUN_DIRECTORY: &str = "/run/hemi";
 /// Mode of the control socket: it can stop the volume and read its figures.
@@ -260,17 +262,20 @@ fn make_room(path: &Path, option: &'static str) -> Result<(), SocketError> {
     if !metadata.file_type().is_socket() {
         return Err(SocketError::NoSocket { path: path.to_owned(), option });
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|source| SocketError::Listen {
-                path: path.to_owned(),
-                option,
-                source,
-            })
-        }
+    let is_left = match UnixStream::connect(path) {
+        // The last I/O of a process that has been killed keeps its socket open.
+        Ok(connection) => process::peer(&connection).is_some_and(process::is_dead),
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    };
+    if !is_left {
         // Whoever does answer, or may not be asked, lives.
-        _ => Err(SocketError::InUse { path: path.to_owned(), option }),
+        return Err(SocketError::InUse { path: path.to_owned(), option });
     }
+    std::fs::remove_file(path).map_err(|source| SocketError::Listen {
+        path: path.to_owned(),
+        option,
+        source,
+    })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::open::{FileOptions, OpenError, Purpose};
 use crate::memory::{Mapping, PAGE_BYTES, Span};
+use crate::process::is_dead;
 
 /// Granularity of blocking I/O.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -458,15 +459,6 @@ fn lock_owner(descriptor: &OwnedFd) -> Option<u32> {
         .lines()
         .filter(|line| line.contains("FLOCK") && line.contains(&inode))
         .find_map(|line| line.split_whitespace().nth(4)?.parse().ok())
-}
-
-/// Whether a process has ended or is about to: gone, not yet waited for, or without memory.
-fn is_dead(process: u32) -> bool {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}"));
-    let Ok(stat) = read("stat") else { return true };
-    // The state follows the command's name, which is in parentheses and may hold any.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, None | Some('Z' | 'X')) || read("cmdline").is_ok_and(|text| text.is_empty())
 }
 
 /// Runs `use_it` with `length` bytes of aligned memory, one user at a time.

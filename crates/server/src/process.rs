@@ -1,0 +1,33 @@
+//! Whether another process is alive. What a killed hemi had open, the kernel keeps until its last I/O has
+//! ended, mostly for some milliseconds.
+
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+
+/// Returns true if a process has ended or is about to: gone, not yet waited for, or without memory.
+pub(crate) fn is_dead(process: u32) -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}"));
+    let Ok(stat) = read("stat") else { return true };
+    // The state follows the command's name, which is in parentheses and may hold any.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, None | Some('Z' | 'X')) || read("cmdline").is_ok_and(|text| text.is_empty())
+}
+
+/// Returns the process that listens, or connected, at the other end of a unix socket; `None` if it cannot
+/// be seen from here.
+pub(crate) fn peer(connection: &UnixStream) -> Option<u32> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both places are this function's own, and `length` is the size of the first. (rustix
+    // makes a `Pid` of it, which is never zero; that of a process in another namespace is.)
+    let result = unsafe {
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0 && credentials.pid > 0).then(|| credentials.pid.unsigned_abs())
+}
