@@ -211,6 +211,8 @@ planted! {
     PayRateIgnored,
     /// Legs flush for what nobody waits for whenever there is something to flush.
     FlushedAside,
+    /// A leg whose device was removed keeps what another has lost, and what that kept stands.
+    RemovedStillFresh,
     /// A leg is marked out while an authority is away that may have lost what only this leg has.
     OutBesideAbsent,
     /// Pages that nobody waits for are written at each tick, while clients write.

@@ -4,7 +4,7 @@
 mod world;
 
 use hemi_core::command::Command;
-use hemi_core::io::Operation;
+use hemi_core::io::{LegEvent, Operation};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::script::{Cache, Landing, What};
@@ -127,15 +127,15 @@ fn only_regions_for_which_a_leg_is_whole_are_armed_under_it() {
     world.hold(B, What::Flushes);
     world.wait(50 * MILLISECOND);
     assert_eq!(world.status().legs[B].owed_bytes, 0, "B has drained");
-    // A is silent: B decides what is written now.
-    world.hold(A, What::Anything);
+    // A is away: B decides what is written now.
+    world.lose_leg(A, Cache::Kept);
     world.submit(Operation::Write, Extent::new(4 * REGION, 8), false);
     world.wait(60 * MILLISECOND);
     assert!(world.recorded(4).is_dirty(), "B decides region 4");
     let entry = world.recorded(1);
     let decides = entry.is_dirty() && entry.authority().index() == B;
     assert!(!decides, "B decides region 1, which it may have in its cache alone");
-    world.release(A);
+    world.event(A, LegEvent::Back);
     world.release(B);
     world.run_until_answered(SECOND);
     world.converge();

@@ -410,3 +410,38 @@ fn a_silent_leg_stays_while_an_authority_is_away_that_may_have_lost_its_cache() 
     world.run_until_answered(SECOND);
     world.read(0, 8);
 }
+
+/// A device that was removed is not counted on: what the other has kept stands. If it comes back with
+/// what that one lost, nobody reads it there.
+#[test]
+fn a_removed_leg_that_comes_back_does_not_have_what_stands_otherwise() {
+    let (a, b) = (0, 1);
+    let settings = Settings { out_after: 1000 * SECOND, copies_reserve: 0, ..calm() };
+    let mut world = steady_legs(2, settings);
+    world.write(0, 8);
+    world.flush();
+    world.wait(MILLISECOND);
+    // On B durably, in A's cache alone.
+    world.hold(a, What::Flushes);
+    world.write(0, 8);
+    let flush = world.submit(Operation::Flush, Extent::new(0, 0), false);
+    world.wait(5 * MILLISECOND);
+    world.hold(b, What::Anything);
+    world.event(b, LegEvent::Gone { removed: true });
+    world.abort(b, |_| None);
+    world.lose_leg(a, Cache::Dropped);
+    world.release(a);
+    world.event(a, LegEvent::Back);
+    world.wait(5 * MILLISECOND);
+    world.release(b);
+    world.event(b, LegEvent::Back);
+    world.run_until_answered(SECOND);
+    assert!(world.has_failed(flush), "the loss is said");
+    let now = world.now;
+    world.checker.cache_lost(now);
+    for _ in 0..20 {
+        world.read(0, 8);
+    }
+    let contents = [a, b].map(|leg| world.disks[leg].contents()[..8].to_vec());
+    assert_eq!(contents[a], contents[b]);
+}

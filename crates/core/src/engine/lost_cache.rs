@@ -79,6 +79,7 @@ impl<B: Buffers> Engine<B> {
                 alone |= only_here;
                 if only_here {
                     self.fail_parts_done(region, false);
+                    self.give_up_removed(leg, region);
                 }
                 news |= only_here && self.regions.last_done(record, leg) > reported;
             }
@@ -183,6 +184,9 @@ impl<B: Buffers> Engine<B> {
         }
         self.owe_unsent(leg, record);
         let lost = self.owe_what_others_have(leg, record);
+        if lost {
+            self.give_up_removed(leg, region);
+        }
         if self.regions.lacks(record, leg) == 0 {
             self.end_rebuilding(leg, record);
         }
@@ -239,8 +243,20 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::CacheLostAlone);
         self.flush_failures.note_loss();
         self.fail_parts_done(region, false);
+        self.give_up_removed(leg, region);
         self.consider_complete(record, leg);
         true
+    }
+
+    /// What a leg has kept of a region stands from now on. One whose device was removed was not counted
+    /// on for that, and may come back with what the leg has lost: it owes the region.
+    fn give_up_removed(&mut self, leg: usize, region: u32) {
+        for other in self.slots() {
+            let is_removed = other != leg && self.legs[other].is_member() && self.is_removed(other);
+            if is_removed && !planted::is(Planted::RemovedStillFresh) {
+                self.owe_region(other, region);
+            }
+        }
     }
 
     /// How many sectors from the beginning of an extent every other leg lacks, whether it
