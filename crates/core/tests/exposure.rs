@@ -79,6 +79,14 @@ fn reads_go_on_while_writers_wait_at_the_bound() {
     assert!(!world.has_failed(read));
 }
 
+/// Two legs with regions of 1 MiB, checked at the end of a test only.
+fn of_long_regions(settings: Settings) -> World {
+    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    world
+}
+
 /// A write each to many regions, while a leg is frozen.
 fn write_sparsely(mode: ExposureMode) {
     const REGIONS: u64 = 1200;
@@ -121,9 +129,7 @@ fn sparse_writes_beside_a_frozen_leg_do_not_run_out_of_records() {
 #[test]
 fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
     let settings = Settings { requests_max: 256, exposure_bytes: 64 << 20, ..Settings::default() };
-    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
-    let mut world = World::of_shape(1, 2, settings, shape);
-    world.thorough = false;
+    let mut world = of_long_regions(settings);
     for leg in [A, B] {
         world.steady(leg, MILLISECOND / 10);
     }
@@ -145,15 +151,13 @@ fn writers_are_not_slowed_for_requests_that_a_leg_has_lost_sight_of() {
     assert!(status.exposure_peak > 4 << 20, "B is left behind");
 }
 
-/// What fits the bound is let in at once, whatever the leg that owes it does: paid it is later.
+/// Writes that fit the bound are let in at once, whatever the leg that owes them does.
 #[test]
 fn writers_are_not_slowed_before_the_bound_is_near() {
     let bound = 2 << 20;
     let settings =
         Settings { exposure_bytes: bound, owed_extents_max: 8192, requests_max: 256, ..calm() };
-    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
-    let mut world = World::of_shape(1, 2, settings, shape);
-    world.thorough = false;
+    let mut world = of_long_regions(settings);
     for leg in [A, B] {
         world.steady(leg, MILLISECOND / 10);
     }
@@ -193,9 +197,7 @@ fn writers_are_slowed_where_a_leg_cannot_pay_in_time() {
         wait_ceiling: SECOND,
         ..calm()
     };
-    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
-    let mut world = World::of_shape(1, 2, settings, shape);
-    world.thorough = false;
+    let mut world = of_long_regions(settings);
     world.steady(A, MILLISECOND / 10);
     world.steady(B, 0);
     // B pays 1 MiB within the 5 s.
@@ -221,9 +223,7 @@ fn writers_are_slowed_where_a_leg_cannot_pay_in_time() {
 #[test]
 fn a_request_that_a_leg_has_lost_sight_of_slows_no_writer() {
     let settings = Settings { exposure_age: 5 * SECOND, owed_extents_max: 8192, ..calm() };
-    let shape = Shape { volume_bytes: 64 << 20, region_bytes: 1 << 20, ..Shape::default() };
-    let mut world = World::of_shape(1, 2, settings, shape);
-    world.thorough = false;
+    let mut world = of_long_regions(settings);
     for leg in [A, B] {
         world.steady(leg, MILLISECOND / 10);
     }

@@ -42,27 +42,26 @@ impl<B: Buffers> Engine<B> {
                     return;
                 }
                 self.marks.add(Mark::ReadRestarted);
-                self.ios[slot].purpose = Purpose::Abandoned;
-                let state = &mut self.operations[operation.slot];
-                state.parts -= 1;
                 // With a hedge out, that one may still answer in time.
-                if state.parts == 0 {
-                    state.given_up = true;
-                    self.finish_read_if_done(operation.slot);
-                } else if !state.hedged {
-                    state.given_up = true;
-                }
+                let state = &mut self.operations[operation.slot];
+                state.given_up |= !state.hedged;
+                self.abandon_part(slot, operation.slot);
             }
             Purpose::Hedge { operation } if self.operations.is_live(operation) => {
-                self.ios[slot].purpose = Purpose::Abandoned;
-                let state = &mut self.operations[operation.slot];
-                state.parts -= 1;
-                if state.parts == 0 {
-                    state.given_up = true;
-                    self.finish_read_if_done(operation.slot);
-                }
+                self.abandon_part(slot, operation.slot);
             }
             _ => {}
+        }
+    }
+
+    /// Waits no more for an I/O of a client's read. If it was the last, the read starts over.
+    fn abandon_part(&mut self, slot: u32, operation: u32) {
+        self.ios[slot].purpose = Purpose::Abandoned;
+        let state = &mut self.operations[operation];
+        state.parts -= 1;
+        if state.parts == 0 {
+            state.given_up = true;
+            self.finish_read_if_done(operation);
         }
     }
 

@@ -81,16 +81,16 @@ impl<B: Buffers> Engine<B> {
         let depends = |record| {
             let region = self.regions.region_of(record);
             let authority = self.entry(region).authority();
-            let beside = self.legs_that_stay(LegIndex(leg as u8)).filter(|other| {
+            let has_all = |other: &Leg| {
                 other.index != authority
                     && self.may_still_have(other.index.index(), region)
                     && self.regions.is_complete(other.index, region)
-            });
+            };
             self.regions.is_touched(region)
                 && authority.index() != leg
                 && is_gone(&self.legs[authority.index()])
                 && !self.may_still_have(authority.index(), region)
-                && beside.count() == 0
+                && !self.legs_that_stay(LegIndex(leg as u8)).any(has_all)
         };
         records.any(depends)
     }

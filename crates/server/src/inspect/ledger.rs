@@ -13,7 +13,7 @@ use hemi_core::io::OutReason;
 use hemi_core::recovery::{LegImage, Opening, Outlived, Problem, Refusal, assess_outlived};
 use serde::Serialize;
 
-use super::report::line;
+use super::report::{in_use_line, line};
 use super::{LegReport, read_metadata};
 use crate::config::ledger::LedgerPlace;
 use crate::config::units::Size;
@@ -309,15 +309,7 @@ impl Display for LedgerReport {
                 line(f, "file", format_args!("none at {}", places.join(", nor at ")))?;
             }
         }
-        match (self.in_use, self.used_by) {
-            (true, Some(process)) => line(
-                f,
-                "in use",
-                format_args!("by process {process}; what is below may be changing"),
-            )?,
-            (true, None) => line(f, "in use", format_args!("what is below may be changing"))?,
-            (false, _) => {}
-        }
+        in_use_line(f, self.in_use, self.used_by)?;
         match (self.state, &self.problem) {
             (LedgerFound::Absent, _) => {}
             (LedgerFound::Changing, _) => {

@@ -25,18 +25,27 @@ pub(super) fn line(
     writeln!(formatter, "  {subject:<12} {text}")
 }
 
+/// Says that somebody uses what is reported on, and who if that is known.
+pub(super) fn in_use_line(
+    formatter: &mut Formatter<'_>,
+    in_use: bool,
+    used_by: Option<u32>,
+) -> fmt::Result {
+    match (in_use, used_by) {
+        (true, Some(process)) => line(
+            formatter,
+            "in use",
+            format_args!("by process {process}; what is below may be changing"),
+        ),
+        (true, None) => line(formatter, "in use", format_args!("what is below may be changing")),
+        (false, _) => Ok(()),
+    }
+}
+
 impl Display for LegReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({})", self.path, Size(self.size_bytes))?;
-        match (self.in_use, self.used_by) {
-            (true, Some(process)) => line(
-                f,
-                "in use",
-                format_args!("by process {process}; what is below may be changing"),
-            )?,
-            (true, None) => line(f, "in use", format_args!("what is below may be changing"))?,
-            (false, _) => {}
-        }
+        in_use_line(f, self.in_use, self.used_by)?;
         if let Some(superblock) = &self.superblock {
             superblock.write(f)?;
             if self.size_bytes < superblock.leg_bytes {
