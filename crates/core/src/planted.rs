@@ -44,7 +44,7 @@ planted! {
     LossForgotten,
     /// A drain reads as much as fits its window from a leg that clients use.
     DrainFloodsSource,
-    /// What a leg pays while it has lost sight of writes counts as its pace.
+    /// A leg's pace is taken from the time in which it has lost sight of writes, too.
     LostPace,
     /// A leg that has lost sight of one request is called silent, though it answers others.
     LegJudgedByOne,
@@ -207,7 +207,7 @@ planted! {
     PacedFromHalf,
     /// Writers are paced when what is exposed is old, whatever makes it so.
     PacedByAge,
-    /// How fast a leg pays its debts does not matter to writers before the bound in bytes is near.
+    /// Writers are held back near the bound in bytes alone, however slowly a leg pays its debts.
     PayRateIgnored,
     /// Legs flush for what nobody waits for whenever there is something to flush.
     FlushedAside,

@@ -122,9 +122,9 @@ pub struct PromotionReport {
     /// Regions that may lack the newest writes: they were last being written under another leg's
     /// authority, or by the ledger the leg is behind there. They can be read.
     pub uncertain: Vec<Stretch>,
-    /// How many these are.
+    /// Number of these regions.
     pub uncertain_regions: u32,
-    /// What became of the ledger's word.
+    /// Use that was made of the ledger.
     pub ledger: LedgerAsked,
     /// Size of a region, bytes.
     pub region_bytes: u64,

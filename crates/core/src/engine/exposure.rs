@@ -29,8 +29,8 @@ const ROOM_TIME: u64 = SECOND;
 const BEGIN_PERMILLE: u64 = 875;
 /// … and to have ended below this one.
 const END_PERMILLE: u64 = 750;
-/// What a leg can pay in time is taken to be at least this part of the bound: the drain needs
-/// something to put in order, and a leg that stalls with every request pays little.
+/// Least part of the bound that a leg is taken to pay in time: the drain needs something to put in
+/// order, and a leg that stalls with every request pays little.
 const PAYABLE_MIN_PARTS: u64 = 16;
 /// A write longer than this part of the bound is let in piece by piece …
 const BOUND_PARTS: u64 = 4;

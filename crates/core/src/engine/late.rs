@@ -5,8 +5,8 @@
 //! used. A client's read is asked of another leg as well; a write that another leg has is decided by
 //! that leg from then on; a page that nobody can wait for is written where another leg decides.
 //!
-//! What a leg has made of its own wait limit counts only as long as no other leg would have been
-//! called late before that: a leg that stalls half of what it is asked for has a high limit.
+//! A leg's own wait limit counts only where it is the least of the legs' limits: a leg that stalls half
+//! of what it is asked for has made its own a high one.
 
 use super::Engine;
 use super::leg::Class;
@@ -146,7 +146,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// A page write to a leg is late: whoever waits for it gets another authority.
-    pub(super) fn hand_over_page(&mut self, leg: usize, slot: u32) {
+    fn hand_over_page(&mut self, leg: usize, slot: u32) {
         let Purpose::Metadata(write) = self.ios[slot].purpose else { return };
         if planted::is(Planted::LatePageAwaited)
             || !self.regions.metadata_mut().note_late(write.object, LegIndex(leg as u8))

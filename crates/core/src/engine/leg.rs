@@ -57,7 +57,7 @@ const LATE_FLOOR: u64 = 50 * MICROSECOND;
 const LATE_UNKNOWN: u64 = MILLISECOND;
 /// A leg is steady again when it has not been late for this long.
 const STEADY_AFTER: u64 = 10 * SECOND;
-/// What is answered within this part of a leg's limit may have overtaken what is in flight.
+/// Part of a leg's limit within which an answer may have overtaken an I/O that is in flight.
 const OVERTAKEN_PARTS: u64 = 8;
 /// A read is hedged no earlier than this after its submission.
 const HEDGE_FLOOR: u64 = 2 * MILLISECOND;

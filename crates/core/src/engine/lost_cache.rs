@@ -248,8 +248,8 @@ impl<B: Buffers> Engine<B> {
         true
     }
 
-    /// What a leg has kept of a region stands from now on. One whose device was removed was not counted
-    /// on for that, and may come back with what the leg has lost: it owes the region.
+    /// Makes legs whose device was removed owe a region in which what `leg` has kept stands from now on:
+    /// they were not counted on for that, and may come back with what the leg has lost.
     fn give_up_removed(&mut self, leg: usize, region: u32) {
         for other in self.slots() {
             let is_removed = other != leg && self.legs[other].is_member() && self.is_removed(other);

@@ -21,15 +21,15 @@ use crate::units::{Extent, LegIndex};
 pub struct Promotion {
     /// The superblock it will have.
     pub superblock: Superblock,
-    /// What the leg's own metadata knows it lacks, but for what the ledger calls complete: lost from
-    /// now on, EIO until rewritten.
+    /// Extents that the leg's own metadata knows it lacks, but for those the ledger calls complete: lost
+    /// from now on, EIO until rewritten.
     pub lacks: Vec<Extent>,
     /// Regions beside these in which it may lack the newest writes, sorted and joined: another leg
     /// decided them, or by the ledger this one is behind.
     pub uncertain: Vec<Extent>,
-    /// How many these are.
+    /// Number of these regions.
     pub uncertain_regions: u32,
-    /// What became of the ledger's word.
+    /// Use that was made of the ledger.
     pub ledger: LedgerWord,
     /// Blocks to write, in this order, each made durable before the next: byte address and
     /// content. The superblock comes last.
@@ -211,7 +211,7 @@ fn traced(image: LegImage, old: &Superblock, object: u32) -> u64 {
     (0..2).filter_map(of_slot).max().unwrap_or(0)
 }
 
-/// What is known of a region on the leg that is promoted.
+/// Knowledge of a region on the leg that is promoted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// It has everything.

@@ -30,7 +30,7 @@ struct OnLeg {
     /// The other slot may hold something newer-looking, from before the leg was out: both
     /// have to be rewritten before it may decide anything.
     other_slot_unknown: bool,
-    /// What is in flight is late: nobody waits for it who can do without.
+    /// Set while the write in flight is late: nobody waits for it who can do without.
     late: bool,
     /// Queued for writing.
     queued: bool,
