@@ -49,14 +49,20 @@ fn others(world: &mut World, time: u64) {
     }
 }
 
+/// Submits a request of which A loses sight while it answers what comes later.
+fn lose_sight(world: &mut World, what: What, operation: Operation, extent: Extent) -> u64 {
+    world.hold(A, what);
+    let token = world.submit(operation, extent, false);
+    world.let_come(A);
+    token
+}
+
 /// The authority loses sight of one write. The leg that has it decides from then on; what lands of it in
 /// the end does not overwrite what has been written since.
 #[test]
 fn a_write_that_its_authority_has_lost_sight_of_is_handed_over() {
     let mut world = touched();
-    world.hold(A, What::Writes);
-    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
-    world.let_come(A);
+    let write = lose_sight(&mut world, What::Writes, Operation::Write, Extent::new(0, 8));
     let zombie = world.only(A, What::Writes);
     others(&mut world, 25 * MILLISECOND);
     assert!(world.is_answered(write), "it waits for a leg that has lost sight of it");
@@ -75,9 +81,7 @@ fn a_write_that_its_authority_has_lost_sight_of_is_handed_over() {
 #[test]
 fn a_page_that_its_leg_has_lost_sight_of_is_handed_over() {
     let mut world = touched();
-    world.hold(A, What::Metadata);
-    let write = world.submit(Operation::Write, Extent::new(REGION, 8), false);
-    world.let_come(A);
+    let write = lose_sight(&mut world, What::Metadata, Operation::Write, Extent::new(REGION, 8));
     others(&mut world, 25 * MILLISECOND);
     assert!(world.is_answered(write), "it waits for a page that its leg has lost sight of");
     assert_eq!(world.recorded(1).authority(), LegIndex(B as u8));
@@ -100,9 +104,7 @@ fn a_late_page_is_handed_over_to_a_leg_that_was_late_with_something_else() {
         world.let_come(leg);
     }
     others(&mut world, 30 * MILLISECOND);
-    world.hold(A, What::Metadata);
-    let write = world.submit(Operation::Write, Extent::new(REGION, 8), false);
-    world.let_come(A);
+    let write = lose_sight(&mut world, What::Metadata, Operation::Write, Extent::new(REGION, 8));
     others(&mut world, 25 * MILLISECOND);
     assert!(world.is_answered(write), "it waits for a page that its leg has lost sight of");
     assert_eq!(world.recorded(1).authority(), LegIndex(B as u8));
@@ -133,9 +135,8 @@ fn a_flush_that_its_leg_has_lost_sight_of_is_handed_over() {
 fn reads_that_their_leg_has_lost_sight_of_are_handed_over() {
     let mut world = touched_with(10 * MILLISECOND);
     for round in 0..24 {
-        world.hold(A, What::Reads);
-        let read = world.submit(Operation::Read, Extent::new(round % 4 * 8, 8), false);
-        world.let_come(A);
+        let read =
+            lose_sight(&mut world, What::Reads, Operation::Read, Extent::new(round % 4 * 8, 8));
         others(&mut world, 35 * MILLISECOND);
         assert!(world.is_answered(read), "read {round} waits for a leg that has lost sight of it");
     }
@@ -148,9 +149,7 @@ fn reads_that_their_leg_has_lost_sight_of_are_handed_over() {
 #[test]
 fn a_read_is_asked_for_again_when_the_other_leg_fell_silent() {
     let mut world = touched();
-    world.hold(A, What::Reads);
-    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
-    world.let_come(A);
+    let read = lose_sight(&mut world, What::Reads, Operation::Read, Extent::new(0, 8));
     world.hold(B, What::Anything);
     others(&mut world, 60 * MILLISECOND);
     assert!(!world.is_answered(read), "no leg has");
@@ -167,9 +166,7 @@ fn a_read_is_asked_for_again_when_the_other_leg_fell_silent() {
 #[test]
 fn a_read_in_parts_starts_over_elsewhere() {
     let mut world = touched();
-    world.hold(A, What::Reads);
-    let read = world.submit(Operation::Read, Extent::new(REGION - 8, 16), false);
-    world.let_come(A);
+    let read = lose_sight(&mut world, What::Reads, Operation::Read, Extent::new(REGION - 8, 16));
     others(&mut world, 25 * MILLISECOND);
     world.wait(MILLISECOND);
     assert!(world.is_answered(read), "a part of it waits for a leg that has lost sight of it");
@@ -213,9 +210,7 @@ fn a_rebuild_leaves_its_source_to_clients() {
 #[test]
 fn a_leg_that_loses_sight_of_requests_decides_no_more_regions() {
     let mut world = touched();
-    world.hold(A, What::Writes);
-    world.submit(Operation::Write, Extent::new(0, 8), false);
-    world.let_come(A);
+    lose_sight(&mut world, What::Writes, Operation::Write, Extent::new(0, 8));
     others(&mut world, 50 * MILLISECOND);
     world.write(2 * REGION, 8);
     assert_eq!(world.recorded(2).authority(), LegIndex(B as u8));
