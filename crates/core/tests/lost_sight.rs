@@ -94,7 +94,7 @@ fn a_page_that_its_leg_has_lost_sight_of_is_handed_over() {
     world.converge();
 }
 
-/// Either leg was late with a write a moment ago. The other is given the page all the same. It is given the page all the same.
+/// Either leg was late with a write a moment ago. The other is given the page all the same.
 #[test]
 fn a_late_page_is_handed_over_to_a_leg_that_was_late_with_something_else() {
     let mut world = touched();
@@ -173,6 +173,21 @@ fn a_read_in_parts_starts_over_elsewhere() {
     assert_eq!(world.status().legs[A].freezes, 0);
     world.release(A);
     world.read_everything();
+}
+
+/// A read started over without the leg that was late with it, and the other leg falls silent. Only the
+/// first answers, so it is asked again.
+#[test]
+fn a_leg_that_was_late_with_a_read_is_asked_again_when_the_other_is_silent() {
+    let mut world = touched();
+    let read = lose_sight(&mut world, What::Reads, Operation::Read, Extent::new(REGION - 8, 16));
+    world.hold(B, What::Anything);
+    others(&mut world, 100 * MILLISECOND);
+    assert!(world.is_answered(read), "it waits for a silent leg, though the other answers");
+    world.release(A);
+    world.release(B);
+    world.read_everything();
+    world.converge();
 }
 
 /// A leg that is being rebuilt is read for at a pace that leaves the other to clients.

@@ -51,10 +51,7 @@ impl<B: Buffers> Engine<B> {
             let failed = self.operations[operation].failed;
             let to = self.destination(operation, at);
             let avoid = self.requests[self.operations[operation].request].avoid;
-            let place = match self.place(rest, failed | avoid) {
-                Place::Wait | Place::Nowhere if avoid != 0 => self.place(rest, failed),
-                place => place,
-            };
+            let place = self.place_to_read(rest, failed, avoid);
             match place {
                 Place::Leg(leg, sectors) if self.ios.free_slots() > 0 => {
                     let part = Extent::new(at, sectors);
@@ -99,6 +96,21 @@ impl<B: Buffers> Engine<B> {
             Source::Buffer(at) => at,
             _ => unreachable!("a read operation has a buffer"),
         }
+    }
+
+    /// Returns who serves the beginning of `extent`: none of the legs that have `failed`, and one of
+    /// those to `avoid` only where the others have fallen silent. A read that went to a silent leg
+    /// for that would be given up again at once, time after time.
+    fn place_to_read(&self, extent: Extent, failed: u8, avoid: u8) -> Place {
+        let place = self.place(extent, failed | avoid);
+        let answers = match place {
+            Place::Leg(leg, _) => {
+                self.legs[leg].answers() || planted::is(Planted::SilentOverAvoided)
+            }
+            Place::Copy(..) => true,
+            Place::Wait | Place::Nowhere => false,
+        };
+        if avoid == 0 || answers { place } else { self.place(extent, failed) }
     }
 
     /// Who serves the beginning of `extent`, leaving out the legs in `except`.
