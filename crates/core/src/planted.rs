@@ -50,6 +50,8 @@ planted! {
     LegJudgedByOne,
     /// A client's flush waits for a leg whose flush is late.
     LateFlushAwaited,
+    /// The generation that a leg is of which is out for long falls off the ancestry.
+    AncestorsForgotten,
     /// A read goes to a leg that has fallen silent rather than to one that was late with it.
     SilentOverAvoided,
     /// A read that its leg has lost sight of is asked of no other beyond the budget for hedges.

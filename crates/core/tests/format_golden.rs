@@ -46,7 +46,7 @@ fn superblock() -> Superblock {
     }
     let mut ancestry = Ancestry::default();
     for i in (0..20).rev() {
-        ancestry.push(Ancestor { generation: [0xC0 + i; 16], sequence: 900 - u64::from(i) });
+        ancestry.push(Ancestor { generation: [0xC0 + i; 16], sequence: 900 - u64::from(i) }, &[]);
     }
     Superblock {
         volume_id: VOLUME,

@@ -40,7 +40,7 @@ fn ancestry() -> impl Strategy<Value = Ancestry> {
             for (random, sequence) in past {
                 let mut generation = [1; 16];
                 generation[1..].copy_from_slice(&random);
-                ancestry.push(Ancestor { generation, sequence });
+                ancestry.push(Ancestor { generation, sequence }, &[]);
             }
             ancestry
         },
@@ -357,7 +357,7 @@ fn names_are_checked() {
 fn the_oldest_ancestor_falls_off() {
     let mut ancestry = Ancestry::default();
     for sequence in 1..=ANCESTRY_MAX as u64 + 1 {
-        ancestry.push(Ancestor { generation: [sequence as u8; 16], sequence });
+        ancestry.push(Ancestor { generation: [sequence as u8; 16], sequence }, &[]);
     }
     assert_eq!(ancestry.as_slice().len(), ANCESTRY_MAX);
     assert_eq!(ancestry.as_slice()[0].sequence, ANCESTRY_MAX as u64 + 1);

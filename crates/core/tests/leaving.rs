@@ -95,6 +95,35 @@ fn what_the_last_leg_cannot_read_is_lost_with_the_one_that_could() {
     assert!(!world.has_failed(token), "rewritten");
 }
 
+/// One leg is out for good while another is marked out and comes back again and again. The first is
+/// merely older in the end: no fork.
+#[test]
+fn a_leg_that_is_out_while_another_comes_and_goes_is_no_fork() {
+    let mut world = volume(3);
+    world.write(0, 64);
+    world.flush();
+    world.hold(C, What::Anything);
+    world.write(0, 8);
+    world.wait(3 * SECOND);
+    assert!(is_out(&world, C, OutReason::Unresponsive));
+    for _ in 0..70 {
+        world.hold(B, What::Anything);
+        world.write(0, 8);
+        world.wait(2 * SECOND);
+        world.let_come(B);
+        world.abort_held(B);
+        world.wait(4 * SECOND);
+    }
+    let out = Notice::Out { leg: LegIndex(B as u8), reason: OutReason::Unresponsive };
+    let times = world.notices.iter().filter(|notice| **notice == out).count();
+    assert!(times > 64, "marked out {times} times");
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[A, B, C]).expect("all are of one history");
+    world.read_everything();
+    world.let_come(C);
+    world.converge();
+}
+
 /// Goes on writing until so much time has passed, at most 16 requests at once.
 fn write_for(world: &mut World, time: u64) {
     let end = world.now + time;

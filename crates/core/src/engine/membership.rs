@@ -442,11 +442,22 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// A new random generation; the present one becomes history.
+    /// Begins a new random generation; the present one becomes history. What a leg is of stays in
+    /// it, or a leg that is out would count as a fork when it comes back.
     fn begin_generation(&mut self) {
-        let sequence = self.regions.metadata().newest(self.regions.metadata().superblock());
-        let past = Ancestor { generation: self.superblock.generation, sequence };
-        self.superblock.ancestry.push(past);
+        let metadata = self.regions.metadata();
+        let object = metadata.superblock();
+        let past =
+            Ancestor { generation: self.superblock.generation, sequence: metadata.newest(object) };
+        let mut held = [u64::MAX; 2 * LEGS_MAX];
+        let legs = self.legs.iter().filter(|leg| leg.is_member());
+        for (held, leg) in held.chunks_mut(2).zip(legs) {
+            let durable = metadata.durable(object, leg.index);
+            let in_flight = metadata.in_flight(object, leg.index);
+            held.copy_from_slice(&[durable, in_flight.unwrap_or(durable)]);
+        }
+        let held = if planted::is(Planted::AncestorsForgotten) { &[][..] } else { &held };
+        self.superblock.ancestry.push(past, held);
         self.superblock.generation = self.random_id();
     }
 

@@ -97,7 +97,8 @@ pub struct Ancestor {
     pub sequence: u64,
 }
 
-/// The latest [`ANCESTRY_MAX`] past generations, newest first.
+/// The latest past generations, newest first, and older ones that a leg may still be of:
+/// [`ANCESTRY_MAX`] in all.
 ///
 /// Two legs whose present generations are each in the other's past, or in neither's, went
 /// different ways: a fork.
@@ -114,12 +115,25 @@ impl Default for Ancestry {
 }
 
 impl Ancestry {
-    /// Puts a generation that has just become past before all others; the oldest falls off
-    /// when there are too many.
-    pub fn push(&mut self, ancestor: Ancestor) {
-        self.count = (self.count + 1).min(ANCESTRY_MAX);
+    /// Puts a generation that has just become past before all others. When there are too many, the
+    /// oldest falls off of which none of the superblocks `held` is, by their sequences; if there is
+    /// none such, the oldest of all.
+    pub fn push(&mut self, ancestor: Ancestor, held: &[u64]) {
+        if self.count == ANCESTRY_MAX {
+            let needed = |&at: &usize| held.iter().any(|&sequence| self.is_of(at, sequence));
+            let falls = (0..self.count).rev().find(|at| !needed(at)).unwrap_or(self.count - 1);
+            self.ancestors[falls..self.count].rotate_left(1);
+            self.count -= 1;
+        }
+        self.count += 1;
         self.ancestors[..self.count].rotate_right(1);
         self.ancestors[0] = ancestor;
+    }
+
+    /// Returns true if a superblock of this sequence is of the past generation at `at`.
+    fn is_of(&self, at: usize, sequence: u64) -> bool {
+        let before = self.as_slice().get(at + 1).map(|older| older.sequence);
+        before.is_none_or(|before| sequence > before) && sequence <= self.ancestors[at].sequence
     }
 
     /// The past generations, newest first.

@@ -98,7 +98,8 @@ pub fn promote_short_pages(
         return refuse(Problem::Truncated { image: 0, needed, found });
     }
     let mut superblock = old.clone();
-    superblock.ancestry.push(Ancestor { generation: old.generation, sequence: old.sequence });
+    let past = Ancestor { generation: old.generation, sequence: old.sequence };
+    superblock.ancestry.push(past, &[]);
     superblock.generation = generation;
     superblock.open = false;
     superblock.ledger = None;

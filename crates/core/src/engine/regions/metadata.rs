@@ -319,7 +319,13 @@ impl Metadata {
 
     /// Whether a write of the object is in flight to `leg`: its outcome is not known.
     pub(crate) fn is_in_flight(&self, object: ObjectId, leg: LegIndex) -> bool {
-        self.objects[object as usize].legs[leg.index()].in_flight != 0
+        self.in_flight(object, leg).is_some()
+    }
+
+    /// Returns the sequence of the write of the object that is in flight to `leg`.
+    pub(crate) fn in_flight(&self, object: ObjectId, leg: LegIndex) -> Option<u64> {
+        let sequence = self.objects[object as usize].legs[leg.index()].in_flight;
+        Some(sequence).filter(|&sequence| sequence != 0)
     }
 
     /// Notes that the write of an object in flight to `leg` is late. Returns true the first time.
