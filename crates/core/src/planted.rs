@@ -52,6 +52,8 @@ planted! {
     LateFlushAwaited,
     /// The generation that a leg is of which is out for long falls off the ancestry.
     AncestorsForgotten,
+    /// A read that starts over asks the leg again that it was given up with.
+    LateLegAskedAgain,
     /// A read goes to a leg that has fallen silent rather than to one that was late with it.
     SilentOverAvoided,
     /// A read that its leg has lost sight of is asked of no other beyond the budget for hedges.

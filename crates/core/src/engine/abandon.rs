@@ -42,6 +42,12 @@ impl<B: Buffers> Engine<B> {
                     return;
                 }
                 self.marks.add(Mark::ReadRestarted);
+                // A leg that comes too late by a little each time would be asked for the rest of it
+                // again and again.
+                let request = self.operations[operation.slot].request;
+                if !planted::is(Planted::LateLegAskedAgain) {
+                    self.requests[request].avoid |= LegIndex(io.leg).bit();
+                }
                 // With a hedge out, that one may still answer in time.
                 let state = &mut self.operations[operation.slot];
                 state.given_up |= !state.hedged;

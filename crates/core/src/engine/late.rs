@@ -138,7 +138,6 @@ impl<B: Buffers> Engine<B> {
         let from = io.submitted + if again { AGAIN_TIMES * late } else { late };
         let elsewhere = self.elsewhere(usize::from(io.leg), state.failed, io.extent);
         if self.now >= from && elsewhere && self.has_lost_sight_of(slot) {
-            self.requests[state.request].avoid |= first;
             self.give_up_read(slot);
             return Instant::NEVER;
         }
