@@ -52,6 +52,8 @@ planted! {
     LateFlushAwaited,
     /// The generation that a leg is of which is out for long falls off the ancestry.
     AncestorsForgotten,
+    /// A flush that waited for moves off an authority that lost its cache does not wait for their pages.
+    SuspectMovesUnawaited,
     /// A read that starts over asks the leg again that it was given up with.
     LateLegAskedAgain,
     /// A read goes to a leg that has fallen silent rather than to one that was late with it.

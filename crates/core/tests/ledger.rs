@@ -4,12 +4,12 @@
 mod world;
 
 use hemi_core::format::ledger::{LedgerError, SimulatedMemory};
-use hemi_core::io::Operation;
+use hemi_core::io::{LegEvent, Operation};
 use hemi_core::recovery::{self, LedgerWord, LegImage, Outlived, Problem, Promotion};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND};
 use world::script::{Cache, Landing, What};
-use world::{World, calm};
+use world::{Random, World, calm};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -80,6 +80,40 @@ fn a_flush_waits_for_the_page_of_a_move() {
     world.crash(Some(Cache::Dropped), |_| Landing::Not);
     world.open(&[FAST, SLOW]).expect("the pages tell");
     world.read_everything();
+}
+
+/// The authority has lost its cache, and the leg that has everything was silent then. A flush that came
+/// meanwhile waits for the page of the move to that leg: the pages still name the one that lost it.
+#[test]
+fn a_flush_waits_for_the_page_of_a_move_off_a_lost_cache() {
+    let mut world = touched();
+    world.write(0, 8);
+    world.hold(FAST, What::Flushes);
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    world.hold(SLOW, What::Anything);
+    world.submit(Operation::Write, Extent::new(8, 8), false);
+    world.let_come(FAST);
+    world.wait(100 * MILLISECOND);
+    world.event(FAST, LegEvent::Gone { removed: false });
+    world.abort(FAST, |_| Some(Landing::Not));
+    world.disks[FAST].lose_cache(&mut Random(7));
+    world.event(FAST, LegEvent::Back);
+    world.wait(100 * MILLISECOND);
+    let flush = world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(10 * MILLISECOND);
+    assert!(!world.is_answered(flush), "a silent leg alone has it");
+    world.hold(SLOW, What::Metadata);
+    world.release_kind(SLOW, What::Anything);
+    world.wait(50 * MILLISECOND);
+    assert!(!world.is_answered(flush), "no page names the leg that has it");
+    world.release(SLOW);
+    world.wait(100 * MILLISECOND);
+    assert!(world.is_answered(flush));
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[FAST, SLOW]).expect("the pages tell");
+    world.read_everything();
+    world.converge();
 }
 
 /// Without the ledger nothing tells which leg has what was acknowledged: that is not guessed.

@@ -262,3 +262,33 @@ fn writers_are_not_slowed_by_writes_that_fill_a_window() {
     }
     assert!(world.status().exposure_peak > 16 << 20, "B is left behind");
 }
+
+/// Few regions may be dirty, so they settle as soon as they can: some while their authority's flush is
+/// late and another leg is about to take over. What has settled stays where it is.
+#[test]
+fn regions_settle_while_a_flush_of_their_authority_is_late() {
+    let settings = Settings {
+        dirty_regions_max: 2,
+        clean_after: 30 * MILLISECOND,
+        wait_ceiling: SECOND,
+        ..calm()
+    };
+    let mut world = World::new(1, 2, settings);
+    world.steady(A, 50_000);
+    world.steady(B, 100_000);
+    for round in 0..300 {
+        let late = [A, B][round % 2];
+        for region in 0..6 {
+            world.submit(Operation::Write, Extent::new(region * REGION, 8), false);
+        }
+        world.hold(late, What::Flushes);
+        let flush = world.submit(Operation::Flush, Extent::default(), false);
+        let pause = world.random.below(60);
+        world.wait(pause * MILLISECOND);
+        world.release(late);
+        world.wait(pause % 7 * 10 * MILLISECOND);
+        assert!(world.is_answered(flush) || pause % 7 < 5, "round {round}");
+    }
+    world.converge();
+    world.read_everything();
+}

@@ -215,6 +215,14 @@ impl<B: Buffers> Engine<B> {
         if self.requests[slot].needed != 0 {
             return false;
         }
+        // Where an authority may have lost something, the move off it is what makes that durable.
+        if !self.regions.no_authority_is_suspect() {
+            self.marks.add(Mark::FlushWaitedForMove);
+            if !planted::is(Planted::SuspectMovesUnawaited) {
+                self.requests[slot].moves = None;
+                return false;
+            }
+        }
         let made = self.regions.moves_made();
         let until = *self.requests[slot].moves.get_or_insert(made);
         if !self.moves_are_durable(until) && !planted::is(Planted::FlushIgnoresMoves)
