@@ -310,8 +310,13 @@ impl World {
         let on_probation = self.now < trusted + PACE_TRUSTED;
         let hangs = self.hung_leg().is_some();
         let waits_for_ticks = self.ticks_for_regions() > 0;
+        // A leg that was behind decides a region only when that has rested: regions that are cleaned
+        // for others to be dirty, and written again soon, do not rest.
+        let region_sectors = self.shape.region_bytes / SECTOR_BYTES;
+        let regions = self.sectors().div_ceil(region_sectors);
+        let pressed = u64::from(self.settings.dirty_regions_max) < regions;
         let calm = self.now.since(last) >= PACE_CALM;
-        if !plain || !calm || on_probation || hangs || waits_for_ticks {
+        if !plain || !calm || on_probation || hangs || waits_for_ticks || pressed {
             return None;
         }
         let (fast, leg) = self.legs.iter().enumerate().min_by_key(|(_, leg)| leg.longest())?;
