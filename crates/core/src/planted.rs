@@ -40,6 +40,16 @@ planted! {
     LateMoveHeld,
     /// A page that its leg has lost sight of is waited for.
     LatePageAwaited,
+    /// A region whose page was handed over once stays with that leg, however late.
+    LateMoveStays,
+    /// A read that every leg it was asked of is late with is asked for no more.
+    ReadAskedTwice,
+    /// A region is given to a leg that usually takes longer than the late one has taken.
+    SlowerRelieves,
+    /// The window of a leg that is late with every write does not grow.
+    WindowFixed,
+    /// A region is given to a leg that is late with the region's page.
+    LatePageChosen,
     /// A leg that loses sight of requests is preferred like any other to decide regions.
     LossForgotten,
     /// A drain reads as much as fits its window from a leg that clients use.

@@ -43,8 +43,11 @@ impl<B: Buffers> Engine<B> {
             let now = self.now;
             let settings = self.settings;
             let loses_sight = self.loses_sight_of_writes(leg);
+            let full = self.is_held_back_by_window(leg);
             let state = &mut self.legs[leg];
             state.refresh_limits(&settings);
+            let usual = state.usual_write();
+            state.window.refresh(now, usual, full);
             state.judge_slow(fastest);
             // On probation it is given little: how fast it pays then says nothing of the leg.
             let counts = state.is_trusted(now) || planted::is(Planted::ProbationPace);

@@ -68,9 +68,9 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Writes in flight up to which drains are started.
-    fn drain_window(&self, leg: usize) -> u32 {
+    pub(super) fn drain_window(&self, leg: usize) -> u32 {
         let state = &self.legs[leg];
-        let window = self.settings.leg_window;
+        let window = state.window.size();
         if state.debts.urgent() > 0 {
             return window;
         }
@@ -88,6 +88,16 @@ impl<B: Buffers> Engine<B> {
         // A quarter beside clients' reads, all of it at the bound.
         let share = self.pressure_permille().clamp(250, 1000);
         (window as u64 * share / 1000).max(1) as u32
+    }
+
+    /// Returns true if a leg owes something and is given no more for as long as it does not complete
+    /// some of what it has in flight.
+    pub(super) fn is_held_back_by_window(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        state.answers()
+            && state.probation_until <= self.now
+            && !state.debts.is_empty()
+            && state.writes_in_flight >= self.drain_window(leg)
     }
 
     /// Whether, beside what is under way for the leg, more may be read for it.

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::debt::{Debts, Lacked, Since};
 use super::slab::NONE;
+use super::window::Window;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::planted::{self, Planted};
@@ -319,6 +320,8 @@ pub(crate) struct Leg {
     pub(crate) last_failure: Option<Instant>,
     pub(crate) recurring_since: Instant,
     pub(crate) drain_rate: DrainRate,
+    /// Writes it is given at once.
+    pub(crate) window: Window,
     /// The flush that regions in `Regions::healed` wait for must cover this stamp.
     pub(crate) healing_stamp: u64,
     pub(crate) counters: Counters,
@@ -400,7 +403,7 @@ impl Leg {
         // a waiting write could not be the authority. There is room for all that is being read for
         // the leg, too: those reads are given up together when their source falls silent, and a
         // region that is owed whole again is begun anew.
-        let under_way = 2 * super::operations_max(settings) + 2 * settings.leg_window;
+        let under_way = 2 * super::operations_max(settings) + 2 * Window::most(settings);
         let debts_max = if present { settings.owed_extents_max + under_way } else { 0 };
         let mut leg = Leg {
             index,
@@ -412,7 +415,7 @@ impl Leg {
             slow: false,
             debts: Debts::new(debts_max),
             held: Vec::with_capacity(if present {
-                2 * settings.leg_window as usize + 64
+                2 * Window::most(settings) as usize + 64
             } else {
                 0
             }),
@@ -463,6 +466,7 @@ impl Leg {
             last_failure: None,
             recurring_since: Instant(0),
             drain_rate: DrainRate::default(),
+            window: Window::new(settings),
             healing_stamp: 0,
             counters: Counters::default(),
         };
@@ -520,7 +524,7 @@ impl Leg {
     /// Whether a write of so many sectors may be sent now: any, if none is under way.
     pub(crate) fn has_window_for(&self, sectors: u64, settings: &Settings) -> bool {
         let bytes = (self.write_payload + sectors) * SECTOR_BYTES;
-        self.writes_in_flight < settings.leg_window
+        self.writes_in_flight < self.window.size()
             && (self.write_payload == 0 || bytes <= settings.leg_window_bytes)
     }
 
@@ -684,7 +688,7 @@ impl Leg {
         if usual == 0 || !self.answers() {
             return 0;
         }
-        let window = u128::from(settings.leg_window) * u128::from(settings.drain_bytes);
+        let window = u128::from(self.window.size()) * u128::from(settings.drain_bytes);
         u64::try_from(window * u128::from(SECOND) / u128::from(usual)).unwrap_or(u64::MAX)
     }
 
@@ -745,6 +749,7 @@ impl Leg {
         self.last_thaw = now;
         self.last_freeze = duration;
         self.health = Health::Answering;
+        self.window.reset(now);
         self.probation_until = now + self.probation;
         duration
     }

@@ -36,6 +36,7 @@ mod sorted;
 mod state;
 mod submit;
 mod unreadable;
+mod window;
 mod write;
 
 use alloc::collections::VecDeque;
@@ -62,6 +63,7 @@ use report::Counters;
 use scrub::Scrub;
 use slab::{Key, NONE, Slab};
 use state::{Io, OperationState, Purpose, RequestState};
+use window::Window;
 
 /// How often slow matters (cleaning, limits, lazy metadata, retries) are looked at.
 const TICK: u64 = 100 * MILLISECOND;
@@ -155,7 +157,7 @@ impl<B: Buffers> Engine<B> {
         let operations_max = operations_max(&settings);
         let present: usize = traits.iter().filter(|t| t.present).count();
         let ios_max = operations_max * 2
-            + (present as u32) * (2 * settings.leg_window + 32)
+            + (present as u32) * (2 * Window::most(&settings) + 32)
             + settings.limits.metadata_writes as u32 * LEGS_MAX as u32;
         let members = (0..LEGS_MAX)
             .filter(|&l| opening.superblock.legs[l].state != Membership::Empty)
