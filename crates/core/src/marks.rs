@@ -68,6 +68,8 @@ marks! {
     MovedForLate "authority moved off a leg that was late",
     /// A page write was late, and whoever waited for it went on without.
     PageLate "page write handed over",
+    /// A read that every leg it was asked of is late with was asked for once more.
+    ReadAskedAgain "late read asked for once more",
     /// A leg's flush was late, and what a client's flush depended on it for moved.
     FlushLate "flush handed over",
     /// A region was touched under another leg than its page says, by the ledger.

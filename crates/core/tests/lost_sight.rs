@@ -4,7 +4,7 @@
 mod world;
 
 use hemi_core::io::Operation;
-use hemi_core::settings::Settings;
+use hemi_core::settings::{Limits, Settings};
 use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::script::{Cache, Landing, What};
 use world::{Shape, World, calm};
@@ -263,32 +263,107 @@ fn writers_are_not_slowed_by_writes_that_fill_a_window() {
     assert!(world.status().exposure_peak > 16 << 20, "B is left behind");
 }
 
-/// Few regions may be dirty, so they settle as soon as they can: some while their authority's flush is
-/// late and another leg is about to take over. What has settled stays where it is.
+/// A leg has been late with a page for so long that it counts as steady again. It takes no newer page
+/// before, so it is not given a region of that page to decide: the other leg answers without a wait.
 #[test]
-fn regions_settle_while_a_flush_of_their_authority_is_late() {
-    let settings = Settings {
-        dirty_regions_max: 2,
-        clean_after: 30 * MILLISECOND,
-        wait_ceiling: SECOND,
-        ..calm()
-    };
-    let mut world = World::new(1, 2, settings);
-    world.steady(A, 50_000);
-    world.steady(B, 100_000);
-    for round in 0..300 {
-        let late = [A, B][round % 2];
-        for region in 0..6 {
-            world.submit(Operation::Write, Extent::new(region * REGION, 8), false);
-        }
-        world.hold(late, What::Flushes);
-        let flush = world.submit(Operation::Flush, Extent::default(), false);
-        let pause = world.random.below(60);
-        world.wait(pause * MILLISECOND);
-        world.release(late);
-        world.wait(pause % 7 * 10 * MILLISECOND);
-        assert!(world.is_answered(flush) || pause % 7 < 5, "round {round}");
+fn a_leg_that_is_late_with_a_page_is_given_none_of_its_regions() {
+    let mut world = touched();
+    lose_sight(&mut world, What::Metadata, Operation::Write, Extent::new(REGION, 8));
+    others(&mut world, 25 * MILLISECOND);
+    world.wait(30 * SECOND);
+    for region in 2..8 {
+        let write = world.submit(Operation::Write, Extent::new(region * REGION, 8), false);
+        world.wait(7 * MILLISECOND);
+        assert!(world.is_answered(write), "it waits for a page that cannot be written");
+        assert_eq!(world.recorded(region as usize).authority(), LegIndex(B as u8));
     }
-    world.converge();
+    let zombie = world.only(A, What::Metadata);
+    world.land(zombie);
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("the pages tell");
     world.read_everything();
+    world.converge();
+}
+
+/// A leg was late with a page a moment ago, and so the region went to the other. That one is late with its
+/// page, too: the first, which has answered since, gets the region back.
+#[test]
+fn a_late_page_goes_back_to_a_leg_that_answers_again() {
+    let mut world = touched();
+    let write = lose_sight(&mut world, What::Metadata, Operation::Write, Extent::new(REGION, 8));
+    world.hold(B, What::Metadata);
+    others(&mut world, 30 * MILLISECOND);
+    let zombie = world.only(A, What::Metadata);
+    world.land(zombie);
+    assert!(!world.is_answered(write), "B is late with its page");
+    others(&mut world, 30 * MILLISECOND);
+    assert!(world.is_answered(write), "it waits for the second leg that is late with a page");
+    assert_eq!(world.recorded(1).authority(), LegIndex(A as u8));
+    world.release(B);
+    world.crash(None, |_| Landing::Not);
+    world.open(&[A, B]).expect("the pages tell");
+    world.read_everything();
+    world.converge();
+}
+
+/// A leg loses sight of a read that no other leg could answer. It is asked once more.
+#[test]
+fn a_read_that_one_leg_alone_can_answer_is_asked_for_again() {
+    let mut world = touched();
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.let_come(B);
+    let read = lose_sight(&mut world, What::Reads, Operation::Read, Extent::new(0, 8));
+    others(&mut world, 45 * MILLISECOND);
+    assert!(world.is_answered(read), "it waits for a leg that has lost sight of it");
+    world.release(A);
+    world.release(B);
+    world.read_everything();
+    world.converge();
+}
+
+/// A leg takes half a second for every write, however many it is given at once. It is given as many as
+/// it needs to keep up.
+#[test]
+fn a_leg_that_is_late_with_every_write_keeps_up() {
+    let limits = Limits { sieves: 1, ..Limits::default() };
+    let settings = Settings { requests_max: 256, limits, ..Settings::default() };
+    let shape = Shape {
+        volume_bytes: 256 << 20,
+        region_bytes: 1 << 20,
+        memory_sectors: 512 << 10,
+        ..Shape::default()
+    };
+    let mut world = World::of_shape(1, 2, settings, shape);
+    world.thorough = false;
+    for leg in [A, B] {
+        world.steady(leg, MILLISECOND / 10);
+    }
+    let begun = world.now;
+    while world.now.since(begun) < 90 * SECOND {
+        if world.now.since(begun) > 3 * SECOND {
+            world.behaviour[B].lost_sight = (1, SECOND / 2);
+        }
+        let start = world.random.below(world.sectors / 8) * 8;
+        world.submit(Operation::Write, Extent::new(start, 8), false);
+        world.wait(5 * MILLISECOND);
+        let waiting = world.requests.len();
+        assert!(waiting < 16, "{waiting} writes wait at {:?}", world.now);
+    }
+    let (behind, most) = (world.status().exposure_bytes, world.status().exposure_peak);
+    assert!(behind < 1 << 20, "{behind} bytes behind, {most} at most");
+}
+
+/// A leg is late with a page, and the other usually takes longer than that. It is not asked instead yet.
+#[test]
+fn a_late_page_is_not_handed_over_to_a_leg_that_takes_longer() {
+    let mut world = touched_with(60 * MILLISECOND);
+    let write = lose_sight(&mut world, What::Metadata, Operation::Write, Extent::new(REGION, 8));
+    others(&mut world, 30 * MILLISECOND);
+    let zombie = world.only(A, What::Metadata);
+    world.land(zombie);
+    others(&mut world, 5 * MILLISECOND);
+    assert!(world.is_answered(write), "it waits for the slower leg");
+    world.read_everything();
+    world.converge();
 }

@@ -11,7 +11,7 @@
 use super::Engine;
 use super::leg::Class;
 use super::read::Place;
-use super::slab::NONE;
+use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
 use crate::io::Buffers;
 use crate::marks::Mark;
@@ -24,6 +24,11 @@ const LOST_TIMES: u64 = 8;
 
 /// A read that went to a leg again which had been late with it is waited for so many times as long.
 const AGAIN_TIMES: u64 = 8;
+
+/// A read that its legs are late with is asked for so many times more at most …
+const ASKED_MORE: u32 = 4;
+/// … each time so many times as late as the last.
+const ASKED_LATER: u32 = 4;
 
 impl<B: Buffers> Engine<B> {
     /// Returns how long one I/O of a leg is waited for where another leg could do instead, nanoseconds:
@@ -113,10 +118,12 @@ impl<B: Buffers> Engine<B> {
         let Some(&state) = self.operations.get(key) else { return Instant::NEVER };
         let first = LegIndex(io.leg).bit();
         let others = self.place(io.extent, first | state.failed);
+        let is_part =
+            state.extent != self.requests[state.request].extent || io.extent != state.extent;
         if let Place::Leg(other, sectors) = others {
             let from = io.submitted + self.legs[other].expected_read(sectors);
             if self.now < from {
-                return from;
+                return if is_part { from } else { from.min(self.ask_again(slot, key)) };
             }
         }
         if !state.hedged {
@@ -125,11 +132,10 @@ impl<B: Buffers> Engine<B> {
         }
         self.consider_hedge(slot, true);
         let Some(&state) = self.operations.get(key) else { return Instant::NEVER };
-        let is_part =
-            state.extent != self.requests[state.request].extent || io.extent != state.extent;
         let asked_twice = state.hedged && state.parts > 1;
-        if !is_part && asked_twice {
-            return Instant::NEVER;
+        let alone = !state.hedged && matches!(others, Place::Wait | Place::Nowhere);
+        if !is_part && (asked_twice || alone) {
+            return self.ask_again(slot, key);
         }
         // Once for all its parts. Where it was sent to the leg again it is waited for longer.
         let late = self.hand_over_after(usize::from(io.leg), Class::Read, io.extent.sectors());
@@ -142,6 +148,55 @@ impl<B: Buffers> Engine<B> {
             return Instant::NEVER;
         }
         self.now + late
+    }
+
+    /// Asks once more for what is late, though no other leg has it or that one is late, too: a leg may
+    /// have lost sight of this one request.
+    fn ask_again(&mut self, slot: u32, key: Key) -> Instant {
+        let io = self.ios[slot];
+        let late = self.hand_over_after(usize::from(io.leg), Class::Read, io.extent.sectors());
+        let state = self.operations[key.slot];
+        let more = state.parts.saturating_sub(2);
+        if more >= ASKED_MORE || planted::is(Planted::ReadAskedTwice) {
+            return Instant::NEVER;
+        }
+        let after = |more: u32| io.submitted + (late + late / 2) * u64::from(ASKED_LATER.pow(more));
+        if self.now < after(more) {
+            return after(more);
+        }
+        let age = self.now.since(io.submitted);
+        let other = self.place(io.extent, state.failed | LegIndex(io.leg).bit());
+        let is_better = |engine: &Self, place: &Place| match *place {
+            Place::Leg(leg, sectors) => {
+                engine.legs[leg].expected_read(sectors) <= age && !engine.is_asked(leg, key)
+            }
+            _ => false,
+        };
+        let place = Some(other).filter(|other| is_better(self, other));
+        let place = place.unwrap_or_else(|| self.place(io.extent, state.failed));
+        if let Place::Leg(leg, sectors) = place
+            && self.legs[leg].answers()
+            && sectors == io.extent.sectors()
+        {
+            self.marks.add(Mark::ReadAskedAgain);
+            self.send_hedge(leg, io.extent, key);
+        }
+        after(more + 1).max(self.now + late)
+    }
+
+    /// Returns true if a leg has been asked for an operation's read and has not answered.
+    fn is_asked(&self, leg: usize, key: Key) -> bool {
+        let mut at = self.legs[leg].oldest_io;
+        while at != NONE {
+            let io = &self.ios[at];
+            if let Purpose::Read { operation } | Purpose::Hedge { operation } = io.purpose
+                && operation == key
+            {
+                return true;
+            }
+            at = io.newer;
+        }
+        false
     }
 
     /// A page write to a leg is late: whoever waits for it gets another authority.
@@ -178,20 +233,33 @@ impl<B: Buffers> Engine<B> {
     /// Returns the legs that may take over from an authority that is late with what is waited for in a
     /// region, as a mask; `None` if nothing such is.
     pub(super) fn relief_of_late_authority(&self, record: u32) -> Option<u8> {
+        // A leg that usually takes longer than has been waited for would be waited for in turn, and so
+        // would one that is late with the page itself.
+        let waited =
+            self.regions.waiters(record).map(|w| self.now.since(self.operations[w].started));
+        let waited = waited.max().filter(|_| !planted::is(Planted::SlowerRelieves));
+        let page = self.regions.page_of(self.regions.region_of(record));
+        let quick = self.in_legs().filter(|leg| waited.is_none_or(|t| leg.usual_write() <= t));
+        let quick = quick.filter(|leg| !self.regions.metadata().is_late(page, leg.index));
+        let quick = quick.fold(0, |mask, leg| mask | leg.index.bit());
         let mut waiters = self.regions.waiters(record);
         if let Some(late) = waiters.find(|&operation| self.authority_is_late(operation)) {
-            return Some(self.operations[late].done);
+            let free = self.regions.has_ledger() && !self.operations[late].fua;
+            return Some(self.operations[late].done & if free { u8::MAX } else { quick });
         }
-        let authority = self.entry(self.regions.region_of(record)).authority();
+        let region = self.regions.region_of(record);
+        let authority = self.entry(region).authority();
         let flush = !self.flushes.is_empty() && self.flush_is_late(authority.index());
         if !flush && !self.regions.page_is_late(record) {
             return None;
         }
-        // Once to any leg. After that to no leg that was late, too: pages would be handed to and fro, and
-        // none be durable in time.
-        let again = self.regions.has_undurable_move(record) || planted::is(Planted::LateMoveHeld);
+        // Once to any leg. After that to one that was late, too, only when this leg has had as long as
+        // all before it: pages would be handed to and fro, and none be durable in time.
+        let again = !self.regions.may_move_again(record, self.now);
+        let again = again || planted::is(Planted::LateMoveHeld);
         let fit = self.in_legs().filter(|leg| !again || leg.is_steady(self.now));
         let fit = fit.fold(0, |mask, leg| mask | leg.index.bit());
+        let fit = if flush { fit } else { fit & quick };
         // Not to a leg that what is waited for has still to reach.
         let mut waiters = self.regions.waiters(record).peekable();
         let is_waited_for = waiters.peek().is_some() || !self.flushes.is_empty();

@@ -365,13 +365,21 @@ impl<B: Buffers> Engine<B> {
         if sectors < io.extent.sectors() || expected >= remaining && !late {
             return;
         }
-        let Some(buffer) = self.buffers.allocate(io.extent.sectors() as u32) else { return };
+        self.send_hedge(other, io.extent, key);
+    }
+
+    /// Asks a leg for a read that is under way already, if there is memory for it.
+    pub(super) fn send_hedge(&mut self, leg: usize, extent: Extent, key: Key) {
+        if self.ios.free_slots() == 0 {
+            return;
+        }
+        let Some(buffer) = self.buffers.allocate(extent.sectors() as u32) else { return };
         self.counters.hedges += 1;
         self.marks.add(Mark::HedgeSent);
         self.operations[key.slot].hedged = true;
         self.operations[key.slot].parts += 1;
         let source = Source::Buffer(BufferAt { buffer, offset: 0 });
-        let hedge = Io::new(other as u8, Purpose::Hedge { operation: key }, io.extent, source);
+        let hedge = Io::new(leg as u8, Purpose::Hedge { operation: key }, extent, source);
         self.start_io(hedge, LegOperation::Read);
     }
 

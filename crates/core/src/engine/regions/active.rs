@@ -12,6 +12,8 @@ pub(super) struct Undurable {
     pub(super) last: u64,
     /// When the first was made.
     pub(super) since: Instant,
+    /// When the last was made.
+    pub(super) moved: Instant,
 }
 
 /// The working state of a region in use.

@@ -169,9 +169,13 @@ impl Regions {
         false
     }
 
-    /// Returns true if a region's authority has moved and not durably so yet.
-    pub(in crate::engine) fn has_undurable_move(&self, record: u32) -> bool {
-        self.active[record].undurable.is_some()
+    /// Returns true unless a region's authority has moved and not durably so yet, and that leg has not
+    /// had as long for it as those before: each next one gets twice the time.
+    pub(in crate::engine) fn may_move_again(&self, record: u32, now: Instant) -> bool {
+        self.active[record].undurable.is_none_or(|moves| {
+            !planted::is(Planted::LateMoveStays)
+                && now.since(moves.moved) >= moves.moved.since(moves.since)
+        })
     }
 
     /// Returns true if the page that would make a region's authority durable is late there.
@@ -184,8 +188,9 @@ impl Regions {
             && self.metadata.durable(page, leg) < active.authority_sequence
     }
 
-    /// The best leg to decide a region: in, complete there, answering; rather trusted than
-    /// on probation, not slow rather than slow, fast rather than not.
+    /// The best leg to decide a region: in, complete there, answering; rather not one that is late
+    /// with the region's page, since it takes no newer one before; rather trusted than on probation,
+    /// not slow rather than slow, fast rather than not.
     ///
     /// In an untouched region only a whole leg will do: one that has just drained it may hold it
     /// in its cache alone.
@@ -208,6 +213,7 @@ impl Regions {
     ) -> Option<LegIndex> {
         let entry = self.entry(region);
         let legs = among.legs.iter().filter(|leg| leg.is_in() && mask & leg.index.bit() != 0);
+        let page = self.metadata.page_of(region);
         let complete_will_do = self.is_touched(region) && !planted::is(Planted::TakeoverWantsWhole);
         legs.filter(|leg| complete_will_do || entry.is_whole(leg.index))
             .filter(|leg| leg.answers() && Some(leg.index) != except)
@@ -217,7 +223,9 @@ impl Regions {
             })
             .min_by_key(|leg| {
                 let steady = leg.is_steady(among.now) || planted::is(Planted::LossForgotten);
-                (!leg.is_trusted(among.now), leg.slow, leg.lagging, !steady, leg.rank())
+                let late =
+                    self.metadata.is_late(page, leg.index) && !planted::is(Planted::LatePageChosen);
+                (late, !leg.is_trusted(among.now), leg.slow, leg.lagging, !steady, leg.rank())
             })
             .map(|leg| leg.index)
     }

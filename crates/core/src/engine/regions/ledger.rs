@@ -157,10 +157,10 @@ impl Regions {
         let number = self.moves.made;
         let undurable = &mut self.active[record].undurable;
         match undurable {
-            Some(undurable) => undurable.last = number,
+            Some(undurable) => (undurable.last, undurable.moved) = (number, now),
             None => {
                 let since = now;
-                *undurable = Some(Undurable { first: number, last: number, since });
+                *undurable = Some(Undurable { first: number, last: number, since, moved: now });
                 self.moves.undurable.push(record);
             }
         }
