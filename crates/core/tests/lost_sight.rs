@@ -190,6 +190,30 @@ fn a_leg_that_was_late_with_a_read_is_asked_again_when_the_other_is_silent() {
     world.converge();
 }
 
+/// A read goes on part by part. It was given up with a leg that is late with all of them, answers in
+/// between, and is the faster one: the rest of it is asked of the other leg.
+#[test]
+fn the_rest_of_a_read_is_not_asked_of_the_leg_it_was_given_up_with() {
+    let mut settings = Settings { wait_ceiling: 20 * MILLISECOND, ..calm() };
+    settings.limits.operations_per_request = 1;
+    let mut world = World::new(1, 2, settings);
+    world.steady(A, 15 * MILLISECOND);
+    world.steady(B, 100_000);
+    for _ in 0..100 {
+        world.read(0, 8);
+    }
+    world.hold(B, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(REGION - 8, 16), false);
+    world.wait(25 * MILLISECOND);
+    assert_eq!(world.in_flight(A, What::Reads).len(), 1, "B is late with the first part");
+    world.release(B);
+    world.hold(B, What::Reads);
+    world.wait(35 * MILLISECOND);
+    assert!(world.is_answered(read), "B is asked again, and is late again");
+    world.release(B);
+    world.read_everything();
+}
+
 /// A leg that is being rebuilt is read for at a pace that leaves the other to clients.
 #[test]
 fn a_rebuild_leaves_its_source_to_clients() {

@@ -32,7 +32,8 @@ struct Arguments {
     seeds: Range<u64>,
     /// A list of mistakes and the scripted tests that catch them. Those marked with a * are not
     /// hunted unless they are named. A mistake with `seed N` in place of a test is hunted on that
-    /// seed alone.
+    /// seed alone. So is one with `asserted N`, where the engine's own assertion counts: it ends
+    /// every run before the checker sees anything.
     #[arg(long, value_name = "FILE")]
     scripted: Option<PathBuf>,
     /// Bugs hunted side by side.
@@ -62,7 +63,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 /// The bugs that are named, or all but those that only scripted tests are asked to catch, and the
 /// seeds to hunt each on.
-fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<(Planted, Range<u64>)>> {
+fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<Hunt>> {
     let list = match &arguments.scripted {
         Some(path) => std::fs::read_to_string(path)
             .with_context(|| format!("reading the list of scripted tests {}", path.display()))?,
@@ -74,17 +75,30 @@ fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<(Planted, Range<u64
     } else {
         arguments.bugs.clone()
     };
-    bugs.into_iter().map(|bug| Ok((bug, seeds_for(bug, &list, &arguments.seeds)?))).collect()
+    bugs.into_iter().map(|bug| hunt_of(bug, &list, &arguments.seeds)).collect()
 }
 
-/// Returns the seed that the list names for a bug, or all.
-fn seeds_for(bug: Planted, list: &str, all: &Range<u64>) -> anyhow::Result<Range<u64>> {
-    let start = format!("{bug:?} seed ");
-    let Some(seed) = list.lines().find_map(|line| line.strip_prefix(&start)) else {
-        return Ok(all.clone());
+/// How a bug is hunted.
+struct Hunt {
+    bug: Planted,
+    seeds: Range<u64>,
+    /// The engine's own assertion is a catch.
+    assertion_counts: bool,
+}
+
+/// Returns how a bug is hunted: on the seed that the list names for it, or on all.
+fn hunt_of(bug: Planted, list: &str, all: &Range<u64>) -> anyhow::Result<Hunt> {
+    let named = |kind: &str| {
+        let start = format!("{bug:?} {kind} ");
+        list.lines().find_map(|line| line.strip_prefix(&start))
+    };
+    let asserted = named("asserted");
+    let assertion_counts = asserted.is_some();
+    let Some(seed) = asserted.or(named("seed")) else {
+        return Ok(Hunt { bug, seeds: all.clone(), assertion_counts });
     };
     let seed: u64 = seed.trim().parse().with_context(|| format!("the seed for {bug:?}: {seed}"))?;
-    Ok(seed..seed + 1)
+    Ok(Hunt { bug, seeds: seed..seed + 1, assertion_counts })
 }
 
 /// Every hunt, told as it ends.
@@ -97,12 +111,17 @@ fn hunt_all(arguments: &Arguments) -> anyhow::Result<Vec<Hunted>> {
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
             scope.spawn(|| {
-                while let Some((bug, seeds)) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let hunted = hunt_apart(&program, *bug, seeds);
+                while let Some(hunt) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let hunted = hunt_apart(&program, hunt.bug, &hunt.seeds).map(|mut hunted| {
+                        if hunt.assertion_counts {
+                            hunted.caught = hunted.caught.or_else(|| hunted.asserted.clone());
+                        }
+                        hunted
+                    });
                     let mut done = done.lock().expect("no thread panics holding this");
                     match (&mut *done, hunted) {
                         (Ok(all), Ok(hunted)) => {
-                            print_hunted(*bug, &hunted);
+                            print_hunted(hunt.bug, &hunted);
                             all.push(hunted);
                         }
                         (Ok(_), Err(error)) => *done = Err(error),
