@@ -260,7 +260,7 @@ impl Script<'_> {
         made.join_epoch = self.sequence();
         for _ in 0..self.byte() % 4 {
             let ancestor = Ancestor { generation: self.id(), sequence: self.sequence() };
-            made.ancestry.push(ancestor);
+            made.ancestry.push(ancestor, &[]);
         }
         for record in made.legs.iter_mut().take(count) {
             record.state = self.membership();
