@@ -66,8 +66,6 @@ planted! {
     SuspectMovesUnawaited,
     /// A read that starts over asks the leg again that it was given up with.
     LateLegAskedAgain,
-    /// A read goes to a leg that has fallen silent rather than to one that was late with it.
-    SilentOverAvoided,
     /// A read that its leg has lost sight of is asked of no other beyond the budget for hedges.
     LateReadAwaited,
     /// What a leg lost with its cache is still compared: a drive may show what it will not keep.

@@ -8,7 +8,7 @@ use hemi_core::settings::{Limits, Settings};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MICROSECOND, MILLISECOND, SECOND};
 use world::script::{Cache, Landing, What};
-use world::{LONG, Random, SECTORS, World, calm, settings, steady_legs};
+use world::{LONG, Random, SECTORS, Shape, World, calm, settings, steady_legs};
 
 fn abort(world: &mut World, leg: usize) {
     while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
@@ -339,17 +339,18 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
         limits: few,
         leg_window: 1,
         dirty_regions_max: 64,
-        // With twice four operations and twice the window a leg has room for 50 debts.
+        // With twice four operations and twice the widest window a leg has room for 64 debts.
         owed_extents_max: 40,
         copies_reserve: u64::MAX,
         ..calm()
     };
-    let mut world = World::new(1, 2, settings);
+    let shape = Shape { volume_bytes: 4 << 20, ..Shape::default() };
+    let mut world = World::of_shape(1, 2, settings, shape);
     world.steady(A, 100 * MICROSECOND);
     world.steady(B, 200 * MICROSECOND);
     world.wait(LONG);
     world.write(0, 8);
-    for region in 1..12 {
+    for region in 1..27 {
         world.write(region * REGION, 8);
     }
     world.wait(LONG);
@@ -359,11 +360,11 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     // B owes this to region 1, from A.
     world.write(REGION + 16, 8);
     world.flush();
-    // And these to ten other regions: four pieces to nine of them, three to one. What A loses of
+    // And these to 25 other regions: two pieces to fourteen of them, one to eleven. What A loses of
     // each region B has in one piece more.
     for number in 0..39 {
-        let region = 2 + number % 10;
-        world.write(region * REGION + 16 + 24 * (number / 10), 8);
+        let region = 2 + number % 25;
+        world.write(region * REGION + 16 + 24 * (number / 25), 8);
     }
     world.lose_leg(A, Cache::Dropped);
     world.hold(A, What::Writes);

@@ -104,9 +104,7 @@ impl<B: Buffers> Engine<B> {
     fn place_to_read(&self, extent: Extent, failed: u8, avoid: u8) -> Place {
         let place = self.place(extent, failed | avoid);
         let answers = match place {
-            Place::Leg(leg, _) => {
-                self.legs[leg].answers() || planted::is(Planted::SilentOverAvoided)
-            }
+            Place::Leg(leg, _) => self.legs[leg].answers(),
             Place::Copy(..) => true,
             Place::Wait | Place::Nowhere => false,
         };
