@@ -439,6 +439,9 @@ impl World {
         if matches!(notice, Notice::Out { .. } | Notice::In { .. }) {
             self.begin_period();
         }
+        if let Notice::In { .. } = notice {
+            self.stall.came_in = now;
+        }
         if let Notice::Lost { extent } = notice {
             self.register.lost(extent);
         }

@@ -96,6 +96,8 @@ pub struct Stall {
     pub(crate) alone: u32,
     /// When the volume was last started.
     pub(crate) started: Instant,
+    /// When a leg was last taken in again: it decides regions some ticks later.
+    pub(crate) came_in: Instant,
     /// Lone writes judged by the pace of the fast leg, and how many were slow.
     paced: (u32, u32),
     /// Times the pace was judged in this run.
@@ -305,7 +307,7 @@ impl World {
             && !weather.gone
             && self.changing.is_none();
         let troubles = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until));
-        let last = troubles.max()?.max(self.stall.started);
+        let last = troubles.max()?.max(self.stall.started).max(self.stall.came_in);
         let trusted = self.legs.iter().map(|leg| leg.probation.end()).max()?;
         let on_probation = self.now < trusted + PACE_TRUSTED;
         let hangs = self.hung_leg().is_some();
