@@ -9,7 +9,7 @@ use hemi_core::recovery::{self, LedgerWord, LegImage, Outlived, Problem, Promoti
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, LegIndex, MILLISECOND};
 use world::script::{Cache, Landing, What};
-use world::{Random, World, calm};
+use world::{World, calm};
 
 const FAST: usize = 0;
 const SLOW: usize = 1;
@@ -95,9 +95,7 @@ fn a_flush_waits_for_the_page_of_a_move_off_a_lost_cache() {
     world.submit(Operation::Write, Extent::new(8, 8), false);
     world.let_come(FAST);
     world.wait(100 * MILLISECOND);
-    world.event(FAST, LegEvent::Gone { removed: false });
-    world.abort(FAST, |_| Some(Landing::Not));
-    world.disks[FAST].lose_cache(&mut Random(7));
+    world.lose_leg(FAST, Cache::Dropped);
     world.event(FAST, LegEvent::Back);
     world.wait(100 * MILLISECOND);
     let flush = world.submit(Operation::Flush, Extent::default(), false);

@@ -57,6 +57,15 @@ fn lose_sight(world: &mut World, what: What, operation: Operation, extent: Exten
     token
 }
 
+/// Kills hemi, or cuts the power of drives whose cache is named. What was in flight has not landed. After
+/// the next start everything is there.
+fn restart(world: &mut World, cache: Option<Cache>) {
+    world.crash(cache, |_| Landing::Not);
+    world.open(&[A, B]).expect("the pages tell");
+    world.read_everything();
+    world.converge();
+}
+
 /// The authority loses sight of one write. The leg that has it decides from then on; what lands of it in
 /// the end does not overwrite what has been written since.
 #[test]
@@ -71,10 +80,7 @@ fn a_write_that_its_authority_has_lost_sight_of_is_handed_over() {
     world.write(0, 8);
     world.land(zombie);
     world.read_everything();
-    world.crash(Some(Cache::Dropped), |_| Landing::Not);
-    world.open(&[A, B]).expect("the pages tell");
-    world.read_everything();
-    world.converge();
+    restart(&mut world, Some(Cache::Dropped));
 }
 
 /// A page that makes a region dirty is lost sight of. The other leg decides the region.
@@ -88,10 +94,7 @@ fn a_page_that_its_leg_has_lost_sight_of_is_handed_over() {
     let zombie = world.only(A, What::Metadata);
     world.land(zombie);
     assert_eq!(world.recorded(1).authority(), LegIndex(B as u8), "an older page has lost");
-    world.crash(None, |_| Landing::Not);
-    world.open(&[A, B]).expect("the pages tell");
-    world.read_everything();
-    world.converge();
+    restart(&mut world, None);
 }
 
 /// Either leg was late with a write a moment ago. The other is given the page all the same.
@@ -124,10 +127,7 @@ fn a_flush_that_its_leg_has_lost_sight_of_is_handed_over() {
     world.let_come(A);
     world.wait(25 * MILLISECOND);
     assert!(world.is_answered(flush), "it waits for one leg's flush");
-    world.crash(Some(Cache::Dropped), |_| Landing::Not);
-    world.open(&[A, B]).expect("the pages tell");
-    world.read_everything();
-    world.converge();
+    restart(&mut world, Some(Cache::Dropped));
 }
 
 /// Reads are lost sight of, more of them than the budget for hedges has room for.
@@ -303,10 +303,7 @@ fn a_leg_that_is_late_with_a_page_is_given_none_of_its_regions() {
     }
     let zombie = world.only(A, What::Metadata);
     world.land(zombie);
-    world.crash(None, |_| Landing::Not);
-    world.open(&[A, B]).expect("the pages tell");
-    world.read_everything();
-    world.converge();
+    restart(&mut world, None);
 }
 
 /// A leg was late with a page a moment ago, and so the region went to the other. That one is late with its
@@ -324,10 +321,7 @@ fn a_late_page_goes_back_to_a_leg_that_answers_again() {
     assert!(world.is_answered(write), "it waits for the second leg that is late with a page");
     assert_eq!(world.recorded(1).authority(), LegIndex(A as u8));
     world.release(B);
-    world.crash(None, |_| Landing::Not);
-    world.open(&[A, B]).expect("the pages tell");
-    world.read_everything();
-    world.converge();
+    restart(&mut world, None);
 }
 
 /// A leg loses sight of a read that no other leg could answer. It is asked once more.

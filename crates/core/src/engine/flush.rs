@@ -215,19 +215,16 @@ impl<B: Buffers> Engine<B> {
         if self.requests[slot].needed != 0 {
             return false;
         }
-        // Where an authority may have lost something, the move off it is what makes that durable.
-        if !self.regions.no_authority_is_suspect() {
-            self.marks.add(Mark::FlushWaitedForMove);
-            if !planted::is(Planted::SuspectMovesUnawaited) {
-                self.requests[slot].moves = None;
-                return false;
-            }
-        }
         let made = self.regions.moves_made();
+        if !self.regions.no_authority_is_suspect() {
+            // The move off it is still to come, and is what makes durable what it may have lost.
+            self.marks.add(Mark::FlushWaitedForMove);
+            let unawaited = planted::is(Planted::SuspectMovesUnawaited);
+            self.requests[slot].moves = unawaited.then_some(made);
+            return false;
+        }
         let until = *self.requests[slot].moves.get_or_insert(made);
-        if !self.moves_are_durable(until) && !planted::is(Planted::FlushIgnoresMoves)
-            || !self.regions.no_authority_is_suspect()
-        {
+        if !self.moves_are_durable(until) && !planted::is(Planted::FlushIgnoresMoves) {
             self.marks.add(Mark::FlushWaitedForMove);
             return false;
         }

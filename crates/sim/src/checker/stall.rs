@@ -190,12 +190,17 @@ impl World {
         64 * 4 / at_once + 4 * (parts - 1)
     }
 
+    /// Counts the regions of the volume.
+    fn regions(&self) -> u64 {
+        self.sectors().div_ceil(self.shape.region_bytes / SECTOR_BYTES)
+    }
+
     /// Counts the ticks that a request may wait for until all of its regions can be dirty, where few
     /// may be at once: as many as others keep dirty are cleaned at each. If only a part of them is
     /// looked at, it takes two looks: one asks for the flush that a region needs.
     fn ticks_for_regions(&self) -> u64 {
         let sectors = self.shape.region_bytes / SECTOR_BYTES;
-        let regions = (REQUEST_SECTORS_MAX / sectors + 2).min(self.sectors().div_ceil(sectors));
+        let regions = (REQUEST_SECTORS_MAX / sectors + 2).min(self.regions());
         let requests = u64::from(self.settings.requests_max);
         let of_requests = u64::from(self.settings.limits.records_per_request) * requests;
         let room = u64::from(self.settings.dirty_regions_max) + of_requests;
@@ -314,9 +319,7 @@ impl World {
         let waits_for_ticks = self.ticks_for_regions() > 0;
         // A leg that was behind decides a region only when that has rested: regions that are cleaned
         // for others to be dirty, and written again soon, do not rest.
-        let region_sectors = self.shape.region_bytes / SECTOR_BYTES;
-        let regions = self.sectors().div_ceil(region_sectors);
-        let pressed = u64::from(self.settings.dirty_regions_max) < regions;
+        let pressed = u64::from(self.settings.dirty_regions_max) < self.regions();
         let calm = self.now.since(last) >= PACE_CALM;
         if !plain || !calm || on_probation || hangs || waits_for_ticks || pressed {
             return None;
