@@ -1,5 +1,5 @@
-//! Whether another process is alive. What a killed hemi had open, the kernel keeps until its last I/O has
-//! ended, mostly for some milliseconds.
+//! Tells whether another process is alive. The kernel keeps what a killed hemi had open until its last I/O
+//! has ended, mostly for some milliseconds.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;

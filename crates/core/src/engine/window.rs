@@ -1,4 +1,4 @@
-//! How many writes a leg is given at once.
+//! Decides how many writes a leg is given at once.
 //!
 //! `leg_window` writes keep any drive busy. A leg whose every write takes half a second, though it could
 //! take many more in that time, gets no further with so few: 64 in flight are 128 a second. So the

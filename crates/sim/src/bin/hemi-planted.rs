@@ -78,7 +78,7 @@ fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<Hunt>> {
     bugs.into_iter().map(|bug| hunt_of(bug, &list, &arguments.seeds)).collect()
 }
 
-/// How a bug is hunted.
+/// A bug, the seeds it is hunted on, and what counts as a catch.
 struct Hunt {
     bug: Planted,
     seeds: Range<u64>,
