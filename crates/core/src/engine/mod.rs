@@ -5,7 +5,7 @@
 //! [`Engine::next_action`] after each. Where to look: `write` who acknowledges when, `regions`
 //! dirty regions and who decides them, `intent` what that asks of the others, `read` which leg
 //! answers, `flush` durability, `drain` how debts are paid, `freeze` who counts as frozen,
-//! `exposure` when writers wait,
+//! `exposure` when writers wait, `late` single late requests, `window` how much a leg is given at once,
 //! `clean` how regions become clean and legs whole, `membership` out, join and close,
 //! `scrub` comparing, `invariants` what must hold after every step.
 
