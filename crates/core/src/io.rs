@@ -227,6 +227,14 @@ pub enum Notice {
         /// Where, in volume sectors.
         extent: Extent,
     },
+    /// The engine has stopped for good, as after a kill: this leg is gone for good, and regions that
+    /// it decides had not been compared with another leg since the volume was opened.
+    Halted {
+        /// The leg.
+        leg: LegIndex,
+        /// How many regions.
+        regions: u32,
+    },
     /// A bad extent was rewritten from another leg.
     Repaired {
         /// The leg repaired.

@@ -206,6 +206,8 @@ marks! {
     LegJoined "leg joined",
     /// A detach held writers back for the last debts.
     DetachPaused "detach paused writers",
+    /// A leg is gone for good that decides what has not been compared with another.
+    Halted "halted before the rest was compared",
     /// A leg was detached.
     LegDetached "leg detached",
     /// The volume opened though it had not been closed.

@@ -279,6 +279,10 @@ planted! {
     JoinKeepsBits,
     /// A leg is detached before it has everything.
     DetachEarly,
+    /// What has not been compared yet counts as lost when its authority is gone for good.
+    UncomparedLost,
+    /// A region that has been compared goes on counting as one that has not.
+    ComparedForgotten,
 }
 
 #[cfg(feature = "planted")]

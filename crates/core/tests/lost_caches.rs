@@ -272,9 +272,9 @@ fn a_write_under_way_reaches_a_leg_that_stands_as_it_was_found() {
     const B: usize = 1;
     let mut world = steady_legs(2, Settings { leg_window: 1, ..calm() });
     world.write(0, 8);
-    world.crash(None, |_| Landing::Whole);
-    world.open(&[A, B]).expect("both are there");
     world.hold(A, What::Reads);
+    world.event(B, LegEvent::Gone { removed: false });
+    world.event(B, LegEvent::Back);
     world.hold(A, What::Flushes);
     world.hold(B, What::Flushes);
     world.wait(5 * MILLISECOND);

@@ -115,10 +115,9 @@ fn a_write_under_way_reaches_the_heir_of_a_region_taken_up_since() {
     world.steady(SLOW, 100_000);
     world.write(0, 8);
     world.write(128, 128);
-    world.flush();
-    world.crash(None, |_| Landing::Whole);
     world.hold(FAST, What::Reads);
-    world.open(&[FAST, SLOW]).expect("both are there");
+    world.event(SLOW, LegEvent::Gone { removed: false });
+    world.event(SLOW, LegEvent::Back);
     world.wait(10 * MILLISECOND);
     let second = Extent::new(128, 128);
     assert!(!world.is_in_flight(FAST, What::Reads, second), "the first region goes first");

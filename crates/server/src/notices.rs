@@ -84,7 +84,8 @@ impl Notices {
     }
 }
 
-fn name(legs: &[LegIdentity], leg: LegIndex) -> String {
+/// Returns what operators call a leg.
+pub(crate) fn name(legs: &[LegIdentity], leg: LegIndex) -> String {
     let known = legs.iter().find(|known| known.leg == leg.0);
     known.map_or_else(|| format!("leg {}", leg.0), |known| known.name.clone())
 }
@@ -117,6 +118,12 @@ fn log(legs: &[LegIdentity], notice: Notice) {
             sector = extent.start,
             sectors = extent.sectors(),
             "LOST: no leg holds this extent any more; it answers EIO until rewritten"
+        ),
+        Notice::Halted { leg, regions } => tracing::error!(
+            leg = name(leg),
+            regions,
+            "HALTED: its device is gone, and it alone decides regions that had not been compared since \
+             the start"
         ),
         Notice::Repaired { leg, extent } => tracing::info!(
             leg = name(leg),

@@ -13,7 +13,7 @@ use std::sync::mpsc::Receiver;
 use arc_swap::ArcSwap;
 use hemi_core::command::{Command, CommandError};
 use hemi_core::engine::Engine;
-use hemi_core::io::{Action, Buffers, LegError, LegIo, LegOperation};
+use hemi_core::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
 use hemi_core::status::Status;
 use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
@@ -25,6 +25,7 @@ use crate::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedI
 use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, SNAPSHOT_INTERVAL};
 use crate::notices::Notices;
 use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
+use crate::serve::ServeError;
 
 /// Time clients have to take their last answers once the volume is closed.
 const LAST_ANSWERS: u64 = 2 * SECOND;
@@ -82,6 +83,8 @@ pub(crate) struct Reactor {
     /// Whether the engine was serving at the last look.
     was_serving: bool,
     notices: Notices,
+    /// What the engine halted for.
+    halted: Option<ServeError>,
     now: Instant,
     completions: Vec<Completion>,
     outcomes: Vec<LegOutcome>,
@@ -109,6 +112,7 @@ impl Reactor {
             published_at: Instant(0),
             was_serving: false,
             notices: Notices::default(),
+            halted: None,
             now: clock::now(),
             completions: Vec::with_capacity(COMPLETION_ENTRIES as usize),
             outcomes: Vec::with_capacity(256),
@@ -153,16 +157,19 @@ impl Reactor {
 
     /// Runs until the volume is closed. An error is one the loop cannot go on after; the
     /// volume is then as after a kill: nothing acknowledged is lost.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    pub(crate) fn run(mut self) -> Result<(), ServeError> {
         tracing::info!(capabilities = %self.ring.capabilities(), "serving");
         loop {
             self.turn();
+            if let Some(halted) = self.halted.take() {
+                return Err(halted);
+            }
             if self.finished() {
                 break;
             }
             let deadline = self.deadline();
             let timeout = (deadline != Instant::NEVER).then(|| deadline.since(clock::now()));
-            self.ring.wait(timeout)?;
+            self.ring.wait(timeout).map_err(ServeError::Reactor)?;
             self.now = clock::now();
         }
         for slot in 0..LEGS_MAX {
@@ -344,7 +351,12 @@ impl Reactor {
             }
             Action::CommandDone { token, result } => self.command_done(token, result),
             Action::Notice(notice) => {
-                self.notices.log(self.now, &self.published.load().legs, notice);
+                let legs = &self.published.load().legs;
+                if let Notice::Halted { leg, regions } = notice {
+                    let leg = crate::notices::name(legs, leg);
+                    self.halted = Some(ServeError::Halted { leg, regions });
+                }
+                self.notices.log(self.now, legs, notice);
                 self.state_changed();
             }
             Action::Closed => {

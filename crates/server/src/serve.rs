@@ -115,6 +115,19 @@ pub enum ServeError {
     /// A thread, or the event loop while running.
     #[error("the event loop failed: {0}")]
     Reactor(io::Error),
+    /// The engine halted while the volume was served.
+    #[error(
+        "the device of {leg} is gone, and it alone decides {regions} regions that had not been \
+         compared with another leg since the start; the volume is no longer served, and nothing has \
+         been recorded as lost. Bring the device back and start again, or let another leg decide with \
+         hemi promote: it may lack what was acknowledged before the stop and not flushed"
+    )]
+    Halted {
+        /// Its name.
+        leg: String,
+        /// How many regions.
+        regions: u32,
+    },
 }
 
 /// Says what only the command line may ask of [`serve`].
@@ -260,7 +273,7 @@ pub struct ReactorOptions {
 pub struct Running {
     /// The line to it.
     pub handle: ReactorHandle,
-    thread: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<Result<(), ServeError>>,
 }
 
 impl Running {
@@ -272,10 +285,11 @@ impl Running {
     /// Waits for the volume to be closed.
     ///
     /// # Errors
-    /// [`ServeError::Reactor`] if the event loop ended by itself.
+    /// [`ServeError::Reactor`] if the event loop ended by itself, [`ServeError::Halted`] if the engine
+    /// halted.
     pub fn join(self) -> Result<(), ServeError> {
         match self.thread.join() {
-            Ok(result) => result.map_err(ServeError::Reactor),
+            Ok(result) => result,
             Err(_) => Err(ServeError::Reactor(io::Error::other("the reactor's thread panicked"))),
         }
     }
@@ -330,7 +344,7 @@ fn start_recorded(
                 crate::priority::raise();
                 let _ = started.send(Ok(waker));
                 reactor.run().inspect_err(|error| {
-                    tracing::error!(%error, "the event loop failed; the volume is as after a kill");
+                    tracing::error!(%error, "serving ended; the volume is as after a kill");
                 })
             }
             Err(error) => {

@@ -21,6 +21,7 @@ pub mod events;
 pub mod exhaustive;
 pub mod faults;
 pub mod guided;
+mod halts;
 mod hangs;
 mod ledgers;
 pub mod lies;

@@ -102,6 +102,7 @@ impl World {
 
     /// Nothing of the hemi that was is left.
     fn end(&mut self) {
+        self.halted = None;
         self.drop_engine();
         self.forget_ios();
         self.forget_requests();

@@ -194,6 +194,8 @@ pub struct World {
     pub(crate) trace: Trace,
     pub(crate) violation: Option<Violation>,
     pub(crate) closed: bool,
+    /// The engine has halted for want of this leg, and has to be started again.
+    pub(crate) halted: Option<u8>,
     /// The outcome of the last command that ended, and which.
     pub(crate) command_done: Option<(u64, Result<(), CommandError>)>,
     pub(crate) next_command: u64,
@@ -248,6 +250,7 @@ impl Default for World {
             trace: Trace::default(),
             violation: None,
             closed: false,
+            halted: None,
             command_done: None,
             next_command: 0,
             changing: None,
@@ -297,6 +300,7 @@ impl World {
         self.trace.reset(keeps_lines);
         self.violation = None;
         self.closed = false;
+        self.halted = None;
         self.command_done = None;
         self.next_command = 1 << 40;
         self.changing = None;
@@ -432,6 +436,7 @@ impl World {
     fn take_notice(&mut self, notice: Notice) {
         let now = self.now;
         self.trace.line(now, Topic::Notice, None, || format!("{notice:?}"));
+        self.take_halt(notice);
         if let Notice::Out { leg, .. } = notice {
             self.exposure.leg_is_out = true;
             self.legs[leg.index()].went_out = now;
@@ -530,6 +535,9 @@ impl World {
     /// The next thing that happens: an event, or the engine's timer. False if there is nothing
     /// by `until`; then it is `until`.
     pub(crate) fn step(&mut self, until: Instant) -> bool {
+        if self.end_halt() {
+            return true;
+        }
         let event = self.events.next_time();
         let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
         let next = event.min(deadline);
@@ -562,6 +570,9 @@ impl World {
     /// Does what [`World::step`] does, with so many events passed over: what comes next comes when
     /// it was due, and they come later.
     pub(crate) fn step_out_of_turn(&mut self, passes: usize) -> bool {
+        if self.end_halt() {
+            return true;
+        }
         let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
         let (_, before) = self.events.count(deadline);
         self.counts.steps += 1;

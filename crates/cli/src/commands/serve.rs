@@ -154,7 +154,9 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
 pub(crate) fn failure(error: ServeError) -> anyhow::Error {
     match &error {
         // What to do is in the text: it differs from problem to problem.
-        ServeError::Refused(_) | ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {
+        ServeError::Refused(_)
+        | ServeError::Halted { .. }
+        | ServeError::Ledger(LedgerFileError::ReliedOn { .. }) => {
             Failure::error(Kind::Refused, error.to_string(), "")
         }
         ServeError::OtherVolume { .. } => Failure::error(

@@ -609,6 +609,7 @@ impl<B: Buffers> Engine<B> {
         if self.regions.lacks(record, leg) > 0 || self.regions.is_stale(index, region) {
             return;
         }
+        self.regions.note_complete(record, index);
         self.end_rebuilding(leg, record);
         if !self.regions.is_touched(region) && !self.entry(region).is_whole(index) {
             self.regions.heal(index, region);

@@ -167,7 +167,7 @@ impl<B: Buffers> Engine<B> {
                 && self.may_still_have(other.index.index(), region)
                 && !self.regions.is_stale(other.index, region)
         });
-        if complete || hope {
+        if complete || hope || self.halt_for(LegIndex(leg as u8), region) {
             return;
         }
         let lacks = |other: LegIndex| {

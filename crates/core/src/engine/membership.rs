@@ -37,6 +37,8 @@ pub(super) enum Phase {
     Serving,
     Closing(Closing),
     Closed,
+    /// This leg is gone for good, and alone decides what others may have.
+    Halted(LegIndex),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

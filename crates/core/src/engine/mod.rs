@@ -7,7 +7,7 @@
 //! answers, `flush` durability, `drain` how debts are paid, `freeze` who counts as frozen,
 //! `exposure` when writers wait, `late` single late requests, `window` how much a leg is given at once,
 //! `clean` how regions become clean and legs whole, `membership` out, join and close,
-//! `scrub` comparing, `invariants` what must hold after every step.
+//! `halt` when to stop instead, `scrub` comparing, `invariants` what must hold after every step.
 
 mod abandon;
 mod clean;
@@ -18,6 +18,7 @@ mod drain;
 mod exposure;
 mod flush;
 mod freeze;
+mod halt;
 mod intent;
 mod invariants;
 mod late;
@@ -288,16 +289,16 @@ impl<B: Buffers> Engine<B> {
     /// # Panics
     /// If [`Engine::has_room`] is false: the driver bounds what it submits.
     pub fn submit(&mut self, now: Instant, request: Request) {
-        self.advance(now);
-        self.accept(request);
-        self.settle();
+        if self.advance(now) {
+            self.accept(request);
+            self.settle();
+        }
     }
 
     /// Reports a leg I/O's end. A stale or repeated id is ignored.
     pub fn complete(&mut self, now: Instant, id: IoId, result: Result<(), LegError>) {
-        self.advance(now);
         let key = Key::from_u64(id.0);
-        if self.ios.is_live(key) {
+        if self.advance(now) && self.ios.is_live(key) {
             self.io_done(key.slot, result);
             self.settle();
         }
@@ -305,7 +306,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Reports what happened to a leg apart from its I/O.
     pub fn leg_event(&mut self, now: Instant, leg: LegIndex, event: LegEvent) {
-        self.advance(now);
+        if !self.advance(now) {
+            return;
+        }
         match event {
             LegEvent::Gone { removed } => self.leg_gone(leg, removed),
             LegEvent::Back => self.leg_back(leg),
@@ -315,15 +318,18 @@ impl<B: Buffers> Engine<B> {
 
     /// Takes an operator's command; its outcome comes as [`Action::CommandDone`].
     pub fn command(&mut self, now: Instant, token: u64, command: Command) {
-        self.advance(now);
-        self.run_command(token, command);
-        self.settle();
+        if self.advance(now) {
+            self.run_command(token, command);
+            self.settle();
+        }
     }
 
     /// Does what is due. Call when [`Engine::deadline`] has passed, after reporting every
     /// completion the driver already has.
     pub fn tick(&mut self, now: Instant) {
-        self.advance(now);
+        if !self.advance(now) {
+            return;
+        }
         self.scan_legs();
         self.release_timed();
         if self.now >= self.next_tick {
@@ -337,6 +343,9 @@ impl<B: Buffers> Engine<B> {
 
     /// When [`Engine::tick`] is due; [`Instant::NEVER`] when nothing is.
     pub fn deadline(&self) -> Instant {
+        if self.is_halted() {
+            return Instant::NEVER;
+        }
         let mut deadline = if self.is_quiescent() { Instant::NEVER } else { self.next_tick };
         for leg in &self.legs[self.slots()] {
             if leg.oldest_io != NONE {
@@ -363,8 +372,10 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    fn advance(&mut self, now: Instant) {
+    /// Moves the clock. Returns false if the engine has halted and takes no input.
+    fn advance(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
+        !self.is_halted()
     }
 
     /// After every input: move on whatever the input made possible. The legs come last: what
@@ -386,6 +397,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots() {
             self.pump_leg(leg);
         }
+        self.stop_if_halted();
         self.check_invariants();
     }
 

@@ -21,6 +21,7 @@ mod content;
 mod deciding;
 mod ledger;
 pub mod metadata;
+mod uncompared;
 mod unrecorded;
 mod waiting;
 
@@ -161,6 +162,7 @@ impl Regions {
                 self.set_stale(leg, region);
                 if touched && entry.is_whole(leg) {
                     self.comparable[leg.index()].insert(region);
+                    self.note_uncompared(region);
                 }
             }
         }
@@ -269,7 +271,11 @@ impl Regions {
         self.count_out(region);
         self.table[region as usize] = entry;
         match self.slot(region) {
-            Some(record) => self.active[record].touched = touched && entry.is_dirty(),
+            Some(record) => {
+                let active = &mut self.active[record];
+                active.touched = touched && entry.is_dirty();
+                active.is_uncompared &= active.touched;
+            }
             None => debug_assert!(!touched, "region {region} is touched without a record"),
         }
         self.count_in(region);

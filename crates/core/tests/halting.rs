@@ -1,0 +1,145 @@
+//! After an unclean stop the authority of a region is gone for good before anybody has been compared
+//! with it: the engine halts, and records nothing as lost.
+
+mod world;
+
+use hemi_core::io::{LegEvent, Notice, OutReason};
+use hemi_core::settings::Settings;
+use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
+use world::script::{Cache, Landing, What};
+use world::{REGION_BYTES, World, calm, settings};
+
+const FAST: usize = 0;
+const SLOW: usize = 1;
+/// Sectors of a region.
+const REGION: u64 = REGION_BYTES / 512;
+
+/// A volume that was opened after a kill with three dirty regions, which the slow leg cannot be
+/// compared in, since it answers no read.
+fn uncompared(mut world: World) -> World {
+    world.steady(FAST, 50_000);
+    world.steady(SLOW, 100_000);
+    for region in 0..3 {
+        world.write(region * REGION, 8);
+    }
+    world.wait(MILLISECOND);
+    world.crash(None, |_| Landing::Whole);
+    world.hold(SLOW, What::Reads);
+    world.open(&[FAST, SLOW]).expect("both legs are there");
+    world.wait(5 * MILLISECOND);
+    world
+}
+
+fn remove_fast(world: &mut World) {
+    world.event(FAST, LegEvent::Gone { removed: true });
+    world.abort(FAST, |_| Some(Landing::Not));
+}
+
+fn halts(world: &World) -> Vec<(LegIndex, u32)> {
+    let halted = |notice: &Notice| match notice {
+        Notice::Halted { leg, regions } => Some((*leg, *regions)),
+        _ => None,
+    };
+    world.notices.iter().filter_map(halted).collect()
+}
+
+fn lost(world: &World) -> Vec<Extent> {
+    let lost = |notice: &Notice| match notice {
+        Notice::Lost { extent } => Some(*extent),
+        _ => None,
+    };
+    world.notices.iter().filter_map(lost).collect()
+}
+
+#[test]
+fn what_has_not_been_compared_is_not_lost_with_its_authority() {
+    for mut world in [World::new(1, 2, settings()), World::with_ledger(1, 2, settings())] {
+        world = uncompared(world);
+        remove_fast(&mut world);
+        assert_eq!(halts(&world), [(LegIndex(FAST as u8), 3)]);
+        assert_eq!(lost(&world), []);
+        assert!(world.engine().is_halted());
+        // The device is back, and all is there.
+        world.crash(None, |_| Landing::Not);
+        world.open(&[FAST, SLOW]).expect("nothing has been recorded");
+        world.release(SLOW);
+        world.read_everything();
+        world.converge();
+    }
+}
+
+/// It is as after a kill: nobody is answered and nothing is asked of a leg.
+#[test]
+fn an_engine_that_has_halted_does_nothing() {
+    let mut world = uncompared(World::new(1, 2, settings()));
+    world.hold(FAST, What::Reads);
+    let read = world.submit(hemi_core::io::Operation::Read, Extent::new(0, 8), false);
+    remove_fast(&mut world);
+    let under_way = world.pending.len();
+    world.release(SLOW);
+    world.event(FAST, LegEvent::Back);
+    let now = world.now;
+    world.engine().tick(now);
+    world.take_actions();
+    assert_eq!(world.engine().deadline(), Instant::NEVER);
+    assert!(!world.is_answered(read));
+    assert!(world.pending.len() <= under_way);
+    assert_eq!(halts(&world).len(), 1);
+}
+
+/// The operator lets the other leg decide.
+#[test]
+fn another_leg_can_be_promoted_after_a_halt() {
+    let mut world = uncompared(World::new(1, 2, settings()));
+    remove_fast(&mut world);
+    world.crash(None, |_| Landing::Not);
+    assert!(world.open(&[SLOW]).is_err(), "the other leg is in, and missing");
+    world.promote(SLOW);
+    world.open(&[SLOW]).expect("it decides alone");
+    world.release(SLOW);
+    for region in 0..3 {
+        let read = world.read(region * REGION, 8);
+        assert!(!world.has_failed(read), "it has what was written");
+    }
+}
+
+/// Once another leg has been compared, what the authority alone holds of newer writes is lost with it,
+/// and the volume goes on.
+#[test]
+fn what_has_been_compared_is_halted_for_no_more() {
+    let mut world = uncompared(World::new(1, 2, Settings { copies_reserve: u64::MAX, ..calm() }));
+    world.release(SLOW);
+    world.wait(SECOND);
+    assert_eq!(world.status().legs[SLOW].owed_bytes, 0, "it has been compared");
+    world.hold(SLOW, What::Writes);
+    world.write(0, 8);
+    world.write(2, 4);
+    remove_fast(&mut world);
+    world.abort_held(SLOW);
+    world.release(SLOW);
+    world.wait(SECOND);
+    assert_eq!(halts(&world), []);
+    let out = Notice::Out { leg: LegIndex(FAST as u8), reason: OutReason::Removed };
+    assert!(world.notices.contains(&out));
+}
+
+/// A leg that nobody was to be compared with, since it was behind already, has lost what it lacks.
+#[test]
+fn what_no_other_leg_was_whole_for_is_lost() {
+    let mut world = World::new(1, 2, settings());
+    world.hold(SLOW, What::Writes);
+    world.write(0, 8);
+    world.wait(900 * MILLISECOND);
+    world.write(0, 8);
+    world.crash(Some(Cache::Kept), |p| {
+        if p.io.leg.index() == SLOW { Landing::Not } else { Landing::Whole }
+    });
+    assert!(!world.recorded(0).is_whole(LegIndex(SLOW as u8)));
+    world.hold(FAST, What::Reads);
+    world.open(&[FAST, SLOW]).expect("both legs are there");
+    world.wait(5 * MILLISECOND);
+    remove_fast(&mut world);
+    assert_eq!(halts(&world), []);
+    let sectors: u64 = lost(&world).iter().map(|extent| extent.sectors()).sum();
+    assert_eq!(sectors, REGION);
+}
