@@ -446,3 +446,59 @@ fn a_removed_leg_that_comes_back_does_not_have_what_stands_otherwise() {
     let contents = [a, b].map(|leg| world.disks[leg].contents()[..8].to_vec());
     assert_eq!(contents[a], contents[b]);
 }
+
+/// Has A, the authority, lose its newest write with its cache. B owes that write, so there is a copy, but
+/// `give` keeps it from A, which is to get the write from B instead. Then B loses it, too. B had flushed all
+/// it had when A lost its cache, but this came later, and what was flushed on A before it B never had:
+/// what A holds is the content.
+fn lose_what_was_given_since(give: impl FnOnce(&mut World, IoId, IoId)) {
+    let mut world = steady_legs(2, calm());
+    world.write(0, 8);
+    world.flush();
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    let flushed = world.disks[A].contents()[..8].to_vec();
+    let missed = world.only(B, What::Writes);
+    world.fail(missed);
+    world.flush();
+    world.write(0, 8);
+    assert_eq!(world.recorded(0).authority().index(), A);
+    world.wait(LONG);
+    let to_b = world.only(B, What::Writes);
+    world.hold(B, What::Flushes);
+    world.hold(A, What::Writes);
+    reconnect(&mut world, A);
+    world.disks[A].settle_cache(false);
+    let to_a = world.only(A, What::Writes);
+    give(&mut world, to_a, to_b);
+    let failing = world.only(B, What::Flushes);
+    world.disks[B].settle_cache(false);
+    world.fail(failing);
+    world.let_come(A);
+    world.release(B);
+    world.wait(SECOND);
+    for leg in [A, B] {
+        assert_eq!(world.disks[leg].contents()[..8], flushed, "leg {leg}");
+    }
+    let now = world.now;
+    world.checker.cache_lost(now);
+    world.read_everything();
+}
+
+/// B has the write when the copy fails to be written to A.
+#[test]
+fn a_leg_that_had_what_a_copy_could_not_give_back_is_not_trusted() {
+    lose_what_was_given_since(|world, to_a, to_b| {
+        world.land(to_b);
+        world.fail(to_a);
+    });
+}
+
+/// The copy fails to be written to A before B has the write.
+#[test]
+fn a_leg_that_gets_what_a_copy_could_not_give_back_is_not_trusted() {
+    lose_what_was_given_since(|world, to_a, to_b| {
+        world.fail(to_a);
+        world.land(to_b);
+    });
+}
