@@ -227,6 +227,8 @@ planted! {
     PayRateIgnored,
     /// Legs flush for what nobody waits for whenever there is something to flush.
     FlushedAside,
+    /// Flushes that nobody waits for are put off while a leg is missing, and with them what makes another whole.
+    HeirFlushedSeldom,
     /// A leg whose device was removed keeps what another has lost, and what that kept stands.
     RemovedStillFresh,
     /// A leg is marked out while an authority is away that may have lost what only this leg has.
@@ -239,6 +241,8 @@ planted! {
     SieveBegunAnew,
     /// A write is sent though its region's authority has no room to note it if it must wait.
     AuthorityOwesRegion,
+    /// An authority whose list of debts is full owes the region that it decides when a write fails there.
+    NoRoomMade,
     /// A volume is not open before every leg that is in has recorded it, be it silent for ever.
     OpeningWaits,
     /// A flush is answered well though what it covers went with a leg that is gone for good.

@@ -2,11 +2,14 @@
 
 mod world;
 
+use hemi_core::io::{LegEvent, Operation};
 use hemi_core::settings::Settings;
-use hemi_core::units::{MILLISECOND, SECOND};
+use hemi_core::units::{Extent, LegIndex, MILLISECOND, SECOND};
 use world::script::What;
-use world::{Shape, World, calm};
+use world::{LONG, Shape, World, calm, steady_legs};
 
+const A: usize = 0;
+const B: usize = 1;
 const REGIONS: u64 = 500;
 const REGION: u64 = world::REGION_BYTES / 512;
 
@@ -88,4 +91,33 @@ fn pages_that_nobody_waits_for_are_written_seldom() {
     // They are not put off for ever.
     world.wait(3 * SECOND);
     assert!(written(&mut world) > before + pages);
+}
+
+/// B is paid what was written while it was silent, and recorded whole after a flush. Nobody waits for that
+/// while A answers, but when A is gone nobody else can take a write there.
+#[test]
+fn a_leg_is_flushed_at_once_for_what_makes_it_whole_when_another_is_missing() {
+    let settings = Settings { clean_after: 2 * SECOND, copies_reserve: u64::MAX, ..calm() };
+    let mut world = steady_legs(2, settings);
+    for leg in [A, B] {
+        world.steady(leg, 5 * MILLISECOND);
+    }
+    world.hold(B, What::Anything);
+    world.write(0, 8);
+    world.wait(LONG);
+    world.write(8, 8);
+    world.wait(5 * SECOND);
+    world.release(B);
+    // What B owes is read from A after a flush: the next comes once 256 times as long has passed.
+    world.hold(A, What::Reads);
+    world.write(REGION, 8);
+    world.flush();
+    world.release(A);
+    world.wait(200 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0);
+    assert!(!world.recorded(0).is_whole(LegIndex(B as u8)), "what B has is not flushed");
+    world.event(A, LegEvent::Gone { removed: false });
+    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    world.wait(300 * MILLISECOND);
+    assert!(world.is_answered(write));
 }

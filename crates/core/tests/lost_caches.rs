@@ -327,19 +327,18 @@ fn a_leg_that_is_back_is_not_given_what_is_older_than_what_was_lost_with_it() {
     world.read_everything();
 }
 
-/// A gives B what B owes, and B gives A back what that lost with its cache, which takes all room
-/// for debts that A has. Writes come into another region, where A alone has everything: one that A
-/// cannot take at once must not make it owe that region.
-#[test]
-fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
-    const REGION: u64 = 128;
+/// Sectors of a region.
+const REGION: u64 = 128;
+
+/// Two legs with room for 64 debts each. A is the authority of the first 27 regions.
+fn room_for_few_debts() -> World {
     let few = Limits { operations_more: 1, ..Limits::default() };
     let settings = Settings {
         requests_max: 3,
         limits: few,
         leg_window: 1,
         dirty_regions_max: 64,
-        // With twice four operations and twice the widest window a leg has room for 64 debts.
+        // With twice four operations and twice the widest window that makes 64.
         owed_extents_max: 40,
         copies_reserve: u64::MAX,
         ..calm()
@@ -349,23 +348,39 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     world.steady(A, 100 * MICROSECOND);
     world.steady(B, 200 * MICROSECOND);
     world.wait(LONG);
-    world.write(0, 8);
-    for region in 1..27 {
+    for region in 0..27 {
         world.write(region * REGION, 8);
     }
     world.wait(LONG);
+    world
+}
+
+/// Writes so many pieces that B comes to owe, more than 25, to as many regions. What A loses of each region
+/// with its cache B has in one piece more.
+fn write_pieces(world: &mut World, pieces: u64) {
+    for number in 0..pieces {
+        let region = 2 + number % 25;
+        let extent = Extent::new(region * REGION + 16 + 24 * (number / 25), 8);
+        let write = world.submit(Operation::Write, extent, false);
+        world.wait(120 * MICROSECOND);
+        assert!(world.is_answered(write));
+    }
+}
+
+/// A gives B what B owes, and B gives A back what that lost with its cache, which takes all room
+/// for debts that A has. Writes come into another region, where A alone has everything: one that A
+/// cannot take at once must not make it owe that region.
+#[test]
+fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
+    let mut world = room_for_few_debts();
     world.hold(B, What::Anything);
     world.write(8, 8);
     world.wait(LONG);
     // B owes this to region 1, from A.
     world.write(REGION + 16, 8);
     world.flush();
-    // And these to 25 other regions: two pieces to fourteen of them, one to eleven. What A loses of
-    // each region B has in one piece more.
-    for number in 0..39 {
-        let region = 2 + number % 25;
-        world.write(region * REGION + 16 + 24 * (number / 25), 8);
-    }
+    // A comes to owe 64.
+    write_pieces(&mut world, 39);
     world.lose_leg(A, Cache::Dropped);
     world.hold(A, What::Writes);
     world.event(A, LegEvent::Back);
@@ -379,6 +394,54 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     world.read(REGION + 16, 8);
     let region = REGION as usize..2 * REGION as usize;
     assert_eq!(world.disks[A].contents()[region.clone()], world.disks[B].contents()[region]);
+}
+
+/// What B is to give A back of what that lost with its cache takes all room for debts that A has. Then a
+/// write fails that was in flight to A, in a region where A alone has everything: to have room for it A owes
+/// all of a region that B decides.
+#[test]
+fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
+    let mut world = room_for_few_debts();
+    world.steady(A, 250 * MICROSECOND);
+    for _ in 0..100 {
+        world.write(0, 8);
+    }
+    world.write(30 * REGION, 8);
+    world.steady(A, 100 * MICROSECOND);
+    world.wait(LONG);
+    let decides = [1, 30].map(|region| world.recorded(region).authority().index());
+    assert_eq!(decides, [A, B]);
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    // B owes this to region 1, from A.
+    world.write(REGION + 16, 8);
+    world.flush();
+    // A comes to owe 62.
+    write_pieces(&mut world, 37);
+    world.hold(A, What::Writes);
+    let failing = world.submit(Operation::Write, Extent::new(REGION + 64, 8), false);
+    let in_flight = world.only(A, What::Writes);
+    // A's window has no room for this one: it is the 63rd, and the next needs two places.
+    let other = world.submit(Operation::Write, Extent::new(30 * REGION + 64, 8), false);
+    world.hold(A, What::Flushes);
+    world.submit(Operation::Flush, Extent::default(), false);
+    let flush = world.only(A, What::Flushes);
+    world.disks[A].settle_cache(false);
+    world.fail(flush);
+    let owed = world.status().legs[A].owed_region_bytes;
+    world.fail(in_flight);
+    assert_eq!(world.status().legs[A].owed_region_bytes - owed, world::REGION_BYTES);
+    world.release(A);
+    world.release(B);
+    world.run_until_answered(SECOND);
+    assert!(!world.has_failed(failing) && !world.has_failed(other));
+    world.wait(SECOND);
+    assert_eq!(world.disks[A].contents(), world.disks[B].contents());
+    world.read(REGION + 16, 8);
+    // B had not everything that A has lost.
+    let now = world.now;
+    world.checker.cache_lost(now);
+    world.read_everything();
 }
 
 /// While the authority is away that may have lost what it had not flushed, a silent leg that has it, too,

@@ -267,7 +267,7 @@ impl<B: Buffers> Engine<B> {
     fn may_flush_aside(&self, leg: usize) -> bool {
         self.now >= self.legs[leg].flush_aside_after
             || self.is_at_rest()
-            || self.is_leg_missing()
+            || self.is_leg_missing() && !planted::is(Planted::HeirFlushedSeldom)
             || planted::is(Planted::FlushedAside)
     }
 

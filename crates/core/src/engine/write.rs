@@ -248,7 +248,7 @@ impl<B: Buffers> Engine<B> {
         if self.legs[leg].debts.has_room(2) {
             return true;
         }
-        if !self.must_stay(index, region) {
+        if !self.must_stay(index, region) || planted::is(Planted::NoRoomMade) {
             return false;
         }
         let mut at = 0;
