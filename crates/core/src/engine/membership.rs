@@ -223,10 +223,15 @@ impl<B: Buffers> Engine<B> {
             state.thaw(since, self.now);
             state.flushing = None;
             state.flush_io = super::slab::NONE;
-            while planted::is(Planted::RewriteWithoutFence)
-                && self.legs[leg.index()].oldest_io != super::slab::NONE
-            {
-                self.io_done(self.legs[leg.index()].oldest_io, Err(LegError::Gone));
+            if planted::is(Planted::RewriteWithoutFence) {
+                // Not what is sent meanwhile: ending that, too, can go on for ever.
+                let last = self.legs[leg.index()].newest_io;
+                let mut at = self.legs[leg.index()].oldest_io;
+                while at != super::slab::NONE {
+                    self.io_done(at, Err(LegError::Gone));
+                    let oldest = self.legs[leg.index()].oldest_io;
+                    at = if at == last { super::slab::NONE } else { oldest };
+                }
             }
             if !planted::is(Planted::LostCacheFresh) {
                 self.lose_cache(leg.index());
