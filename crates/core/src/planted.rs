@@ -285,6 +285,8 @@ planted! {
     DetachEarly,
     /// What has not been compared yet counts as lost when its authority is gone for good.
     UncomparedLost,
+    /// A region settles without the leg that is to be compared there.
+    UncomparedSettled,
     /// A region that has been compared goes on counting as one that has not.
     ComparedForgotten,
 }

@@ -68,6 +68,19 @@ fn what_has_not_been_compared_is_not_lost_with_its_authority() {
     }
 }
 
+/// The leg that is to be compared keeps its bit, or the operator could not let it decide.
+#[test]
+fn a_region_does_not_settle_before_it_is_compared() {
+    // The leg that answers no read does not count as frozen meanwhile.
+    let patient = Settings { wait_floor: 10 * SECOND, wait_ceiling: 10 * SECOND, ..settings() };
+    let mut world = uncompared(World::new(1, 2, patient));
+    world.wait(2 * SECOND);
+    let entry = world.recorded(0);
+    assert!(entry.is_dirty() && entry.is_whole(LegIndex(SLOW as u8)));
+    remove_fast(&mut world);
+    assert_eq!(halts(&world), [(LegIndex(FAST as u8), 3)]);
+}
+
 /// It is as after a kill: nobody is answered and nothing is asked of a leg.
 #[test]
 fn an_engine_that_has_halted_does_nothing() {

@@ -105,6 +105,7 @@ impl<B: Buffers> Engine<B> {
     fn clean_regions(&mut self) {
         let cap = self.regions.dirty_bound().unwrap_or(self.settings.dirty_regions_max);
         let short = self.regions.records_are_short();
+        let awaited = short || !self.unplaced.is_empty() || self.is_closing();
         let pressed = u64::from(self.regions.touched_count()) * 1000
             > u64::from(cap) * CAP_PERMILLE
             || !self.unplaced.is_empty()
@@ -133,7 +134,7 @@ impl<B: Buffers> Engine<B> {
             let at_rest =
                 !self.regions.has_operations(record) || planted::is(Planted::CleanWhileWriting);
             if at_rest && self.regions.is_touched(self.regions.region_of(record)) {
-                self.clean_region(record, idle, pressed);
+                self.clean_region(record, idle, pressed, awaited);
             } else {
                 self.retire_record(record);
             }
@@ -166,8 +167,9 @@ impl<B: Buffers> Engine<B> {
         self.retire_record(record);
     }
 
-    /// Settles one region if it can be, else asks for the flush it needs.
-    fn clean_region(&mut self, record: u32, idle: u64, pressed: bool) {
+    /// Settles one region if it can be, else asks for the flush it needs. Takes whether too many are
+    /// dirty, and whether somebody waits for that to change.
+    fn clean_region(&mut self, record: u32, idle: u64, pressed: bool, awaited: bool) {
         if !self.authority_is_durable(record) {
             // Recovery might still choose the leg before: nothing may count on this one yet.
             return;
@@ -203,7 +205,9 @@ impl<B: Buffers> Engine<B> {
                     && !self.regions.is_stale(index, region)
                     && idle < patience
                     && !pressed;
-                waits |= catching_up;
+                let is_compared =
+                    state.is_in() && !awaited && self.regions.waits_to_compare(region, index);
+                waits |= catching_up || is_compared;
                 continue;
             }
             // What it has there of what is recorded as lost is older. It must know that first, or

@@ -22,11 +22,11 @@ impl<B: Buffers> Engine<B> {
         matches!(self.phase, Phase::Halted(_))
     }
 
-    /// Halts if a leg that is gone for good decides a region of which nobody else is known to have
-    /// everything, though one may. Returns true if it does.
+    /// Halts if a region is uncompared of which another leg lacks what is gone for good with this one.
+    /// Returns true if it does.
     pub(super) fn halt_for(&mut self, leg: LegIndex, region: u32) -> bool {
         let is_lost = self.is_going_out(leg)
-            || !self.regions.is_uncompared(leg, region)
+            || !self.regions.is_uncompared(region)
             || planted::is(Planted::UncomparedLost);
         if is_lost || self.is_halted() {
             return self.is_halted();

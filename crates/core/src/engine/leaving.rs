@@ -2,6 +2,7 @@
 //! that whatever says so is durable before the superblock that excludes it.
 
 use super::Engine;
+use super::debt::Debt;
 use super::leg::{Health, Leg};
 use super::state::Stage;
 use crate::io::Buffers;
@@ -167,7 +168,7 @@ impl<B: Buffers> Engine<B> {
                 && self.may_still_have(other.index.index(), region)
                 && !self.regions.is_stale(other.index, region)
         });
-        if complete || hope || self.halt_for(LegIndex(leg as u8), region) {
+        if complete || hope {
             return;
         }
         let lacks = |other: LegIndex| {
@@ -180,6 +181,9 @@ impl<B: Buffers> Engine<B> {
             .map(|other| other.index);
         let Some(heir) = heir else { return };
         let extent = self.regions.extent(region);
+        if self.loses_uncompared(heir, region) && self.halt_for(LegIndex(leg as u8), region) {
+            return;
+        }
         if self.regions.is_stale(heir, region) {
             self.regions.clear_stale(heir, region);
             self.note_lost_with_leg(extent);
@@ -199,8 +203,7 @@ impl<B: Buffers> Engine<B> {
                 break;
             }
             at = debt.extent.end;
-            let nowhere = self.drain_source(heir.index(), debt.extent).is_none();
-            if debt.source == super::Source::Leg && debt.is_acknowledged() && nowhere {
+            if self.is_nowhere(heir, &debt) {
                 self.legs[heir.index()].debts.take(slot);
                 self.regions.adjust_lacks(record, heir.index(), -1);
                 self.note_lost_with_leg(debt.extent);
@@ -211,6 +214,27 @@ impl<B: Buffers> Engine<B> {
             self.owe_unsent(heir.index(), record);
         }
         self.consider_complete(record, heir.index());
+    }
+
+    /// Returns true if nobody is left to give a leg what it owes.
+    fn is_nowhere(&self, leg: LegIndex, debt: &Debt) -> bool {
+        debt.source == super::Source::Leg
+            && debt.is_acknowledged()
+            && self.drain_source(leg.index(), debt.extent).is_none()
+    }
+
+    /// Returns true if a leg owes of a region what it may have from before the volume was opened, and
+    /// nobody is left to give it that.
+    fn loses_uncompared(&self, leg: LegIndex, region: u32) -> bool {
+        let extent = self.regions.extent(region);
+        let debts = core::iter::successors(
+            self.legs[leg.index()].debts.first_after(extent.start),
+            |(_, debt)| self.legs[leg.index()].debts.first_after(debt.extent.end),
+        );
+        self.regions.is_stale(leg, region)
+            || debts
+                .take_while(|(_, debt)| debt.extent.start < extent.end)
+                .any(|(_, debt)| debt.is_rebuild() && self.is_nowhere(leg, &debt))
     }
 
     /// A leg that owed a whole region, be it that this has been taken up as a debt, does so no

@@ -25,9 +25,6 @@ pub(super) struct Active {
     pub(super) touched: bool,
     /// It was dirty when the volume was opened, and no client has used it since.
     pub(super) is_found: bool,
-    /// It was dirty when the volume was opened, and a leg that was whole there has not been compared
-    /// with the authority since.
-    pub(super) is_uncompared: bool,
     /// The sequence a page must have, durably, on the authority before anything it holds
     /// alone is acknowledged: that of the page which first named it.
     pub(super) authority_sequence: u64,
@@ -75,7 +72,6 @@ impl Active {
             region,
             touched: false,
             is_found: false,
-            is_uncompared: false,
             authority_sequence: 0,
             lacks: [0; LEGS_MAX],
             last_done: [0; LEGS_MAX],

@@ -65,6 +65,8 @@ pub(super) struct Regions {
     stale: [Bitmap; LEGS_MAX],
     /// Owed regions that a leg was whole in before an unclean stop: it may have them.
     comparable: [Bitmap; LEGS_MAX],
+    /// Regions found dirty, where no leg that was whole has been seen to have everything since.
+    uncompared: Bitmap,
     /// Clean regions a leg has drained but is not yet recorded whole for.
     healing: [Bitmap; LEGS_MAX],
     /// Of these, the ones the flush under way covers.
@@ -124,6 +126,7 @@ impl Regions {
             waiting: Waiting::new(operations_max, records),
             stale: core::array::from_fn(bitmap),
             comparable: core::array::from_fn(bitmap),
+            uncompared: Bitmap::new(count),
             healing: core::array::from_fn(bitmap),
             healed: core::array::from_fn(bitmap),
             unrecorded: core::array::from_fn(unrecorded),
@@ -162,7 +165,7 @@ impl Regions {
                 self.set_stale(leg, region);
                 if touched && entry.is_whole(leg) {
                     self.comparable[leg.index()].insert(region);
-                    self.note_uncompared(region);
+                    self.uncompared.insert(region);
                 }
             }
         }
@@ -271,11 +274,7 @@ impl Regions {
         self.count_out(region);
         self.table[region as usize] = entry;
         match self.slot(region) {
-            Some(record) => {
-                let active = &mut self.active[record];
-                active.touched = touched && entry.is_dirty();
-                active.is_uncompared &= active.touched;
-            }
+            Some(record) => self.active[record].touched = touched && entry.is_dirty(),
             None => debug_assert!(!touched, "region {region} is touched without a record"),
         }
         self.count_in(region);
