@@ -87,7 +87,7 @@ pub struct Settings {
     pub dirty_regions_max: u32,
     /// Bytes of dirty regions, at most, for idle ones to stay dirty and others to be armed beside
     /// them: what an unclean stop may have compared. With 0 a region becomes clean when it is idle,
-    /// and a write to it pays for a record again. Default 16 GiB.
+    /// and a write to it pays for a record again. Default 64 GiB.
     pub resync_bytes: u64,
     /// Owed extents held exactly, per leg; beyond, whole regions are owed. Default 65536.
     pub owed_extents_max: u32,
@@ -196,7 +196,7 @@ impl Default for Settings {
             drain_bytes: 1 << 20,
             requests_max: 4096,
             dirty_regions_max: 65536,
-            resync_bytes: 16 << 30,
+            resync_bytes: 64 << 30,
             owed_extents_max: 65536,
             copies_reserve: 64 << 20,
             clean_after: 5 * SECOND,
