@@ -139,3 +139,51 @@ def test_an_overwritten_leg_is_recognised_by_its_path(sandbox: Sandbox) -> None:
     with Path(volume.legs[1]).open("r+b") as leg:
         leg.write(bytes(MIB))
     refused(volume, f"{volume.legs[1]}: leg 1 of the volume was here", "overwritten")
+
+
+def test_a_drive_that_dies_before_another_is_compared_loses_nothing(sandbox: Sandbox) -> None:
+    backing = sandbox.file("remote.img", leg_bytes(SIZE))
+    local = sandbox.file("local.img", leg_bytes(SIZE))
+    near = Nbdkit(sandbox, backing, delay_ms=2)
+    # One region after the other is compared.
+    options = ("--ledger", "none", "--set", "engine.leg_window=1")
+    volume = Volume(sandbox, [local, near.uri], options=options)
+    volume.create(SIZE)
+    volume.start()
+    volume.wait_converged()
+    # The last block of the local drive, which is cut off below, stays as it is.
+    journal = Journal(volume.uri, blocks=SIZE // 4096 - 256)
+    assert journal.run(400)
+    journal.disconnect()
+    volume.kill()
+    near.kill()
+    far = Nbdkit(sandbox, backing, options=("--filter=delay",), extra=("rdelay=200ms",))
+    volume.legs[1] = far.uri
+    volume.start()
+    whole = local.stat().st_size
+    with local.open("r+b") as f:
+        f.seek(whole - 4096)
+        end = f.read()
+        f.truncate(whole - 4096)
+    assert volume.process.wait(60) == 3
+    check_message(volume.process.output(), ["local.img", "is gone", "compared", "hemi promote"])
+    far.kill()
+    near.start()
+    volume.legs[1] = near.uri
+    assert "is missing" in refused_without(volume, local)
+    with local.open("ab") as f:
+        f.write(end)
+    volume.start()
+    journal.verify()
+    volume.wait_converged()
+    journal.disconnect()
+    volume.stop()
+
+
+def refused_without(volume: Volume, leg: Path) -> str:
+    """Returns what a start says while a drive is away. It must be refused."""
+    away = leg.with_suffix(".away")
+    leg.rename(away)
+    says = refused(volume)
+    away.rename(leg)
+    return says
