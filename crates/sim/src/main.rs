@@ -18,8 +18,8 @@ use hemi_sim::world::World;
 
 /// Tortures the hemi engine in virtual time and checks that it keeps its promises.
 ///
-/// Each seed is one run: at least 2,000 client operations, 10 faults and a crash. Exits with
-/// 1 if a promise was broken.
+/// Each seed is one run: 2,200 client requests, at least 10 faults and a crash. Exits with 1 if
+/// a promise was broken.
 #[derive(Parser)]
 #[command(name = "hemi-torture", version)]
 struct Arguments {
