@@ -136,6 +136,28 @@ fn what_has_been_compared_is_halted_for_no_more() {
     assert!(world.notices.contains(&out));
 }
 
+/// What an authority lost with its cache and only another leg has is lost with that one: the rest of
+/// the region is what the authority holds.
+#[test]
+fn what_an_authority_has_lost_since_is_halted_for_no_more() {
+    // Little is compared at a time: elsewhere the other leg takes writes.
+    let settings = Settings { drain_bytes: 4096, ..settings() };
+    let mut world = uncompared(World::new(1, 2, settings));
+    let written = Extent::new(REGION - 8, 8);
+    world.write(written.start, 8);
+    world.wait(MILLISECOND);
+    world.lose_leg(FAST, Cache::Dropped);
+    world.wait(MILLISECOND);
+    world.event(FAST, LegEvent::Back);
+    world.wait(MILLISECOND);
+    assert!(world.status().legs[FAST].owed_bytes > 0, "it owes what it had in its cache");
+    world.event(SLOW, LegEvent::Gone { removed: true });
+    world.abort(SLOW, |_| Some(Landing::Not));
+    world.wait(SECOND);
+    assert_eq!(halts(&world), []);
+    assert!(lost(&world).contains(&written));
+}
+
 /// A leg that nobody was to be compared with, since it was behind already, has lost what it lacks.
 #[test]
 fn what_no_other_leg_was_whole_for_is_lost() {

@@ -425,10 +425,8 @@ impl World {
         }
         let superblock = |leg: u8| recovery::newest_of(&self.disks[usize::from(leg)].metadata).ok();
         let own = superblock(leg);
-        // Legs whose present is not in this one's past have gone on without it.
-        let went_on: Vec<u8> = self
-            .members()
-            .into_iter()
+        // Legs whose present is not in this one's past have gone on without it, be it until they left.
+        let went_on: Vec<u8> = (0..self.legs.len() as u8)
             .filter(|&other| {
                 let (Some(own), Some(other)) = (&own, superblock(other)) else { return false };
                 if own.generation == other.generation {
@@ -441,6 +439,15 @@ impl World {
             .collect();
         if self.legs[usize::from(leg)].is_empty || !self.promote(leg, cut) {
             return self.start_with_all(None);
+        }
+        // Nor is one offered again that has left, of which this leg has not heard.
+        let counts = |other: u8| {
+            own.as_ref().is_some_and(|own| own.legs[usize::from(other)].state == Membership::In)
+        };
+        for other in 0..self.legs.len() as u8 {
+            if self.legs[usize::from(other)].is_empty && counts(other) {
+                self.put_in_new_disk(other);
+            }
         }
         for other in went_on {
             self.expect_fork(&[leg, other]);

@@ -22,12 +22,10 @@ impl<B: Buffers> Engine<B> {
         matches!(self.phase, Phase::Halted(_))
     }
 
-    /// Halts if a region is uncompared of which another leg lacks what is gone for good with this one.
-    /// Returns true if it does.
-    pub(super) fn halt_for(&mut self, leg: LegIndex, region: u32) -> bool {
-        let is_lost = self.is_going_out(leg)
-            || !self.regions.is_uncompared(region)
-            || planted::is(Planted::UncomparedLost);
+    /// Halts, as another leg lacks of an uncompared region what is gone for good with this one. Returns
+    /// true if it does: what goes with a leg that is being marked out is lost.
+    pub(super) fn halt_for(&mut self, leg: LegIndex) -> bool {
+        let is_lost = self.is_going_out(leg) || planted::is(Planted::UncomparedLost);
         if is_lost || self.is_halted() {
             return self.is_halted();
         }

@@ -174,14 +174,19 @@ impl<B: Buffers> Engine<B> {
         let lacks = |other: LegIndex| {
             self.regions.slot(region).map_or(0, |r| self.regions.lacks(r, other.index()))
         };
+        // An authority that lacks a few writes goes before one that was never compared with it.
         let heir = self
             .legs_that_stay(LegIndex(leg as u8))
             .filter(|other| other.answers())
-            .min_by_key(|o| (self.regions.is_stale(o.index, region), lacks(o.index)))
+            .min_by_key(|other| {
+                let leg = other.index;
+                let uncompared = self.loses_uncompared(leg, region);
+                (uncompared, self.regions.is_stale(leg, region), lacks(leg))
+            })
             .map(|other| other.index);
         let Some(heir) = heir else { return };
         let extent = self.regions.extent(region);
-        if self.loses_uncompared(heir, region) && self.halt_for(LegIndex(leg as u8), region) {
+        if self.loses_uncompared(heir, region) && self.halt_for(LegIndex(leg as u8)) {
             return;
         }
         if self.regions.is_stale(heir, region) {
@@ -223,9 +228,12 @@ impl<B: Buffers> Engine<B> {
             && self.drain_source(leg.index(), debt.extent).is_none()
     }
 
-    /// Returns true if a leg owes of a region what it may have from before the volume was opened, and
-    /// nobody is left to give it that.
+    /// Returns true if a leg owes of an uncompared region what it may have from before the volume was
+    /// opened, and nobody is left to give it that. What an authority owes it has lost since.
     fn loses_uncompared(&self, leg: LegIndex, region: u32) -> bool {
+        if !self.regions.is_uncompared(region) || self.entry(region).authority() == leg {
+            return false;
+        }
         let extent = self.regions.extent(region);
         let debts = core::iter::successors(
             self.legs[leg.index()].debts.first_after(extent.start),
