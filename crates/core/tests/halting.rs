@@ -158,6 +158,40 @@ fn what_an_authority_has_lost_since_is_halted_for_no_more() {
     assert!(lost(&world).contains(&written));
 }
 
+/// An authority whose session has dropped may come back with all that nobody has been compared with,
+/// even if it has lost what only the leg had that is gone.
+#[test]
+fn an_authority_that_may_come_back_is_waited_for() {
+    const THIRD: usize = 2;
+    let settings = Settings { drain_bytes: 4096, ..settings() };
+    let mut world = World::new(1, 3, settings);
+    world.steady(FAST, 50_000);
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.crash(None, |_| Landing::Whole);
+    world.hold(SLOW, What::Reads);
+    world.hold(THIRD, What::Reads);
+    world.open(&[FAST, SLOW, THIRD]).expect("all legs are there");
+    world.wait(5 * MILLISECOND);
+    world.write(REGION - 8, 8);
+    world.wait(MILLISECOND);
+    world.lose_leg(FAST, Cache::Kept);
+    world.event(FAST, LegEvent::Back);
+    world.wait(MILLISECOND);
+    world.lose_leg(FAST, Cache::Kept);
+    world.wait(MILLISECOND);
+    world.event(THIRD, LegEvent::Gone { removed: true });
+    world.abort(THIRD, |_| Some(Landing::Not));
+    world.wait(SECOND);
+    assert_eq!((halts(&world), lost(&world)), (vec![], vec![]));
+    world.event(FAST, LegEvent::Back);
+    world.release(SLOW);
+    world.wait(SECOND);
+    assert_eq!(halts(&world), []);
+    let read = world.read(0, 8);
+    assert!(!world.has_failed(read), "the authority has it");
+}
+
 /// A leg that nobody was to be compared with, since it was behind already, has lost what it lacks.
 #[test]
 fn what_no_other_leg_was_whole_for_is_lost() {

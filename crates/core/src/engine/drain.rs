@@ -239,11 +239,27 @@ impl<B: Buffers> Engine<B> {
             state.pressing_paid = 0;
             return Some(old);
         }
-        let cursor = self.legs[leg].drain_cursor;
-        pressing
-            .or(old.map(|(slot, _)| slot))
-            .or_else(|| self.payable_from(leg, cursor, u64::MAX))
-            .or_else(|| self.payable_from(leg, 0, cursor))
+        pressing.or(old.map(|(slot, _)| slot)).or_else(|| self.next_in_order(leg))
+    }
+
+    /// The next debt of the sweep. One that finds none which can go, as far as it looks, goes on from
+    /// there the next time: behind debts that wait for memory may be those whose copies take it up.
+    fn next_in_order(&mut self, leg: usize) -> Option<u32> {
+        let state = &self.legs[leg];
+        let looked_at = state.debts.len().min(2 * self.settings.limits.sweep_skips);
+        let mut at = state.drain_cursor;
+        for _ in 0..looked_at {
+            let next = state.debts.first_after(at).or_else(|| state.debts.first_after(0));
+            let (slot, debt) = next?;
+            if can_go(state, &debt, self.now) {
+                return Some(slot);
+            }
+            at = debt.extent.end;
+        }
+        if !planted::is(Planted::SweepBegunAgain) {
+            self.legs[leg].drain_cursor = at;
+        }
+        None
     }
 
     /// The first debt of a region that is to get another authority.
@@ -293,8 +309,8 @@ impl<B: Buffers> Engine<B> {
     /// Starts paying a debt; whether something was started.
     fn pay(&mut self, leg: usize, slot: u32) -> bool {
         let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
-        self.legs[leg].drain_cursor = first.extent.end;
         if !first.is_acknowledged() {
+            self.legs[leg].drain_cursor = first.extent.end;
             let debt = self.legs[leg].debts.take(slot);
             let key = debt.operation;
             let bit = LegIndex(leg as u8).bit();
@@ -325,6 +341,7 @@ impl<B: Buffers> Engine<B> {
     /// Pays a debt that has its data, together with those that follow without a gap.
     fn pay_from_copy(&mut self, leg: usize, slot: u32) -> bool {
         let Some((_, first)) = self.legs[leg].debts.by_slot(slot) else { return false };
+        self.legs[leg].drain_cursor = first.extent.end;
         let limit = u64::from(self.settings.drain_bytes) / SECTOR_BYTES;
         let run = self.run_after(leg, &first, limit);
         let region = self.regions.of_sector(first.extent.start);
@@ -427,6 +444,8 @@ impl<B: Buffers> Engine<B> {
             self.buffers.release(buffer);
             return false;
         }
+        // Only now: what was put off is no place to sweep on from.
+        self.legs[leg].drain_cursor = first.extent.end;
         let record = self.regions.slot(region).expect("a region with debts has a record");
         let (debt, split) = self.legs[leg].debts.take_front(slot, sectors, &mut self.buffers);
         self.regions.adjust_lacks(record, leg, i32::from(split));

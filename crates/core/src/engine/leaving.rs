@@ -168,7 +168,15 @@ impl<B: Buffers> Engine<B> {
                 && self.may_still_have(other.index.index(), region)
                 && !self.regions.is_stale(other.index, region)
         });
-        if complete || hope {
+        let authority = self.entry(region).authority();
+        let decides_beside = self.regions.is_touched(region) && authority.index() != leg;
+        // So is a silent authority, whatever it has lost, where nobody has been compared with it.
+        let is_awaited = decides_beside
+            && self.regions.is_uncompared(region)
+            && self.legs[authority.index()].is_in()
+            && !self.legs[authority.index()].answers()
+            && !self.is_removed(authority.index());
+        if complete || hope || is_awaited {
             return;
         }
         let lacks = |other: LegIndex| {
@@ -186,8 +194,11 @@ impl<B: Buffers> Engine<B> {
             .map(|other| other.index);
         let Some(heir) = heir else { return };
         let extent = self.regions.extent(region);
-        if self.loses_uncompared(heir, region) && self.halt_for(LegIndex(leg as u8)) {
-            return;
+        if self.loses_uncompared(heir, region) {
+            let gone = if decides_beside { authority } else { LegIndex(leg as u8) };
+            if self.halt_for(gone) {
+                return;
+            }
         }
         if self.regions.is_stale(heir, region) {
             self.regions.clear_stale(heir, region);
