@@ -158,6 +158,33 @@ fn what_an_authority_has_lost_since_is_halted_for_no_more() {
     assert!(lost(&world).contains(&written));
 }
 
+/// A region that settled without the leg that was to be compared, as writers waited for a record, is what
+/// the authority holds. That is lost with it as always.
+#[test]
+fn what_has_settled_uncompared_is_halted_for_no_more() {
+    // The leg that answers no read does not count as frozen meanwhile.
+    let patient = Settings { wait_floor: 10 * SECOND, wait_ceiling: 10 * SECOND, ..settings() };
+    let few = Settings { dirty_regions_max: 1, requests_max: 1, leg_window: 2, ..patient };
+    let mut world = World::new(1, 2, few);
+    world.steady(FAST, 50_000);
+    world.write(0, 8);
+    world.wait(MILLISECOND);
+    world.crash(None, |_| Landing::Whole);
+    world.hold(SLOW, What::Reads);
+    world.open(&[FAST, SLOW]).expect("both legs are there");
+    for region in 1..6 {
+        world.write(region * REGION, 8);
+    }
+    world.wait(SECOND);
+    assert_eq!(world.recorded(0).whole(), LegIndex(FAST as u8).bit());
+    remove_fast(&mut world);
+    world.release(SLOW);
+    world.wait(SECOND);
+    assert_eq!(halts(&world), []);
+    let sectors: u64 = lost(&world).iter().map(|extent| extent.sectors()).sum();
+    assert!(sectors > 0, "what had not been read of it yet is lost");
+}
+
 /// An authority whose session has dropped may come back with all that nobody has been compared with,
 /// even if it has lost what only the leg had that is gone.
 #[test]

@@ -242,6 +242,7 @@ impl Regions {
             self.clean(region, whole);
             return false;
         }
+        self.note_settled(region);
         let page = self.metadata.page_of(region);
         self.armed.note_sequence(page, leg, self.active[record].authority_sequence);
         self.active[record].cache_lost = false;

@@ -311,6 +311,7 @@ impl Regions {
     /// Makes a dirty region clean: these legs, as a mask, hold everything there, durably. The
     /// caller has seen to it that the authority is one of them and recorded as such.
     pub(super) fn clean(&mut self, region: u32, whole: u8) {
+        self.note_settled(region);
         let entry = self.entry(region).with_whole(whole).cleaned();
         self.set_state(region, entry, false);
         self.metadata.change(self.metadata.page_of(region));

@@ -19,6 +19,12 @@ impl Regions {
         }
     }
 
+    /// Notes that a region settles: a leg that has not been compared by then owes all of it from now on,
+    /// and what the others have is durable there.
+    pub(super) fn note_settled(&mut self, region: u32) {
+        self.uncompared.remove(region);
+    }
+
     /// Returns true if no leg that was whole in a region has been compared with its authority since
     /// the volume was opened, but might be.
     pub(in crate::engine) fn is_uncompared(&self, region: u32) -> bool {
