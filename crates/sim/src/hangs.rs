@@ -115,20 +115,22 @@ impl World {
     /// and a leg that fails flushes may lose what it is given back sooner than slow legs give it. So may
     /// they on account of a leg that takes longer than it is ever given: it counts as frozen again and
     /// again, and the other is paid from it one read at a time. Where all legs are to have a write, so
-    /// may writes, and reads behind them.
+    /// may writes, and reads behind them. Where no leg that is in has everything, so may all.
     fn may_wait_for_errors(&mut self) -> bool {
+        let legs = &self.refresh_status().legs;
+        let owes = legs.iter().any(|leg| leg.owed_bytes > 0);
+        let none_has_all = legs.iter().all(|leg| !is_in(leg.state) || leg.owed_bytes > 0);
         let on_all = matches!(self.settings.policy, Policy::All | Policy::WriteBehind);
         let flushes = |asked: &Asked| asked.fua || asked.operation == Operation::Flush;
         let waiting = || self.requests.iter().filter(|p| p.live).map(|p| &p.asked);
         let may_wait = |asked: &Asked| {
             let behind = |write: &Asked| writes(write) && write.extent.overlaps(asked.extent);
-            flushes(asked) || on_all && (writes(asked) || waiting().any(behind))
+            flushes(asked) || none_has_all || on_all && (writes(asked) || waiting().any(behind))
         };
         let all_may = waiting().all(may_wait);
         let fails = self.legs.iter().any(|leg| leg.read_errors > 0 || leg.flush_errors > 0)
             || self.disks.iter().any(Disk::has_unreadable)
             || (0..self.legs.len()).any(|leg| self.is_always_late(leg));
-        let owes = self.refresh_status().legs.iter().any(|leg| leg.owed_bytes > 0);
         let several = self.settings.policy != Policy::First
             || self.settings.flush_copies != FlushCopies::Count(1);
         all_may && fails && owes && several
