@@ -289,8 +289,6 @@ planted! {
     UncomparedSettled,
     /// A region that has been compared goes on counting as one that has not.
     ComparedForgotten,
-    /// A sweep that finds no debt which can go looks at the same ones the next time.
-    SweepBegunAgain,
 }
 
 #[cfg(feature = "planted")]

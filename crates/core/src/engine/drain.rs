@@ -256,9 +256,7 @@ impl<B: Buffers> Engine<B> {
             }
             at = debt.extent.end;
         }
-        if !planted::is(Planted::SweepBegunAgain) {
-            self.legs[leg].drain_cursor = at;
-        }
+        self.legs[leg].drain_cursor = at;
         None
     }
 
