@@ -14,18 +14,29 @@ const SLOW: usize = 1;
 /// Sectors of a region.
 const REGION: u64 = REGION_BYTES / 512;
 
-/// A volume that was opened after a kill with three dirty regions, which the slow leg cannot be
-/// compared in, since it answers no read.
-fn uncompared(mut world: World) -> World {
+/// Opens a volume after a kill with three dirty regions, which the slow leg cannot be compared in,
+/// since it answers no read.
+fn uncompared(world: World) -> World {
+    uncompared_in(world, 3, &[SLOW])
+}
+
+/// Opens a volume after a kill with so many dirty regions, decided by the fast leg. These others answer
+/// no read.
+fn uncompared_in(mut world: World, regions: u64, others: &[usize]) -> World {
     world.steady(FAST, 50_000);
-    world.steady(SLOW, 100_000);
-    for region in 0..3 {
+    for &other in others {
+        world.steady(other, 100_000);
+    }
+    for region in 0..regions {
         world.write(region * REGION, 8);
     }
     world.wait(MILLISECOND);
     world.crash(None, |_| Landing::Whole);
-    world.hold(SLOW, What::Reads);
-    world.open(&[FAST, SLOW]).expect("both legs are there");
+    for &other in others {
+        world.hold(other, What::Reads);
+    }
+    let all: Vec<usize> = [FAST].into_iter().chain(others.iter().copied()).collect();
+    world.open(&all).expect("all legs are there");
     world.wait(5 * MILLISECOND);
     world
 }
@@ -136,8 +147,8 @@ fn what_has_been_compared_is_halted_for_no_more() {
     assert!(world.notices.contains(&out));
 }
 
-/// What an authority lost with its cache and only another leg has is lost with that one: the rest of
-/// the region is what the authority holds.
+/// The engine does not halt for what an authority has lost with its cache. It is lost with the only leg
+/// that had it, and the authority decides the rest of the region.
 #[test]
 fn what_an_authority_has_lost_since_is_halted_for_no_more() {
     // Little is compared at a time: elsewhere the other leg takes writes.
@@ -165,13 +176,7 @@ fn what_has_settled_uncompared_is_halted_for_no_more() {
     // The leg that answers no read does not count as frozen meanwhile.
     let patient = Settings { wait_floor: 10 * SECOND, wait_ceiling: 10 * SECOND, ..settings() };
     let few = Settings { dirty_regions_max: 1, requests_max: 1, leg_window: 2, ..patient };
-    let mut world = World::new(1, 2, few);
-    world.steady(FAST, 50_000);
-    world.write(0, 8);
-    world.wait(MILLISECOND);
-    world.crash(None, |_| Landing::Whole);
-    world.hold(SLOW, What::Reads);
-    world.open(&[FAST, SLOW]).expect("both legs are there");
+    let mut world = uncompared_in(World::new(1, 2, few), 1, &[SLOW]);
     for region in 1..6 {
         world.write(region * REGION, 8);
     }
@@ -191,15 +196,7 @@ fn what_has_settled_uncompared_is_halted_for_no_more() {
 fn an_authority_that_may_come_back_is_waited_for() {
     const THIRD: usize = 2;
     let settings = Settings { drain_bytes: 4096, ..settings() };
-    let mut world = World::new(1, 3, settings);
-    world.steady(FAST, 50_000);
-    world.write(0, 8);
-    world.wait(MILLISECOND);
-    world.crash(None, |_| Landing::Whole);
-    world.hold(SLOW, What::Reads);
-    world.hold(THIRD, What::Reads);
-    world.open(&[FAST, SLOW, THIRD]).expect("all legs are there");
-    world.wait(5 * MILLISECOND);
+    let mut world = uncompared_in(World::new(1, 3, settings), 1, &[SLOW, THIRD]);
     world.write(REGION - 8, 8);
     world.wait(MILLISECOND);
     world.lose_leg(FAST, Cache::Kept);

@@ -440,7 +440,7 @@ impl World {
         if self.legs[usize::from(leg)].is_empty || !self.promote(leg, cut) {
             return self.start_with_all(None);
         }
-        // Nor is one offered again that has left, of which this leg has not heard.
+        // One that has left is not offered again, though this leg has not heard of it.
         let counts = |other: u8| {
             own.as_ref().is_some_and(|own| own.legs[usize::from(other)].state == Membership::In)
         };

@@ -242,15 +242,15 @@ impl<B: Buffers> Engine<B> {
         pressing.or(old.map(|(slot, _)| slot)).or_else(|| self.next_in_order(leg))
     }
 
-    /// The next debt of the sweep. One that finds none which can go, as far as it looks, goes on from
-    /// there the next time: behind debts that wait for memory may be those whose copies take it up.
+    /// Returns the next debt of the sweep that can go. If none can, as far as it looks, the sweep goes on
+    /// from there the next time: behind debts that wait for memory may be those whose copies take it up.
     fn next_in_order(&mut self, leg: usize) -> Option<u32> {
         let state = &self.legs[leg];
         let looked_at = state.debts.len().min(2 * self.settings.limits.sweep_skips);
         let mut at = state.drain_cursor;
         for _ in 0..looked_at {
-            let next = state.debts.first_after(at).or_else(|| state.debts.first_after(0));
-            let (slot, debt) = next?;
+            let (slot, debt) =
+                state.debts.first_after(at).or_else(|| state.debts.first_after(0))?;
             if can_go(state, &debt, self.now) {
                 return Some(slot);
             }

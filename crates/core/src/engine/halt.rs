@@ -22,8 +22,8 @@ impl<B: Buffers> Engine<B> {
         matches!(self.phase, Phase::Halted(_))
     }
 
-    /// Halts, as another leg lacks of an uncompared region what is gone for good with this one. Returns
-    /// true if it does: what goes with a leg that is being marked out is lost.
+    /// Halts because an uncompared region is gone for good with a leg. Returns false if the leg is being
+    /// marked out: what goes with it is lost.
     pub(super) fn halt_for(&mut self, leg: LegIndex) -> bool {
         let is_lost = self.is_going_out(leg) || planted::is(Planted::UncomparedLost);
         if is_lost || self.is_halted() {

@@ -170,7 +170,7 @@ impl<B: Buffers> Engine<B> {
         });
         let authority = self.entry(region).authority();
         let decides_beside = self.regions.is_touched(region) && authority.index() != leg;
-        // So is a silent authority, whatever it has lost, where nobody has been compared with it.
+        // A silent authority may come back with all that nobody has been compared with.
         let is_awaited = decides_beside
             && self.regions.is_uncompared(region)
             && self.legs[authority.index()].is_in()
@@ -183,22 +183,20 @@ impl<B: Buffers> Engine<B> {
             self.regions.slot(region).map_or(0, |r| self.regions.lacks(r, other.index()))
         };
         // An authority that lacks a few writes goes before one that was never compared with it.
+        let rank = |other: LegIndex| {
+            let is_stale = self.regions.is_stale(other, region);
+            (self.loses_uncompared(other, region), is_stale, lacks(other))
+        };
         let heir = self
             .legs_that_stay(LegIndex(leg as u8))
             .filter(|other| other.answers())
-            .min_by_key(|other| {
-                let leg = other.index;
-                let uncompared = self.loses_uncompared(leg, region);
-                (uncompared, self.regions.is_stale(leg, region), lacks(leg))
-            })
-            .map(|other| other.index);
+            .map(|other| other.index)
+            .min_by_key(|&other| rank(other));
         let Some(heir) = heir else { return };
         let extent = self.regions.extent(region);
-        if self.loses_uncompared(heir, region) {
-            let gone = if decides_beside { authority } else { LegIndex(leg as u8) };
-            if self.halt_for(gone) {
-                return;
-            }
+        let gone = if decides_beside { authority } else { LegIndex(leg as u8) };
+        if self.loses_uncompared(heir, region) && self.halt_for(gone) {
+            return;
         }
         if self.regions.is_stale(heir, region) {
             self.regions.clear_stale(heir, region);
