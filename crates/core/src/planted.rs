@@ -287,6 +287,11 @@ planted! {
     UncomparedLost,
     /// A region settles without the leg that is to be compared there.
     UncomparedSettled,
+    /// A superblock that says that a leg is out, and whose write has failed on another, is written
+    /// there again with whatever else is written lazily only.
+    OutAskedOnce,
+    /// A promoted leg that was still joining counts as having what a dirty page does not deny.
+    JoiningHolds,
     /// A region that has been compared goes on counting as one that has not.
     ComparedForgotten,
 }

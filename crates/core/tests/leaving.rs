@@ -147,6 +147,17 @@ fn until_told(world: &mut World, legs: &[usize]) {
     panic!("nothing is told to legs {legs:?}");
 }
 
+/// Goes on writing until a superblock is on its way to a leg.
+fn until_told_under_load(world: &mut World, leg: usize) {
+    for _ in 0..1_000 {
+        if world.is_told(leg) {
+            return;
+        }
+        write_for(world, 10 * MILLISECOND);
+    }
+    panic!("nothing is told to leg {leg}");
+}
+
 /// Kills hemi and goes on with the legs given, which have all that was acknowledged.
 fn reopen(world: &mut World, legs: &[usize]) {
     world.crash(None, |_| Landing::Not);
@@ -174,6 +185,24 @@ fn two_legs_that_die_together_are_both_marked_out() {
     }
     assert!(world.now.since(before) < SECOND, "nobody is waited for");
     reopen(&mut world, &[C]);
+}
+
+/// The superblock that says that A is out fails on C, whose session drops just then: it is written there again at once. A
+/// leg that is being marked out counts for nothing, and must not stay so.
+#[test]
+fn a_leg_is_out_soon_though_another_was_gone_as_that_was_recorded() {
+    let mut world = volume(3);
+    write_for(&mut world, 200 * MILLISECOND);
+    world.hold(A, What::Anything);
+    world.hold(C, What::Metadata);
+    until_told_under_load(&mut world, B);
+    world.lose_leg(C, Cache::Kept);
+    world.event(C, LegEvent::Back);
+    world.release(C);
+    write_for(&mut world, SECOND);
+    assert!(is_out(&world, A, OutReason::Unresponsive));
+    world.run_until_answered(SECOND);
+    reopen(&mut world, &[B, C]);
 }
 
 /// A leg dies while another is being taken in, before it has heard of that.

@@ -11,6 +11,7 @@ use hemi_core::recovery::{self, LegImage, Problem};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
+use world::script::What;
 use world::{SECTORS, World, fast, settings};
 
 fn write(world: &mut World, start: u64, count: u64) {
@@ -271,6 +272,34 @@ fn promotion_makes_what_is_known_to_lack_unreadable_until_rewritten() {
     world.submit(Operation::Read, lacks[0], false);
     world.run_until_answered(20 * SECOND);
     assert_eq!(world.failed_requests, before + 1, "what was rewritten can be read");
+}
+
+/// A new drive holds what was on it before wherever it has not been given anything yet. Its page says nothing of
+/// that in a region that is dirty.
+#[test]
+fn a_joining_leg_that_is_promoted_lacks_what_it_has_not_been_given() {
+    let mut world = World::new(6, 2, settings());
+    let detached = command(&mut world, Command::Detach { leg: LegIndex(1) });
+    assert_eq!(detached, Ok(()));
+    world.put_in_new_disk(1);
+    for sector in 0..SECTORS as usize {
+        world.disks[1].corrupt(sector, 1 << 40);
+    }
+    // All regions are dirty under leg 0 as the new leg joins, and it is not given anything.
+    for at in (0..SECTORS).step_by(64) {
+        write(&mut world, at, 8);
+    }
+    world.hold(1, What::Writes);
+    let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
+    assert_eq!(command(&mut world, join), Ok(()));
+    run(&mut world, 10 * SECOND);
+    world.kill();
+    let lacks = promote(&mut world, 1);
+    let unsaid: Vec<usize> = (0..SECTORS as usize)
+        .filter(|&at| world.disks[1].contents()[at] == 1 << 40)
+        .filter(|&at| !lacks.iter().any(|lost| lost.start <= at as u64 && (at as u64) < lost.end))
+        .collect();
+    assert_eq!(unsaid, [0; 0], "sectors with what was on the drive before");
 }
 
 #[test]

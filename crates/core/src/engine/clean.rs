@@ -77,6 +77,7 @@ impl<B: Buffers> Engine<B> {
         self.record_old_moves();
         self.clean_regions();
         self.heal_regions();
+        self.retry_superblock();
         self.write_lazily();
         self.place_unplaced();
         self.consider_flushes();
@@ -380,7 +381,7 @@ impl<B: Buffers> Engine<B> {
                 continue;
             }
             if self.is_changing(index) {
-                self.retry_coming_in(index);
+                current = false;
             } else if at_rest || self.now >= state.lazy_after {
                 self.legs[leg].lazy_after = self.now + LAZY_INTERVAL;
                 current &= self.regions.metadata_mut().request_lazily(index);

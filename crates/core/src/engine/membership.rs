@@ -553,19 +553,22 @@ impl<B: Buffers> Engine<B> {
         self.changes.iter().any(|change| change.leg == leg)
     }
 
-    /// The superblock that takes a leg in is written to it again if that failed.
-    pub(super) fn retry_coming_in(&mut self, leg: LegIndex) {
+    /// Asks again for the superblock that a change waits for, on each leg where writing it failed. A leg
+    /// that is being marked out is waited for by nobody, whatever it has: that must not last.
+    pub(super) fn retry_superblock(&mut self) {
+        let Some(sequence) = self.changes.iter().filter_map(|change| change.sequence).max() else {
+            return;
+        };
         let object = self.regions.metadata().superblock();
-        let coming_in = !self.is_going_out(leg)
-            && self.changes.iter().any(|change| {
-                change.kind == ChangeKind::In
-                    && change.leg == leg
-                    && change
-                        .sequence
-                        .is_some_and(|s| self.regions.metadata().durable(object, leg) < s)
-            });
-        if coming_in {
-            self.regions.metadata_mut().request(object, leg);
+        for leg in self.slots() {
+            let index = LegIndex(leg as u8);
+            let is_awaited = self.superblock.legs[leg].state == Membership::In
+                && self.legs[leg].answers()
+                && !self.has_superblock(index, sequence);
+            let is_asked = self.comes_in(index) || !planted::is(Planted::OutAskedOnce);
+            if is_awaited && is_asked {
+                self.regions.metadata_mut().request(object, index);
+            }
         }
     }
 

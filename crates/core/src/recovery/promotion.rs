@@ -15,6 +15,7 @@ use crate::format::superblock::{Ancestor, SuperblockError};
 use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
 use crate::io::OutReason;
+use crate::planted::{self, Planted};
 use crate::units::{Extent, LegIndex};
 
 /// What promoting a leg means, and the blocks that do it.
@@ -227,13 +228,16 @@ enum Known {
 ///
 /// The ledger says where the leg is complete, and never that it lacks something: a leg that has caught
 /// up, and flushed, becomes whole later. What it holds then may be all that is left of a flush of
-/// several copies, and is not given up.
+/// several copies, and is not given up. One that is still joining has been relied on by no flush, and
+/// where it is not recorded whole it may hold what was on the drive before.
 fn known_of(
     leg: LegIndex,
+    joining: bool,
     page: Option<RegionEntry>,
     ledger: Option<(RegionEntry, bool)>,
 ) -> Known {
     let by_page = match page {
+        Some(entry) if joining && !entry.is_whole(leg) => Known::Lacks,
         Some(entry) if entry.is_dirty() && entry.authority() != leg => Known::Uncertain,
         Some(entry) if entry.is_dirty() || entry.is_whole(leg) => Known::Holds,
         _ => Known::Lacks,
@@ -283,6 +287,8 @@ fn promote_table(
     let mut writes = Vec::new();
     let layout = old.layout;
     let leg = old.leg;
+    let joining = old.own_record().state == Membership::Out(OutReason::Joining)
+        && !planted::is(Planted::JoiningHolds);
     for page in 0..layout.page_count() {
         let mut best: Option<page::Page> = None;
         let mut highest = 0;
@@ -312,7 +318,7 @@ fn promote_table(
             let entry = old_entries.as_mut().and_then(|e| e.next()).filter(|_| speaks);
             let by_ledger = by_ledger.map(|regions| regions[region as usize]);
             let extent = layout.region_extent(region);
-            match known_of(leg, entry, by_ledger) {
+            match known_of(leg, joining, entry, by_ledger) {
                 Known::Holds => {}
                 Known::Uncertain => {
                     promotion.uncertain_regions += 1;
