@@ -110,7 +110,7 @@ pub fn run(
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
     let mut intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
-    if let Some((last, length)) = figures.part_interval(run.now()) {
+    if let Some((last, length)) = figures.part_interval(run.now(), served.upkeep()) {
         let (exposure_bytes, exposure_age) = served.exposure();
         let last = Interval { exposure_bytes, exposure_age, ..last };
         intervals.push(IntervalReport::of(&last, length));

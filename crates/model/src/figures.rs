@@ -124,6 +124,30 @@ pub struct Interval {
     pub exposure_bytes: u64,
     /// The age of the oldest of them, nanoseconds.
     pub exposure_age: u64,
+    /// What the volume wrote and decided for its own sake.
+    pub upkeep: Upkeep,
+}
+
+/// What a mirror has done for its own sake: what its promises cost beside the client's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Writes that came to a clean region, and so waited for the page that records it as dirty.
+    pub records: u64,
+    /// Pages of the region table written, all legs together.
+    pub page_writes: u64,
+    /// Times that the authority of a region moved to another leg.
+    pub authority_moves: u64,
+}
+
+impl Upkeep {
+    /// Returns what was done after `earlier`.
+    pub fn since(self, earlier: Upkeep) -> Upkeep {
+        Upkeep {
+            records: self.records - earlier.records,
+            page_writes: self.page_writes - earlier.page_writes,
+            authority_moves: self.authority_moves - earlier.authority_moves,
+        }
+    }
 }
 
 /// Little's law: the mean number of requests in the system, and the rate times their mean stay.
@@ -162,6 +186,8 @@ pub struct Figures {
     /// Intervals that are over, oldest first.
     pub intervals: Vec<Interval>,
     interval: Interval,
+    /// As of the end of the last interval.
+    upkeep: Upkeep,
     length: u64,
     /// When the first request to be measured was issued, and the last one ended.
     measured: Option<(Instant, Instant)>,
@@ -178,9 +204,16 @@ impl Figures {
             all: Latencies::default(),
             intervals: Vec::new(),
             interval: Interval { start, ..Interval::default() },
+            upkeep: Upkeep::default(),
             length: length.max(1),
             measured: None,
         }
+    }
+
+    /// Leaves out upkeep that was done before.
+    #[must_use]
+    pub(crate) fn after(self, done: Upkeep) -> Figures {
+        Figures { upkeep: done, ..self }
     }
 
     /// Nanoseconds from the issue of the first request that is measured to the end of the last.
@@ -199,10 +232,16 @@ impl Figures {
     }
 
     /// The interval that began at `start`: one that is over, or the current one with the
-    /// exposure there is now.
-    pub(crate) fn interval_at(&self, start: Instant, bytes: u64, age: u64) -> Interval {
+    /// exposure there is now and all upkeep done so far.
+    pub(crate) fn interval_at(
+        &self,
+        start: Instant,
+        (exposure_bytes, exposure_age): (u64, u64),
+        done: Upkeep,
+    ) -> Interval {
         let over = self.intervals.last().filter(|last| last.start == start);
-        let current = Interval { exposure_bytes: bytes, exposure_age: age, ..self.interval };
+        let upkeep = done.since(self.upkeep);
+        let current = Interval { exposure_bytes, exposure_age, upkeep, ..self.interval };
         over.copied().unwrap_or(current)
     }
 
@@ -217,18 +256,21 @@ impl Figures {
         self.interval.start + self.length
     }
 
-    /// The current interval is over.
-    pub fn next_interval(&mut self, exposure_bytes: u64, exposure_age: u64) {
+    /// Ends the current interval: with what is exposed now, and all upkeep done so far.
+    pub fn next_interval(&mut self, exposure_bytes: u64, exposure_age: u64, done: Upkeep) {
         let start = self.interval_end();
-        self.intervals.push(Interval { exposure_bytes, exposure_age, ..self.interval });
+        let upkeep = done.since(self.upkeep);
+        self.upkeep = done;
+        self.intervals.push(Interval { exposure_bytes, exposure_age, upkeep, ..self.interval });
         self.interval = Interval { start, ..Interval::default() };
     }
 
-    /// The current interval and its length so far at `now`, in nanoseconds, unless nothing
-    /// ended in it.
-    pub(crate) fn part_interval(&self, now: Instant) -> Option<(Interval, u64)> {
+    /// Returns the current interval with all upkeep done so far, and its length at `now` in
+    /// nanoseconds, unless nothing ended in it.
+    pub(crate) fn part_interval(&self, now: Instant, done: Upkeep) -> Option<(Interval, u64)> {
         let length = now.since(self.interval.start).max(1);
-        (self.interval.latencies.count > 0).then_some((self.interval, length))
+        let interval = Interval { upkeep: done.since(self.upkeep), ..self.interval };
+        (interval.latencies.count > 0).then_some((interval, length))
     }
 
     /// A request ended at `now`, `latency` after it was intended.

@@ -137,6 +137,12 @@ pub struct IntervalReport {
     pub exposure_bytes: u64,
     /// Age of what is exposed.
     pub exposure_age: f64,
+    /// Of 1,000 writes that ended in it, those that had to wait for the record of a clean region.
+    pub records_per_1000_writes: f64,
+    /// Pages of the region table written, all legs together, for 1,000 of its writes.
+    pub page_writes_per_1000_writes: f64,
+    /// Moves of authority for 1,000 of its writes.
+    pub moves_per_1000_writes: f64,
 }
 
 impl Summary {
@@ -174,6 +180,8 @@ impl IntervalReport {
     /// Of an interval of `length` nanoseconds.
     pub fn of(interval: &Interval, length: u64) -> IntervalReport {
         let a_second = SECOND as f64 / length as f64;
+        let thousands = interval.writes.count.max(1) as f64 / 1e3;
+        let for_1000_writes = |count: u64| count as f64 / thousands;
         IntervalReport {
             start: seconds(interval.start.0),
             iops: interval.latencies.count as f64 * a_second,
@@ -183,6 +191,9 @@ impl IntervalReport {
             max: seconds(interval.latencies.max),
             exposure_bytes: interval.exposure_bytes,
             exposure_age: seconds(interval.exposure_age),
+            records_per_1000_writes: for_1000_writes(interval.upkeep.records),
+            page_writes_per_1000_writes: for_1000_writes(interval.upkeep.page_writes),
+            moves_per_1000_writes: for_1000_writes(interval.upkeep.authority_moves),
         }
     }
 }

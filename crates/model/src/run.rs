@@ -4,7 +4,7 @@ use hemi_core::units::Instant;
 use hemi_drives::drive::{Completion, Drive, Operation, Request};
 use hemi_drives::server::Server;
 
-use crate::figures::{Ended, Figures, Little};
+use crate::figures::{Ended, Figures, Little, Upkeep};
 use crate::mirror::Mirror;
 use crate::oracle::Oracle;
 use crate::published::Published;
@@ -17,6 +17,11 @@ pub trait Watched: Drive {
     fn exposure(&mut self) -> (u64, u64) {
         (0, 0)
     }
+
+    /// What it has done for its own sake so far. Nothing, for what is not the engine's.
+    fn upkeep(&mut self) -> Upkeep {
+        Upkeep::default()
+    }
 }
 
 impl Watched for Server {}
@@ -24,6 +29,10 @@ impl Watched for Server {}
 impl<D: Drive> Watched for Mirror<D> {
     fn exposure(&mut self) -> (u64, u64) {
         Mirror::exposure(self)
+    }
+
+    fn upkeep(&mut self) -> Upkeep {
+        Mirror::upkeep(self)
     }
 }
 
@@ -65,11 +74,12 @@ pub struct Run {
 impl Run {
     /// A run that begins at zero, its figures in intervals of so many nanoseconds.
     pub fn new(interval: u64) -> Run {
-        Run::starting(Instant(0), interval)
+        Run::starting(Instant(0), interval, Upkeep::default())
     }
 
-    /// A run that begins at `start`, on a drive that has been through others before.
-    pub fn starting(start: Instant, interval: u64) -> Run {
+    /// A run that begins at `start`, on a volume that has been through others and has `done` so
+    /// much upkeep.
+    pub fn starting(start: Instant, interval: u64, done: Upkeep) -> Run {
         Run {
             start,
             now: start,
@@ -80,7 +90,7 @@ impl Run {
             stays: 0,
             issues: Vec::with_capacity(256),
             done: Vec::with_capacity(256),
-            figures: Figures::new(start, interval),
+            figures: Figures::new(start, interval).after(done),
         }
     }
 
@@ -103,7 +113,8 @@ impl Run {
                     self.advance(boundary, drive, workload);
                 }
                 let (bytes, age) = drive.exposure();
-                self.figures.next_interval(bytes, age);
+                let upkeep = drive.upkeep();
+                self.figures.next_interval(bytes, age, upkeep);
                 if !progress(boundary) {
                     return;
                 }

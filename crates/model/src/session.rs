@@ -245,7 +245,7 @@ impl Session {
             _ => return refuse("a step has either `workload` or `idle`"),
         };
         self.steps += 1;
-        let mut run = Run::starting(self.now, self.run.interval.0);
+        let mut run = Run::starting(self.now, self.run.interval.0, self.system.upkeep());
         let before = self.system.leg_counters(self.legs.len());
         let intervals = self.intervals(&mut run, &mut workload, end);
         if run.under_way() > 0 {
@@ -293,8 +293,8 @@ impl Session {
             let legs = legs.map(|(now, before)| leg_interval(&now.since(before), length)).collect();
             before = counters;
             // What `until` closed, or what it left open where the step ended in its middle.
-            let (bytes, age) = self.system.exposure();
-            let interval = run.figures().interval_at(from, bytes, age);
+            let exposure = self.system.exposure();
+            let interval = run.figures().interval_at(from, exposure, self.system.upkeep());
             if length > 0 {
                 intervals.push(step_interval(&interval, length, legs));
             }

@@ -7,6 +7,7 @@ use hemi_drives::drive_of_variants;
 use hemi_drives::quantity::{Size, Time};
 use serde::Deserialize;
 
+use crate::figures::Upkeep;
 use crate::mirror::{Mirror, MirrorError, Shape};
 use crate::oracle::Oracle;
 use crate::published::{Published, Rule};
@@ -217,6 +218,13 @@ impl Watched for System {
             System::Mirror(mirror) => mirror.exposure(),
             System::Published(published) => published.exposure(),
             System::Oracle(oracle) => oracle.exposure(),
+        }
+    }
+
+    fn upkeep(&mut self) -> Upkeep {
+        match self {
+            System::Mirror(mirror) => mirror.upkeep(),
+            _ => Upkeep::default(),
         }
     }
 }

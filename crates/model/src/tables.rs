@@ -69,6 +69,9 @@ struct IntervalRow {
     max_seconds: f64,
     exposure_bytes: i64,
     exposure_age_seconds: f64,
+    records_per_1000_writes: f64,
+    page_writes_per_1000_writes: f64,
+    moves_per_1000_writes: f64,
 }
 
 #[derive(ParquetRecordWriter)]
@@ -134,6 +137,9 @@ fn interval_rows((case, report): (i64, &Report)) -> impl Iterator<Item = Interva
         max_seconds: interval.max,
         exposure_bytes: interval.exposure_bytes as i64,
         exposure_age_seconds: interval.exposure_age,
+        records_per_1000_writes: interval.records_per_1000_writes,
+        page_writes_per_1000_writes: interval.page_writes_per_1000_writes,
+        moves_per_1000_writes: interval.moves_per_1000_writes,
     })
 }
 

@@ -18,6 +18,7 @@ use hemi_core::units::{Instant, IoId, LEGS_MAX, LegIndex, SECTOR_BYTES};
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
 
 use self::handles::Handles;
+use crate::figures::Upkeep;
 use crate::front::Front;
 use crate::legs::Legs;
 
@@ -147,6 +148,16 @@ impl<D: Drive> Mirror<D> {
     pub fn exposure(&mut self) -> (u64, u64) {
         let status = self.status();
         (status.exposure_bytes, status.exposure_age)
+    }
+
+    /// What the engine has done for its own sake so far.
+    pub fn upkeep(&mut self) -> Upkeep {
+        let status = self.status();
+        Upkeep {
+            records: status.regions_dirtied,
+            page_writes: status.legs.iter().map(|leg| leg.metadata_writes).sum(),
+            authority_moves: status.authority_moves,
+        }
     }
 
     fn take_actions(&mut self) {
