@@ -445,7 +445,8 @@ impl World {
             own.as_ref().is_some_and(|own| own.legs[usize::from(other)].state == Membership::In)
         };
         for other in 0..self.legs.len() as u8 {
-            if self.legs[usize::from(other)].is_empty && counts(other) {
+            let is_empty = self.legs[usize::from(other)].is_empty;
+            if is_empty && counts(other) && !went_on.contains(&other) {
                 self.put_in_new_disk(other);
             }
         }
