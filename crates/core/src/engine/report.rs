@@ -23,7 +23,6 @@ pub(super) struct Counters {
     failed: u64,
     pub(super) hedges: u64,
     pub(super) hedges_won: u64,
-    pub(super) authority_moves: u64,
     pub(super) regions_dirtied: u64,
     pub(super) regions_cleaned: u64,
     pub(super) repairs: u64,
@@ -102,7 +101,7 @@ impl<B: Buffers> Engine<B> {
         into.failed = counters.failed;
         into.hedges = counters.hedges;
         into.hedges_won = counters.hedges_won;
-        into.authority_moves = counters.authority_moves;
+        into.authority_moves = self.regions.moves_made();
         into.regions_dirtied = counters.regions_dirtied;
         into.regions_cleaned = counters.regions_cleaned;
         into.repairs = counters.repairs;
