@@ -290,8 +290,6 @@ planted! {
     /// A superblock that says that a leg is out, and whose write has failed on another, is written
     /// there again with whatever else is written lazily only.
     OutAskedOnce,
-    /// Authority of regions that nobody writes to returns to the best leg, too, as often as another is that.
-    IdleReturned,
     /// A promoted leg that was still joining counts as having what a dirty page does not deny.
     JoiningHolds,
     /// A region that has been compared goes on counting as one that has not.

@@ -103,19 +103,14 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns true if fewer regions should be touched: they are near their bound, records are short, or
-    /// a writer waits for that.
-    pub(super) fn is_pressed(&self) -> bool {
-        let cap = self.regions.dirty_bound().unwrap_or(self.settings.dirty_regions_max);
-        u64::from(self.regions.touched_count()) * 1000 > u64::from(cap) * CAP_PERMILLE
-            || !self.unplaced.is_empty()
-            || self.regions.records_are_short()
-    }
-
     fn clean_regions(&mut self) {
+        let cap = self.regions.dirty_bound().unwrap_or(self.settings.dirty_regions_max);
         let short = self.regions.records_are_short();
         let awaited = short || !self.unplaced.is_empty() || self.is_closing();
-        let pressed = self.is_pressed();
+        let pressed = u64::from(self.regions.touched_count()) * 1000
+            > u64::from(cap) * CAP_PERMILLE
+            || !self.unplaced.is_empty()
+            || short;
         let closing = self.is_closing();
         // From where the last tick ended: the oldest may be those that wait for a leg that is out.
         let kept = self.cleaning.filter(|_| !planted::is(Planted::CleansFromOldest));

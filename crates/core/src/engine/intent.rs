@@ -55,7 +55,6 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn intent_is_durable(&mut self, record: u32) -> bool {
         let region = self.regions.region_of(record);
         if self.regions.is_touched(region) {
-            self.return_before_write(record);
             return self.regions.intent_is_durable(record, &self.legs);
         }
         let Decision { regions, among, marks } = self.decision();
@@ -168,8 +167,7 @@ impl<B: Buffers> Engine<B> {
         self.regions.move_undurable(leg, &self.legs, &mut self.marks)
     }
 
-    /// Authority returns from slow legs to the best one, where that has become complete and clients go on
-    /// writing. Where
+    /// Authority returns from slow legs to the best one, where that has become complete. Where
     /// that has to flush before, it goes on as soon as it has: at the next tick there would be
     /// newer writes, and never an end to it. Every tick takes up where the one before ended, so
     /// that records which cannot return hold up no others; but what waits for a flush is waited
@@ -190,41 +188,23 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// A write comes to a region that a slow or silent leg decides. By the ledger it costs nothing to have the best
-    /// leg decide from now on, if that can be at once.
-    fn return_before_write(&mut self, record: u32) {
-        let authority = self.entry(self.regions.region_of(record)).authority();
-        let state = &self.legs[authority.index()];
-        if !(state.slow || !state.answers()) || !self.regions.has_ledger() {
+    fn return_what_can_go(&mut self, flushes: bool) {
+        if planted::is(Planted::AuthorityStuck) {
             return;
         }
-        if let Some(best) = self.best_to_return_to() {
-            self.return_region(record, best, true);
-        }
-    }
-
-    /// Returns the leg that authority returns to, if there is one at present.
-    fn best_to_return_to(&self) -> Option<LegIndex> {
-        if planted::is(Planted::AuthorityStuck) {
-            return None;
-        }
-        self.in_legs()
+        let best = self
+            .in_legs()
             .filter(|leg| leg.is_trusted(self.now) && !leg.slow && !leg.lagging)
             .filter(|leg| !self.is_leaving(leg.index))
             .min_by_key(|leg| leg.rank())
-            .map(|leg| leg.index)
-    }
-
-    fn return_what_can_go(&mut self, flushes: bool) {
-        let Some(best) = self.best_to_return_to() else { return };
+            .map(|leg| leg.index);
+        let Some(best) = best else { return };
         let better = |other: &&Leg| other.slow || !other.answers();
         let away = self.legs.iter().filter(|leg| leg.index != best).filter(better);
         if away.map(|leg| self.regions.authority_count(leg.index)).sum::<u32>() == 0 {
             return;
         }
         let records = self.regions.records();
-        // Too many are dirty: one settles only once the leg that decides it has flushed it.
-        let all = self.is_pressed() || self.is_closing();
         let mut record = self.returns.from;
         let mut looked_at = 0;
         for _ in 0..records {
@@ -234,7 +214,7 @@ impl<B: Buffers> Engine<B> {
             let next = if record + 1 < records { record + 1 } else { 0 };
             if self.regions.is_used(record) {
                 looked_at += 1;
-                let flush = self.return_region(record, best, all);
+                let flush = self.return_region(record, best);
                 if let Some((leg, stamp)) = flush.filter(|_| flushes) {
                     self.want_flush(leg, stamp);
                     self.returns.to = Some(leg);
@@ -247,9 +227,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Returns a region's authority to the best leg, if it can go. Returns the flush it needs
     /// first.
-    fn return_region(&mut self, record: u32, best: LegIndex, all: bool) -> Option<FlushWanted> {
+    fn return_region(&mut self, record: u32, best: LegIndex) -> Option<FlushWanted> {
         let Decision { regions, among, marks } = self.decision();
-        let (returned, flush) = regions.return_region(record, best, all, &among, marks);
+        let (returned, flush) = regions.return_region(record, best, &among, marks);
         if returned {
             self.reconsider = true;
             self.retry_waiting(record);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use hemi_drives::quantity::Size;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
@@ -88,7 +87,7 @@ fn lines(spec: &PictureSpec, results: &Results<'_>) -> Result<Vec<Line>, Picture
 
 fn points(spec: &PictureSpec, case: &Found<'_>) -> Result<Vec<(f64, f64)>, SelectError> {
     if spec.x != "time" {
-        let x = case.choice(&spec.x).and_then(number);
+        let x = case.choice(&spec.x).and_then(|choice| choice.parse().ok());
         let Some(x) = x else { return Ok(Vec::new()) };
         return Ok(vec![(x, case.figure(&spec.y)?)]);
     }
@@ -99,12 +98,6 @@ fn points(spec: &PictureSpec, case: &Found<'_>) -> Result<Vec<(f64, f64)>, Selec
             Ok((case.report.intervals[index].start, y))
         })
         .collect()
-}
-
-/// Returns a swept number, or a swept size in gibibytes.
-fn number(choice: &str) -> Option<f64> {
-    let gibibytes = |size: Size| size.0 as f64 / f64::from(1 << 30);
-    choice.parse().ok().or_else(|| choice.parse().ok().map(gibibytes))
 }
 
 fn ranges(lines: &[Line], logarithmic: bool) -> (std::ops::Range<f64>, std::ops::Range<f64>) {

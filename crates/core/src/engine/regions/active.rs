@@ -1,10 +1,7 @@
 //! The working state of the regions in use: a bounded number, in order of last use.
 
 use crate::engine::slab::{Key, NONE, Slab};
-use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND};
-
-/// A region is in demand for so long after the last operation but one began there.
-const IN_DEMAND_FOR: u64 = 60 * SECOND;
+use crate::units::{Instant, LEGS_MAX};
 
 /// Moves of a region's authority of which no page that is durable says anything.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +62,6 @@ pub(super) struct Active {
     /// fresh for then. [`u64::MAX`] where that is not known.
     pub(super) done_at_loss: [u64; LEGS_MAX],
     pub(super) last_use: Instant,
-    /// When the last operation of a client began here, and the one before.
-    begun: [Option<Instant>; 2],
-    /// An operation has begun since its authority moved last.
-    used_since_move: bool,
-    /// The leg that decided the region until it was silent, or late.
-    displaced: Option<LegIndex>,
     older: u32,
     newer: u32,
 }
@@ -97,30 +88,9 @@ impl Active {
             cache_lost: false,
             done_at_loss: [0; LEGS_MAX],
             last_use: now,
-            begun: [None; 2],
-            used_since_move: false,
-            displaced: None,
             older: NONE,
             newer: NONE,
         }
-    }
-
-    /// Notes that its authority has moved to a leg.
-    pub(super) fn note_moved(&mut self, to: LegIndex) {
-        self.used_since_move = false;
-        self.displaced = self.displaced.filter(|home| *home != to);
-    }
-
-    /// Notes that its authority is about to move off a leg that is silent, or late.
-    pub(super) fn displace(&mut self, from: LegIndex) {
-        self.displaced = self.displaced.or(Some(from));
-    }
-
-    /// Returns true if it gains something that authority goes to a faster leg: that leg decided the
-    /// region before, or clients go on using it, and have used it since its authority moved.
-    pub(super) fn wants_to_return(&self, to: LegIndex, now: Instant) -> bool {
-        let again = self.begun[1].is_some_and(|before| now.since(before) <= IN_DEMAND_FOR);
-        self.displaced == Some(to) || self.used_since_move && again
     }
 
     /// Returns true if nothing of the region is under way, owed or waited for.
@@ -174,12 +144,8 @@ impl InUse {
         self.records.remove(slot);
     }
 
-    /// An operation begins: makes the record the most recently used.
     pub(super) fn touch(&mut self, slot: u32, now: Instant) {
-        let active = &mut self.records[slot];
-        active.last_use = now;
-        active.begun = [Some(now), active.begun[0]];
-        active.used_since_move = true;
+        self.records[slot].last_use = now;
         if self.newest != slot {
             self.unlink(slot);
             self.link_newest(slot);

@@ -425,7 +425,6 @@ impl Regions {
         let region = self.active[record].region;
         let page = self.metadata.page_of(region);
         let sequence = self.metadata.change(page);
-        self.active[record].displace(from);
         if self.has_ledger() {
             self.set_authority(record, to, sequence, among, marks);
             return;
@@ -443,7 +442,6 @@ impl Regions {
                 self.is_complete(to, other) && self.is_durable_on(record, to, among.flushed(to));
             if other == region || can_go {
                 marks.add_if(other != region, Mark::MovesBatched);
-                self.active[record].displace(from);
                 self.set_authority(record, to, sequence, among, marks);
             }
         }
@@ -521,14 +519,12 @@ impl Regions {
         self.metadata.durable(page, leg) >= active.authority_sequence
     }
 
-    /// Returns a region's authority from a slow or silent leg to the best one, if it can go. Legs that are slow
-    /// by turns would have all regions go to and fro, which gains nothing where nobody writes: unless `all` are to,
-    /// those go that were taken from that leg, and those in demand. Returns true if it has, and the flush it needs first.
+    /// Returns a region's authority from a slow or silent leg to the best one, if it can go.
+    /// Returns true if it has, and the flush it needs first.
     pub(in crate::engine) fn return_region(
         &mut self,
         record: u32,
         best: LegIndex,
-        all: bool,
         among: &Candidates,
         marks: &mut Marks,
     ) -> (bool, Option<FlushWanted>) {
@@ -536,9 +532,6 @@ impl Regions {
         let entry = self.entry(region);
         let from = entry.authority();
         let can_go = self.active[record].touched
-            && (all
-                || self.active[record].wants_to_return(best, among.now)
-                || planted::is(Planted::IdleReturned))
             && from != best
             && (among.legs[from.index()].slow || !among.answers(from))
             && self.is_complete(best, region)

@@ -154,8 +154,6 @@ impl Regions {
     /// Notes that the authority of a region has moved: its page does not say so yet.
     pub(super) fn note_moved(&mut self, record: u32, now: Instant) {
         self.moves.made += 1;
-        let to = self.entry(self.active[record].region).authority();
-        self.active[record].note_moved(to);
         let number = self.moves.made;
         let undurable = &mut self.active[record].undurable;
         match undurable {
