@@ -123,7 +123,7 @@ impl Account {
 
     fn close_intervals(&mut self, now: u64) {
         while self.figures.interval_end().0 <= now {
-            self.figures.next_interval(0, 0, Upkeep::default());
+            self.figures.next_interval((0, 0), Upkeep::default());
             self.close_interval();
         }
     }
@@ -142,7 +142,7 @@ impl Account {
     /// The rows' file.
     pub fn finish(&mut self) -> Result<(), RowsError> {
         if self.failed > 0 || self.present.count() > 0 {
-            self.figures.next_interval(0, 0, Upkeep::default());
+            self.figures.next_interval((0, 0), Upkeep::default());
             self.close_interval();
         }
         self.file.take().map_or(Ok(()), RowsFile::finish)

@@ -8,7 +8,6 @@ use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::preset::PresetError;
 
 use crate::faults;
-use crate::figures::Interval;
 use crate::mirror::MirrorError;
 use crate::report::{self, IntervalReport, Report, Summary, seconds};
 use crate::run::{Run, Watched};
@@ -110,9 +109,8 @@ pub fn run(
     let figures = run.figures();
     let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
     let mut intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
-    if let Some((last, length)) = figures.part_interval(run.now(), served.upkeep()) {
-        let (exposure_bytes, exposure_age) = served.exposure();
-        let last = Interval { exposure_bytes, exposure_age, ..last };
+    let (exposure, upkeep) = (served.exposure(), served.upkeep());
+    if let Some((last, length)) = figures.part_interval(run.now(), exposure, upkeep) {
         intervals.push(IntervalReport::of(&last, length));
     }
     let seen = intervals.iter().map(|interval| interval.exposure_bytes).max();

@@ -124,11 +124,11 @@ pub struct Interval {
     pub exposure_bytes: u64,
     /// The age of the oldest of them, nanoseconds.
     pub exposure_age: u64,
-    /// What the volume wrote and decided for its own sake.
+    /// Upkeep done in it.
     pub upkeep: Upkeep,
 }
 
-/// What a mirror has done for its own sake: what its promises cost beside the client's data.
+/// A mirror's upkeep: the work that its promises cost beside the client's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// Writes that came to a clean region, and so waited for the page that records it as dirty.
@@ -186,7 +186,7 @@ pub struct Figures {
     /// Intervals that are over, oldest first.
     pub intervals: Vec<Interval>,
     interval: Interval,
-    /// As of the end of the last interval.
+    /// Upkeep done by the end of the last interval.
     upkeep: Upkeep,
     length: u64,
     /// When the first request to be measured was issued, and the last one ended.
@@ -231,18 +231,21 @@ impl Figures {
         per_second(of.bytes, self.measured())
     }
 
-    /// The interval that began at `start`: one that is over, or the current one with the
+    /// Returns the interval that began at `start`: one that is over, or the current one with the
     /// exposure there is now and all upkeep done so far.
     pub(crate) fn interval_at(
         &self,
         start: Instant,
-        (exposure_bytes, exposure_age): (u64, u64),
+        exposure: (u64, u64),
         done: Upkeep,
     ) -> Interval {
         let over = self.intervals.last().filter(|last| last.start == start);
-        let upkeep = done.since(self.upkeep);
-        let current = Interval { exposure_bytes, exposure_age, upkeep, ..self.interval };
-        over.copied().unwrap_or(current)
+        over.copied().unwrap_or_else(|| self.current(exposure, done))
+    }
+
+    /// Returns the current interval as it would end now.
+    fn current(&self, (exposure_bytes, exposure_age): (u64, u64), done: Upkeep) -> Interval {
+        Interval { exposure_bytes, exposure_age, upkeep: done.since(self.upkeep), ..self.interval }
     }
 
     /// A request that is to be measured is issued.
@@ -256,21 +259,25 @@ impl Figures {
         self.interval.start + self.length
     }
 
-    /// Ends the current interval: with what is exposed now, and all upkeep done so far.
-    pub fn next_interval(&mut self, exposure_bytes: u64, exposure_age: u64, done: Upkeep) {
+    /// Ends the current interval with the exposure there is now, in bytes and as the age of the oldest
+    /// in nanoseconds, and all upkeep done so far.
+    pub fn next_interval(&mut self, exposure: (u64, u64), done: Upkeep) {
         let start = self.interval_end();
-        let upkeep = done.since(self.upkeep);
+        self.intervals.push(self.current(exposure, done));
         self.upkeep = done;
-        self.intervals.push(Interval { exposure_bytes, exposure_age, upkeep, ..self.interval });
         self.interval = Interval { start, ..Interval::default() };
     }
 
-    /// Returns the current interval with all upkeep done so far, and its length at `now` in
-    /// nanoseconds, unless nothing ended in it.
-    pub(crate) fn part_interval(&self, now: Instant, done: Upkeep) -> Option<(Interval, u64)> {
+    /// Returns the current interval with the exposure there is now and all upkeep done so far, and its
+    /// length at `now` in nanoseconds, unless nothing ended in it.
+    pub(crate) fn part_interval(
+        &self,
+        now: Instant,
+        exposure: (u64, u64),
+        done: Upkeep,
+    ) -> Option<(Interval, u64)> {
         let length = now.since(self.interval.start).max(1);
-        let interval = Interval { upkeep: done.since(self.upkeep), ..self.interval };
-        (interval.latencies.count > 0).then_some((interval, length))
+        (self.interval.latencies.count > 0).then(|| (self.current(exposure, done), length))
     }
 
     /// A request ended at `now`, `latency` after it was intended.

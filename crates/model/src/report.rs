@@ -137,7 +137,7 @@ pub struct IntervalReport {
     pub exposure_bytes: u64,
     /// Age of what is exposed.
     pub exposure_age: f64,
-    /// Of 1,000 writes that ended in it, those that had to wait for the record of a clean region.
+    /// Writes that had to wait for the record of a clean region, for 1,000 of its writes.
     pub records_per_1000_writes: f64,
     /// Pages of the region table written, all legs together, for 1,000 of its writes.
     pub page_writes_per_1000_writes: f64,
@@ -177,7 +177,7 @@ impl Spread {
 }
 
 impl IntervalReport {
-    /// Of an interval of `length` nanoseconds.
+    /// Makes the report of an interval of `length` nanoseconds.
     pub fn of(interval: &Interval, length: u64) -> IntervalReport {
         let a_second = SECOND as f64 / length as f64;
         let thousands = interval.writes.count.max(1) as f64 / 1e3;

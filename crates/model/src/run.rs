@@ -18,7 +18,7 @@ pub trait Watched: Drive {
         (0, 0)
     }
 
-    /// What it has done for its own sake so far. Nothing, for what is not the engine's.
+    /// Returns the upkeep done so far. None, for what is not the engine's.
     fn upkeep(&mut self) -> Upkeep {
         Upkeep::default()
     }
@@ -112,9 +112,7 @@ impl Run {
                 if boundary > self.now {
                     self.advance(boundary, drive, workload);
                 }
-                let (bytes, age) = drive.exposure();
-                let upkeep = drive.upkeep();
-                self.figures.next_interval(bytes, age, upkeep);
+                self.figures.next_interval(drive.exposure(), drive.upkeep());
                 if !progress(boundary) {
                     return;
                 }

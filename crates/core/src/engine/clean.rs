@@ -380,9 +380,7 @@ impl<B: Buffers> Engine<B> {
             if !state.is_member() || !state.answers() {
                 continue;
             }
-            if self.is_changing(index) {
-                current = false;
-            } else if at_rest || self.now >= state.lazy_after {
+            if !self.is_changing(index) && (at_rest || self.now >= state.lazy_after) {
                 self.legs[leg].lazy_after = self.now + LAZY_INTERVAL;
                 current &= self.regions.metadata_mut().request_lazily(index);
             } else {

@@ -150,7 +150,7 @@ impl<D: Drive> Mirror<D> {
         (status.exposure_bytes, status.exposure_age)
     }
 
-    /// What the engine has done for its own sake so far.
+    /// Returns the upkeep that the engine has done so far.
     pub fn upkeep(&mut self) -> Upkeep {
         let status = self.status();
         Upkeep {

@@ -193,7 +193,7 @@ pub struct PictureSpec {
     /// What the sweep chose for some keys.
     #[serde(default, rename = "where")]
     pub choices: Table,
-    /// A swept key, or `time`.
+    /// A swept key (sizes are shown in GiB), or `time`.
     pub x: String,
     /// Path of a figure; over time `intervals.` and one of an interval's.
     pub y: String,

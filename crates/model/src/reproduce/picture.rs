@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hemi_drives::quantity::Size;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
@@ -87,7 +88,7 @@ fn lines(spec: &PictureSpec, results: &Results<'_>) -> Result<Vec<Line>, Picture
 
 fn points(spec: &PictureSpec, case: &Found<'_>) -> Result<Vec<(f64, f64)>, SelectError> {
     if spec.x != "time" {
-        let x = case.choice(&spec.x).and_then(|choice| choice.parse().ok());
+        let x = case.choice(&spec.x).and_then(number);
         let Some(x) = x else { return Ok(Vec::new()) };
         return Ok(vec![(x, case.figure(&spec.y)?)]);
     }
@@ -98,6 +99,12 @@ fn points(spec: &PictureSpec, case: &Found<'_>) -> Result<Vec<(f64, f64)>, Selec
             Ok((case.report.intervals[index].start, y))
         })
         .collect()
+}
+
+/// Returns a swept number, or a swept size in gibibytes.
+fn number(choice: &str) -> Option<f64> {
+    let gibibytes = |size: Size| size.0 as f64 / f64::from(1 << 30);
+    choice.parse().ok().or_else(|| choice.parse().ok().map(gibibytes))
 }
 
 fn ranges(lines: &[Line], logarithmic: bool) -> (std::ops::Range<f64>, std::ops::Range<f64>) {
@@ -163,4 +170,18 @@ where
             .map_err(wrong)?;
     }
     root.present().map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_swept_value_is_a_number_or_a_size() {
+        assert_eq!(number("120"), Some(120.0));
+        assert_eq!(number("0 B"), Some(0.0));
+        assert_eq!(number("16 GiB"), Some(16.0));
+        assert_eq!(number("512 MiB"), Some(0.5));
+        assert_eq!(number("first"), None);
+    }
 }
