@@ -160,10 +160,14 @@ marks! {
     LostRead "lost extent read",
     /// A lost extent was rewritten.
     LostRewritten "lost extent rewritten",
+    /// The write that had rewritten it lost its place before it was acknowledged, or failed.
+    LostAgain "rewritten extent lost again",
     /// A leg lost its cache; another that is complete has the region.
     CacheLostWithPeer "lost cache, a complete peer",
     /// A leg lost its cache and no other is complete: it is given back piece by piece.
     CacheLostWithoutPeer "lost cache, no complete peer",
+    /// A leg lost its cache, which had nothing of a region in it but what it held before.
+    RepairsKept "lost cache, with repairs only",
     /// A leg lost its cache, and what it alone had cannot be told from what it kept.
     CacheLostAlone "lost cache, nobody else had it",
     /// An authority that lost its cache had everything again, durably.

@@ -290,6 +290,10 @@ planted! {
     /// A superblock that says that a leg is out, and whose write has failed on another, is written
     /// there again with whatever else is written lazily only.
     OutAskedOnce,
+    /// What a write has rewritten stays off the lost list though the write has lost its place, or fails.
+    RewriteTrusted,
+    /// A leg that loses its cache owes a region again in which it had got nothing but repairs.
+    RepairsLost,
     /// A promoted leg that was still joining counts as having what a dirty page does not deny.
     JoiningHolds,
     /// A region that has been compared goes on counting as one that has not.

@@ -3,7 +3,8 @@
 
 mod world;
 
-use hemi_core::io::{LegError, LegEvent, Operation};
+use hemi_core::command::Command;
+use hemi_core::io::{LegError, LegEvent, Notice, Operation};
 use hemi_core::settings::{Limits, Settings};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, IoId, LegIndex, MICROSECOND, MILLISECOND, SECOND};
@@ -564,4 +565,44 @@ fn a_leg_that_gets_what_a_copy_could_not_give_back_is_not_trusted() {
         world.fail(to_a);
         world.land(to_b);
     });
+}
+
+/// A block of A could not be read. A has it back, in its cache alone, when its flush fails, while C still
+/// waits for one of its own. What A has of the region was on it before: B has nothing to give it.
+#[test]
+fn a_leg_that_loses_repairs_with_its_cache_owes_nothing() {
+    let mut world = steady_legs(3, Settings { clean_after: 100 * MILLISECOND, ..calm() });
+    world.write(0, 64);
+    world.flush();
+    world.converge();
+    let mut scrub = |world: &mut World, leg: usize, bad: Extent| {
+        let start = world.data_start() + bad.start;
+        world.behaviour[leg].unreadable = Extent::new(start, bad.sectors());
+        let now = world.now;
+        let scrub = Command::Scrub { extent: bad, repair: true };
+        world.engine().command(now, bad.start, scrub);
+        world.take_actions();
+        world.wait(5 * MILLISECOND);
+    };
+    world.hold(A, What::Flushes);
+    world.hold(C, What::Writes);
+    scrub(&mut world, C, Extent::new(32, 8));
+    scrub(&mut world, A, Extent::new(0, 8));
+    let repaired = |leg: usize| {
+        let leg = LegIndex(leg as u8);
+        world.notices.iter().any(|n| matches!(n, Notice::Repaired { leg: on, .. } if *on == leg))
+    };
+    assert!(repaired(A) && !repaired(C));
+    world.behaviour[A].unreadable = Extent::default();
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    let flush = world.only(A, What::Flushes);
+    world.fail(flush);
+    assert_eq!(world.status().legs[A].owed_region_bytes, 0);
+    world.behaviour[C].unreadable = Extent::default();
+    world.release(A);
+    world.release(C);
+    world.converge();
+    world.read_everything();
+    assert_eq!(world.failed_requests, 0);
 }

@@ -128,6 +128,7 @@ impl<B: Buffers> Engine<B> {
         for _ in 0..self.regions.moves_wanted() {
             let Some(record) = self.regions.next_move() else { continue };
             let before = self.regions.moves_made();
+            let held = self.regions.rewrites_wait(record);
             let failed = self.has_failed_on_authority(record);
             let late = self.relief_of_late_authority(record);
             let Decision { regions, among, marks } = self.decision();
@@ -136,7 +137,11 @@ impl<B: Buffers> Engine<B> {
             for (leg, stamp) in moved.flushes.into_iter().flatten() {
                 self.want_flush(leg, stamp);
             }
-            if moved.settled {
+            let holds = self.regions.rewrites_wait(record);
+            if holds && self.regions.has_rewrites(record) {
+                self.lose_rewritten_in(self.regions.region_of(record));
+            }
+            if moved.settled || held && !holds {
                 self.retry_waiting(record);
             }
         }

@@ -50,6 +50,10 @@ impl<B: Buffers> Engine<B> {
             if self.regions.last_done(record, leg) <= flushed || follows {
                 continue;
             }
+            if self.has_only_rewritten(record, leg) {
+                self.marks.add(Mark::RepairsKept);
+                continue;
+            }
             if self.another_has_all(leg, region) {
                 self.marks.add(Mark::CacheLostWithPeer);
                 self.owe_region(leg, region);
@@ -332,12 +336,26 @@ impl<B: Buffers> Engine<B> {
         if !state.answers() && self.is_going_out(state.index) {
             return false;
         }
-        let done = self.regions.slot(region).map_or(0, |r| self.regions.last_done(r, leg));
+        let is_flushed = |record| {
+            let done = self.regions.last_done(record, leg);
+            done <= state.flushed || self.has_only_rewritten(record, leg)
+        };
         match state.health {
             Health::Answering | Health::Frozen { .. } => true,
-            Health::Gone { removed: false, .. } => done <= state.flushed,
+            Health::Gone { removed: false, .. } => self.regions.slot(region).is_none_or(is_flushed),
             Health::Gone { removed: true, .. } | Health::Absent => false,
         }
+    }
+
+    /// Returns true if a leg has been given nothing in a region since it had flushed everything but what it
+    /// held before, durably: that is there, or cannot be read again. So it is in a region that is not
+    /// touched, wherever the leg is recorded whole: recovery counts on it, too.
+    fn has_only_rewritten(&self, record: u32, leg: usize) -> bool {
+        let region = self.regions.region_of(record);
+        let is_whole = self.entry(region).is_whole(LegIndex(leg as u8));
+        let is_settled = is_whole && !self.regions.is_touched(region);
+        (is_settled || self.regions.is_only_repaired(record, leg))
+            && !planted::is(Planted::RepairsLost)
     }
 
     /// Writes under way that the leg had: it has to get them again. Until it has, it also
@@ -355,6 +373,7 @@ impl<B: Buffers> Engine<B> {
             }
             if state.done & index.bit() != 0 {
                 self.operations[operation].done &= !index.bit();
+                self.lose_rewritten(operation);
                 if !self.regions.is_stale(index, region) {
                     self.owe(operation, leg);
                 }
@@ -381,7 +400,7 @@ impl<B: Buffers> Engine<B> {
         let mut at = extent.start;
         while at < extent.end {
             let mut rest = Extent { start: at, end: extent.end };
-            if let Some(lost) = self.first_lost(rest)
+            if let Some(lost) = self.lost.first(rest)
                 && !planted::is(Planted::LostGivenBack)
             {
                 // Others may have what was there before. The list says so, but is not durable yet.

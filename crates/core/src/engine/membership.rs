@@ -139,7 +139,7 @@ impl<B: Buffers> Engine<B> {
                 volume,
                 write.sequence,
                 &header,
-                &self.lost,
+                self.lost.extents(),
                 volume_sectors,
             )
             .expect("the engine keeps the list sorted, disjoint and short enough");

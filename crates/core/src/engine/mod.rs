@@ -25,6 +25,7 @@ mod late;
 mod leaving;
 mod leg;
 mod lost_cache;
+mod lost_list;
 mod membership;
 mod ranges;
 mod read;
@@ -57,6 +58,7 @@ use debt::Source;
 use exposure::Throttle;
 use intent::Returns;
 use leg::{Class, Leg};
+use lost_list::LostList;
 use membership::Phase;
 use ranges::RangeLocks;
 use regions::Regions;
@@ -101,10 +103,7 @@ pub struct Engine<B: Buffers> {
     timed: Vec<Key>,
     throttle: Throttle,
     actions: VecDeque<Action>,
-    /// Extents no leg holds; sorted, disjoint.
-    lost: Vec<Extent>,
-    /// The sequence of the list that names what was lost last, since the start.
-    loss_named: u64,
+    lost: LostList,
     phase: Phase,
     /// Changes of the leg set under way, in order; one superblock carries them all.
     changes: Vec<membership::Change>,
@@ -236,8 +235,7 @@ impl<B: Buffers> Engine<B> {
             flushes: Vec::with_capacity(requests_max as usize),
             timed: Vec::with_capacity(operations_max as usize),
             actions: VecDeque::with_capacity(4 * requests_max as usize),
-            lost: opening.lost,
-            loss_named: 0,
+            lost: LostList::new(opening.lost),
             phase: Phase::Opening,
             changes: Vec::with_capacity(2 * LEGS_MAX),
             before_change: Vec::new(),

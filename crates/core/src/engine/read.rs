@@ -10,7 +10,7 @@ use super::debt::{Debt, Since, Source};
 use super::leg::Health;
 use super::slab::Key;
 use super::state::{Io, OperationState, Purpose, Stage};
-use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
+use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::{BufferAt, Extent, LegIndex};
@@ -413,98 +413,5 @@ impl<B: Buffers> Engine<B> {
         let owed = debt.map_or(extent.start, |(_, d)| d.extent.end);
         let held = state.held_until(extent.start).unwrap_or(extent.start);
         owed.max(held).clamp(extent.start + 1, extent.end)
-    }
-
-    /// Nothing that answers is fresh for an extent a leg died with.
-    pub(super) fn note_lost(&mut self, extent: Extent) {
-        self.marks.add(Mark::LostRecorded);
-        let mut merged = extent;
-        self.lost.retain(|other| {
-            let touches = other.start <= merged.end && merged.start <= other.end;
-            if touches {
-                merged.start = merged.start.min(other.start);
-                merged.end = merged.end.max(other.end);
-            }
-            !touches
-        });
-        let place = self.lost.partition_point(|other| other.start < merged.start);
-        self.lost.insert(place, merged);
-        self.bound_lost_list();
-        self.change_lost_list();
-        let metadata = self.regions.metadata();
-        self.loss_named = metadata.newest(metadata.lost_list());
-        self.notice(Notice::Lost { extent });
-    }
-
-    /// Returns true if a leg's own list names all that has been lost since the start. It may name
-    /// what has been rewritten, too: that says too much, and serves nothing that is older.
-    pub(super) fn has_heard_of_loss(&self, leg: LegIndex) -> bool {
-        let metadata = self.regions.metadata();
-        metadata.durable(metadata.lost_list(), leg) >= self.loss_named
-    }
-
-    /// Keeps the list within what a block holds: the two nearest extents become one, which
-    /// says too much rather than too little.
-    fn bound_lost_list(&mut self) {
-        while self.lost.len() > crate::format::lost::LOST_EXTENTS_MAX {
-            let gap = |at: &usize| self.lost[at + 1].start - self.lost[*at].end;
-            let Some(at) = (0..self.lost.len() - 1).min_by_key(gap) else { return };
-            self.lost[at].end = self.lost[at + 1].end;
-            self.lost.remove(at + 1);
-        }
-    }
-
-    /// Returns the first extent recorded as lost that overlaps this one.
-    pub(super) fn first_lost(&self, extent: Extent) -> Option<Extent> {
-        self.lost.iter().copied().find(|lost| lost.overlaps(extent))
-    }
-
-    /// Whether anything of an extent is recorded as lost.
-    pub(super) fn touches_lost(&self, extent: Extent) -> bool {
-        self.first_lost(extent).is_some()
-    }
-
-    /// Returns true if the list holds what is left when an extent has been rewritten. A hole in what
-    /// is lost takes one place more, and with none left something that is not lost would have to go:
-    /// it may be what has just been rewritten, so that this would never end.
-    pub(super) fn fits_in_lost_list(&self, extent: Extent) -> bool {
-        let left = self.lost.iter().map(|lost| {
-            let front = lost.start < extent.start.min(lost.end);
-            let back = lost.end > extent.end.max(lost.start);
-            usize::from(front) + usize::from(back)
-        });
-        !self.touches_lost(extent) || left.sum::<usize>() <= crate::format::lost::LOST_EXTENTS_MAX
-    }
-
-    /// An extent has been rewritten: it is no longer lost.
-    pub(super) fn forget_lost(&mut self, extent: Extent) {
-        if !self.touches_lost(extent) {
-            return;
-        }
-        self.marks.add(Mark::LostRewritten);
-        let mut kept = alloc::vec::Vec::with_capacity(self.lost.len() + 1);
-        for lost in &self.lost {
-            let front = Extent { start: lost.start, end: lost.end.min(extent.start) };
-            let back = Extent { start: lost.start.max(extent.end), end: lost.end };
-            kept.extend([front, back].into_iter().filter(|piece| !piece.is_empty()));
-        }
-        self.lost = kept;
-        self.bound_lost_list();
-        self.change_lost_list();
-    }
-
-    fn change_lost_list(&mut self) {
-        self.regions.metadata_mut().change_lost_list();
-        for leg in self.slots() {
-            if self.legs[leg].is_in() {
-                self.request_lost_list(LegIndex(leg as u8));
-            }
-        }
-    }
-
-    /// Asks for the lost list to be written to a leg soon.
-    pub(super) fn request_lost_list(&mut self, leg: LegIndex) {
-        let metadata = self.regions.metadata_mut();
-        metadata.request(metadata.lost_list(), leg);
     }
 }

@@ -70,7 +70,7 @@ impl<B: Buffers> Engine<B> {
 
     /// Extents no leg holds any more, in order: reads of them fail until they are rewritten.
     pub fn lost_extents(&self) -> &[Extent] {
-        &self.lost
+        self.lost.extents()
     }
 
     /// Fills in a snapshot.
@@ -90,7 +90,7 @@ impl<B: Buffers> Engine<B> {
         into.throttling = self.throttle.active;
         into.degraded = self.in_legs().count() < 2;
         into.converged = self.is_converged();
-        into.lost_bytes = self.lost.iter().map(|extent| extent.bytes()).sum();
+        into.lost_bytes = self.lost.extents().iter().map(|extent| extent.bytes()).sum();
         into.dirty_regions = self.regions.dirty_count();
         into.armed_regions = self.regions.armed_count();
         into.requests = self.requests.len() as u32;

@@ -38,7 +38,7 @@ impl<B: Buffers> Engine<B> {
         let fresh = self.fresh_legs(leg, extent);
         let silent = fresh & !self.answering() != 0;
         let count = fresh.count_ones().max(1) as u8;
-        if tries >= TRIES.saturating_mul(count) && !silent && !self.is_lost(extent) {
+        if tries >= TRIES.saturating_mul(count) && !silent && !self.lost.holds(extent) {
             self.note_lost(extent);
         }
     }
@@ -91,7 +91,7 @@ impl<B: Buffers> Engine<B> {
     /// Whether a debt is recorded as lost, durably on the leg that owes it: nothing more can
     /// be done about it.
     pub(super) fn is_written_off(&mut self, leg: usize, extent: Extent, tries: u8) -> bool {
-        if tries < TRIES || !self.is_lost(extent) {
+        if tries < TRIES || !self.lost.holds(extent) {
             return false;
         }
         let index = LegIndex(leg as u8);
@@ -110,9 +110,5 @@ impl<B: Buffers> Engine<B> {
         let record = self.regions.slot(region).expect("a region with debts has a record");
         self.regions.adjust_lacks(record, leg, -1);
         self.consider_complete(record, leg);
-    }
-
-    fn is_lost(&self, extent: Extent) -> bool {
-        self.lost.iter().any(|lost| lost.start <= extent.start && lost.end >= extent.end)
     }
 }

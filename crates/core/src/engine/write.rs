@@ -629,10 +629,11 @@ impl<B: Buffers> Engine<B> {
             }
             self.operations[operation].rewrites_lost = true;
         }
-        if !self.fits_in_lost_list(state.extent) {
+        let waits = self.regions.rewrites_wait(self.record_of(operation));
+        if !self.fits_in_lost_list(state.extent) || waits {
             return false;
         }
-        self.forget_lost(state.extent);
+        self.rewrite_lost(operation);
         let authority = self.entry(state.region).authority();
         if self.regions.metadata().knows_lost(authority) {
             return true;
@@ -793,6 +794,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots().filter(|leg| state.done >> leg & 1 == 1) {
             self.regions.note_acknowledged(record, leg);
         }
+        self.keep_rewritten(operation);
         self.leave_region(operation, record);
         self.end_operation(operation, None);
         self.note_exposure();
@@ -849,6 +851,7 @@ impl<B: Buffers> Engine<B> {
         let state = self.operations[operation];
         let authority = self.entry(state.region).authority();
         self.marks.add(Mark::WriteFailed);
+        self.lose_rewritten(operation);
         for leg in self.slots() {
             if state.owed & LegIndex(leg as u8).bit() != 0
                 && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)

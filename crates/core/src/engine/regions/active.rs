@@ -51,6 +51,10 @@ pub(super) struct Active {
     pub(super) move_forced: bool,
     /// Operations of clients running here.
     pub(super) operations: u32,
+    /// Those of them that have taken something off the lost list.
+    pub(super) rewrites: u32,
+    /// Its authority moves as soon as the other leg has the lost list: none may change that now.
+    pub(super) rewrites_wait: bool,
     /// The newest operation that waits for metadata or authority here.
     pub(super) waiting: u32,
     /// Legs for which it has been taken up for rebuilding, as a mask.
@@ -83,6 +87,8 @@ impl Active {
             move_wanted: false,
             move_forced: false,
             operations: 0,
+            rewrites: 0,
+            rewrites_wait: false,
             waiting: NONE,
             rebuilding: 0,
             cache_lost: false,

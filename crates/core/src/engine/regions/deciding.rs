@@ -337,6 +337,7 @@ impl Regions {
             late.filter(|_| self.active[record].touched || planted::is(Planted::SettledMoved));
         let settled = !must && late.is_none();
         let mut moved = Moved { settled, flushes: [restoring, None] };
+        let mut by_list_alone = false;
         if !settled {
             let region = self.active[record].region;
             let from = self.entry(region).authority();
@@ -353,11 +354,13 @@ impl Regions {
                     marks.add(Mark::MoveWaitedForFlush);
                     let stamp = self.active[record].acknowledged_done[to.index()];
                     moved.flushes[1] = Some((to, stamp));
+                    by_list_alone = self.has_flushed(record, to, among.flushed(to));
                 }
                 // Debts stand in the way: the drain pays those of regions that are to move first.
                 None => marks.add(Mark::MoveWaitedForDebts),
             }
         }
+        self.active[record].rewrites_wait = by_list_alone;
         self.active[record].move_wanted = !moved.settled;
         if !moved.settled {
             self.moves.wanted.push_back(record);
@@ -400,15 +403,22 @@ impl Regions {
     }
 
     /// Returns true if a move to `leg`, flushed up to that stamp, loses nothing that a client's flush
-    /// was answered for.
+    /// was answered for. Where a write has taken something off the lost list, and is not acknowledged,
+    /// the list does not say that the leg may have what is older.
     fn is_durable_on(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
+        self.has_flushed(record, leg, flushed)
+            && self.metadata.knows_lost(leg)
+            && self.active[record].rewrites == 0
+    }
+
+    /// Returns true if a leg, flushed up to a stamp, has durably what a client's flush was answered for.
+    fn has_flushed(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
         let active = &self.active[record];
         let durable = active.acknowledged_done[leg.index()] <= flushed;
         // Before the first flush only what was durable when the region was last untouched counts.
         let never_flushed =
             active.touched_in == self.moves.flushes && self.entry(active.region).is_whole(leg);
-        (never_flushed || durable || planted::is(Planted::MoveWithoutFlush))
-            && self.metadata.knows_lost(leg)
+        never_flushed || durable || planted::is(Planted::MoveWithoutFlush)
     }
 
     /// Moves the region. Without a ledger every other of its page that can go the same way goes along:
