@@ -575,7 +575,7 @@ fn a_leg_that_loses_repairs_with_its_cache_owes_nothing() {
     world.write(0, 64);
     world.flush();
     world.converge();
-    let mut scrub = |world: &mut World, leg: usize, bad: Extent| {
+    let scrub = |world: &mut World, leg: usize, bad: Extent| {
         let start = world.data_start() + bad.start;
         world.behaviour[leg].unreadable = Extent::new(start, bad.sectors());
         let now = world.now;
