@@ -187,6 +187,9 @@ def forsaken_leg(stage: Stage) -> None:
     stage.must(WRITE.replace("--size=4m", "--offset=40m --size=128k"))
     stage.must("pkill -KILL -x hemi")
     process.stop()
+    # A process that was killed holds its drives until its last I/O has ended.
+    held = "import os; os.open('/dev/nvme0n1p3', os.O_RDWR | os.O_EXCL)"
+    stage.until("the drives are free", f'python3 -c "{held}"')
 
 
 def corrupt(stage: Stage) -> None:
