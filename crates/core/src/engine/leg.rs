@@ -53,6 +53,9 @@ const FADE_SHIFT: u32 = 5;
 const FADE_TRIALS_MAX: u32 = 3;
 /// A leg is late with a write that takes longer than so many of a thousand do …
 const LATE_PERMILLE: u64 = 990;
+/// … or so many times as long as half of them do, if that is less: where every hundredth is a long one,
+/// the others say when it is late …
+const LATE_TIMES: u64 = 8;
 /// … but never before this; and, while little is known of it, after this.
 const LATE_FLOOR: u64 = 50 * MICROSECOND;
 const LATE_UNKNOWN: u64 = MILLISECOND;
@@ -175,7 +178,9 @@ impl History {
         let high = self.recent.quantile(999).saturating_mul(u64::from(settings.wait_multiple));
         self.limit = high.clamp(settings.wait_floor, settings.wait_ceiling);
         self.hedge = (2 * self.recent.quantile(990)).max(HEDGE_FLOOR).min(self.limit);
-        self.late = self.recent.quantile(LATE_PERMILLE).max(LATE_FLOOR);
+        let usual = self.recent.quantile(500);
+        let late = self.recent.quantile(LATE_PERMILLE).min(LATE_TIMES.saturating_mul(usual));
+        self.late = late.max(LATE_FLOOR);
     }
 
     /// At each background tick.

@@ -299,15 +299,20 @@ impl Buffer {
         }
     }
 
-    /// Hands out the oldest ready unit; with `partial`, one that is not whole if none is.
-    pub(super) fn take(&mut self, partial: bool) -> Option<Taken> {
-        let at = match (self.lists[List::Ready as usize].0, partial) {
-            (NONE, true) => self.lists[List::Partial as usize].0,
-            (first, _) => first,
+    /// Hands out the oldest ready unit; with `partial`, one that is not whole if none is. What the flush
+    /// `awaited` covers, an epoch, goes in order of arrival, whole or not: else a flush would never end
+    /// while whole units go on coming.
+    pub(super) fn take(&mut self, partial: bool, awaited: Option<u64>) -> Option<Taken> {
+        let first = |list: List| Some(self.lists[list as usize].0).filter(|&at| at != NONE);
+        let (ready, other) = (first(List::Ready), first(List::Partial).filter(|_| partial));
+        let at = match (ready, other) {
+            (Some(ready), Some(other)) => {
+                let (whole, part) = (&self.entries[ready as usize], &self.entries[other as usize]);
+                let is_awaited = awaited.is_some_and(|epoch| part.epoch <= epoch);
+                if is_awaited && part.since <= whole.since { other } else { ready }
+            }
+            (ready, other) => ready.or(other)?,
         };
-        if at == NONE {
-            return None;
-        }
         Some(self.remove(at))
     }
 

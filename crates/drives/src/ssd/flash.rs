@@ -217,11 +217,12 @@ impl Ssd {
         let page = self.translation.frontier_page(lane, stream);
         let most = self.translation.rest_of_page(lane, stream);
         let partial = self.takes_partial(overdue);
+        let awaited = self.flushing.front().map(|&(epoch, _)| epoch);
         let mut besides = std::mem::take(&mut self.lanes[lane as usize].debt);
         let mut units = 0;
         let mut filled = false;
         while units < most {
-            let Some(taken) = self.buffer.take(partial) else { break };
+            let Some(taken) = self.buffer.take(partial, awaited) else { break };
             units += 1;
             self.lanes[lane as usize].programming.push((taken.bytes, taken.epoch));
             self.host_bytes += self.parameters.mapping_unit.0;

@@ -197,7 +197,8 @@ impl World {
 
     /// Counts the ticks that a request may wait for until all of its regions can be dirty, where few
     /// may be at once: as many as others keep dirty are cleaned at each. If only a part of them is
-    /// looked at, it takes two looks: one asks for the flush that a region needs.
+    /// looked at, it takes two looks, one of which asks for the flush that a region needs, and those may
+    /// be dirty, too, that nobody uses.
     fn ticks_for_regions(&self) -> u64 {
         let sectors = self.shape.region_bytes / SECTOR_BYTES;
         let regions = (REQUEST_SECTORS_MAX / sectors + 2).min(self.regions());
@@ -205,12 +206,12 @@ impl World {
         let of_requests = u64::from(self.settings.limits.records_per_request) * requests;
         let room = u64::from(self.settings.dirty_regions_max) + of_requests;
         let looked_at = self.settings.limits.cleans_per_tick as u64;
-        if room >= 2 * regions {
+        if room >= self.regions() || room >= 2 * regions && looked_at >= room {
             0
         } else if looked_at >= room {
             regions * requests / room
         } else {
-            2 * regions * requests / looked_at
+            2 * room.max(regions * requests) / looked_at
         }
     }
 

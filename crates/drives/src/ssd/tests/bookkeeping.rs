@@ -114,7 +114,7 @@ proptest! {
                     }
                 }
                 2 => {
-                    if let Some(entry) = buffer.take(true) {
+                    if let Some(entry) = buffer.take(true, None) {
                         let bits = inside.remove(&entry.unit).expect("it was put");
                         prop_assert_eq!(entry.missing, u64::from(bits.count_zeros()) * 512);
                         taken.push(entry);
@@ -132,7 +132,7 @@ proptest! {
             }
         }
         let epoch = buffer.fence();
-        while let Some(entry) = buffer.take(true) {
+        while let Some(entry) = buffer.take(true, None) {
             taken.push(entry);
         }
         prop_assert_eq!(buffer.is_durable(epoch), taken.is_empty());

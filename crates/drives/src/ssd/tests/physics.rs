@@ -6,6 +6,7 @@ use super::{WRITE, closed, drive, random, sequential};
 use crate::drive::{Drive, Operation};
 use crate::preset::Precondition;
 use crate::quantity::{Rate, Size, Time};
+use hemi_random::Rng;
 
 const READ: Operation = Operation::Read;
 
@@ -215,4 +216,24 @@ fn a_drive_with_a_command_under_way_draws_more_than_at_rest() {
     // No die does anything: nothing was ever written.
     assert!((joules(None) - 2.0).abs() < 0.01);
     assert!((joules(Some(4.0)) - 5.0).abs() < 0.01);
+}
+
+#[test]
+fn a_small_durable_write_ends_beside_whole_units_that_go_on_coming() {
+    let mut drive = drive(|of| {
+        of.mapping_unit = Size(64 << 10);
+        of.buffer = Size(1 << 20);
+    });
+    let places = drive.sectors() / 128;
+    let mut rng = Rng::new(3, 9);
+    let run = closed(&mut drive, 0, 32, 6_000, &mut |index| {
+        if index == 100 {
+            return (Operation::Write { fua: true }, Extent::new(8, 8));
+        }
+        (WRITE, Extent::new((1 + rng.below(places - 1)) * 128, 128))
+    });
+    let mut usual = run.latencies.clone();
+    usual.sort_unstable();
+    let median = usual[usual.len() / 2];
+    assert!(run.latencies[100] < 20 * median, "{} of {median}", run.latencies[100]);
 }
