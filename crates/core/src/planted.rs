@@ -290,8 +290,6 @@ planted! {
     /// A superblock that says that a leg is out, and whose write has failed on another, is written
     /// there again with whatever else is written lazily only.
     OutAskedOnce,
-    /// A move by the ledger leaves the armed regions of its page where they are when it is recorded.
-    MovesAlone,
     /// What a write has rewritten stays off the lost list though the write has lost its place, or fails.
     RewriteTrusted,
     /// A leg that loses its cache owes a region again in which it had got nothing but repairs.

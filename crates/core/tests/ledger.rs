@@ -291,35 +291,3 @@ fn promotion_by_the_ledger_names_armed_regions_in_which_a_leg_is_behind() {
     assert_eq!(by_ledger.uncertain, [Extent::new(0, world::REGION_BYTES / 512)]);
     assert!(by_pages.uncertain.is_empty(), "no page of this leg says so");
 }
-
-/// The leg that decides has become slow. A write to an armed region is decided by the other; when that is
-/// recorded the other armed regions of the page go along, and writes there are no moves.
-#[test]
-fn armed_regions_go_along_with_a_move_that_is_recorded() {
-    const REGION: u64 = world::REGION_BYTES / 512;
-    let mut world = World::with_ledger(1, 2, Settings { resync_bytes: 1 << 30, ..calm() });
-    world.steady(FAST, 50_000);
-    world.steady(SLOW, 100_000);
-    for _ in 0..100 {
-        world.write(0, 8);
-    }
-    let armed = world.recorded(3);
-    assert!(armed.is_dirty() && armed.authority() == LegIndex(FAST as u8));
-    world.steady(FAST, 5 * MILLISECOND);
-    for _ in 0..200 {
-        world.write(0, 8);
-        world.wait(6 * MILLISECOND);
-    }
-    world.write(REGION, 8);
-    world.flush();
-    assert_eq!(world.recorded(1).authority(), LegIndex(SLOW as u8));
-    assert_eq!(world.recorded(3).authority(), LegIndex(SLOW as u8), "it went along");
-    let moves = world.status().authority_moves;
-    world.write(2 * REGION, 8);
-    world.write(3 * REGION, 8);
-    assert_eq!(world.status().authority_moves, moves);
-    world.crash(Some(Cache::Kept), |_| Landing::Whole);
-    world.open(&[FAST, SLOW]).expect("both are there");
-    world.read_everything();
-    world.converge();
-}

@@ -162,7 +162,6 @@ impl Regions {
         if self.metadata.durable(page, leg) >= sequence {
             return true;
         }
-        self.carry_with_move(record, legs);
         self.metadata.request(page, leg);
         if !legs[leg.index()].answers() || self.metadata.is_late(page, leg) {
             self.want_move(record);

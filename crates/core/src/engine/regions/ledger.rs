@@ -11,7 +11,6 @@ use super::metadata::{BlockWrite, ObjectId};
 use crate::engine::leg::Leg;
 use crate::format::{Id, Ledger, LedgerMark, page};
 use crate::marks::{Mark, Marks};
-use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
@@ -213,39 +212,6 @@ impl Regions {
             let since = self.active[record].undurable.map(|undurable| undurable.since);
             if since.is_some_and(|since| now.since(since) >= wait) {
                 self.authority_is_durable(record, legs);
-            }
-        }
-    }
-
-    /// A move is about to be recorded. Armed regions of the page that would be touched elsewhere one by
-    /// one, each a move with a page write of its own to follow, go the same way with this one.
-    pub(super) fn carry_with_move(&mut self, record: u32, legs: &[Leg]) {
-        let region = self.active[record].region;
-        let (to, page) = (self.entry(region).authority(), self.metadata.page_of(region));
-        let is_poor = |leg: &Leg| leg.slow || !leg.answers();
-        // Once for each page: the first of its moves asks for it.
-        if self.ledger.is_none()
-            || is_poor(&legs[to.index()])
-            || !legs.iter().any(|leg| leg.is_in() && is_poor(leg))
-            || self.metadata.is_requested(page, to)
-            || self.metadata.is_in_flight(page, to)
-            || planted::is(Planted::MovesAlone)
-        {
-            return;
-        }
-        let regions = self.metadata.layout().page_regions(page);
-        let goes = |regions: &Regions, other: u32| {
-            let entry = regions.entry(other);
-            let from = entry.authority();
-            regions.is_armed(other) && from != to && is_poor(&legs[from.index()])
-        };
-        if !regions.clone().any(|other| goes(self, other)) {
-            return;
-        }
-        let sequence = self.metadata.change(page);
-        for other in regions {
-            if goes(self, other) {
-                self.carry_armed(other, to, sequence);
             }
         }
     }

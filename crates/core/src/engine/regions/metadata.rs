@@ -204,11 +204,6 @@ impl Metadata {
         }
     }
 
-    /// Returns true if a write of the object to `leg` is waiting to begin.
-    pub(crate) fn is_requested(&self, object: ObjectId, leg: LegIndex) -> bool {
-        self.objects[object as usize].legs[leg.index()].queued
-    }
-
     /// Whether a request is waiting for `leg`.
     pub(crate) fn has_requests(&self, leg: LegIndex) -> bool {
         !self.queues[leg.index()].is_empty()
