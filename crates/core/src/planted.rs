@@ -290,7 +290,7 @@ planted! {
     /// A superblock that says that a leg is out, and whose write has failed on another, is written
     /// there again with whatever else is written lazily only.
     OutAskedOnce,
-    /// What a write has rewritten stays off the lost list though the write has lost its place, or fails.
+    /// The lost list goes without an extent whose rewrite has lost its place, or failed.
     RewriteTrusted,
     /// A leg that loses its cache owes a region again in which it had got nothing but repairs.
     RepairsLost,

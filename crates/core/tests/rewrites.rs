@@ -11,7 +11,7 @@ use world::{World, calm, steady_legs};
 
 const A: usize = 0;
 const B: usize = 1;
-/// What is lost, in the first region.
+/// The lost extent, in the first region.
 const LOST: Extent = Extent { start: 4, end: 8 };
 
 /// A held the newest of an extent alone and was removed. It is back, and what it had is lost: both

@@ -40,6 +40,7 @@ impl<B: Buffers> Engine<B> {
                 now: self.now,
                 leaving,
                 flushing: !self.flushes.is_empty(),
+                lost: &self.lost,
             },
             marks: &mut self.marks,
         }
@@ -138,7 +139,7 @@ impl<B: Buffers> Engine<B> {
                 self.want_flush(leg, stamp);
             }
             let holds = self.regions.rewrites_wait(record);
-            if holds && self.regions.has_rewrites(record) {
+            if holds {
                 self.lose_rewritten_in(self.regions.region_of(record));
             }
             if moved.settled || held && !holds {

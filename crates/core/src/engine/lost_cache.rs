@@ -50,7 +50,7 @@ impl<B: Buffers> Engine<B> {
             if self.regions.last_done(record, leg) <= flushed || follows {
                 continue;
             }
-            if self.has_only_rewritten(record, leg) {
+            if self.has_nothing_new(record, leg) {
                 self.marks.add(Mark::RepairsKept);
                 continue;
             }
@@ -338,7 +338,7 @@ impl<B: Buffers> Engine<B> {
         }
         let is_flushed = |record| {
             let done = self.regions.last_done(record, leg);
-            done <= state.flushed || self.has_only_rewritten(record, leg)
+            done <= state.flushed || self.has_nothing_new(record, leg)
         };
         match state.health {
             Health::Answering | Health::Frozen { .. } => true,
@@ -350,7 +350,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if a leg has been given nothing in a region since it had flushed everything but what it
     /// held before, durably: that is there, or cannot be read again. So it is in a region that is not
     /// touched, wherever the leg is recorded whole: recovery counts on it, too.
-    fn has_only_rewritten(&self, record: u32, leg: usize) -> bool {
+    fn has_nothing_new(&self, record: u32, leg: usize) -> bool {
         let region = self.regions.region_of(record);
         let is_whole = self.entry(region).is_whole(LegIndex(leg as u8));
         let is_settled = is_whole && !self.regions.is_touched(region);
@@ -373,7 +373,7 @@ impl<B: Buffers> Engine<B> {
             }
             if state.done & index.bit() != 0 {
                 self.operations[operation].done &= !index.bit();
-                self.lose_rewritten(operation);
+                self.lose_rewritten(self.operation_key(operation));
                 if !self.regions.is_stale(index, region) {
                     self.owe(operation, leg);
                 }

@@ -3,7 +3,7 @@
 //! Reads of them answer EIO until they have been rewritten. A write that rewrites one is
 //! acknowledged once the list without it is durable; but until then the write can still lose its
 //! place, with the cache of the leg that had it, with its authority, or because no leg takes it.
-//! What it had taken off the list is lost again then: what other legs hold there is older.
+//! The list then names again whatever that write had taken off it: other legs hold something older there.
 
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use crate::units::{Extent, LegIndex};
 pub(super) struct LostList {
     /// Sorted and disjoint.
     extents: Vec<Extent>,
-    /// What writes that are not acknowledged have taken off it.
+    /// Extents taken off it by writes that are not acknowledged yet.
     rewritten: Vec<(Key, Extent)>,
     /// The sequence of the list that names what was lost last, since the start.
     named: u64,
@@ -47,7 +47,7 @@ impl LostList {
 
     /// Returns true if all of an extent is recorded as lost.
     pub(super) fn holds(&self, extent: Extent) -> bool {
-        self.extents.iter().any(|lost| lost.start <= extent.start && lost.end >= extent.end)
+        self.extents.iter().any(|lost| lost.contains(extent))
     }
 
     fn add(&mut self, extent: Extent) {
@@ -80,45 +80,44 @@ impl LostList {
     /// is lost takes one place more, and with none left something that is not lost would have to go:
     /// it may be what has just been rewritten, so that this would never end.
     fn has_room_without(&self, extent: Extent) -> bool {
-        let left = self.extents.iter().map(|lost| {
-            let front = lost.start < extent.start.min(lost.end);
-            let back = lost.end > extent.end.max(lost.start);
-            usize::from(front) + usize::from(back)
+        self.first(extent).is_none() || self.without(extent).count() <= LOST_EXTENTS_MAX
+    }
+
+    /// Returns what is left of the list when an extent has been rewritten.
+    fn without(&self, extent: Extent) -> impl Iterator<Item = Extent> {
+        let pieces = self.extents.iter().flat_map(move |lost| {
+            let front = Extent { start: lost.start, end: lost.end.min(extent.start) };
+            let back = Extent { start: lost.start.max(extent.end), end: lost.end };
+            [front, back]
         });
-        self.first(extent).is_none() || left.sum::<usize>() <= LOST_EXTENTS_MAX
+        pieces.filter(|piece| !piece.is_empty())
     }
 
     /// Takes off what a write has rewritten, and remembers it until the write has ended.
     fn rewrite(&mut self, extent: Extent, operation: Key) {
-        let mut kept = Vec::with_capacity(self.extents.len() + 1);
-        for &lost in &self.extents {
-            let front = Extent { start: lost.start, end: lost.end.min(extent.start) };
-            let back = Extent { start: lost.start.max(extent.end), end: lost.end };
-            kept.extend([front, back].into_iter().filter(|piece| !piece.is_empty()));
-            if lost.overlaps(extent) {
-                self.rewritten.push((operation, lost.intersection(extent)));
-            }
-        }
-        self.extents = kept;
+        let overlapping = self.extents.iter().filter(|lost| lost.overlaps(extent));
+        self.rewritten.extend(overlapping.map(|lost| (operation, lost.intersection(extent))));
+        self.extents = self.without(extent).collect();
         self.bound();
     }
 
-    /// Returns true if a write has taken something off that is lost again unless it is acknowledged.
-    fn is_rewritten_by(&self, operation: Key) -> bool {
-        self.rewritten.iter().any(|&(by, _)| by == operation)
+    /// Returns a write that has taken something off in an extent, and is not acknowledged.
+    pub(super) fn rewriter_of(&self, extent: Extent) -> Option<Key> {
+        self.rewritten.iter().find(|(_, taken)| taken.overlaps(extent)).map(|&(by, _)| by)
     }
 
-    /// Forgets what a write has taken off; hands it to `each`.
-    fn take_rewritten(&mut self, operation: Key, mut each: impl FnMut(&mut LostList, Extent)) {
-        let mut at = 0;
-        while at < self.rewritten.len() {
-            if self.rewritten[at].0 == operation {
-                let (_, extent) = self.rewritten.swap_remove(at);
-                each(self, extent);
-            } else {
-                at += 1;
-            }
-        }
+    /// Forgets what a write has taken off.
+    fn keep_off(&mut self, operation: Key) {
+        self.rewritten.retain(|&(by, _)| by != operation);
+    }
+
+    /// Adds again what a write has taken off. Returns false if that is nothing.
+    fn take_back(&mut self, operation: Key) -> bool {
+        let is_by = |&&(by, _): &&(Key, Extent)| by == operation;
+        let taken: Vec<Extent> = self.rewritten.iter().filter(is_by).map(|&(_, e)| e).collect();
+        self.keep_off(operation);
+        taken.iter().for_each(|&extent| self.add(extent));
+        !taken.is_empty()
     }
 }
 
@@ -155,54 +154,40 @@ impl<B: Buffers> Engine<B> {
         self.lost.has_room_without(extent)
     }
 
-    /// An operation has rewritten its extent: it is no longer lost if the operation is acknowledged.
+    /// Takes what an operation has rewritten off the list: it is no longer lost if the operation is
+    /// acknowledged.
     pub(super) fn rewrite_lost(&mut self, operation: u32) {
-        let state = self.operations[operation];
-        if !self.touches_lost(state.extent) {
+        let extent = self.operations[operation].extent;
+        if !self.touches_lost(extent) {
             return;
         }
         self.marks.add(Mark::LostRewritten);
-        let key = self.operation_key(operation);
-        if !self.lost.is_rewritten_by(key) {
-            self.regions.begin_rewrite(state.region);
-        }
-        self.lost.rewrite(state.extent, key);
+        self.lost.rewrite(extent, self.operation_key(operation));
         self.change_lost_list();
     }
 
-    /// An operation is acknowledged: what it has rewritten is lost no more.
+    /// Notes that an operation is acknowledged: what it has rewritten is lost no more.
     pub(super) fn keep_rewritten(&mut self, operation: u32) {
-        let key = self.operation_key(operation);
-        if self.lost.is_rewritten_by(key) {
-            self.lost.take_rewritten(key, |_, _| ());
-            self.regions.end_rewrite(self.operations[operation].region);
-        }
+        self.lost.keep_off(self.operation_key(operation));
     }
 
-    /// An operation may not be where it was any more, or has failed: what it had taken off the list
-    /// is lost again.
-    pub(super) fn lose_rewritten(&mut self, operation: u32) {
-        let key = self.operation_key(operation);
-        if !self.lost.is_rewritten_by(key) {
-            return;
-        }
+    /// Notes that an operation may not be where it was any more, or has failed: what it had taken off the
+    /// list is lost again.
+    pub(super) fn lose_rewritten(&mut self, operation: Key) {
         if planted::is(Planted::RewriteTrusted) {
-            return self.keep_rewritten(operation);
+            return self.lost.keep_off(operation);
         }
-        self.marks.add(Mark::LostAgain);
-        self.lost.take_rewritten(key, LostList::add);
-        self.regions.end_rewrite(self.operations[operation].region);
-        self.name_lost();
+        if self.lost.take_back(operation) {
+            self.marks.add(Mark::LostAgain);
+            self.name_lost();
+        }
     }
 
-    /// The authority of a region is to move, to a leg that may not have what operations have rewritten.
+    /// Does the same for all operations in a region whose authority is to move, to a leg that may not have
+    /// what they have rewritten.
     pub(super) fn lose_rewritten_in(&mut self, region: u32) {
-        for operation in 0..self.operations.capacity() as u32 {
-            let is_here =
-                self.operations.is_used(operation) && self.operations[operation].region == region;
-            if is_here {
-                self.lose_rewritten(operation);
-            }
+        while let Some(operation) = self.lost.rewriter_of(self.regions.extent(region)) {
+            self.lose_rewritten(operation);
         }
     }
 

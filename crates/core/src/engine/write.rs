@@ -851,7 +851,7 @@ impl<B: Buffers> Engine<B> {
         let state = self.operations[operation];
         let authority = self.entry(state.region).authority();
         self.marks.add(Mark::WriteFailed);
-        self.lose_rewritten(operation);
+        self.lose_rewritten(self.operation_key(operation));
         for leg in self.slots() {
             if state.owed & LegIndex(leg as u8).bit() != 0
                 && let Some((slot, _)) = self.legs[leg].debts.overlapping(state.extent)

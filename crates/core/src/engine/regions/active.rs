@@ -51,8 +51,6 @@ pub(super) struct Active {
     pub(super) move_forced: bool,
     /// Operations of clients running here.
     pub(super) operations: u32,
-    /// Those of them that have taken something off the lost list.
-    pub(super) rewrites: u32,
     /// Its authority moves as soon as the other leg has the lost list: none may change that now.
     pub(super) rewrites_wait: bool,
     /// The newest operation that waits for metadata or authority here.
@@ -87,7 +85,6 @@ impl Active {
             move_wanted: false,
             move_forced: false,
             operations: 0,
-            rewrites: 0,
             rewrites_wait: false,
             waiting: NONE,
             rebuilding: 0,

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use super::Regions;
 use crate::engine::leg::Leg;
+use crate::engine::lost_list::LostList;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
@@ -29,6 +30,8 @@ pub(in crate::engine) struct Candidates<'a> {
     pub(in crate::engine) leaving: u8,
     /// A client's flush is under way.
     pub(in crate::engine) flushing: bool,
+    /// Extents that are lost, and those being rewritten.
+    pub(in crate::engine) lost: &'a LostList,
 }
 
 impl Candidates<'_> {
@@ -344,7 +347,7 @@ impl Regions {
             // One that answers, if late, is relieved by a leg that has what is waited for.
             let legs = late.filter(|_| !must).unwrap_or(u8::MAX);
             match self.choose_among(legs, region, Some(from), among) {
-                Some(to) if self.is_durable_on(record, to, among.flushed(to)) => {
+                Some(to) if self.is_durable_on(record, to, among) => {
                     marks.add_if(!must, Mark::MovedForLate);
                     self.move_page(record, from, to, among, marks);
                     moved.settled = true;
@@ -354,7 +357,7 @@ impl Regions {
                     marks.add(Mark::MoveWaitedForFlush);
                     let stamp = self.active[record].acknowledged_done[to.index()];
                     moved.flushes[1] = Some((to, stamp));
-                    by_list_alone = self.has_flushed(record, to, among.flushed(to));
+                    by_list_alone = self.has_flushed(record, to, among);
                 }
                 // Debts stand in the way: the drain pays those of regions that are to move first.
                 None => marks.add(Mark::MoveWaitedForDebts),
@@ -402,19 +405,20 @@ impl Regions {
         None
     }
 
-    /// Returns true if a move to `leg`, flushed up to that stamp, loses nothing that a client's flush
-    /// was answered for. Where a write has taken something off the lost list, and is not acknowledged,
-    /// the list does not say that the leg may have what is older.
-    fn is_durable_on(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
-        self.has_flushed(record, leg, flushed)
+    /// Returns true if a move to `leg` loses nothing that a client's flush was answered for. Where a write
+    /// has taken something off the lost list, and is not acknowledged, the list does not say that the leg
+    /// may have something older.
+    fn is_durable_on(&self, record: u32, leg: LegIndex, among: &Candidates) -> bool {
+        let extent = self.extent(self.active[record].region);
+        self.has_flushed(record, leg, among)
             && self.metadata.knows_lost(leg)
-            && self.active[record].rewrites == 0
+            && among.lost.rewriter_of(extent).is_none()
     }
 
-    /// Returns true if a leg, flushed up to a stamp, has durably what a client's flush was answered for.
-    fn has_flushed(&self, record: u32, leg: LegIndex, flushed: u64) -> bool {
+    /// Returns true if a leg has durably what a client's flush was answered for.
+    fn has_flushed(&self, record: u32, leg: LegIndex, among: &Candidates) -> bool {
         let active = &self.active[record];
-        let durable = active.acknowledged_done[leg.index()] <= flushed;
+        let durable = active.acknowledged_done[leg.index()] <= among.flushed(leg);
         // Before the first flush only what was durable when the region was last untouched counts.
         let never_flushed =
             active.touched_in == self.moves.flushes && self.entry(active.region).is_whole(leg);
@@ -448,8 +452,7 @@ impl Regions {
                 continue;
             }
             let Some(record) = self.slot(other) else { continue };
-            let can_go =
-                self.is_complete(to, other) && self.is_durable_on(record, to, among.flushed(to));
+            let can_go = self.is_complete(to, other) && self.is_durable_on(record, to, among);
             if other == region || can_go {
                 marks.add_if(other != region, Mark::MovesBatched);
                 self.set_authority(record, to, sequence, among, marks);
@@ -549,7 +552,7 @@ impl Regions {
         if !can_go {
             return (false, None);
         }
-        if !self.is_durable_on(record, best, among.flushed(best)) {
+        if !self.is_durable_on(record, best, among) {
             let stamp = self.active[record].acknowledged_done[best.index()];
             return (false, Some((best, stamp)));
         }

@@ -476,23 +476,6 @@ impl Regions {
         active.last_use = now;
     }
 
-    /// A client's operation has taken something off the lost list, and is not acknowledged.
-    pub(in crate::engine) fn begin_rewrite(&mut self, region: u32) {
-        let record = self.slot(region).expect("a region with operations has a record");
-        self.active[record].rewrites += 1;
-    }
-
-    /// It is acknowledged, or what it took off is on the list again.
-    pub(in crate::engine) fn end_rewrite(&mut self, region: u32) {
-        let record = self.slot(region).expect("a region with operations has a record");
-        self.active[record].rewrites -= 1;
-    }
-
-    /// Returns true if an operation that is not acknowledged has taken something off the lost list.
-    pub(in crate::engine) fn has_rewrites(&self, record: u32) -> bool {
-        self.active[record].rewrites > 0
-    }
-
     /// Returns true if what operations rewrite must stay on the lost list: the region's authority moves
     /// to a leg that may not have it.
     pub(in crate::engine) fn rewrites_wait(&self, record: u32) -> bool {
