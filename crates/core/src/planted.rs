@@ -60,6 +60,8 @@ planted! {
     LegJudgedByOne,
     /// A client's flush waits for a leg whose flush is late.
     LateFlushAwaited,
+    /// What an authority holds stands, where nobody else has it, only if its list of debts has room.
+    FullListDoubted,
     /// The generation that a leg is of which is out for long falls off the ancestry.
     AncestorsForgotten,
     /// A flush that waited for moves off an authority that lost its cache does not wait for their pages.

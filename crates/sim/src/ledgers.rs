@@ -113,6 +113,11 @@ impl Kept {
         !self.is_killed
     }
 
+    /// Returns true if hemi has been killed in the middle of an input.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.is_killed
+    }
+
     /// Plans a kill in the middle of an input that comes soon. Returns true if one is to come.
     fn plan_kill_inside(&mut self) -> bool {
         let Some(memory) = self.memory.as_ref().filter(|_| self.is_on) else { return false };
@@ -169,7 +174,7 @@ impl World {
             return;
         }
         for _ in 0..INSIDE_STEPS {
-            if self.kept.is_killed || self.violation.is_some() {
+            if self.kept.is_killed() || self.violation.is_some() {
                 return;
             }
             self.step(self.now + 1_000_000_000);

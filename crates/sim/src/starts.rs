@@ -2,6 +2,7 @@
 //! be is not.
 
 use hemi_core::command::Command;
+use hemi_core::format::superblock::ANCESTRY_MAX;
 use hemi_core::format::{Id, Layout, LegDescription, Membership, Superblock};
 use hemi_core::io::Operation;
 use hemi_core::recovery::{self, LegImage, Problem, Promotion, Refusal};
@@ -187,7 +188,7 @@ impl World {
         loop {
             let Err(refusal) = self.assess(&given) else { return Some(given) };
             self.note_refusal(&refusal);
-            if self.restore_rot(&given, &refusal) {
+            if self.restore_rot(&given, &refusal) || self.give_up_forgotten(&mut given, &refusal) {
                 continue;
             }
             let strangers: Vec<usize> = refusal
@@ -205,6 +206,31 @@ impl World {
                 !strangers.contains(&(image - 1))
             });
         }
+    }
+
+    /// Superblocks keep a bounded number of past generations. A leg that has been away for longer looks like
+    /// a fork, and the operator makes it a new one. Returns true if there was one.
+    fn give_up_forgotten(&mut self, given: &mut Vec<u8>, refusal: &Refusal) -> bool {
+        if !refusal.problems.iter().any(|problem| matches!(problem, Problem::Fork { .. })) {
+            return false;
+        }
+        let session: Vec<u8> =
+            given.iter().copied().filter(|leg| self.opened >> leg & 1 == 1).collect();
+        let Some(newest) = self.newest_among(&session) else { return false };
+        let past = newest.ancestry.as_slice();
+        let is_forgotten = |leg: &u8| {
+            recovery::newest_of(&self.disks[usize::from(*leg)].metadata).is_ok_and(|own| {
+                past.len() == ANCESTRY_MAX
+                    && own.sequence < past[0].sequence
+                    && own.generation != newest.generation
+                    && newest.ancestry.find(own.generation).is_none()
+            })
+        };
+        let away = given.iter().position(|leg| !session.contains(leg) && is_forgotten(leg));
+        let Some(leg) = away.map(|at| given.remove(at)) else { return false };
+        self.tell(|| format!("leg {leg} has been away for longer than superblocks remember"));
+        self.put_in_new_disk(leg);
+        true
     }
 
     pub(crate) fn note_refusal(&mut self, refusal: &Refusal) {

@@ -591,7 +591,12 @@ impl World {
         true
     }
 
+    /// Checks what holds after every step. What hemi says once it has been killed in the middle of one
+    /// reaches nobody, nor does its state.
     fn check_step(&mut self) {
+        if self.kept.is_killed() {
+            return;
+        }
         if let Some(engine) = &self.engine {
             if let Some(pairs) = &mut self.pairs {
                 pairs.note(engine.marks(), self.counts.steps);

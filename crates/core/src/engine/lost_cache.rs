@@ -233,12 +233,12 @@ impl<B: Buffers> Engine<B> {
         else {
             return false;
         };
-        if !self.legs[leg].debts.has_room(2 + self.unsent(leg, region).count()) {
-            return false;
-        }
         let owed = debt.extent.intersection(extent);
         let Some(sectors) = self.nobody_has(leg, owed) else { return false };
         let stands = Extent::new(owed.start, sectors);
+        if !self.legs[leg].debts.has_room(self.room_to_stand(leg, region, debt.extent, stands)) {
+            return false;
+        }
         let carved = self.legs[leg].debts.carve(stands, &mut self.buffers);
         self.regions.adjust_lacks(record, leg, carved.debts);
         if !planted::is(Planted::UnsentForgotten) {
@@ -250,6 +250,16 @@ impl<B: Buffers> Engine<B> {
         self.give_up_removed(leg, region);
         self.consider_complete(record, leg);
         true
+    }
+
+    /// Returns how many more debts a leg may come to have when part of one is no longer owed, since what
+    /// the leg holds there stands. A list that is full of such debts gets shorter by it.
+    fn room_to_stand(&self, leg: usize, region: u32, owed: Extent, stands: Extent) -> usize {
+        let unsent = self.unsent(leg, region).count();
+        if unsent > 0 || planted::is(Planted::FullListDoubted) {
+            return 2 + unsent;
+        }
+        usize::from(owed.start < stands.start && stands.end < owed.end)
     }
 
     /// Makes legs whose device was removed owe a region in which what `leg` has kept stands from now on:
