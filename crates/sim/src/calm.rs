@@ -47,6 +47,10 @@ impl World {
     pub(crate) fn end_faults_of(&mut self, leg: usize) {
         let (pace, state) = (self.shape.paces[leg], &mut self.legs[leg]);
         (state.latency, state.jitter, state.serial) = (pace.latency, pace.jitter, pace.serial);
+        if state.read_errors > 0 || self.disks[leg].has_unreadable() {
+            // What could not be read is still owed.
+            state.disturbed = state.disturbed.max(self.now);
+        }
         (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);
         self.disks[leg].heal();
     }
