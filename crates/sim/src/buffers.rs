@@ -19,6 +19,8 @@ struct Entry {
     class: u8,
     /// The engine asked for it; a client's comes with its request.
     is_engines: bool,
+    /// A leg's data has been read into it: no debt is paid from it later.
+    is_read: bool,
     data: Vec<u64>,
 }
 
@@ -60,11 +62,11 @@ impl Pool {
         self.in_use += 1;
         if let Some(id) = self.free[usize::from(class)].pop() {
             let entry = &mut self.entries[id as usize];
-            (entry.references, entry.is_engines) = (1, is_engines);
+            (entry.references, entry.is_engines, entry.is_read) = (1, is_engines, false);
             return BufferId(id);
         }
         let data = vec![POISON; 1 << class];
-        self.entries.push(Entry { references: 1, class, is_engines, data });
+        self.entries.push(Entry { references: 1, class, is_engines, is_read: false, data });
         BufferId(self.entries.len() as u32 - 1)
     }
 
@@ -85,12 +87,18 @@ impl Pool {
         &mut self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
     }
 
-    /// Takes away from `versions` those that a buffer holds for more than the I/O in flight:
-    /// `in_flight` has the buffer of each.
+    /// A part of a buffer, for what a leg is read for.
+    pub fn part_to_read(&mut self, at: BufferAt, sectors: u64) -> &mut [u64] {
+        self.entries[at.buffer.0 as usize].is_read = true;
+        self.part_mut(at, sectors)
+    }
+
+    /// Takes away from `versions` those that a buffer of a write holds for more than the I/O in flight:
+    /// `in_flight` has the buffer of each. What a read has found is nobody's copy.
     pub fn leave_out_kept(&self, versions: &mut BTreeSet<u64>, in_flight: &[BufferId]) {
         for (id, entry) in self.entries.iter().enumerate() {
             let of_io = in_flight.iter().filter(|buffer| buffer.0 as usize == id).count();
-            if entry.references as usize <= of_io {
+            if entry.is_read || entry.references as usize <= of_io {
                 continue;
             }
             for version in &entry.data {

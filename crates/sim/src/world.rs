@@ -727,7 +727,7 @@ impl World {
                 self.legs[io.leg.index()].is_new &= !(whole && is_superblock);
             }
             (LegOperation::Read, Some(at)) => {
-                let into = engine.buffers_mut().part_mut(at, io.extent.sectors());
+                let into = engine.buffers_mut().part_to_read(at, io.extent.sectors());
                 if whole {
                     into.copy_from_slice(disk.read(io.extent));
                 } else {
