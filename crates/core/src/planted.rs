@@ -126,8 +126,6 @@ planted! {
     ReadKeptOnDetached,
     /// A detached leg goes although another has lost since what that one has.
     DetachedTooSoon,
-    /// Copies for legs that answer are kept while memory is short, though these are paid nothing.
-    CopiesKeptByIdle,
     /// A read is given up though it has failed on every leg that answers.
     ReadGivenUpForFailed,
     /// What is in flight of metadata to a silent leg leaves no room for that of others.

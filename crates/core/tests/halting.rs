@@ -127,17 +127,21 @@ fn another_leg_can_be_promoted_after_a_halt() {
     }
 }
 
-/// Once another leg has been compared, what the authority alone holds of newer writes is lost with it,
-/// and the volume goes on.
+/// Another leg has been compared, and comes to owe all of the regions again, since it loses its cache. They are
+/// lost with the authority, and the volume goes on.
 #[test]
 fn what_has_been_compared_is_halted_for_no_more() {
     let mut world = uncompared(World::new(1, 2, Settings { copies_reserve: u64::MAX, ..calm() }));
     world.release(SLOW);
     world.wait(SECOND);
     assert_eq!(world.status().legs[SLOW].owed_bytes, 0, "it has been compared");
-    world.hold(SLOW, What::Writes);
     world.write(0, 8);
     world.write(2, 4);
+    world.wait(MILLISECOND);
+    world.lose_leg(SLOW, Cache::Dropped);
+    world.hold(SLOW, What::Writes);
+    world.event(SLOW, LegEvent::Back);
+    assert_eq!(world.status().legs[SLOW].owed_region_bytes, 3 * REGION_BYTES);
     remove_fast(&mut world);
     world.abort_held(SLOW);
     world.release(SLOW);

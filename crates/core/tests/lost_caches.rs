@@ -380,8 +380,8 @@ fn an_authority_with_no_room_for_debts_does_not_come_to_owe_its_region() {
     // B owes this to region 1, from A.
     world.write(REGION + 16, 8);
     world.flush();
-    // A comes to owe 64.
-    write_pieces(&mut world, 39);
+    // A comes to owe 63, and the next needs two places.
+    write_pieces(&mut world, 38);
     world.lose_leg(A, Cache::Dropped);
     world.hold(A, What::Writes);
     world.event(A, LegEvent::Back);

@@ -42,8 +42,7 @@ impl<B: Buffers> Engine<B> {
         for leg in self.slots() {
             // What is written gives its memory back. A leg that answers may have nothing in flight
             // because all that it would be paid next has to be read.
-            let kept = planted::is(Planted::CopiesKeptByIdle);
-            let frees = self.legs[leg].writes_in_flight > 0 || kept;
+            let frees = self.legs[leg].writes_in_flight > 0;
             if !self.legs[leg].answers() || !frees {
                 self.give_up_copies_of(leg);
             }
