@@ -34,8 +34,6 @@ planted! {
     LateAuthorityAwaited,
     /// A write that its authority alone has lost sight of waits for the leg to be called silent.
     LateWriteAwaited,
-    /// Authority moves in a region that has settled since that was wanted.
-    SettledMoved,
     /// A late page is handed over to no leg that was late with anything a moment ago.
     LateMoveHeld,
     /// A page that its leg has lost sight of is waited for.
@@ -60,6 +58,8 @@ planted! {
     LegJudgedByOne,
     /// A client's flush waits for a leg whose flush is late.
     LateFlushAwaited,
+    /// Authority of idle regions leaves a leg as soon as that is slow.
+    IdleReturnAtOnce,
     /// What an authority holds stands, where nobody else has it, only if its list of debts has room.
     FullListDoubted,
     /// The generation that a leg is of which is out for long falls off the ancestry.

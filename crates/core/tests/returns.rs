@@ -55,7 +55,8 @@ fn authority_of_a_hot_region_returns_past_many_older_ones() {
         world.write(hot.start, 8);
         world.wait(10 * MILLISECOND);
     }
-    assert_eq!(world.status().legs[SLOW].authority_regions, 0, "it has returned");
+    let hot = world.recorded(OLDER as usize);
+    assert_eq!(hot.authority(), LegIndex(FAST as u8), "it has returned");
 }
 
 /// Nothing has been written to any leg since the start but superblocks. They tell which leg is slow.
@@ -69,4 +70,32 @@ fn the_first_write_is_decided_by_the_leg_whose_superblocks_were_written_faster()
     world.wait(100 * MILLISECOND);
     world.write(0, 8);
     assert_eq!(world.recorded(0).authority(), LegIndex(1));
+}
+
+/// A leg is slow for some seconds. Only where clients write does another decide meanwhile.
+#[test]
+fn authority_of_idle_regions_leaves_a_leg_that_has_been_slow_for_long() {
+    const IDLE: u32 = 10;
+    let mut world = World::new(1, 2, Settings { dirty_regions_max: 64, ..calm() });
+    let hot = u64::from(IDLE) * REGION;
+    world.steady(0, 100 * MICROSECOND);
+    world.steady(1, MILLISECOND);
+    let write_for = |world: &mut World, seconds: u64| {
+        for _ in 0..seconds * 100 {
+            world.write(hot, 8);
+            world.wait(10 * MILLISECOND);
+        }
+    };
+    write_for(&mut world, 2);
+    for region in 0..IDLE {
+        world.write(u64::from(region) * REGION, 8);
+    }
+    write_for(&mut world, 1);
+    assert_eq!(world.status().legs[0].authority_regions, IDLE + 1);
+    world.steady(0, 10 * MILLISECOND);
+    write_for(&mut world, 6);
+    assert_eq!(world.status().legs[0].authority_regions, IDLE, "they stay");
+    assert_eq!(world.status().legs[1].authority_regions, 1, "clients write here");
+    write_for(&mut world, 12);
+    assert_eq!(world.status().legs[0].authority_regions, 0, "it has been slow for long");
 }

@@ -48,7 +48,7 @@ impl<B: Buffers> Engine<B> {
             state.refresh_limits(&settings);
             let usual = state.usual_write();
             state.window.refresh(now, usual, full);
-            state.judge_slow(fastest);
+            state.judge_slow(fastest, now);
             // On probation it is given little: how fast it pays then says nothing of the leg.
             let counts = state.is_trusted(now) || planted::is(Planted::ProbationPace);
             let busy = state.answers() && counts && !state.debts.is_empty();

@@ -158,7 +158,7 @@ impl<B: Buffers> Engine<B> {
         let next = self
             .in_legs()
             .filter(|other| other.index != index && other.is_trusted(self.now))
-            .min_by_key(|other| (other.slow, other.rank()))
+            .min_by_key(|other| (other.is_slow(), other.rank()))
             .map(|other| other.index);
         if let Some(next) = next {
             self.marks.add(Mark::SuccessorFlushed);

@@ -173,8 +173,8 @@ impl<B: Buffers> Engine<B> {
         self.regions.move_undurable(leg, &self.legs, &mut self.marks)
     }
 
-    /// Authority returns from slow legs to the best one, where that has become complete. Where
-    /// that has to flush before, it goes on as soon as it has: at the next tick there would be
+    /// Authority returns from slow legs to the best one, where that has become complete, and clients use
+    /// the region or the leg has been slow for long. Where that has to flush before, it goes on as soon as it has: at the next tick there would be
     /// newer writes, and never an end to it. Every tick takes up where the one before ended, so
     /// that records which cannot return hold up no others; but what waits for a flush is waited
     /// for.
@@ -200,12 +200,12 @@ impl<B: Buffers> Engine<B> {
         }
         let best = self
             .in_legs()
-            .filter(|leg| leg.is_trusted(self.now) && !leg.slow && !leg.lagging)
+            .filter(|leg| leg.is_trusted(self.now) && !leg.is_slow() && !leg.lagging)
             .filter(|leg| !self.is_leaving(leg.index))
             .min_by_key(|leg| leg.rank())
             .map(|leg| leg.index);
         let Some(best) = best else { return };
-        let better = |other: &&Leg| other.slow || !other.answers();
+        let better = |other: &&Leg| other.is_slow() || !other.answers();
         let away = self.legs.iter().filter(|leg| leg.index != best).filter(better);
         if away.map(|leg| self.regions.authority_count(leg.index)).sum::<u32>() == 0 {
             return;

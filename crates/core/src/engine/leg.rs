@@ -235,7 +235,8 @@ pub(crate) struct Leg {
     pub(crate) fast_zeroes: bool,
     pub(crate) thin: bool,
     pub(crate) lagging: bool,
-    pub(crate) slow: bool,
+    /// Since when its usual write has taken much longer than the fastest leg's.
+    slow_since: Option<Instant>,
     pub(crate) debts: Debts,
     /// Extents of writes in flight and ranges held by a drain; disjoint. Linear: bounded by
     /// the leg's window, scanned in cache.
@@ -417,7 +418,7 @@ impl Leg {
             fast_zeroes: false,
             thin: false,
             lagging: false,
-            slow: false,
+            slow_since: None,
             debts: Debts::new(debts_max),
             held: Vec::with_capacity(if present {
                 2 * Window::most(settings) as usize + 64
@@ -708,14 +709,23 @@ impl Leg {
         (usual == 0, usual, self.index)
     }
 
-    pub(crate) fn judge_slow(&mut self, fastest: u64) {
+    /// Judges whether the leg is slow beside the fastest, whose usual write takes so many nanoseconds; zero
+    /// if that is not known.
+    pub(crate) fn judge_slow(&mut self, fastest: u64, now: Instant) {
         let own = self.usual_write();
-        if own == 0 || fastest == 0 {
-            self.slow = false;
-            return;
-        }
-        let percent = if self.slow { SLOW_LEAVE_PERCENT } else { SLOW_ENTER_PERCENT };
-        self.slow = own.saturating_mul(100) > fastest.saturating_mul(percent);
+        let percent = if self.is_slow() { SLOW_LEAVE_PERCENT } else { SLOW_ENTER_PERCENT };
+        let is_slow = fastest > 0 && own.saturating_mul(100) > fastest.saturating_mul(percent);
+        self.slow_since = is_slow.then(|| self.slow_since.unwrap_or(now));
+    }
+
+    /// Returns true if its usual write takes much longer than the fastest leg's.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.slow_since.is_some()
+    }
+
+    /// Returns true if it has been slow for so long, nanoseconds.
+    pub(crate) fn has_been_slow_for(&self, time: u64, now: Instant) -> bool {
+        self.slow_since.is_some_and(|since| now.since(since) >= time)
     }
 
     pub(crate) fn totals(&self, class: Class) -> LatencyHistogram {

@@ -142,7 +142,7 @@ impl<B: Buffers> Engine<B> {
         LegStatus {
             leg: index.0,
             state: leg_state,
-            slow: state.slow,
+            slow: state.is_slow(),
             out_reason,
             owed_bytes: exact + owed_regions,
             owed_region_bytes: owed_regions,

@@ -705,7 +705,7 @@ impl<B: Buffers> Engine<B> {
         let hand_over = self.hand_over_after(leg, Class::Write, sectors);
         let decides = &self.legs[leg];
         let has_it = |leg: &&Leg| state.done & leg.index.bit() != 0;
-        let outpaced = decides.slow && self.in_legs().filter(has_it).any(|leg| !leg.slow);
+        let outpaced = decides.is_slow() && self.in_legs().filter(has_it).any(|leg| !leg.is_slow());
         let wait = match (by_ledger, outpaced) {
             (true, true) => 0,
             (true, false) => decides.late_after(sectors).min(hand_over),

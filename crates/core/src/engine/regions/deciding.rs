@@ -19,7 +19,12 @@ use crate::engine::lost_list::LostList;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
-use crate::units::{Instant, LEGS_MAX, LegIndex};
+use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+
+/// Clients use a region for so long after their last operation there.
+const IN_USE_FOR: u64 = SECOND / 5;
+/// Authority of regions that no client uses leaves a leg that has been slow for so long.
+const SLOW_FOR_LONG: u64 = 10 * SECOND;
 
 /// The legs, as far as they count when it is decided who decides.
 #[derive(Clone, Copy)]
@@ -228,7 +233,7 @@ impl Regions {
                 let steady = leg.is_steady(among.now) || planted::is(Planted::LossForgotten);
                 let late =
                     self.metadata.is_late(page, leg.index) && !planted::is(Planted::LatePageChosen);
-                (late, !leg.is_trusted(among.now), leg.slow, leg.lagging, !steady, leg.rank())
+                (late, !leg.is_trusted(among.now), leg.is_slow(), leg.lagging, !steady, leg.rank())
             })
             .map(|leg| leg.index)
     }
@@ -336,8 +341,7 @@ impl Regions {
         let restoring = self.consider_restored(record, among, marks);
         let must = self.must_move(record, failed, among);
         // A region that settled meanwhile needs nobody to decide it.
-        let late =
-            late.filter(|_| self.active[record].touched || planted::is(Planted::SettledMoved));
+        let late = late.filter(|_| self.active[record].touched);
         let settled = !must && late.is_none();
         let mut moved = Moved { settled, flushes: [restoring, None] };
         let mut by_list_alone = false;
@@ -546,7 +550,7 @@ impl Regions {
         let from = entry.authority();
         let can_go = self.active[record].touched
             && from != best
-            && (among.legs[from.index()].slow || !among.answers(from))
+            && self.may_leave(record, &among.legs[from.index()], among.now)
             && self.is_complete(best, region)
             && (entry.is_whole(best) || !planted::is(Planted::TakeoverWantsWhole));
         if !can_go {
@@ -564,6 +568,16 @@ impl Regions {
             self.metadata.request(page, best);
         }
         (true, None)
+    }
+
+    /// Returns true if a region's authority may return from this leg to a better one: it is silent or slow.
+    /// Where no client writes it has to be slow for long: legs that are the slower one by turns would
+    /// have all touched regions go to and fro, and their pages be written each time.
+    fn may_leave(&self, record: u32, leg: &Leg, now: Instant) -> bool {
+        let idle = !self.has_operations(record) && now.since(self.last_use(record)) > IN_USE_FOR;
+        let at_once = !idle || planted::is(Planted::IdleReturnAtOnce);
+        let slow = if at_once { leg.is_slow() } else { leg.has_been_slow_for(SLOW_FOR_LONG, now) };
+        slow || !leg.answers()
     }
 
     /// Adopts what recovery found: dirty regions are in use, and their authority as durable as the
