@@ -60,7 +60,7 @@ planted! {
     LateFlushAwaited,
     /// Authority of idle regions leaves a leg as soon as that is slow.
     IdleReturnAtOnce,
-    /// What an authority holds stands, where nobody else has it, only if its list of debts has room.
+    /// An authority with a full list of debts does not let stand what nobody else has.
     FullListDoubted,
     /// The generation that a leg is of which is out for long falls off the ancestry.
     AncestorsForgotten,

@@ -94,7 +94,7 @@ impl Pool {
     }
 
     /// Takes away from `versions` those that a buffer of a write holds for more than the I/O in flight:
-    /// `in_flight` has the buffer of each. What a read has found is nobody's copy.
+    /// `in_flight` has the buffer of each. No debt is paid from a buffer that was read into.
     pub fn leave_out_kept(&self, versions: &mut BTreeSet<u64>, in_flight: &[BufferId]) {
         for (id, entry) in self.entries.iter().enumerate() {
             let of_io = in_flight.iter().filter(|buffer| buffer.0 as usize == id).count();

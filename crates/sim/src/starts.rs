@@ -208,8 +208,8 @@ impl World {
         }
     }
 
-    /// Superblocks keep a bounded number of past generations. A leg that has been away for longer looks like
-    /// a fork, and the operator makes it a new one. Returns true if there was one.
+    /// Makes a new leg of one that has been away for longer than the past generations which superblocks keep,
+    /// as the operator has to: it looks like a fork. Returns true if there was one.
     fn give_up_forgotten(&mut self, given: &mut Vec<u8>, refusal: &Refusal) -> bool {
         if !refusal.problems.iter().any(|problem| matches!(problem, Problem::Fork { .. })) {
             return false;
@@ -222,7 +222,6 @@ impl World {
             recovery::newest_of(&self.disks[usize::from(*leg)].metadata).is_ok_and(|own| {
                 past.len() == ANCESTRY_MAX
                     && own.sequence < past[0].sequence
-                    && own.generation != newest.generation
                     && newest.ancestry.find(own.generation).is_none()
             })
         };

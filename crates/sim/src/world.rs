@@ -591,8 +591,8 @@ impl World {
         true
     }
 
-    /// Checks what holds after every step. What hemi says once it has been killed in the middle of one
-    /// reaches nobody, nor does its state.
+    /// Checks what holds after every step, unless hemi has been killed in the middle of it: nobody sees the
+    /// state of an engine that is gone.
     fn check_step(&mut self) {
         if self.kept.is_killed() {
             return;

@@ -173,11 +173,11 @@ impl<B: Buffers> Engine<B> {
         self.regions.move_undurable(leg, &self.legs, &mut self.marks)
     }
 
-    /// Authority returns from slow legs to the best one, where that has become complete, and clients use
-    /// the region or the leg has been slow for long. Where that has to flush before, it goes on as soon as it has: at the next tick there would be
-    /// newer writes, and never an end to it. Every tick takes up where the one before ended, so
-    /// that records which cannot return hold up no others; but what waits for a flush is waited
-    /// for.
+    /// Returns authority from slow legs to the best one, if that has become complete and either clients
+    /// use the region or the slow leg has been slow for long. If the best leg has to flush before,
+    /// this goes on as soon as it has: at the next tick there would be newer writes, and never an end to
+    /// it. Every tick takes up where the one before ended, so that records which cannot return hold
+    /// up no others; but it waits for a flush that it has asked for.
     pub(super) fn return_authority(&mut self) {
         let waits = self.returns.to.is_some_and(|leg| self.legs[leg.index()].flushing.is_some());
         let from = if waits { self.returns.from } else { self.returns.next };

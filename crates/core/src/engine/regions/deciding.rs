@@ -571,8 +571,8 @@ impl Regions {
     }
 
     /// Returns true if a region's authority may return from this leg to a better one: it is silent or slow.
-    /// Where no client writes it has to be slow for long: legs that are the slower one by turns would
-    /// have all touched regions go to and fro, and their pages be written each time.
+    /// It has to be slow for long if no client uses the region. Legs that are the slower one by turns
+    /// would have all touched regions go to and fro, and their pages be written each time.
     fn may_leave(&self, record: u32, leg: &Leg, now: Instant) -> bool {
         let idle = !self.has_operations(record) && now.since(self.last_use(record)) > IN_USE_FOR;
         let at_once = !idle || planted::is(Planted::IdleReturnAtOnce);
