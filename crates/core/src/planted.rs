@@ -239,6 +239,10 @@ planted! {
     ProbationDoublesAnyway,
     /// The same read for several debts is begun anew at once after it was given up.
     SieveBegunAnew,
+    /// A leg does not read gaps itself for a while after another fell silent that it was reading them from.
+    SilenceStopsSieves,
+    /// Debts that nobody waits for fill the window of the only leg that answers.
+    DrainFillsWindow,
     /// A write is sent though its region's authority has no room to note it if it must wait.
     AuthorityOwesRegion,
     /// An authority whose list of debts is full owes the region that it decides when a write fails there.

@@ -6,7 +6,7 @@ use hemi_core::io::Operation;
 use hemi_core::settings::{Policy, Settings};
 use hemi_core::status::Status;
 use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND};
-use world::{SECTORS, World, settings};
+use world::{SECTORS, Shape, World, settings};
 
 /// The longest any request may take: the wait limit, the other leg's time for what it has to
 /// do instead (a flush, a metadata write, the request), and the granularity of timers.
@@ -116,6 +116,58 @@ fn a_slow_leg_takes_over_from_a_fast_one() {
         let slowest = longest(&mut world, depth, 1500 * MILLISECOND, load);
         assert!(slowest <= 200 * MILLISECOND, "depth {depth}: a request took {slowest} ns");
     }
+}
+
+/// Returns the longest that a write takes while the fast leg is silent. The other takes 20 ms for a write and
+/// at most 800 of them a second, and owes more than it can pay in that time.
+fn longest_beside_a_backlog(volume_bytes: u64, owed: u64, depth: usize) -> u64 {
+    let settings = Settings {
+        dirty_regions_max: 1024,
+        drain_bytes: 512 << 10,
+        exposure_bytes: 256 << 20,
+        owed_extents_max: 16_384,
+        ..generous()
+    };
+    let shape = Shape {
+        volume_bytes,
+        region_bytes: 1 << 20,
+        memory_sectors: 128 << 11,
+        ..Shape::default()
+    };
+    let mut world = World::of_shape(depth as u64, 2, settings, shape);
+    world.thorough = false;
+    world.behaviour[1].latency = 20 * MILLISECOND;
+    world.behaviour[1].serial = 1250 * MICROSECOND;
+    let load = |world: &mut World| (Operation::Write, world.random.below(volume_bytes / 4096) * 8);
+    while owed_bytes(&mut world) < owed {
+        longest(&mut world, 4, MILLISECOND, load);
+    }
+    world.freeze(0, world.now + 2000 * MILLISECOND);
+    // What was sent before is still in flight.
+    longest(&mut world, depth, 300 * MILLISECOND, load);
+    longest(&mut world, depth, 600 * MILLISECOND, load)
+}
+
+fn owed_bytes(world: &mut World) -> u64 {
+    let mut status = Status::default();
+    let now = world.now;
+    world.engine().status(now, &mut status);
+    status.legs[1].owed_bytes
+}
+
+/// Debts so far apart that each takes an I/O of its own: those that nobody waits for do not fill the queue
+/// ahead of those that a writer waits for.
+#[test]
+fn what_a_writer_waits_for_is_paid_ahead_of_a_backlog() {
+    let slowest = longest_beside_a_backlog(512 << 20, 6 << 20, 1);
+    assert!(slowest <= 100 * MILLISECOND, "a write took {slowest} ns");
+}
+
+/// Debts close to each other: one large write pays those of a region, from the moment of the freeze on.
+#[test]
+fn a_survivor_pays_what_a_region_owes_with_one_write() {
+    let slowest = longest_beside_a_backlog(64 << 20, 24 << 20, 8);
+    assert!(slowest <= 350 * MILLISECOND, "a write took {slowest} ns");
 }
 
 #[test]

@@ -30,7 +30,7 @@ const SHARE_AT_HALF: u32 = 8;
 const SHARE_AT_BOUND: u32 = 2;
 /// A leg on probation gets this many drain I/Os at once.
 const PROBATION_WINDOW: u32 = 4;
-/// Clients use the volume while one has asked for data within this time.
+/// Clients use the volume while one has asked for data, or got an answer, within this time.
 const IN_USE: u64 = SECOND / 10;
 /// A debt without a fresh leg to read it from is looked at again after this.
 const SOURCE_RETRY: u64 = 50 * MILLISECOND;
@@ -51,7 +51,7 @@ impl<B: Buffers> Engine<B> {
         {
             // Reads for it may be with a leg that stopped answering: they keep further reads
             // from being started, and nobody who waits from being served.
-            let next = if self.has_room_to_read(leg) {
+            let next = if self.has_room_for_background(leg) && self.has_room_to_read(leg) {
                 self.next_debt(leg)
             } else {
                 self.next_urgent(leg)
@@ -82,12 +82,24 @@ impl<B: Buffers> Engine<B> {
         if self.now < state.probation_until {
             return PROBATION_WINDOW.min(window);
         }
-        if reads == 0 {
-            return window;
-        }
-        // A quarter beside clients' reads, all of it at the bound.
+        if reads == 0 { window } else { self.background_window(leg) }
+    }
+
+    /// Writes in flight up to which debts that nobody waits for are paid beside clients who use the leg:
+    /// a quarter of the window, all of it at the bound.
+    fn background_window(&self, leg: usize) -> u32 {
         let share = self.pressure_permille().clamp(250, 1000);
-        (window as u64 * share / 1000).max(1) as u32
+        (u64::from(self.legs[leg].window.size()) * share / 1000).max(1) as u32
+    }
+
+    /// Returns false if debts that nobody waits for would hold up clients: every request needs this leg
+    /// because no other answers.
+    fn has_room_for_background(&self, leg: usize) -> bool {
+        let in_use = self.requests.len() > 0 || self.now.since(self.last_used) <= IN_USE;
+        let is_needed = in_use && !self.another_answers(leg);
+        !is_needed
+            || self.legs[leg].writes_in_flight < self.background_window(leg)
+            || planted::is(Planted::DrainFillsWindow)
     }
 
     /// Returns true if a leg owes something and is given no more for as long as it does not complete
@@ -472,7 +484,7 @@ impl<B: Buffers> Engine<B> {
     /// volume, nobody waits for the region, and as much is being read there for drains as clients can
     /// bear. That is one read at a time; more, up to the window, as exposure nears its bound.
     pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
-        if self.now.since(self.last_asked) > IN_USE || planted::is(Planted::DrainFloodsSource) {
+        if self.now.since(self.last_used) > IN_USE || planted::is(Planted::DrainFloodsSource) {
             return false;
         }
         let looked_at = self.settings.limits.moves_looked_at;

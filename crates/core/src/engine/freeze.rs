@@ -144,7 +144,8 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    fn another_answers(&self, leg: usize) -> bool {
+    /// Returns true if another leg that is in answers.
+    pub(super) fn another_answers(&self, leg: usize) -> bool {
         self.in_legs().any(|other| other.index.index() != leg && other.answers())
     }
 

@@ -253,8 +253,10 @@ pub(crate) struct Leg {
     pub(crate) drain_read_payload: u64,
     /// Reads and writes under way that pay several of its debts and the gaps between them.
     pub(crate) sieves: u32,
-    /// Its debts are paid one by one until then.
+    /// No other leg is asked for the gaps between its debts before this …
     pub(crate) sieves_after: Instant,
+    /// … and it does not read them itself before this.
+    pub(crate) own_sieves_after: Instant,
     /// Acknowledged sectors in flight to it.
     pub(crate) acknowledged_in_flight: u64,
     /// Unacknowledged writes that took the place of acknowledged debts.
@@ -433,6 +435,7 @@ impl Leg {
             drain_read_payload: 0,
             sieves: 0,
             sieves_after: Instant(0),
+            own_sieves_after: Instant(0),
             acknowledged_in_flight: 0,
             carrying: 0,
             carried: Lacked::default(),

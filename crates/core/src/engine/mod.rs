@@ -123,8 +123,8 @@ pub struct Engine<B: Buffers> {
     /// Commands that arrived before the volume was durably open.
     early_commands: Vec<(u64, Command)>,
     reads_routed: u64,
-    /// When a client last asked for data.
-    last_asked: Instant,
+    /// When a client's request for data last arrived, or any was last answered.
+    last_used: Instant,
     /// Sectors of writes let in and not yet acknowledged.
     unacknowledged_sectors: u64,
     said_converged: bool,
@@ -250,7 +250,7 @@ impl<B: Buffers> Engine<B> {
             flush_failures: flush::Failures::default(),
             early_commands: Vec::new(),
             reads_routed: 0,
-            last_asked: Instant(0),
+            last_used: Instant(0),
             unacknowledged_sectors: 0,
             said_converged: false,
             short_of_memory: false,

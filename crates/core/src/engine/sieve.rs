@@ -31,8 +31,8 @@ const GAP_BYTES_MAX: u64 = 256 << 10;
 const SOURCE_FASTER: u64 = 2;
 /// Debts for which the owing leg's own read of the gaps is worth its time.
 const OWN_READ_DEBTS: i32 = 8;
-/// After a read that failed, or a leg's own that took longer than its wait limit, its debts are
-/// paid one by one for this long.
+/// After a read that failed, or took longer than its wait limit, nothing is read that way for this
+/// long: from the owing leg itself, or from others.
 const PAUSE: u64 = SECOND;
 
 /// Debts in a range that one write can pay.
@@ -85,10 +85,7 @@ impl<B: Buffers> Engine<B> {
     /// and false if it has to wait until the leg they are read from has time for it.
     pub(super) fn pay_sieved(&mut self, leg: usize, first: &Debt) -> Option<bool> {
         let state = &self.legs[leg];
-        if state.sieves >= self.settings.limits.sieves
-            || self.now < state.sieves_after
-            || !is_plain(first)
-        {
+        if state.sieves >= self.settings.limits.sieves || !is_plain(first) {
             return None;
         }
         let lot = self.lot_from_fresh(leg, first).or_else(|| self.lot_from_own(leg, first));
@@ -112,6 +109,9 @@ impl<B: Buffers> Engine<B> {
 
     /// Debts that a fresh leg can read fast, and that leg.
     fn lot_from_fresh(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
+        if self.now < self.legs[leg].sieves_after {
+            return None;
+        }
         let lot = self.lot_after(leg, first, is_plain)?;
         let (from, sectors) = self.drain_source(leg, lot.extent)?;
         let reading = self.legs[from].expected_read(sectors).saturating_mul(SOURCE_FASTER);
@@ -122,8 +122,10 @@ impl<B: Buffers> Engine<B> {
 
     /// Debts with copies, so many that reading the gaps from the leg itself pays.
     fn lot_from_own(&self, leg: usize, first: &Debt) -> Option<(Lot, usize)> {
-        let lot =
-            if has_copy(first) { self.lot_after(leg, first, has_copy)? } else { return None };
+        if self.now < self.legs[leg].own_sieves_after || !has_copy(first) {
+            return None;
+        }
+        let lot = self.lot_after(leg, first, has_copy)?;
         (lot.count >= OWN_READ_DEBTS).then_some((lot, leg))
     }
 
@@ -161,7 +163,7 @@ impl<B: Buffers> Engine<B> {
         let leg = usize::from(target);
         self.end_sieve(slot, leg);
         if result.is_err() {
-            self.legs[leg].sieves_after = self.now + PAUSE;
+            self.pause_sieves(leg, io);
         }
         let region = self.regions.of_sector(io.extent.start);
         let means_something = result.is_ok()
@@ -183,13 +185,27 @@ impl<B: Buffers> Engine<B> {
         self.legs[leg].sieves -= 1;
     }
 
-    /// Gives up a sieve's read. The debts are paid one by one for a while: a leg that is always
-    /// late would have every further sieve given up as well.
+    /// Gives up a sieve's read. A leg that is always late would have every further one given up as
+    /// well, so there is a pause.
     pub(super) fn give_up_sieve(&mut self, slot: u32, leg: usize) {
         self.end_sieve(slot, leg);
         self.ios[slot].purpose = Purpose::Abandoned;
         if !planted::is(Planted::SieveBegunAnew) {
-            self.legs[leg].sieves_after = self.now + PAUSE;
+            let io = self.ios[slot];
+            self.pause_sieves(leg, &io);
+        }
+    }
+
+    /// Keeps the next read of this kind waiting. A leg that reads the gaps itself is not kept from it by
+    /// another that fell silent: that is when it is to take over.
+    fn pause_sieves(&mut self, leg: usize, io: &Io) {
+        let (is_own, both) = (usize::from(io.leg) == leg, planted::is(Planted::SilenceStopsSieves));
+        let until = self.now + PAUSE;
+        if is_own || both {
+            self.legs[leg].own_sieves_after = until;
+        }
+        if !is_own || both {
+            self.legs[leg].sieves_after = until;
         }
     }
 
