@@ -214,18 +214,18 @@ impl World {
         if !refusal.problems.iter().any(|problem| matches!(problem, Problem::Fork { .. })) {
             return false;
         }
-        let session: Vec<u8> =
-            given.iter().copied().filter(|leg| self.opened >> leg & 1 == 1).collect();
-        let Some(newest) = self.newest_among(&session) else { return false };
-        let past = newest.ancestry.as_slice();
         let is_forgotten = |leg: &u8| {
+            let was_there = |other: &u8| other != leg && self.opened >> other & 1 == 1;
+            let others: Vec<u8> = given.iter().copied().filter(was_there).collect();
+            let Some(newest) = self.newest_among(&others) else { return false };
+            let past = newest.ancestry.as_slice();
             recovery::newest_of(&self.disks[usize::from(*leg)].metadata).is_ok_and(|own| {
                 past.len() == ANCESTRY_MAX
                     && own.sequence < past[0].sequence
                     && newest.ancestry.find(own.generation).is_none()
             })
         };
-        let away = given.iter().position(|leg| !session.contains(leg) && is_forgotten(leg));
+        let away = given.iter().position(is_forgotten);
         let Some(leg) = away.map(|at| given.remove(at)) else { return false };
         self.tell(|| format!("leg {leg} has been away for longer than superblocks remember"));
         self.put_in_new_disk(leg);

@@ -127,6 +127,16 @@ impl World {
         }
     }
 
+    /// Returns true if a leg whose I/Os take this long, in nanoseconds, may not pay the bound in bytes within
+    /// the bound in age. Half of its I/Os may be for somebody who waits, and half of the others reads.
+    fn pays_too_slowly(&self, longest: u64) -> bool {
+        let settings = &self.settings;
+        let at_once = u64::from(settings.leg_window) * u64::from(settings.drain_bytes);
+        let payable =
+            u128::from(at_once) * u128::from(settings.exposure_age) / u128::from(longest.max(1));
+        payable < 4 * u128::from(settings.exposure_bytes)
+    }
+
     /// While every leg has answered for long, nothing stays exposed for long. With three legs or
     /// more that is not promised while one owes whole regions: it may lack what another has owed
     /// for long, and then that is what is shown.
@@ -139,6 +149,7 @@ impl World {
         // does not answer.
         let given = self.settings.wait_ceiling;
         let is_late = self.legs.iter().any(|leg| leg.longest() >= given);
+        let is_late = is_late || self.legs.iter().any(|leg| self.pays_too_slowly(leg.longest()));
         // A debt without a copy that cannot be read is tried again every two seconds.
         let unreadable = self.legs.iter().any(|leg| leg.read_errors > 0)
             || self.disks.iter().any(Disk::has_unreadable);
