@@ -18,13 +18,11 @@ from typing import Any
 
 from hemi_harness.sandbox import sweep
 
-from . import busy, first_pass, flush, freeze, md, replay, slow_leg, speed
-from .report import UNNAMED, page, part_report
+from . import freeze
+from .report import MODULES, UNNAMED, page, part_report
 from .settings import LENGTHS, Settings, machine
 
-PARTS: dict[str, Any] = {
-    part.NAME: part for part in (speed, busy, first_pass, slow_leg, freeze, flush, md, replay)
-}
+PARTS: dict[str, Any] = {part.NAME: part for part in MODULES}
 ROOT = Path(__file__).parents[1]
 
 

@@ -13,7 +13,7 @@ from hemi_harness.hemi import leg_bytes
 
 from .measure import Load, figures, median, table, thousands, verdict
 from .settings import Settings
-from .targets import Target, quorum, write_in_full
+from .targets import Target, mirror, quorum, write_in_full
 
 NAME = "freeze"
 TITLE = "A leg frozen for 2 s"
@@ -80,12 +80,12 @@ def _hemi(
     servers: list[Nbdkit] = []
     if from_outside:
         servers = _nbdkit_legs(settings, box, delays)
-        volume = Volume(box, [s.uri for s in servers], options=options)
+        volume = mirror(box, [s.uri for s in servers], options=options)
     else:
         paths = [box.file(f"leg{i}.img", size) for i in range(2)]
         for path in paths:
             write_in_full(path, size)
-        volume = Volume(box, list(paths), options=options, inject=True)
+        volume = mirror(box, paths, options=options, inject=True)
     wipe = [a for leg in volume.legs for a in ("--wipe", leg)]
     volume.create(settings.volume_bytes, *wipe)
     volume.start()

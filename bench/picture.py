@@ -21,12 +21,13 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import polars as pl
-from hemi_harness import HEMI, Nbdkit, Sandbox, Volume
+from hemi_harness import HEMI, Nbdkit, Sandbox
 from hemi_harness.hemi import leg_bytes
 from hemi_harness.sandbox import sweep
 
 from .replay import prioritised
 from .settings import MIB, machine
+from .targets import mirror
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
@@ -57,7 +58,8 @@ def measured(folder: Path, policy: str) -> dict[str, Any]:
     with Sandbox(folder) as box:
         files = [box.file(f"leg{n}.img", leg_bytes(VOLUME_BYTES)) for n in range(2)]
         servers = [Nbdkit(box, file) for file in files]
-        volume = Volume(box, [s.uri for s in servers], options=[*OPTIONS, "--policy", policy])
+        options = [*OPTIONS, "--policy", policy]
+        volume = mirror(box, [s.uri for s in servers], options=options)
         volume.create(VOLUME_BYTES)
         volume.start()
         volume.wait_converged(600)

@@ -27,6 +27,7 @@ What has the same letter below was measured on the same machine.
 Unless a table says otherwise, the client is fio's NBD engine on one unix-socket connection,
 and files are written in full before they are measured.
 """
+MODULES = (speed, busy, first_pass, slow_leg, freeze, flush, md, replay)
 GUEST = (
     "*In the guest*: Linux md and hemi in user-mode Linux on RAM disks, with one processor; md "
     "without a socket in between."
@@ -54,14 +55,14 @@ def page(results: dict[str, Any]) -> str:
             lines += [f"### {module.TITLE}", "", f"Machine {results[part]['host']}.", ""]
             lines += [*report(results[part]), ""]
     lines += ["## How they were measured", "", *_provenance(results)]
-    assert not remarks, f"{REMARKS.name} has remarks on no section: {', '.join(remarks)}"
+    unknown = remarks.keys() - {module.NAME for module in MODULES}
+    assert not unknown, f"{REMARKS.name} has remarks on no section: {', '.join(sorted(unknown))}"
     return "\n".join(lines).rstrip() + "\n"
 
 
 def part_report(name: str, data: dict[str, Any]) -> str:
     """Returns the text printed when a part has been run."""
-    modules = (speed, busy, first_pass, slow_leg, freeze, flush, md, replay)
-    module = {m.NAME: m for m in modules}[name]
+    module = {m.NAME: m for m in MODULES}[name]
     lines = [f"## {module.TITLE}", "", *module.report(data)]
     if hasattr(module, "targets"):
         lines += ["", "Targets:", "", *module.targets(data)]

@@ -12,7 +12,7 @@ from hemi_harness.hemi import leg_bytes
 
 from .measure import Load, Ratio, measured, median, table, thousands, verdict
 from .settings import MIB, Settings
-from .targets import Target, fill, write_in_full
+from .targets import Target, fill, mirror, write_in_full
 
 NAME = "slow-leg"
 TITLE = "One leg 20 ms slower"
@@ -42,7 +42,7 @@ def _volume(settings: Settings, box: Sandbox, delay_ms: float) -> tuple[Volume, 
         "--set",
         "buffer_budget=1GiB",
     ]
-    volume = Volume(box, [fast, server.uri], options=options)
+    volume = mirror(box, [fast, server.uri], options=options)
     volume.create(settings.volume_bytes, *(a for leg in volume.legs for a in ("--wipe", leg)))
     volume.start()
     volume.wait_converged(600)

@@ -19,6 +19,17 @@ from hemi_harness.sandbox import Arg, answers
 
 from .settings import Settings
 
+# Outlives hemi, as the run directory of a host does.
+MEMORY = Path("/dev/shm")
+
+
+def mirror(
+    box: Sandbox, legs: Sequence[str | Path], *, options: Sequence[Arg] = (), inject: bool = False
+) -> Volume:
+    """Returns a volume whose ledger lies on tmpfs. In a container hemi keeps none by itself."""
+    ledger = ("--ledger", box.directory_in(MEMORY))
+    return Volume(box, legs, options=[*options, *ledger], inject=inject)
+
 
 class Target:
     """A running server."""
@@ -96,7 +107,7 @@ class Bench:
             path = box.file(f"leg{i}.img", leg_bytes(self.settings.volume_bytes))
             write_in_full(path, path.stat().st_size)
             legs.append(path)
-        volume = Volume(box, legs, options=options, inject=inject)
+        volume = mirror(box, legs, options=options, inject=inject)
         wipe = [a for leg in legs for a in ("--wipe", leg)]
         volume.create(self.settings.volume_bytes, *wipe)
         volume.start()
