@@ -19,6 +19,7 @@ from hemi_lab.errors import LabError, ToolError
 METADATA_BYTES = 8 << 20
 """Room on a leg beside the volume; hemi wants 2 MiB of small volumes."""
 
+_MEMORY = "/dev/shm"
 _START_SECONDS = 60.0
 _CONVERGE_SECONDS = 600.0
 _STOP_SECONDS = 60.0
@@ -56,6 +57,9 @@ class ServedVolume:
         self._create = [self._hemi, "create", "--size", str(size), "--reserve", *named, *cached]
         self._serve = [self._hemi, "serve", *named, *cached, "--nbd", f"unix:{self._socket}"]
         self._serve += ["--control", str(self.control), "--policy", policy, "--allow-inject"]
+        self._ledger = None if "ledger" in settings else _folder_in_memory()
+        if self._ledger:
+            self._serve += ["--ledger", str(self._ledger)]
         # What is owed at the end is thrown away with the files.
         self._serve += ["--drain-on-stop", "0s"]
         for key, value in settings.items():
@@ -109,6 +113,8 @@ class ServedVolume:
                 process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
         shutil.rmtree(self._sockets, ignore_errors=True)
+        if self._ledger:
+            shutil.rmtree(self._ledger, ignore_errors=True)
 
     def _inject(self, leg: int) -> list[str]:
         return [self._hemi, "inject", "--control", str(self.control), "--leg", str(leg)]
@@ -131,6 +137,14 @@ class ServedVolume:
         raise LabError(
             f"the volume is not ready within {seconds:g} s ({what}) {said}", "Try again."
         )
+
+
+def _folder_in_memory() -> Path | None:
+    """Returns a new folder on tmpfs for the ledger. In a container hemi keeps none by itself."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    if not any(mount[1:3] == [_MEMORY, "tmpfs"] for mount in mounts):
+        return None
+    return Path(tempfile.mkdtemp(prefix="hemi-lab-", dir=_MEMORY))
 
 
 def _duration(seconds: float) -> str:
