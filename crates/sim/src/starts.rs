@@ -4,7 +4,7 @@
 use hemi_core::command::Command;
 use hemi_core::format::superblock::ANCESTRY_MAX;
 use hemi_core::format::{Id, Layout, LegDescription, Membership, Superblock};
-use hemi_core::io::Operation;
+use hemi_core::io::{Operation, OutReason};
 use hemi_core::recovery::{self, LegImage, Problem, Promotion, Refusal};
 use hemi_core::settings::Settings;
 use hemi_core::units::{Extent, MILLISECOND, SECOND};
@@ -208,26 +208,31 @@ impl World {
         }
     }
 
-    /// Makes a new leg of one that has been away for longer than the past generations which superblocks keep,
-    /// as the operator has to: it looks like a fork. Returns true if there was one.
+    /// Makes a new leg of one that looks like a fork and is none, as the operator has to: one that has been
+    /// away for longer than the past generations which superblocks keep, or that a promotion gave up, and the
+    /// promoted leg has not been there since another was promoted. Returns true if there was one.
     fn give_up_forgotten(&mut self, given: &mut Vec<u8>, refusal: &Refusal) -> bool {
         if !refusal.problems.iter().any(|problem| matches!(problem, Problem::Fork { .. })) {
             return false;
         }
+        let was_there = |leg: &u8| self.opened >> leg & 1 == 1;
         let is_forgotten = |leg: &u8| {
-            let was_there = |other: &u8| other != leg && self.opened >> other & 1 == 1;
-            let others: Vec<u8> = given.iter().copied().filter(was_there).collect();
+            let others: Vec<u8> =
+                given.iter().copied().filter(|other| other != leg && was_there(other)).collect();
             let Some(newest) = self.newest_among(&others) else { return false };
             let past = newest.ancestry.as_slice();
+            let removed = Membership::Out(OutReason::Removed);
+            let is_removed = newest.legs[usize::from(*leg)].state == removed;
             recovery::newest_of(&self.disks[usize::from(*leg)].metadata).is_ok_and(|own| {
-                past.len() == ANCESTRY_MAX
-                    && own.sequence < past[0].sequence
-                    && newest.ancestry.find(own.generation).is_none()
+                match newest.ancestry.find(own.generation) {
+                    Some(branch) => is_removed && !was_there(leg) && branch.sequence < own.sequence,
+                    None => past.len() == ANCESTRY_MAX && own.sequence < past[0].sequence,
+                }
             })
         };
         let away = given.iter().position(is_forgotten);
         let Some(leg) = away.map(|at| given.remove(at)) else { return false };
-        self.tell(|| format!("leg {leg} has been away for longer than superblocks remember"));
+        self.tell(|| format!("leg {leg} looks like a fork of what the others remember"));
         self.put_in_new_disk(leg);
         true
     }
