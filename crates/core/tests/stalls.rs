@@ -4,7 +4,6 @@ mod world;
 
 use hemi_core::io::Operation;
 use hemi_core::settings::{Policy, Settings};
-use hemi_core::status::Status;
 use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND};
 use world::{SECTORS, Shape, World, settings};
 
@@ -67,10 +66,7 @@ fn freeze_each_in_turn(depth: usize, flush_every: u64) {
         let slowest = longest(&mut world, depth, 300 * MILLISECOND, load);
         assert!(slowest <= LONGEST, "leg {leg}: a request took {slowest} ns");
     }
-    let mut status = Status::default();
-    let now = world.now;
-    world.engine().status(now, &mut status);
-    assert!(status.legs.iter().all(|leg| leg.freezes >= 2), "each leg did freeze");
+    assert!(world.status().legs.iter().all(|leg| leg.freezes >= 2), "each leg did freeze");
 }
 
 #[test]
@@ -139,20 +135,13 @@ fn longest_beside_a_backlog(volume_bytes: u64, owed: u64, depth: usize) -> u64 {
     world.behaviour[1].latency = 20 * MILLISECOND;
     world.behaviour[1].serial = 1250 * MICROSECOND;
     let load = |world: &mut World| (Operation::Write, world.random.below(volume_bytes / 4096) * 8);
-    while owed_bytes(&mut world) < owed {
+    while world.status().legs[1].owed_bytes < owed {
         longest(&mut world, 4, MILLISECOND, load);
     }
     world.freeze(0, world.now + 2000 * MILLISECOND);
     // What was sent before is still in flight.
     longest(&mut world, depth, 300 * MILLISECOND, load);
     longest(&mut world, depth, 600 * MILLISECOND, load)
-}
-
-fn owed_bytes(world: &mut World) -> u64 {
-    let mut status = Status::default();
-    let now = world.now;
-    world.engine().status(now, &mut status);
-    status.legs[1].owed_bytes
 }
 
 /// Debts so far apart that each takes an I/O of its own: those that nobody waits for do not fill the queue

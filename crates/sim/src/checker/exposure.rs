@@ -148,8 +148,11 @@ impl World {
         // A leg that may take longer than it is ever given counts as frozen again and again: it
         // does not answer.
         let given = self.settings.wait_ceiling;
-        let is_late = self.legs.iter().any(|leg| leg.longest() >= given);
-        let is_late = is_late || self.legs.iter().any(|leg| self.pays_too_slowly(leg.longest()));
+        let is_late = self
+            .legs
+            .iter()
+            .map(|leg| leg.longest())
+            .any(|longest| longest >= given || self.pays_too_slowly(longest));
         // A debt without a copy that cannot be read is tried again every two seconds.
         let unreadable = self.legs.iter().any(|leg| leg.read_errors > 0)
             || self.disks.iter().any(Disk::has_unreadable);
