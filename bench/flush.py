@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from . import freeze
@@ -16,7 +17,12 @@ LOADS = tuple(
     for depth in (1, 16)
     for every in (16, 1)
 )
-KINDS = tuple(kind for kind in freeze.KINDS if kind.key in ("files", "nbd", "all", "quorum"))
+STALL_MS = 25
+KINDS = tuple(
+    replace(kind, stall_ms=STALL_MS, times_calm=0)
+    for kind in freeze.KINDS
+    if kind.key in ("files", "nbd", "all", "quorum")
+)
 
 
 def measure(settings: Settings, say: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import busy, first_pass, flush, freeze, md, replay, slow_leg, speed
+from . import busy, first_pass, flush, freeze, md, replay, restart, slow_leg, speed
 from .measure import table
 from .settings import LENGTHS
 
@@ -25,9 +25,9 @@ interleaved rounds on one machine, because the same test half an hour later can 
 third: compare the rows of one machine with each other, and read no figure as an absolute.
 What has the same letter below was measured on the same machine.
 Unless a table says otherwise, the client is fio's NBD engine on one unix-socket connection,
-and files are written in full before they are measured.
+and files are written in full before they are measured. hemi keeps its ledger on a tmpfs.
 """
-MODULES = (speed, busy, first_pass, slow_leg, freeze, flush, md, replay)
+MODULES = (speed, busy, first_pass, slow_leg, freeze, flush, restart, md, replay)
 GUEST = (
     "*In the guest*: Linux md and hemi in user-mode Linux on RAM disks, with one processor; md "
     "without a socket in between."
@@ -102,6 +102,7 @@ def _sections(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
         ("speed", "Healthy legs", speed),
         ("busy", "A busy machine", busy),
         ("first-pass", "The first write to a region", first_pass),
+        ("restart", "After a kill", restart),
         ("replay", "A trace replayed on time", replay),
     ):
         if key in results:
@@ -124,7 +125,7 @@ def _machines(results: dict[str, Any]) -> list[str]:
 def _targets(results: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     met = missed = 0
-    for part in (freeze, flush, slow_leg, speed, busy, replay):
+    for part in (freeze, flush, slow_leg, restart, speed, busy, replay):
         if part.NAME in results:
             rows = part.targets(results[part.NAME])
             met += sum(row.count("| met") for row in rows)
