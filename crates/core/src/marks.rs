@@ -228,6 +228,8 @@ marks! {
     TornIgnored "recovery ignored a torn write",
     /// Recovery ignored damage that cannot hide anything.
     DamageIgnored "recovery ignored harmless damage",
+    /// Recovery took from a leg that lacked the record of a clean close what others have too.
+    MissedClose "recovery doubted a leg that had missed a clean close",
     /// Recovery ignored a page's bits about a leg that joined later.
     OldBitsIgnored "recovery ignored bits older than a join",
     /// A start was refused: no leg, or what is not one, was given.

@@ -28,6 +28,8 @@ macro_rules! planted {
 }
 
 planted! {
+    /// A leg that is in and lacks the record of a clean close is taken for whole.
+    MissedCloseTrusted,
     /// A write that is to be durable is acknowledged though only the ledger names its authority.
     FuaByLedger,
     /// An authority that answers is waited for however late it is, though a ledger is kept.

@@ -9,7 +9,8 @@ use hemi_core::format::lost::{self, LostHeader};
 use hemi_core::format::page::{self, PageHeader};
 use hemi_core::format::superblock::{Ancestor, Ancestry, Name};
 use hemi_core::format::{
-    Block, Layout, LegDescription, LegRecord, Membership, RegionEntry, Superblock, SuperblockError,
+    Block, Layout, LegDescription, LegRecord, Membership, RegionEntry, Stamp, Superblock,
+    SuperblockError,
 };
 use hemi_core::io::OutReason;
 use hemi_core::units::{Extent, LegIndex};
@@ -18,6 +19,7 @@ const SUPERBLOCK: &Block = include_bytes!("fixtures/format-v1-superblock.bin");
 const DESCRIBED: &Block = include_bytes!("fixtures/format-v1-superblock-described.bin");
 const PAGE: &Block = include_bytes!("fixtures/format-v1-page.bin");
 const LOST: &Block = include_bytes!("fixtures/format-v1-lost.bin");
+const STAMP: &Block = include_bytes!("fixtures/format-v1-stamp.bin");
 
 const VOLUME: [u8; 16] = [
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1A, 0x1B, 0x1C, 0x1D, 0x1E, 0x1F,
@@ -123,6 +125,18 @@ fn lost_bytes() {
     let list = lost::open(LOST, address, VOLUME, sectors).expect("the fixture is valid");
     assert_eq!((list.sequence(), list.header(), list.len()), (5, header, 246));
     assert!(list.extents().eq(extents));
+}
+
+#[test]
+fn stamp_bytes() {
+    let stamp = Stamp { writer: GENERATION, number: 77 };
+    let slot = stamp.slot(13);
+    assert_eq!(slot, 11);
+    let mut block = block::blank();
+    stamp.encode(&mut block, slot, VOLUME);
+    assert!(block == *STAMP);
+    assert_eq!(Stamp::decode(STAMP, slot, VOLUME), Some(stamp));
+    assert_eq!(Stamp::decode(STAMP, slot - 1, VOLUME), None, "it is misplaced");
 }
 
 #[test]

@@ -166,6 +166,27 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
     }
 }
 
+/// A leg put back to a snapshot between a clean stop and the next start is not taken for whole.
+#[test]
+fn a_leg_put_back_before_a_clean_close_is_filled_again() {
+    let mut world = World::new(6, 2, settings());
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.converge();
+    let snapshot = world.disks[1].clone();
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.converge();
+    world.close();
+    world.disks[1] = snapshot;
+    world.open(&[0, 1]).expect("both are in");
+    world.read_everything();
+    world.converge();
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.read_everything();
+}
+
 #[test]
 fn a_missing_leg_is_named_by_what_the_others_know_of_its_device() {
     let mut world = World::new(5, 2, settings());

@@ -2,7 +2,7 @@
 //! also judged as if it carried the right ones.
 
 use hemi_core::format::block::{self, BLOCK_BYTES, Kind};
-use hemi_core::format::{Block, Id, Superblock, lost, page};
+use hemi_core::format::{Block, Id, Layout, Stamp, Superblock, lost, page};
 
 const VOLUME: Id = [7; 16];
 const LOST_ADDRESS: u64 = 128 << 10;
@@ -55,5 +55,18 @@ pub(crate) fn lost(input: &[u8]) {
             .expect("it was a list");
         let reopened = lost::open(&again, LOST_ADDRESS, VOLUME, SECTORS).expect("just sealed");
         assert!(reopened.extents().eq(extents));
+    }
+}
+
+/// Any stamp that is whole encodes to the same stamp again.
+pub(crate) fn stamp(input: &[u8]) {
+    let mut block = block_of(input);
+    let _ = Stamp::decode(&block, 0, VOLUME);
+    let _ = Stamp::newest_of(input, VOLUME);
+    block::seal(&mut block, Kind::STAMP, Layout::stamp_address(0), VOLUME, 7);
+    if let Some(stamp) = Stamp::decode(&block, 0, VOLUME) {
+        let mut again = block::blank();
+        stamp.encode(&mut again, 1, VOLUME);
+        assert_eq!(Stamp::decode(&again, 1, VOLUME), Some(stamp));
     }
 }

@@ -30,7 +30,7 @@ pub struct Target {
 }
 
 /// Every target, by name.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "capture", run: capture::capture, cases: 5000 },
     Target { name: "config", run: text::config, cases: 1500 },
     Target { name: "control", run: control::control, cases: 2000 },
@@ -40,6 +40,7 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "nbd_server", run: nbd_server::nbd_server, cases: 5000 },
     Target { name: "page", run: format::page, cases: 1000 },
     Target { name: "recovery", run: recovery::recovery, cases: 300 },
+    Target { name: "stamp", run: format::stamp, cases: 2000 },
     Target { name: "superblock", run: format::superblock, cases: 2000 },
 ];
 

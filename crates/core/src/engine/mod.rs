@@ -45,6 +45,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::command::Command;
+use crate::format::stamp::Progress;
 use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry, Superblock};
 use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
@@ -312,6 +313,11 @@ impl<B: Buffers> Engine<B> {
             LegEvent::Back => self.leg_back(leg),
         }
         self.settle();
+    }
+
+    /// Reports how far a remote leg has come, for the ledger.
+    pub fn leg_progressed(&mut self, leg: LegIndex, progress: &Progress) {
+        self.regions.note_progress(leg, progress);
     }
 
     /// Takes an operator's command; its outcome comes as [`Action::CommandDone`].

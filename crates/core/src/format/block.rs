@@ -48,6 +48,8 @@ impl Kind {
     pub const PAGE: Kind = Kind(*b"RGN");
     /// A list of lost extents.
     pub const LOST: Kind = Kind(*b"LST");
+    /// A stamp of a remote leg.
+    pub const STAMP: Kind = Kind(*b"STP");
 
     /// The kind named by three ASCII letters.
     pub const fn new(letters: [u8; 3]) -> Kind {

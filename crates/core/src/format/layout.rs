@@ -26,6 +26,8 @@ const DEFAULT_REGIONS_MAX: u64 = 1 << 18;
 const SUPERBLOCK_STRIDE: u64 = 64 << 10;
 /// First byte of the lost lists.
 const LOST_OFFSET: u64 = 128 << 10;
+/// First byte of the stamps.
+const STAMP_OFFSET: u64 = 192 << 10;
 /// First byte of the region table.
 const TABLE_OFFSET: u64 = 1 << 20;
 /// The data area begins at a multiple of this many bytes: aligned to any medium's own grain.
@@ -222,6 +224,11 @@ impl Layout {
         LOST_OFFSET + (slot & 1) as u64 * BLOCK
     }
 
+    /// First byte of a stamp's slot, of [`super::stamp::SLOTS`].
+    pub const fn stamp_address(slot: usize) -> u64 {
+        STAMP_OFFSET + (slot % super::stamp::SLOTS) as u64 * BLOCK
+    }
+
     /// First byte of a slot of a page of the region table.
     pub fn page_address(&self, page: u32, slot: u8) -> u64 {
         debug_assert!(page < self.page_count, "page {page} is beyond the region table");
@@ -323,7 +330,9 @@ mod tests {
                 return Ok(());
             };
             let last = layout.page_count() - 1;
-            prop_assert!(Layout::lost_address(1) + BLOCK <= layout.page_address(0, 0));
+            prop_assert!(Layout::lost_address(1) + BLOCK <= Layout::stamp_address(0));
+            let stamp = Layout::stamp_address(super::super::stamp::SLOTS - 1);
+            prop_assert!(stamp + BLOCK <= layout.page_address(0, 0));
             prop_assert!(layout.page_address(last, 1) + BLOCK <= layout.data_offset());
             prop_assert_eq!(layout.data_offset() % DATA_ALIGNMENT, 0);
             prop_assert_eq!(layout.page_of(layout.region_count() - 1), last);

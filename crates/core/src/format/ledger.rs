@@ -14,6 +14,7 @@
 //! | 48 | opening, next opening |
 //! | 64 | per slot: the join epoch that bits of words are of |
 //! | 128 | number of metadata objects; CRC-32C of what never changes |
+//! | 256 | per slot, 48 bytes: how far a remote leg has come, as a stamp's number, its writer, and the next writer |
 //! | 4096 | per metadata object and slot: the highest sequence known durable |
 //! | next multiple of 4096 | per region: its word |
 
@@ -24,6 +25,7 @@ use alloc::vec::Vec;
 
 use crc32c::{crc32c, crc32c_append};
 
+use super::stamp::{Progress, Stamp};
 use super::{Id, Layout, RegionEntry};
 use crate::units::{LEGS_MAX, LegIndex};
 
@@ -39,6 +41,8 @@ const OPENING_AT: usize = 48;
 const NEXT_AT: usize = 56;
 const EPOCHS_AT: usize = 64;
 const OBJECTS_AT: usize = 128;
+const STAMPS_AT: usize = 256;
+const STAMP_BYTES: usize = 48;
 const DURABLE_AT: usize = 4096;
 const PAGE_BYTES: usize = 4096;
 
@@ -82,6 +86,10 @@ impl Places {
 
     fn durable(object: u32, leg: LegIndex) -> usize {
         DURABLE_AT + (object as usize * LEGS_MAX + leg.index()) * 8
+    }
+
+    fn stamp(leg: LegIndex) -> usize {
+        STAMPS_AT + leg.index() * STAMP_BYTES
     }
 
     fn words_at(&self) -> usize {
@@ -167,6 +175,18 @@ impl Ledger {
         self.memory.store_u64(EPOCHS_AT + 8 * leg.index(), epoch);
     }
 
+    /// Stores how far a leg has come. A kill in the middle leaves that nothing is known.
+    pub(crate) fn store_progress(&mut self, leg: LegIndex, progress: &Progress) {
+        let at = Places::stamp(leg);
+        self.memory.store_u64(at, 0);
+        let Some(known) = progress.known else { return };
+        for (id, at) in [(known.writer, at + 8), (progress.writer, at + 24)] {
+            self.memory.store_u64(at, half(&id, 0));
+            self.memory.store_u64(at + 8, half(&id, 8));
+        }
+        self.memory.store_u64(at, known.number);
+    }
+
     pub(crate) fn store_opening(&mut self, opening: u64) {
         self.memory.store_u64(OPENING_AT, opening);
     }
@@ -180,9 +200,13 @@ impl Ledger {
     }
 }
 
+/// Returns eight bytes of an id, from the first or the ninth on.
+fn half(id: &Id, from: usize) -> u64 {
+    u64::from_le_bytes(core::array::from_fn(|at| id[from + at]))
+}
+
 /// Returns the part of the header that never changes, in pieces of eight bytes.
 fn fixed_header(places: Places, volume_id: Id, boot: Id) -> [(usize, u64); 7] {
-    let half = |id: &Id, from: usize| u64::from_le_bytes(core::array::from_fn(|at| id[from + at]));
     let numbers = u64::from(VERSION) | u64::from(places.regions) << 32;
     let ids = [half(&volume_id, 0), half(&volume_id, 8), half(&boot, 0), half(&boot, 8)];
     let mut check = crc32c(&numbers.to_le_bytes());
@@ -298,6 +322,20 @@ impl<'a> FoundLedger<'a> {
     /// The highest sequence of a metadata object known durable on a leg; zero for none.
     pub fn durable(&self, object: u32, leg: LegIndex) -> u64 {
         self.long(Places::durable(object, leg))
+    }
+
+    /// How far a leg is known to have come.
+    pub fn progress(&self, leg: LegIndex) -> Progress {
+        let at = Places::stamp(leg);
+        let id = |at: usize| {
+            let mut id = Id::default();
+            id[..8].copy_from_slice(&self.long(at).to_le_bytes());
+            id[8..].copy_from_slice(&self.long(at + 8).to_le_bytes());
+            id
+        };
+        let number = self.long(at);
+        let known = (number > 0).then(|| Stamp { writer: id(at + 8), number });
+        Progress { known, writer: id(at + 24) }
     }
 
     /// Every region's entry, and whether it is touched.

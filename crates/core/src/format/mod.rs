@@ -1,7 +1,8 @@
 //! The on-disk format: what hemi keeps on each leg beside the volume's data.
 //!
 //! A leg begins with 1 MiB that holds the [`superblock`] (who this leg is, which volume,
-//! which legs, which history) and the [`lost`] list, each in two slots; then the region
+//! which legs, which history) and the [`lost`] list, each in two slots, and on a remote leg
+//! its [`stamp`]s; then the region
 //! table in [`page`]s, each in two slots; then the data area, a plain disk image. [`layout`]
 //! says where, as a function of the volume's size and region size alone, so that every leg
 //! of a volume is laid out alike.
@@ -21,6 +22,7 @@ pub mod layout;
 pub mod ledger;
 pub mod lost;
 pub mod page;
+pub mod stamp;
 pub mod superblock;
 
 pub use block::{BLOCK_BYTES, Block, BlockState, Kind};
@@ -28,6 +30,7 @@ pub use description::LegDescription;
 pub use layout::{Layout, LayoutError};
 pub use ledger::{Ledger, LedgerMark, LedgerMemory, ledger_bytes};
 pub use page::RegionEntry;
+pub use stamp::Stamp;
 pub use superblock::{LegRecord, Membership, Superblock, SuperblockError};
 
 /// A random 128-bit name: of a volume, a leg or a generation. All zeros means none.

@@ -7,9 +7,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Opening, Problem};
+use super::{LegImage, Opening, Problem};
 use crate::format::ledger::{FoundLedger, LedgerError};
-use crate::format::{Id, Membership, RegionEntry, Superblock};
+use crate::format::{Id, Membership, RegionEntry, Stamp, Superblock};
 use crate::marks::Mark;
 use crate::units::{LEGS_MAX, LegIndex};
 
@@ -37,11 +37,15 @@ pub struct LedgerState {
 
 impl Outlived<'_> {
     /// Takes the region table from the ledger, if that decides.
-    pub(super) fn decide(&self, opening: &mut Opening) -> Result<(), Problem> {
+    pub(super) fn decide(
+        &self,
+        opening: &mut Opening,
+        images: &[LegImage<'_>],
+    ) -> Result<(), Problem> {
         let Some(mark) = opening.superblock.ledger.filter(|mark| mark.boot == self.boot) else {
             return Ok(());
         };
-        match self.valid(opening, mark.opening) {
+        match self.valid(opening, images, mark.opening) {
             Ok((table, state)) => {
                 opening.marks.add(Mark::OpenedByLedger);
                 opening.table = table;
@@ -59,8 +63,10 @@ impl Outlived<'_> {
     fn valid(
         &self,
         opening: &Opening,
+        images: &[LegImage<'_>],
         named: u64,
     ) -> Result<(Vec<RegionEntry>, LedgerState), Option<LedgerError>> {
+        let volume = opening.superblock.volume_id;
         let legs = &opening.superblock.legs;
         let is_in = |leg: LegIndex| legs[leg.index()].state == Membership::In;
         let regions = self.regions(&opening.superblock, named, |found| {
@@ -68,7 +74,11 @@ impl Outlived<'_> {
                 let below = |(object, state): (u32, &super::ObjectState)| {
                     state.traced[leg.index()] < found.durable(object, *leg)
                 };
-                (0..).zip(&opening.objects).any(below)
+                let stamps = opening.slots.iter().zip(images).filter(|(slot, _)| *slot == leg);
+                let went_back = |(_, image): (_, &LegImage<'_>)| {
+                    !found.progress(*leg).is_kept_by(Stamp::newest_of(image.bytes, volume))
+                };
+                (0..).zip(&opening.objects).any(below) || stamps.into_iter().any(went_back)
             };
             slots().filter(|leg| is_in(*leg)).find(older)
         })?;

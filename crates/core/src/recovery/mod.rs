@@ -170,12 +170,34 @@ pub fn assess_outlived_short_pages(
     let mut reader =
         Reader { images, slots: &slots, voters: &voters, superblock: &superblock, marks };
     let mut opening = reader.read()?;
-    if let Err(problem) = outlived.decide(&mut opening) {
+    doubt_who_missed_the_close(&mut opening, &superblocks);
+    if let Err(problem) = outlived.decide(&mut opening, images) {
         return refuse(vec![problem]);
     }
     match undecided(&opening) {
         None => Ok(opening),
         Some(problem) => refuse(vec![problem]),
+    }
+}
+
+/// Takes from legs that missed a clean close what another leg has as well: they owe it.
+///
+/// A clean close is recorded on every leg that answers. A leg that is in and lacks the record was
+/// silent then, or has been put back to an older state since, and nothing tells which.
+fn doubt_who_missed_the_close(opening: &mut Opening, superblocks: &[Superblock]) {
+    let newest = &opening.superblock;
+    if newest.open || planted::is(Planted::MissedCloseTrusted) {
+        return;
+    }
+    let is_in = |own: &&Superblock| newest.legs[own.leg.index()].state == Membership::In;
+    let older = superblocks.iter().filter(is_in).filter(|own| own.sequence < newest.sequence);
+    let missed = older.fold(0u8, |mask, own| mask | own.leg.bit());
+    for entry in &mut opening.table {
+        let others = entry.whole() & !missed;
+        if others != 0 && others != entry.whole() {
+            *entry = entry.with_whole(others);
+            opening.marks.add(Mark::MissedClose);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::Regions;
 use super::active::Undurable;
 use super::metadata::{BlockWrite, ObjectId};
 use crate::engine::leg::Leg;
+use crate::format::stamp::Progress;
 use crate::format::{Id, Ledger, LedgerMark, page};
 use crate::marks::{Mark, Marks};
 use crate::recovery::Opening;
@@ -80,6 +81,14 @@ impl Regions {
     pub(super) fn note_epoch(&mut self, leg: LegIndex, epoch: u64) {
         if let Some(ledger) = &mut self.ledger {
             ledger.store_epoch(leg, epoch);
+            ledger.store_progress(leg, &Progress::default());
+        }
+    }
+
+    /// Notes how far a remote leg has come.
+    pub(in crate::engine) fn note_progress(&mut self, leg: LegIndex, progress: &Progress) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.store_progress(leg, progress);
         }
     }
 
