@@ -50,10 +50,14 @@ impl Buffers {
             io::Result::Ok(Area { whole: mapping.whole(), cursor: 0 })
         };
         let reads = area(bytes)?;
-        let mut writes = area(if writes { bytes } else { PAGE_BYTES })?;
+        let writes = area(if writes { bytes } else { PAGE_BYTES })?;
         let mut rng = Rng::new(seed, 0);
-        for word in writes.whole.bytes_mut().as_chunks_mut::<8>().0 {
-            *word = rng.draw().to_le_bytes();
+        for at in (0..writes.whole.length()).step_by(PAGE_BYTES) {
+            let mut page = [0; PAGE_BYTES];
+            for word in page.as_chunks_mut::<8>().0 {
+                *word = rng.draw().to_le_bytes();
+            }
+            writes.whole.slice(at, PAGE_BYTES).copy_from(&page);
         }
         Ok(Buffers { reads, writes, numbers: rng.draw() })
     }
@@ -65,10 +69,11 @@ impl Buffers {
 
     /// So many bytes to write.
     pub fn write(&mut self, bytes: usize) -> Span {
-        let mut span = self.writes.take(bytes);
-        for page in span.bytes_mut().chunks_mut(PAGE_BYTES) {
-            if let Some(word) = page.first_chunk_mut::<8>() {
-                *word = split_mix(&mut self.numbers).to_le_bytes();
+        let span = self.writes.take(bytes);
+        for at in (0..span.length()).step_by(PAGE_BYTES) {
+            let word = split_mix(&mut self.numbers).to_le_bytes();
+            if at + word.len() <= span.length() {
+                span.slice(at, word.len()).copy_from(&word);
             }
         }
         span

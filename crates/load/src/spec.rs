@@ -86,7 +86,7 @@ pub enum LoadSpecError {
 /// See [`LoadSpecError`].
 pub fn load(path: &Path) -> Result<(LoadSpec, PathBuf), LoadSpecError> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path)
+    let text = hemi_text::read(path)
         .map_err(|source| LoadSpecError::Unreadable { file: file.clone(), source })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     Ok((parse(&file, &text)?, folder))

@@ -174,7 +174,7 @@ pub enum SpecError {
 /// See [`SpecError`].
 pub fn load(path: &Path) -> Result<(Vec<Case>, PathBuf), SpecError> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path)
+    let text = hemi_text::read(path)
         .map_err(|source| SpecError::Unreadable { file: file.clone(), source })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     Ok((parse(&file, &text)?, folder))

@@ -69,7 +69,7 @@ struct ConvertArgs {
     volume: Option<String>,
 
     /// Name of the file or device in an iolog.
-    #[arg(long, value_name = "NAME", default_value = "volume")]
+    #[arg(long, value_name = "NAME", default_value = "volume", value_parser = file_name)]
     file: String,
 }
 
@@ -85,6 +85,15 @@ enum To {
 fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let value = serde_json::Value::String(text.to_owned());
     serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+/// A name that an iolog can have: its lines are split at spaces.
+fn file_name(text: &str) -> Result<String, String> {
+    match text.chars().find(|character| character.is_whitespace() || character.is_control()) {
+        Some(character) => Err(format!("{character:?} cannot stand in an iolog's file name")),
+        None if text.is_empty() => Err("the name is empty".into()),
+        None => Ok(text.to_owned()),
+    }
 }
 
 pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {

@@ -58,8 +58,8 @@ impl Origin {
                 return Err(format!("`{name}`: a path is possible in a file alone"));
             };
             let path = folder.join(name);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let text =
+                hemi_text::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             (Origin::path(&path), text)
         } else {
             let found = BUILT_IN.iter().find(|(known, _)| *known == name);

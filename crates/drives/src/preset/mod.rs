@@ -113,7 +113,7 @@ impl Preset {
     /// from where this one is.
     pub fn load(path: &Path) -> Result<Preset, PresetError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = hemi_text::read(path).map_err(|error| {
             let reason = error.to_string();
             PresetError::Unreadable { file: file.clone(), reason }
         })?;

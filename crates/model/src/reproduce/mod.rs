@@ -215,7 +215,7 @@ impl Reproduction {
     /// As those of a spec.
     pub fn load(path: &Path) -> Result<Reproduction, SpecError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = hemi_text::read(path)
             .map_err(|source| SpecError::Unreadable { file: file.clone(), source })?;
         toml::from_str(&text).map_err(|error| SpecError::Wrong { file, problem: error.to_string() })
     }

@@ -1,8 +1,9 @@
 //! Option haggling, the client's side. Section "Fixed newstyle negotiation".
 
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
+use hemi_text::Plain;
 use zerocopy::IntoBytes;
 
 use super::replies::Receiving;
@@ -216,7 +217,7 @@ impl Handshake {
     }
 
     fn refused(&mut self, kind: u32, output: &mut Vec<u8>) -> Result<ClientEvent, HandshakeError> {
-        let message = String::from(cut_text(&String::from_utf8_lossy(&self.data)));
+        let message = Plain(&String::from_utf8_lossy(&self.data)).to_string();
         let error = match (self.asked, kind) {
             (option::STARTTLS, _) => HandshakeError::TlsRefused { message },
             (_, option_reply::ERR_TLS_REQD) => HandshakeError::TlsRequired,

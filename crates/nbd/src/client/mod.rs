@@ -33,8 +33,10 @@ mod handshake;
 mod replies;
 mod requests;
 
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+
+use hemi_text::Plain;
 
 pub use error::{ClientError, HandshakeError, ReplyError};
 pub use requests::{Command, Request, SubmitError};
@@ -273,10 +275,10 @@ impl ClientSession {
         matches!(self.phase, Phase::Transmission(_)) && !self.disconnecting
     }
 
-    /// What the server said with the error last reported, cut to 4096 bytes; empty if
-    /// nothing.
+    /// Returns what the server said with the error last reported, as plain text of at most
+    /// 256 characters; empty if it said nothing.
     pub fn error_message(&self) -> String {
-        String::from_utf8_lossy(&self.message).into_owned()
+        Plain(&String::from_utf8_lossy(&self.message)).to_string()
     }
 
     /// Begins a request: the header to be sent, followed by the payload of a write.

@@ -251,6 +251,14 @@ impl ServerSession {
         }
     }
 
+    /// Serves this client by another configuration from here on, which TLS has shown to be its own.
+    /// Without effect once an export has been chosen.
+    pub fn serve_by(&mut self, config: Arc<ServerConfig>) {
+        if !self.in_transmission() {
+            self.config = config;
+        }
+    }
+
     /// Whether the handshake is over.
     pub fn in_transmission(&self) -> bool {
         matches!(

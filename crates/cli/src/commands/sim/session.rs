@@ -1,6 +1,5 @@
 //! `hemi sim session`: a system that stays as it is while steps come in, one after another.
 
-use std::fs;
 use std::io::{BufRead as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,7 @@ pub(super) struct SessionArgs {
 pub(super) fn run(arguments: &SessionArgs) -> Result<()> {
     let shown = arguments.spec.display().to_string();
     let text =
-        fs::read_to_string(&arguments.spec).map_err(|error| usage(format!("{shown}: {error}")))?;
+        hemi_text::read(&arguments.spec).map_err(|error| usage(format!("{shown}: {error}")))?;
     let spec = SessionSpec::parse(&shown, &text).map_err(|error| usage(error.to_string()))?;
     let folder = arguments.spec.parent().unwrap_or(Path::new(""));
     let mut session = Session::open(&spec, folder, arguments.seed)
