@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hemi_harness import (
     run,
     run_fails,
     tls,
+    wait_until,
 )
 from hemi_harness.hemi import MIB, assert_identical, leg_bytes
 from hemi_harness.journal import Journal
@@ -23,7 +26,12 @@ SIZE = 16 * MIB
 
 
 def served(
-    sandbox: Sandbox, certificates: tls.Certificates, *, client_ca: bool, required: bool = True
+    sandbox: Sandbox,
+    certificates: tls.Certificates,
+    *,
+    client_ca: bool,
+    required: bool = True,
+    more: Sequence[str] = (),
 ) -> tuple[Volume, int]:
     volume = Volume.on_files(sandbox, SIZE, start=False)
     port = free_port()
@@ -34,6 +42,7 @@ def served(
     ]
     if client_ca:
         table.append(f'client_ca = "{certificates.authority}"')
+    table += more
     config = sandbox.path("config.toml")
     legs = ", ".join(f'"{leg}"' for leg in volume.legs)
     config.write_text(
@@ -99,6 +108,66 @@ def test_only_the_authoritys_clients_are_served(sandbox: Sandbox) -> None:
             client.read(0, 512)
     volume.process.check_running()
     assert int(run("nbdinfo", "--size", secure(port, certificates.client))) == SIZE
+
+
+def test_each_client_may_do_what_its_certificate_is_listed_for(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    writer = '{ name = "client.example", access = "write" }'
+    reader = '{ name = "reader.example", access = "read" }'
+    volume, port = served(
+        sandbox, certificates, client_ca=True, more=[f"clients = [{writer}, {reader}]"]
+    )
+    with Client(secure(port, certificates.client)) as client:
+        client.write(0, b"w" * 512)
+    with Client(secure(port, certificates.reader)) as client:
+        assert client.handle.is_read_only()
+        assert client.read(0, 512) == b"w" * 512
+        with pytest.raises(NbdError, match="EPERM"):
+            client.write(0, b"x" * 512)
+    volume.stop()
+
+    volume, port = served(
+        sandbox,
+        certificates,
+        client_ca=True,
+        more=['clients = [{ name = "client.example", access = "write" }]'],
+    )
+    with pytest.raises(NbdError), Client(secure(port, certificates.reader)) as client:
+        client.read(0, 512)
+    assert "certificate is of no client" in volume.process.output()
+    with Client(secure(port, certificates.client)) as client:
+        client.write(0, b"w" * 512)
+
+
+def test_a_revoked_certificate_is_refused_after_a_reload(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    crl = sandbox.path("crl.pem")
+    crl.write_bytes(tls.revoked(sandbox, certificates).read_bytes())
+    volume, port = served(sandbox, certificates, client_ca=True, more=[f'client_crl = "{crl}"'])
+    with Client(secure(port, certificates.client)) as client:
+        client.write(0, b"w" * 512)
+
+    crl.write_text("no list\n")
+    volume.signal(signal.SIGHUP)
+    wait_until("the refusal", lambda: "were not read again" in volume.process.output())
+    with Client(secure(port, certificates.client)) as client:
+        client.write(0, b"w" * 512)
+
+    crl.write_bytes(tls.revoked(sandbox, certificates, certificates.client).read_bytes())
+    volume.signal(signal.SIGHUP)
+    wait_until("the reload", lambda: "certificates read again" in volume.process.output())
+    with pytest.raises(NbdError), Client(secure(port, certificates.client)) as client:
+        client.read(0, 512)
+    with Client(secure(port, certificates.reader)) as client:
+        client.write(0, b"w" * 512)
+
+
+def test_certificates_that_nothing_asks_for_are_a_contradiction(sandbox: Sandbox) -> None:
+    certificates = tls.make(sandbox)
+    with pytest.raises(AssertionError, match="client_ca"):
+        served(sandbox, certificates, client_ca=True, required=False)
+    with pytest.raises(AssertionError, match="client_ca"):
+        served(sandbox, certificates, client_ca=False, more=['client_crl = "x.pem"'])
 
 
 def test_broken_certificates_are_named_before_serving(sandbox: Sandbox) -> None:

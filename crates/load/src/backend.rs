@@ -129,7 +129,7 @@ impl Backend {
                     done.push((id.0 as u32, outcome_of(result)));
                 }
                 LegOutcome::Event(LegEvent::Gone { .. }) => self.gone = true,
-                LegOutcome::Event(LegEvent::Back) => {}
+                LegOutcome::Event(LegEvent::Back) | LegOutcome::Progress(_) => {}
             }
         }
     }

@@ -27,8 +27,6 @@ use units::{Size, Time};
 
 /// Most exports of one volume.
 pub const EXPORTS_MAX: usize = 16;
-/// Largest configuration file; a longer one is surely the wrong file.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration was refused.
 #[derive(Debug, thiserror::Error)]
@@ -189,14 +187,7 @@ impl Config {
     /// [`ConfigError::Override`].
     pub fn load(path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        let length = std::fs::metadata(path).map_err(read)?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(read(std::io::Error::new(
-                std::io::ErrorKind::FileTooLarge,
-                format!("it has {length} bytes, a configuration has at most {FILE_BYTES_MAX}"),
-            )));
-        }
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = hemi_text::read(path).map_err(read)?;
         Config::parse(&text, path, overrides)
     }
 

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 
 pub mod api;
+pub(crate) mod connections;
 pub mod history;
 pub mod inject;
 pub mod metrics;
@@ -153,18 +154,17 @@ async fn serve(
     tracing::info!(path = %file.path().display(), "control socket");
     let sampling = tokio::spawn(sample(shared.clone()));
     if let Some(listener) = http {
-        // Whatever becomes of it, control goes on; axum::serve itself never fails.
+        // Whatever becomes of it, control goes on.
         let routes = routes::public(shared.clone());
-        tokio::spawn(async move { axum::serve(listener, routes).await });
+        tokio::spawn(connections::serve(listener, routes, stopped.clone()));
     }
-    let until = wait(stopped.clone());
-    let api = axum::serve(control, routes::control(shared)).with_graceful_shutdown(until);
+    let api = connections::serve(control, routes::control(shared), stopped.clone());
     let patience = async {
         wait(stopped).await;
         tokio::time::sleep(LAST_ANSWERS).await;
     };
     tokio::select! {
-        _ = api => {}
+        () = api => {}
         () = patience => {}
     }
     sampling.abort();

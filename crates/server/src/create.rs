@@ -143,10 +143,13 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
 }
 
 /// Takes a name for a new volume. Files are named after it, so it must not be a path, though
-/// hemi serves older volumes whose names are.
+/// hemi serves older volumes whose names are, nor hold characters that nobody sees.
 fn name(text: &str) -> Result<Name, CreateError> {
     if text.contains('/') || text == "." || text == ".." {
         return Err(CreateError::PathName(text.to_owned()));
+    }
+    if let Some(character) = text.chars().find(|character| !hemi_text::is_plain(*character)) {
+        return Err(CreateError::HiddenCharacter(character));
     }
     Ok(Name::new(text)?)
 }

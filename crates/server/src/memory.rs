@@ -160,10 +160,15 @@ impl Span {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 
-    /// Its bytes, to be filled; on the same terms as [`Span::bytes`].
+    /// Its bytes, to be filled.
+    ///
+    /// # Safety
+    /// As long as they are borrowed, nobody else reads or writes them: neither the kernel, nor
+    /// anybody through a copy of the span or another span of the same range.
     #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`.
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero); that
+        // it is nobody else's is the caller's word.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 

@@ -13,6 +13,7 @@ use hemi_core::command::{Command, CommandError};
 use hemi_core::units::LegIndex;
 
 use crate::control::volume::Snapshot;
+use crate::export::Gate;
 use crate::leg::{Injection, OpenLeg};
 use crate::ring::Waker;
 
@@ -82,6 +83,13 @@ pub enum ReactorMessage {
         /// Whether it was put.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
+    /// Clients of each configured export come through these gates from now on.
+    SetGates {
+        /// One for each export, where it has TLS.
+        gates: Vec<Option<Arc<Gate>>>,
+        /// Answered at once.
+        reply: ReplyTo<Result<(), ReactorError>>,
+    },
     /// A mapping of the buffers has all its pages: register it.
     Populated {
         /// Which, in the order of [`crate::arena::Arena::memory_mut`].
@@ -105,6 +113,7 @@ impl std::fmt::Debug for ReactorMessage {
             ReactorMessage::Inject { leg, injection, .. } => {
                 write!(f, "Inject({leg:?}, {injection:?})")
             }
+            ReactorMessage::SetGates { gates, .. } => write!(f, "SetGates({})", gates.len()),
             ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
             ReactorMessage::Shutdown { drain, .. } => write!(f, "Shutdown({drain} ns)"),
         }

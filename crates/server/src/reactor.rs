@@ -33,6 +33,10 @@ const LAST_ANSWERS: u64 = 2 * SECOND;
 const OWNER_SLOT_BITS: u32 = LEGS_MAX.ilog2();
 /// Attachments after which owner numbers begin again.
 const OWNER_EPOCHS: u16 = crate::ring::OWNERS_MAX >> OWNER_SLOT_BITS;
+/// Payload handed to legs in one turn. Right after a start, whose regions are compared, each mebibyte
+/// costs half a millisecond, since the buffers have no pages yet: clients that connect must not
+/// wait for all of it.
+const TURN_BYTES_MAX: u64 = 8 << 20;
 /// The token of the closing command.
 const TOKEN_CLOSE: u64 = 0;
 
@@ -86,6 +90,8 @@ pub(crate) struct Reactor {
     /// What the engine halted for.
     halted: Option<ServeError>,
     now: Instant,
+    /// What legs may still be handed in this turn, in bytes.
+    turn_bytes: u64,
     completions: Vec<Completion>,
     outcomes: Vec<LegOutcome>,
 }
@@ -114,6 +120,7 @@ impl Reactor {
             notices: Notices::default(),
             halted: None,
             now: clock::now(),
+            turn_bytes: 0,
             completions: Vec::with_capacity(COMPLETION_ENTRIES as usize),
             outcomes: Vec::with_capacity(256),
         }
@@ -189,6 +196,7 @@ impl Reactor {
 
     /// Everything between two waits.
     fn turn(&mut self) {
+        self.turn_bytes = TURN_BYTES_MAX;
         let mut batch = std::mem::take(&mut self.completions);
         self.ring.completions(&mut batch);
         for completion in batch.drain(..) {
@@ -271,6 +279,7 @@ impl Reactor {
                     }
                     self.engine.complete(self.now, id, result);
                 }
+                LegOutcome::Progress(progress) => self.engine.leg_progressed(slot, &progress),
                 LegOutcome::Event(event) => {
                     self.engine.leg_event(self.now, slot, event);
                     self.state_changed();
@@ -326,13 +335,21 @@ impl Reactor {
         let legs = self.legs.iter().flatten().chain(&self.retired);
         let legs = legs.map(Leg::deadline).min().unwrap_or(Instant::NEVER);
         let last = self.closed_at + LAST_ANSWERS;
-        let own = self.next_snapshot.min(last);
+        // Out of bytes: the engine may want more, in the next turn.
+        let more = if self.turn_bytes == 0 { Instant(0) } else { Instant::NEVER };
+        let own = self.next_snapshot.min(last).min(more);
         self.engine.deadline().min(legs).min(self.exports.deadline()).min(own)
     }
 
-    /// Carries out everything the engine wants.
+    /// Carries out what the engine wants, as far as the turn goes.
     fn act(&mut self) {
-        while let Some(action) = self.engine.next_action() {
+        while self.turn_bytes > 0
+            && let Some(action) = self.engine.next_action()
+        {
+            if let Action::Leg(io) = &action {
+                let bytes = if io.buffer.is_some() { io.extent.bytes() } else { 0 };
+                self.turn_bytes = self.turn_bytes.saturating_sub(bytes);
+            }
             self.carry_out(action);
         }
     }
@@ -440,6 +457,10 @@ impl Reactor {
                     Some(false) => Err(ReactorError::InjectionOff),
                 });
             }
+            ReactorMessage::SetGates { gates, reply } => {
+                self.exports.set_gates(&gates);
+                reply(Ok(()));
+            }
             ReactorMessage::Populated { mapping } => {
                 if let Some(mapping) = self.engine.buffers_mut().memory_mut().get_mut(mapping)
                     && self.ring.add_memory(mapping)
@@ -477,6 +498,8 @@ impl Reactor {
         id: [u8; 16],
         reply: ReplyTo<Outcome>,
     ) {
+        // All of it: what is left is for the leg that was in the slot.
+        self.turn_bytes = u64::MAX;
         self.act();
         let path = opened.description();
         let join = Command::Join { leg, id, traits: opened.traits() };

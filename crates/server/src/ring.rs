@@ -210,6 +210,8 @@ pub struct Ring {
     buffers_registered: u16,
     /// Entries the kernel would not take yet (out of memory), in order.
     backlog: VecDeque<squeue::Entry>,
+    /// Files to be let go once no queued entry names them.
+    leaving: Vec<(RingFile, OwnedFd)>,
     /// Entries submitted since the last wait that complete within the submission, so that
     /// the wait does not return for these alone.
     immediate: usize,
@@ -267,6 +269,7 @@ impl Ring {
             buffer_slots,
             buffers_registered: 0,
             backlog: VecDeque::with_capacity(SUBMISSION_ENTRIES as usize),
+            leaving: Vec::new(),
             immediate: 0,
             submissions: 0,
             wake_descriptor,
@@ -295,7 +298,8 @@ impl Ring {
         self.read(file, counter, 0, tag);
     }
 
-    /// Registers a file. The caller keeps `descriptor` open until [`Ring::remove_file`].
+    /// Registers a file. The caller keeps `descriptor` open until it
+    /// hands it to [`Ring::remove_file`].
     pub fn add_file(&mut self, descriptor: &OwnedFd) -> RingFile {
         let raw = descriptor.as_raw_fd();
         let mut file = RingFile { registered: None, descriptor: raw };
@@ -311,15 +315,32 @@ impl Ring {
         file
     }
 
-    /// Gives a file's slot back. I/O in flight on it goes on and keeps the file open.
-    pub fn remove_file(&mut self, file: RingFile) {
-        // Entries not yet submitted name the slot: hand them over before it changes hands.
+    /// Lets a file go: closes `descriptor` and gives its slot back, at the latest when every
+    /// entry queued so far has been handed to the kernel, since entries name files by slot or
+    /// descriptor. I/O in flight on it goes on and keeps the file open.
+    pub fn remove_file(&mut self, file: RingFile, descriptor: OwnedFd) {
+        self.leaving.push((file, descriptor));
+        self.let_go();
+    }
+
+    /// Lets go of the files that leave, if the kernel has all that was queued.
+    fn let_go(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        self.refill();
         self.submit();
-        if let Some(slot) = file.registered {
-            match self.uring.submitter().register_files_update(slot, &[-1]) {
-                Ok(_) => self.file_slots.push(slot),
-                Err(error) => tracing::warn!(%error, "a registered file could not be removed"),
+        if !self.backlog.is_empty() || !self.uring.submission().is_empty() {
+            return;
+        }
+        for (file, descriptor) in self.leaving.drain(..) {
+            if let Some(slot) = file.registered {
+                match self.uring.submitter().register_files_update(slot, &[-1]) {
+                    Ok(_) => self.file_slots.push(slot),
+                    Err(error) => tracing::warn!(%error, "a registered file could not be removed"),
+                }
             }
+            drop(descriptor);
         }
     }
 
@@ -525,6 +546,7 @@ impl Ring {
     /// Submits everything queued and waits for a completion, at most `timeout` nanoseconds.
     /// An error is one that will not go away by itself.
     pub fn wait(&mut self, timeout: Option<u64>) -> io::Result<()> {
+        self.let_go();
         if !self.backlog.is_empty() {
             self.refill();
         }
@@ -563,6 +585,7 @@ impl Ring {
     /// for any: for a loop that has no time to sleep. An error is one that will not go away by
     /// itself.
     pub fn poll(&mut self) -> io::Result<()> {
+        self.let_go();
         if !self.backlog.is_empty() {
             self.refill();
         }

@@ -77,7 +77,31 @@ fn more_entries_than_the_queue_holds_all_complete() {
         .collect();
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..count));
-    ring.remove_file(file);
+    ring.remove_file(file, descriptor);
+}
+
+#[test]
+fn a_file_that_leaves_gives_its_place_to_no_other_while_entries_name_it() {
+    const SECTOR: usize = 512;
+    let mut ring = Ring::new().unwrap();
+    let count = COMPLETION_ENTRIES as usize * 2;
+    let memory = Mapping::new(count * SECTOR, true).unwrap();
+    let filled = |byte: u8| {
+        let file = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte; SECTOR], 0).unwrap();
+        OwnedFd::from(file)
+    };
+    let (leaving, next) = (filled(b'a'), filled(b'b'));
+    let file = ring.add_file(&leaving);
+    for slot in 0..count {
+        ring.read(file, memory.span(slot * SECTOR, SECTOR), 0, tag(slot as u32));
+    }
+    ring.remove_file(file, leaving);
+    ring.add_file(&next);
+    for completion in wait_for(&mut ring, count) {
+        assert_eq!(completion.outcome(), Ok(SECTOR as u32));
+    }
+    assert!(memory.whole().bytes().iter().all(|byte| *byte == b'a'));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::config::{Config, units};
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
-use crate::export::{ExportOptions, Exports, ListenError, Listener};
+use crate::export::{ExportOptions, Exports, GateFiles, ListenError, Listener};
 use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
@@ -170,7 +170,8 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         None => (None, None),
     };
     let control = Listeners::bind(&config, &name)?;
-    let listeners = listen(&config, &opened)?;
+    let gates = exports_of(&config, &opened)?;
+    let listeners = listen(&gates)?;
     let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
     let options = ReactorOptions {
         settings: config.settings(),
@@ -181,7 +182,7 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         tracing::info!(address = listener.name(), "export");
     }
     let running = start_recorded(opened, options, listeners, snapshot, recorder)?;
-    let volume = Arc::new(ServedVolume::new(running.handle.clone()));
+    let volume = Arc::new(ServedVolume::new(running.handle.clone(), gates));
     let control = match control.spawn(Arc::new(config), volume) {
         Ok(control) => control,
         Err(error) => {
@@ -233,8 +234,8 @@ pub(crate) fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeE
     Ok(())
 }
 
-/// Binds every export; one on a unix socket in the run directory if none is configured.
-fn listen(config: &Config, opened: &OpenedVolume) -> Result<Vec<Listener>, ServeError> {
+/// Returns every export; one on a unix socket in the run directory if none is configured.
+fn exports_of(config: &Config, opened: &OpenedVolume) -> Result<GateFiles, ServeError> {
     let superblock = &opened.opening.superblock;
     let options = ExportOptions {
         volume: opened.name(),
@@ -250,9 +251,13 @@ fn listen(config: &Config, opened: &OpenedVolume) -> Result<Vec<Listener>, Serve
             crate::config::exports::Listen::Unix(path),
         ));
     }
+    Ok(GateFiles { exports, options })
+}
+
+fn listen(gates: &GateFiles) -> Result<Vec<Listener>, ServeError> {
     let mut listeners = Vec::new();
-    for export in &exports {
-        listeners.extend(Listener::bind(export, &options)?);
+    for (index, export) in gates.exports.iter().enumerate() {
+        listeners.extend(Listener::bind(index, export, &gates.options)?);
     }
     Ok(listeners)
 }

@@ -131,6 +131,14 @@ impl<T> SlotTable<T> {
             entry.value.as_ref().map(|value| (id, value))
         })
     }
+
+    /// As [`SlotTable::iter`], to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (SlotId, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(slot, entry)| {
+            let id = SlotId { slot: slot as u32, generation: entry.generation };
+            entry.value.as_mut().map(|value| (id, value))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, Connection};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use crate::config::exports::TlsConfig;
+use crate::config::exports::{Access, TlsConfig};
 use crate::config::legs::LegTls;
 
 /// Where distributions keep the authorities that the machine trusts.
@@ -43,6 +44,7 @@ pub(crate) fn serving(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
         Some(path) => {
             let roots = Arc::new(authorities(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                .with_crls(revoked(config.client_crl.as_deref())?)
                 .build()
                 .map_err(|error| named(path, &error))?;
             builder.with_client_cert_verifier(verifier)
@@ -84,6 +86,45 @@ pub(crate) fn connecting(config: &LegTls) -> Result<Arc<ClientConfig>, String> {
         _ => builder.with_no_client_auth(),
     };
     Ok(Arc::new(client))
+}
+
+/// Reads lists of revoked certificates.
+fn revoked(path: Option<&Path>) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let found: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| named(path, &error))?;
+    if found.is_empty() {
+        return Err(format!("{} holds no list of revoked certificates (PEM)", path.display()));
+    }
+    Ok(found)
+}
+
+/// What clients may do, by the names their certificates are good for.
+#[derive(Debug)]
+pub(crate) struct Clients(Vec<(ServerName<'static>, Access)>);
+
+impl Clients {
+    /// Those that are configured.
+    pub(crate) fn new(config: &TlsConfig) -> Clients {
+        let clients = config.clients.iter().filter_map(|client| {
+            // The configuration has been checked: each is a name.
+            Some((ServerName::try_from(client.name.clone()).ok()?, client.access))
+        });
+        Clients(clients.collect())
+    }
+
+    /// Returns what the client at the other end may do; none if it is not listed. Where nobody
+    /// is, everybody may write.
+    pub(crate) fn access(&self, tls: &Tls) -> Option<Access> {
+        if self.0.is_empty() {
+            return Some(Access::Write);
+        }
+        let chain = tls.session.peer_certificates()?;
+        let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
+        let is_named = |name: &ServerName<'_>| verify_server_name(&certificate, name).is_ok();
+        self.0.iter().find(|(name, _)| is_named(name)).map(|(_, access)| *access)
+    }
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, String> {

@@ -10,6 +10,7 @@ use crate::control::inject::schedule;
 use crate::control::volume::{
     Fault, FaultyOperation, Outcome, Refusal, RefusalKind, Request, Snapshot, Volume,
 };
+use crate::export::GateFiles;
 use crate::leg::Injection;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo};
 
@@ -21,12 +22,25 @@ use joining::Coming;
 #[derive(Debug)]
 pub struct ServedVolume {
     reactor: ReactorHandle,
+    gates: GateFiles,
 }
 
 impl ServedVolume {
-    /// The volume of this reactor.
-    pub fn new(reactor: ReactorHandle) -> ServedVolume {
-        ServedVolume { reactor }
+    /// The volume of this reactor, whose exports have these TLS files.
+    pub fn new(reactor: ReactorHandle, gates: GateFiles) -> ServedVolume {
+        ServedVolume { reactor, gates }
+    }
+
+    /// Reads the TLS files again. Those in use stay if one is not good.
+    fn reload(&self) -> Outcome {
+        match self.gates.read() {
+            Ok(gates) => self.ask(|reply| ReactorMessage::SetGates { gates, reply }),
+            Err(error) => {
+                let way_out = "What was read before stays in use. Mend the file, and reload again.";
+                let refusal = Refusal::new(RefusalKind::Failed, error.to_string(), way_out);
+                Box::pin(async move { Err(refusal) })
+            }
+        }
     }
 
     /// Sends what `make` makes of a reply at once; the outcome is the reply.
@@ -71,6 +85,7 @@ impl Volume for ServedVolume {
                 Ok(injection) => self.ask(|reply| ReactorMessage::Inject { leg, injection, reply }),
                 Err(refusal) => Box::pin(async move { Err(refusal) }),
             }),
+            Request::Reload => self.reload(),
             Request::Shutdown { drain } => {
                 self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })
             }

@@ -15,10 +15,13 @@ class Certificates:
     and qemu expect them."""
 
     authority: Path
+    authority_key: Path
     server_certificate: Path
     server_key: Path
-    # With a client certificate of the authority; without one; of another authority.
+    # With a client certificate of the authority, for client.example; with another, for
+    # reader.example; without one; of another authority.
     client: Path
+    reader: Path
     anonymous: Path
     stranger: Path
 
@@ -53,6 +56,25 @@ def _signed(
     return key, certificate
 
 
+def _named(
+    box: Sandbox, name: str, authority: tuple[Path, Path], usage: tuple[str, ...]
+) -> tuple[Path, Path]:
+    return _signed(box, name, authority, f"dns_name = {name}.example", *usage)
+
+
+def revoked(box: Sandbox, certificates: Certificates, *clients: Path) -> Path:
+    """Returns the authority's list of revoked certificates, with those of some clients."""
+    path = box.path("revoked.pem")
+    template = _template(box, "crl_next_update = 30", "crl_number = 1")
+    given = [a for client in clients for a in ("--load-certificate", client / "client-cert.pem")]
+    run(
+        "certtool", "--generate-crl", "--load-ca-privkey", certificates.authority_key,
+        "--load-ca-certificate", certificates.authority, *given,
+        "--template", template, "--outfile", path,
+    )  # fmt: skip
+    return path
+
+
 def _directory(box: Sandbox, authority: Path, client: tuple[Path, Path] | None) -> Path:
     path = box.path("pki")
     path.mkdir()
@@ -73,9 +95,11 @@ def make(box: Sandbox) -> Certificates:
     usage = ("tls_www_client", "signing_key", "encryption_key")
     return Certificates(
         authority=ours[1],
+        authority_key=ours[0],
         server_certificate=server[1],
         server_key=server[0],
-        client=_directory(box, ours[1], _signed(box, "client", ours, *usage)),
+        client=_directory(box, ours[1], _named(box, "client", ours, usage)),
+        reader=_directory(box, ours[1], _named(box, "reader", ours, usage)),
         anonymous=_directory(box, ours[1], None),
         stranger=_directory(box, ours[1], _signed(box, "stranger", other, *usage)),
     )

@@ -395,6 +395,11 @@ pub struct OneLeg {
     pub leg: u8,
 }
 
+/// `POST /v1/reload`: nothing is to be said.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Empty {}
+
 /// `POST /v1/scrub`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

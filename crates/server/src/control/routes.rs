@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,7 +17,8 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::IntervalStream;
 
 use super::api::{
-    AddLeg, AttachLeg, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub, Shutdown, VolumeStatus,
+    AddLeg, AttachLeg, Empty, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub, Shutdown,
+    VolumeStatus,
 };
 use super::history::History;
 use super::metrics;
@@ -30,6 +32,9 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 pub(super) const STREAM_EVERY: Duration = Duration::from_secs(1);
 /// Figures older than this mean that the data path is stuck.
 pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// A request's body, or why it could not be taken.
+type Received = Result<Bytes, BytesRejection>;
 
 /// What every route sees.
 #[derive(Clone)]
@@ -63,6 +68,7 @@ pub(super) fn control(shared: Shared) -> Router {
         .route("/v1/legs/attach", post(attach))
         .route("/v1/scrub", post(scrub))
         .route("/v1/inject", post(inject))
+        .route("/v1/reload", post(reload))
         .route("/v1/shutdown", post(shutdown))
         .merge(observed())
         .fallback(no_such_route)
@@ -107,31 +113,31 @@ async fn config(State(shared): State<Shared>) -> Response {
     Json(&*shared.config).into_response()
 }
 
-async fn add(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |AddLeg { leg, config, wipe }| Ok(Request::Add { leg, config, wipe })).await
+async fn add(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |AddLeg { leg, config, wipe }| Ok(Request::Add { leg, config, wipe })).await
 }
 
-async fn remove(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |OneLeg { leg }| Ok(Request::Remove { leg })).await
+async fn remove(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |OneLeg { leg }| Ok(Request::Remove { leg })).await
 }
 
-async fn replace(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |ReplaceLeg { leg, config, wipe }| {
+async fn replace(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |ReplaceLeg { leg, config, wipe }| {
         Ok(Request::Replace { leg, config, wipe })
     })
     .await
 }
 
-async fn detach(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |OneLeg { leg }| Ok(Request::Detach { leg })).await
+async fn detach(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |OneLeg { leg }| Ok(Request::Detach { leg })).await
 }
 
-async fn attach(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |AttachLeg { config, wipe }| Ok(Request::Attach { config, wipe })).await
+async fn attach(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |AttachLeg { config, wipe }| Ok(Request::Attach { config, wipe })).await
 }
 
-async fn scrub(State(shared): State<Shared>, body: Bytes) -> Response {
-    act(&shared, &body, |Scrub { repair, stop }| match (repair, stop) {
+async fn scrub(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |Scrub { repair, stop }| match (repair, stop) {
         (true, true) => Err(Refusal::new(
             RefusalKind::BadRequest,
             "`repair` and `stop` are both set",
@@ -143,9 +149,9 @@ async fn scrub(State(shared): State<Shared>, body: Bytes) -> Response {
     .await
 }
 
-async fn inject(State(shared): State<Shared>, body: Bytes) -> Response {
+async fn inject(State(shared): State<Shared>, body: Received) -> Response {
     let allowed = shared.config.allow_inject;
-    act(&shared, &body, |Inject { leg, fault }| {
+    act(&shared, body, |Inject { leg, fault }| {
         if allowed {
             return super::inject::check(&fault).map(|()| Request::Inject { leg, fault });
         }
@@ -158,9 +164,13 @@ async fn inject(State(shared): State<Shared>, body: Bytes) -> Response {
     .await
 }
 
-async fn shutdown(State(shared): State<Shared>, body: Bytes) -> Response {
+async fn reload(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |_: Empty| Ok(Request::Reload)).await
+}
+
+async fn shutdown(State(shared): State<Shared>, body: Received) -> Response {
     let default = shared.config.drain_on_stop;
-    act(&shared, &body, |Shutdown { drain }| {
+    act(&shared, body, |Shutdown { drain }| {
         Ok(Request::Shutdown { drain: drain.unwrap_or(default) })
     })
     .await
@@ -172,11 +182,15 @@ async fn shutdown(State(shared): State<Shared>, body: Bytes) -> Response {
 /// log line.
 async fn act<B: DeserializeOwned>(
     shared: &Shared,
-    body: &[u8],
+    body: Received,
     request: impl FnOnce(B) -> Result<Request, Refusal>,
 ) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return unreceived(&rejection),
+    };
     // No body is an empty object, so that `POST /v1/scrub` alone makes sense.
-    let text: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
     let parsed = serde_json::from_slice::<B>(text).map_err(|error| {
         Refusal::new(
             RefusalKind::BadRequest,
@@ -207,6 +221,17 @@ async fn act<B: DeserializeOwned>(
             "See its log; serve it again.",
         )),
     }
+}
+
+/// Refuses a body that is too large or broke off.
+fn unreceived(rejection: &BytesRejection) -> Response {
+    let mut response = refuse(Refusal::new(
+        RefusalKind::BadRequest,
+        format!("the request's body was not taken: {rejection}"),
+        "A body has at most 64 KiB; docs/control-api.md lists each request's fields.",
+    ));
+    *response.status_mut() = rejection.status();
+    response
 }
 
 fn refuse(refusal: Refusal) -> Response {

@@ -38,16 +38,13 @@ impl Signals {
     }
 
     /// Returns the name of the next signal that stops the volume. HUP does not: a terminal
-    /// that closes must not end a volume that clients use.
-    async fn next_stop(&mut self) -> &'static str {
+    /// that closes must not end a volume that clients use. It has the certificates read again.
+    async fn next_stop(&mut self, shared: &Shared) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.term.recv() => return "TERM",
                 _ = self.interrupt.recv() => return "INT",
-                _ = self.hangup.recv() => tracing::info!(
-                    signal = "HUP",
-                    "ignored: the volume is still served, and nothing is reloaded; TERM stops it"
-                ),
+                _ = self.hangup.recv() => reload(shared).await,
             }
         }
     }
@@ -62,7 +59,7 @@ pub(super) async fn attend(signals: Signals, shared: Shared) {
 /// ends the process as a kill would: what is acknowledged is safe either way.
 async fn stop_on(mut signals: Signals, shared: Shared) {
     for count in 1u32.. {
-        let name = signals.next_stop().await;
+        let name = signals.next_stop(&shared).await;
         let drain = match count {
             1 => shared.config.drain_on_stop,
             2 => Time(0),
@@ -78,6 +75,13 @@ async fn stop_on(mut signals: Signals, shared: Shared) {
                 tracing::warn!(what = %refusal.what, "stop");
             }
         });
+    }
+}
+
+async fn reload(shared: &Shared) {
+    match shared.volume.request(Request::Reload).await {
+        Ok(()) => tracing::info!(signal = "HUP", "certificates read again; TERM stops the volume"),
+        Err(refusal) => tracing::warn!(what = %refusal.what, "certificates were not read again"),
     }
 }
 

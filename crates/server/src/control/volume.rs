@@ -237,6 +237,8 @@ pub enum Request {
         /// Which.
         fault: Fault,
     },
+    /// Read certificates, keys and lists of revoked certificates again, for clients to come.
+    Reload,
     /// Drain for at most this long, close, end.
     Shutdown {
         /// How long to drain.
@@ -290,6 +292,7 @@ impl fmt::Display for Request {
                 }
                 Fault::Clear => write!(formatter, "clear the faults of leg {leg}"),
             },
+            Request::Reload => formatter.write_str("reload certificates"),
             Request::Shutdown { drain } => write!(formatter, "stop, draining for {drain}"),
         }
     }

@@ -50,6 +50,13 @@ pub enum CreateError {
          not contain a `/`, nor be `.` or `..`; choose a plain name, for example db-1"
     )]
     PathName(String),
+    /// A name that reads as another.
+    #[error(
+        "the name has the character U+{:04X}, which nobody sees and which can make it read as \
+         another; choose a plain name, for example db-1",
+        u32::from(*.0)
+    )]
+    HiddenCharacter(char),
     /// The smallest request.
     #[error("the block size {asked} is not possible: {reason}")]
     BlockBytes {

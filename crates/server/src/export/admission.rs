@@ -10,13 +10,14 @@ use super::connection::{Blocked, Connection, Step};
 use super::input::{Filling, Intake};
 use super::listener::{CONTEXT_ALLOCATION, CONTEXT_COPIES};
 use super::output::Answer;
-use super::request::{ClientRequest, Held, Kind, Part, Requests};
+use super::request::{ClientRequest, Held, Kind, LONG_BYTES, Part, Requests};
 use crate::slots::SlotId;
 
 /// Extents in one block status answer; the client asks again for the rest.
 const STATUS_EXTENTS_MAX: usize = 1024;
-/// Regions looked at for one block status answer, so that it takes less than a millisecond.
-const STATUS_STEPS_MAX: usize = 16_384;
+/// Regions looked at in one turn of the event loop for the block status answers of all clients,
+/// so that they take less than 0.1 ms of it.
+pub(super) const STATUS_STEPS_MAX: usize = 256;
 
 impl Connection {
     /// Lets a request in, or says what it has to wait for.
@@ -28,7 +29,9 @@ impl Connection {
     ) -> Step {
         let payload = matches!(request.command, Command::Read { .. } | Command::Write);
         let weight = if payload { request.length } else { 0 };
+        let is_range = matches!(request.command, Command::Trim | Command::WriteZeroes { .. });
         let full = self.in_flight >= self.in_flight_max
+            || (self.has_long && is_range && request.length > LONG_BYTES)
             || (self.in_flight > 0 && self.in_flight_bytes + weight > self.in_flight_bytes_max);
         if full {
             return Step::Blocked(Blocked::Own);
@@ -38,7 +41,7 @@ impl Connection {
         }
         let intake = match request.command {
             Command::Read { .. } => {
-                if !requests.charge(request.length) {
+                if !requests.quota.charge(self.id, request.length) {
                     return Step::Blocked(Blocked::Room);
                 }
                 let read = ClientRequest::new(self.id, Kind::Read, &request, cx.now);
@@ -67,7 +70,10 @@ impl Connection {
                 Intake::Idle
             }
             Command::BlockStatus { one, contexts } => {
-                self.block_status(cx, &request, one, contexts);
+                if requests.status_steps == 0 {
+                    return Step::Blocked(Blocked::Turn);
+                }
+                self.block_status(cx, requests, &request, one, contexts);
                 self.input.intake = Intake::Idle;
                 return Step::Go;
             }
@@ -86,7 +92,9 @@ impl Connection {
         request: &Request,
         operation: Operation,
     ) -> Intake {
-        let id = requests.insert(ClientRequest::new(self.id, Kind::Plain, request, cx.now));
+        let plain = ClientRequest::new(self.id, Kind::Plain, request, cx.now);
+        self.has_long |= plain.is_long();
+        let id = requests.insert(plain);
         let part = Part { at: 0, length: request.length, buffer: None, last: true };
         requests.submit(cx, id, operation, part, self.number);
         Intake::Idle
@@ -136,12 +144,12 @@ impl Connection {
         };
         let Some(mut part) = part else {
             let length = request.part_length(next);
-            if !requests.charge(length) {
+            if !requests.quota.charge(self.id, length) {
                 return Step::Blocked(Blocked::Room);
             }
             let Some(buffer) = cx.engine.buffers_mut().allocate((length / SECTOR_BYTES) as u32)
             else {
-                requests.discharge(length);
+                requests.quota.discharge(self.id, length);
                 return Step::Blocked(Blocked::Room);
             };
             let part = Some(Filling { buffer, length, filled: 0 });
@@ -173,6 +181,7 @@ impl Connection {
     fn block_status(
         &mut self,
         cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
         request: &Request,
         one: bool,
         contexts: ContextSet,
@@ -186,7 +195,9 @@ impl Connection {
             left -= 1;
             extents.clear();
             match context {
-                CONTEXT_COPIES => copies(cx, request, most, &mut extents),
+                CONTEXT_COPIES => {
+                    copies(cx, request, most, &mut requests.status_steps, &mut extents);
+                }
                 // Legs may have holes, but which is not worth asking every leg for each time:
                 // allocated is always a true answer.
                 _ => {
@@ -204,14 +215,18 @@ impl Connection {
 }
 
 /// How many legs hold each extent of the request; a part of it from its beginning if it is
-/// long.
-fn copies(cx: &ExportContext<'_>, request: &Request, most: usize, extents: &mut Vec<StatusExtent>) {
+/// long. Uses up `steps`, of which there is at least one.
+fn copies(
+    cx: &ExportContext<'_>,
+    request: &Request,
+    most: usize,
+    steps: &mut usize,
+    extents: &mut Vec<StatusExtent>,
+) {
     let end = (request.offset + request.length) / SECTOR_BYTES;
     let mut start = request.offset / SECTOR_BYTES;
-    for _ in 0..STATUS_STEPS_MAX {
-        if start >= end {
-            return;
-        }
+    while start < end && *steps > 0 {
+        *steps -= 1;
         let (uniform, legs) = cx.engine.copies(Extent { start, end });
         let status = u64::from(legs.count_ones());
         // The engine's answer is never empty; if it were, this ends all the same.

@@ -14,8 +14,9 @@ use hemi_nbd::server::{ServerEvent, ServerSession};
 use rustix::io::Errno;
 
 use super::input::{Input, InputMemory, Intake};
-use super::listener::Listener;
+use super::listener::{Gate, Listener};
 use super::output::{Answer, Output, OutputMemory, TEXT_BYTES_MAX};
+use super::pace::{Pace, Sample};
 use super::request::{ClientRequest, Held, Kind, Requests};
 use super::{ExportContext, HANDSHAKE_TIMEOUT, REQUESTS_PER_TURN, STALL_TIMEOUT, release};
 use crate::ring::{Completion, Ring, RingFile, Source, Tag};
@@ -83,7 +84,7 @@ pub(super) struct Connection {
     file: RingFile,
     pub(super) session: ServerSession,
     /// What TLS would be set up with, and TLS once the client has asked for it.
-    tls_config: Option<Arc<rustls::ServerConfig>>,
+    gate: Option<Arc<Gate>>,
     tls: Option<Tls>,
     pub(super) input: Input,
     pub(super) output: Output,
@@ -91,10 +92,17 @@ pub(super) struct Connection {
     blocked: Blocked,
     pub(super) in_flight: u32,
     pub(super) in_flight_bytes: u64,
+    /// Whether a long request is in flight ([`ClientRequest::is_long`]).
+    pub(super) has_long: bool,
     pub(super) in_flight_max: u32,
     pub(super) in_flight_bytes_max: u64,
     accepted: Instant,
+    /// How fast the client takes its answers, and sends its payload.
+    taking: Pace,
+    sending: Pace,
     served: bool,
+    /// Why it is cut off, until that has been logged.
+    complaint: Option<String>,
 }
 
 impl Connection {
@@ -118,18 +126,22 @@ impl Connection {
             descriptor,
             file,
             session,
-            tls_config: listener.tls.clone(),
+            gate: listener.gate.clone(),
             tls: None,
-            input: Input::new(memory.input, now),
+            input: Input::new(memory.input),
             output,
             state: State::Open,
             blocked: Blocked::No,
             in_flight: 0,
             in_flight_bytes: 0,
+            has_long: false,
             in_flight_max: listener.options.in_flight_requests_max,
             in_flight_bytes_max: listener.options.in_flight_bytes_max,
             accepted: now,
+            taking: Pace::new(now),
+            sending: Pace::new(now),
             served: false,
+            complaint: None,
         }
     }
 
@@ -156,12 +168,12 @@ impl Connection {
         requests: &mut Requests,
     ) -> Next {
         match completion.tag.id.slot {
-            RECEIVE => self.received(cx, completion),
+            RECEIVE => self.received(completion),
             _ => self.sent(cx, requests, completion),
         }
     }
 
-    fn received(&mut self, cx: &mut ExportContext<'_>, completion: Completion) -> Next {
+    fn received(&mut self, completion: Completion) -> Next {
         match completion.outcome() {
             Ok(0) => {
                 self.input.busy = false;
@@ -170,7 +182,7 @@ impl Connection {
                 Next::Nothing
             }
             Ok(count) => {
-                self.input.received(cx.now, count as usize);
+                self.input.received(count as usize);
                 if self.state == State::Open { Next::Process } else { Next::Nothing }
             }
             Err(Errno::INTR | Errno::AGAIN) => {
@@ -197,6 +209,7 @@ impl Connection {
                 let freed = self.output.sent(cx, requests, count as usize, file, tag);
                 self.in_flight -= freed.answers;
                 self.in_flight_bytes -= freed.weight;
+                requests.quota.discharge(self.id, freed.payload);
                 if self.blocked == Blocked::Own { Next::Process } else { Next::Nothing }
             }
             Err(Errno::INTR | Errno::AGAIN) if self.state != State::Closed => {
@@ -269,7 +282,7 @@ impl Connection {
         let advance = match self.session.advance(staged.bytes(), self.output.text()) {
             Ok(advance) => advance,
             Err(end) => {
-                tracing::info!(peer = %self.peer, reason = %end, "a client broke the protocol");
+                self.complaint = Some(format!("it broke the protocol: {end}"));
                 self.finish();
                 return Step::Empty;
             }
@@ -295,7 +308,8 @@ impl Connection {
 
     /// The session's answer to STARTTLS goes out in the clear, all else through TLS.
     fn start_tls(&mut self) {
-        let Some(config) = self.tls_config.clone() else { return self.close() };
+        let Some(gate) = &self.gate else { return self.close() };
+        let config = Arc::clone(&gate.tls);
         let begun = self.input.secure().and_then(|()| self.output.secure());
         match (begun, Tls::serve(config)) {
             (Ok(()), Ok(tls)) => self.tls = Some(tls),
@@ -313,12 +327,18 @@ impl Connection {
         let more = self.input.decrypt(tls);
         if tls.is_newly_up() {
             self.session.tls_established();
+            let admitted =
+                self.gate.as_ref().is_some_and(|gate| gate.admit(tls, &mut self.session));
+            if !admitted {
+                self.cut_off("its certificate is of no client of this export");
+                return false;
+            }
         }
         match more {
             Ok(more) => more,
             Err(error) => {
                 // The alert that says so is still sent.
-                tracing::info!(peer = %self.peer, %error, "TLS with a client failed");
+                self.complaint = Some(format!("TLS failed: {error}"));
                 self.finish();
                 false
             }
@@ -336,6 +356,7 @@ impl Connection {
             requests.forget(cx.engine.buffers_mut(), done);
             return;
         }
+        self.has_long &= !done.is_long();
         let style = self.session.style();
         let weight = done.length;
         if let Some(error) = done.error {
@@ -380,7 +401,8 @@ impl Connection {
             let over = !self.input.busy && !self.output.busy;
             if over {
                 self.drop_intake(cx, requests);
-                self.output.dissolve(cx, requests);
+                let freed = self.output.dissolve(cx, requests);
+                requests.quota.discharge(self.id, freed.payload);
             }
             return over;
         }
@@ -402,11 +424,22 @@ impl Connection {
             Intake::Writing { request, part, .. } => {
                 if let Some(part) = part {
                     release(arena, Some(part.buffer));
-                    requests.discharge(part.length);
+                    requests.quota.discharge(self.id, part.length);
                 }
                 requests.abandon(arena, request);
             }
         }
+    }
+
+    /// Cuts the client off.
+    pub(super) fn cut_off(&mut self, reason: &str) {
+        self.complaint = Some(reason.to_owned());
+        self.close();
+    }
+
+    /// Returns why the client is cut off, once.
+    pub(super) fn take_complaint(&mut self) -> Option<String> {
+        self.complaint.take()
     }
 
     /// Takes no further request; closes once everything is answered.
@@ -433,8 +466,8 @@ impl Connection {
         }
     }
 
-    /// Why this client should be cut off, if it should. `scarce`: others wait for room.
-    pub(super) fn overdue(&self, now: Instant, scarce: bool) -> Option<&'static str> {
+    /// Why this client should be cut off, if it should. `scarce`: others wait for buffers.
+    pub(super) fn overdue(&mut self, now: Instant, scarce: bool) -> Option<&'static str> {
         if self.state == State::Closed {
             return None;
         }
@@ -442,19 +475,27 @@ impl Connection {
             let late = now.since(self.accepted) > HANDSHAKE_TIMEOUT;
             return late.then_some("it did not finish the handshake");
         }
-        let stalled = |since: Instant| now.since(since) > STALL_TIMEOUT;
-        if self.output.busy && stalled(self.output.progress) {
-            let gone = self.state == State::Finishing;
-            return (scarce || gone).then_some("it does not take its answers");
+        let stuck = self.output.busy && now.since(self.output.progress) > STALL_TIMEOUT;
+        if stuck && self.state == State::Finishing {
+            return Some("it does not take its last answers");
         }
-        let half = matches!(self.input.intake, Intake::Writing { part: Some(_), .. });
-        let dawdles = half && self.blocked == Blocked::No && stalled(self.input.progress);
-        (dawdles && scarce).then_some("it does not send the rest of its request")
+        let takes_slowly = self.taking.is_slow(now, self.output.sample());
+        // What is not received for want of room is not the client's fault.
+        let blocked = self.blocked != Blocked::No;
+        let sample = if blocked { Sample::default() } else { self.input.sample() };
+        let sends_slowly = self.sending.is_slow(now, sample);
+        match (scarce, takes_slowly, sends_slowly) {
+            (true, true, _) => {
+                Some("it takes its answers too slowly while others wait for buffers")
+            }
+            (true, _, true) => Some("it sends its data too slowly while others wait for buffers"),
+            _ => None,
+        }
     }
 
     /// Gives the memory back for the next connection.
     pub(super) fn dissolve(self, ring: &mut Ring) -> ConnectionMemory {
-        ring.remove_file(self.file);
+        ring.remove_file(self.file, self.descriptor);
         ConnectionMemory { input: self.input.into_memory(), output: self.output.into_memory() }
     }
 }

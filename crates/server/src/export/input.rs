@@ -3,9 +3,10 @@
 
 use std::io;
 
-use hemi_core::units::{BufferAt, BufferId, Instant};
+use hemi_core::units::{BufferAt, BufferId};
 
 use super::ExportContext;
+use super::pace::Sample;
 use crate::memory::{Mapping, Span};
 use crate::ring::{RingFile, Tag};
 use crate::ring_message::Gather;
@@ -92,13 +93,23 @@ pub(super) struct Input {
     pub(super) intake: Intake,
     /// Whether a receive is in the ring.
     pub(super) busy: bool,
-    /// When something last came.
-    pub(super) progress: Instant,
+    /// Payload received since the connection began, in bytes.
+    taken: u64,
 }
 
 impl Input {
-    pub(super) fn new(memory: InputMemory, now: Instant) -> Input {
-        Input { memory, secure: false, intake: Intake::Idle, busy: false, progress: now }
+    pub(super) fn new(memory: InputMemory) -> Input {
+        Input { memory, secure: false, intake: Intake::Idle, busy: false, taken: 0 }
+    }
+
+    /// Returns what the client has sent of payloads, and what is missing of the one that is
+    /// received now.
+    pub(super) fn sample(&self) -> Sample {
+        let pending = match self.intake {
+            Intake::Writing { part: Some(part), .. } => part.length - part.filled,
+            _ => 0,
+        };
+        Sample { moved: self.taken, pending }
     }
 
     /// From here on, what is received is TLS: what is staged already, too.
@@ -139,7 +150,8 @@ impl Input {
         (plain.start, plain.end) = (0, 0);
         loop {
             let mut room = plain.memory.span(plain.end, STAGING_BYTES - plain.end);
-            let count = tls.plaintext(room.bytes_mut());
+            // SAFETY: the kernel never has this area, and no other span of it is in use.
+            let count = tls.plaintext(unsafe { room.bytes_mut() });
             plain.end += count;
             if plain.end == STAGING_BYTES {
                 return Ok(true);
@@ -174,15 +186,15 @@ impl Input {
     }
 
     /// `count` bytes came.
-    pub(super) fn received(&mut self, now: Instant, count: usize) {
+    pub(super) fn received(&mut self, count: usize) {
         self.busy = false;
-        self.progress = now;
         let mut rest = count as u64;
         if let Intake::Writing { part: Some(part), .. } = &mut self.intake
             && !self.secure
         {
             let direct = rest.min(part.length - part.filled);
             part.filled += direct;
+            self.taken += direct;
             rest -= direct;
         }
         self.memory.wire.end = rest as usize;
@@ -196,6 +208,7 @@ impl Input {
         room.copy_from(staged.slice(0, count).bytes());
         self.consume(count);
         part.filled += count as u64;
+        self.taken += count as u64;
         count as u64
     }
 

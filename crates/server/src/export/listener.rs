@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use hemi_core::units::{Instant, MILLISECOND};
 use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
-use hemi_nbd::server::{Export, ServerConfig, TlsMode};
+use hemi_nbd::server::{Export, ServerConfig, ServerSession, TlsMode};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use super::request_bytes_max;
-use crate::config::exports::{ExportConfig, Listen};
+use crate::config::exports::{Access, ExportConfig, Listen};
 use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
 use crate::ring::{Ring, RingFile, Source, Tag};
 use crate::slots::SlotId;
+use crate::tls::{Clients, Tls};
 
 /// Index of `base:allocation` among an export's contexts.
 pub(super) const CONTEXT_ALLOCATION: usize = 0;
@@ -72,6 +73,68 @@ pub struct ExportOptions {
     pub buffer_budget: u64,
 }
 
+/// How clients of an export come through TLS, and what each may do then.
+#[derive(Debug)]
+pub struct Gate {
+    pub(super) tls: Arc<rustls::ServerConfig>,
+    clients: Clients,
+    /// The export for clients that may only read.
+    read_only: Arc<ServerConfig>,
+}
+
+impl Gate {
+    /// Reads the files of an export's TLS configuration; none if it has none.
+    ///
+    /// # Errors
+    /// [`ListenError::Tls`] names the file, or [`ListenError::Export`].
+    pub fn new(
+        config: &ExportConfig,
+        options: &ExportOptions,
+    ) -> Result<Option<Gate>, ListenError> {
+        let Some(tls) = &config.tls else { return Ok(None) };
+        let failed = |reason| ListenError::Tls { address: config.nbd.to_string(), reason };
+        let restricted = ExportConfig { read_only: true, ..config.clone() };
+        let mode = if tls.required { TlsMode::Required } else { TlsMode::Allowed };
+        Ok(Some(Gate {
+            tls: crate::tls::serving(tls).map_err(failed)?,
+            clients: Clients::new(tls),
+            read_only: Arc::new(ServerConfig::new(vec![offer(&restricted, options)], mode)?),
+        }))
+    }
+
+    /// Lets a client whose TLS is up go on with what it may do. Returns false if it may nothing.
+    pub(super) fn admit(&self, tls: &Tls, session: &mut ServerSession) -> bool {
+        match self.clients.access(tls) {
+            Some(Access::Write) => true,
+            Some(Access::Read) => {
+                session.serve_by(Arc::clone(&self.read_only));
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// The TLS files of all exports, to be read again.
+#[derive(Clone, Debug)]
+pub struct GateFiles {
+    /// The exports, as configured.
+    pub exports: Vec<ExportConfig>,
+    /// What they export.
+    pub options: ExportOptions,
+}
+
+impl GateFiles {
+    /// Reads them all; one gate for each export that has TLS.
+    ///
+    /// # Errors
+    /// Those of [`Gate::new`].
+    pub fn read(&self) -> Result<Vec<Option<Arc<Gate>>>, ListenError> {
+        let read = |export| Ok(Gate::new(export, &self.options)?.map(Arc::new));
+        self.exports.iter().map(read).collect()
+    }
+}
+
 /// Bounds of one listener's connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -90,7 +153,9 @@ pub struct Listener {
     _file: Option<SocketFile>,
     ring_file: Option<RingFile>,
     pub(super) config: Arc<ServerConfig>,
-    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    /// Which of the configured exports it serves.
+    pub(super) export: usize,
+    pub(super) gate: Option<Arc<Gate>>,
     pub(super) options: Bounds,
     /// Connections now.
     pub(super) open: u32,
@@ -101,27 +166,24 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds what `config` names, to export the volume `options` describes.
+    /// Binds what `config` names, the configured export of this number, to export the volume
+    /// `options` describes.
     ///
     /// # Errors
     /// [`ListenError`] where the address is taken, not allowed, or not there, or the export
     /// breaks a rule of the protocol.
     pub fn bind(
+        export: usize,
         config: &ExportConfig,
         options: &ExportOptions,
     ) -> Result<Vec<Listener>, ListenError> {
-        let tls = config
-            .tls
-            .as_ref()
-            .map(crate::tls::serving)
-            .transpose()
-            .map_err(|reason| ListenError::Tls { address: config.nbd.to_string(), reason })?;
+        let gate = Gate::new(config, options)?.map(Arc::new);
         let mode = match &config.tls {
             None => TlsMode::Off,
             Some(tls) if tls.required => TlsMode::Required,
             Some(_) => TlsMode::Allowed,
         };
-        let server = Arc::new(ServerConfig::new(vec![export(config, options)], mode)?);
+        let server = Arc::new(ServerConfig::new(vec![offer(config, options)], mode)?);
         let bounds = Bounds {
             connections_max: config.limits.connections_max,
             in_flight_requests_max: config.limits.in_flight_requests_max,
@@ -134,7 +196,8 @@ impl Listener {
             _file: file,
             ring_file: None,
             config: Arc::clone(&server),
-            tls: tls.clone(),
+            export,
+            gate: gate.clone(),
             options: bounds,
             open: 0,
             held: None,
@@ -237,7 +300,7 @@ fn bind_tcp(host: &str, port: u16) -> std::io::Result<Vec<TcpListener>> {
 }
 
 /// The export a listener offers.
-fn export(config: &ExportConfig, options: &ExportOptions) -> Export {
+fn offer(config: &ExportConfig, options: &ExportOptions) -> Export {
     let mut features = TransmissionFlags::SEND_FLUSH
         | TransmissionFlags::SEND_FUA
         | TransmissionFlags::SEND_TRIM

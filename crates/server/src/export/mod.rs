@@ -1,20 +1,25 @@
 //! The NBD export: listeners, connections, and what their clients asked for.
 //!
 //! Everything here runs on the reactor's thread. Connections are served in turns: each takes
-//! at most [`REQUESTS_PER_TURN`] requests from its input before the next one is looked at.
-//! Where the engine or the buffers have no room, a connection stops receiving and queues up;
-//! the queue is served in order, so a client that asks for much cannot starve one that asks
-//! for little.
+//! at most [`REQUESTS_PER_TURN`] requests from its input before the next one is looked at, and
+//! what is costly to answer is bounded for all of them together. Where the engine or the
+//! buffers have no room, a connection stops receiving and queues up. The queue is served in
+//! order, but whoever holds nothing and asks for little passes ([`quota`]), and who holds
+//! what others wait for has to move ([`pace`]).
 
 mod admission;
+mod complaints;
 mod connection;
 mod input;
 mod listener;
 mod output;
+mod pace;
+mod quota;
 mod request;
 
 use std::collections::VecDeque;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 use hemi_core::io::{Buffers, Reply};
 use hemi_core::units::{Instant, SECOND};
@@ -25,24 +30,27 @@ use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
 use hemi_core::engine::Engine;
 
+use admission::STATUS_STEPS_MAX;
+use complaints::Complaints;
 use connection::{Connection, ConnectionMemory, Next};
-pub use listener::{ExportOptions, ListenError, Listener};
+pub use listener::{ExportOptions, Gate, GateFiles, ListenError, Listener};
 use request::Requests;
 
 /// Requests taken from one connection before the next has its turn.
 pub const REQUESTS_PER_TURN: u32 = 64;
 /// Time a client has to finish the handshake.
 pub const HANDSHAKE_TIMEOUT: u64 = 30 * SECOND;
-/// A client that neither sends the rest of its request nor takes its answers for this long
-/// is cut off if others wait for the buffers it holds.
+/// A client that has hung up and takes nothing of its last answers for this long is cut off.
 pub const STALL_TIMEOUT: u64 = 2 * SECOND;
-/// How often connections are looked at for the two above.
+/// How often connections are looked at for the two above and for their pace ([`pace`]).
 pub const SWEEP_INTERVAL: u64 = SECOND;
 /// Largest single payload, whatever is configured.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
 /// Connections the table holds before it grows.
 const TABLE_CAPACITY: usize = 64;
+/// Connections looked at in one turn behind the first that waits for room.
+const PASSING_MAX: usize = 64;
 
 /// What the export works with during one call.
 pub(crate) struct ExportContext<'a> {
@@ -73,6 +81,7 @@ pub(crate) struct Exports {
     /// Memory of connections that are gone, for those to come.
     spare: Vec<ConnectionMemory>,
     counts: Counts,
+    complaints: Complaints,
     next_sweep: Instant,
     stopped: bool,
     recorder: Option<Recorder>,
@@ -97,6 +106,7 @@ impl Exports {
             touched: Vec::with_capacity(TABLE_CAPACITY),
             spare: Vec::new(),
             counts: Counts::default(),
+            complaints: Complaints::default(),
             next_sweep: Instant(0),
             stopped: false,
             recorder: None,
@@ -119,6 +129,14 @@ impl Exports {
         Counts { open: self.connections.len() as u64, ..self.counts }
     }
 
+    /// Clients come through these gates from now on, one for each configured export. Those that
+    /// are connected stay.
+    pub(crate) fn set_gates(&mut self, gates: &[Option<Arc<Gate>>]) {
+        for listener in &mut self.listeners {
+            listener.gate = gates.get(listener.export).cloned().flatten();
+        }
+    }
+
     /// The legs changed: whether all of them zero ranges without writing them now.
     pub(crate) fn set_fast_zeroes(&mut self, fast_zeroes: bool) {
         self.requests.fast_zeroes = fast_zeroes;
@@ -133,6 +151,7 @@ impl Exports {
         }
         let id = SlotId { slot: u32::from(owner), generation: completion.tag.id.generation };
         let Some(connection) = self.connections.get_mut(id) else { return };
+        self.requests.quota.set_first(self.waiting.is_empty());
         let mut next = connection.completion(cx, completion, &mut self.requests);
         if let Next::Process = next {
             next = connection.process(cx, &mut self.requests);
@@ -241,41 +260,64 @@ impl Exports {
     pub(crate) fn resume(&mut self, cx: &mut ExportContext<'_>, first: bool) -> bool {
         let submitted = self.requests.submitted;
         if first {
-            for _ in 0..self.again.len() {
-                let Some(id) = self.again.pop_front() else { break };
-                self.serve(cx, id);
-            }
+            self.resume_again(cx);
         }
-        for _ in 0..self.waiting.len() {
-            if !cx.engine.has_room() {
-                break;
-            }
-            let Some(id) = self.waiting.pop_front() else { break };
-            let Some(connection) = self.connections.get_mut(id) else { continue };
-            let next = connection.process(cx, &mut self.requests);
-            if let Next::Wait = next {
-                // Whoever waits longest is first in line for what comes free.
-                self.waiting.push_front(id);
-                self.touch(id);
-                break;
-            }
-            self.follow(id, next);
-        }
+        self.resume_waiting(cx);
         self.requests.submitted != submitted
     }
 
-    fn serve(&mut self, cx: &mut ExportContext<'_>, id: SlotId) {
-        if let Some(connection) = self.connections.get_mut(id) {
+    /// Serves connections with input left, once each, in order, while block status answers
+    /// have steps left. Whoever comes in the next turn comes behind those that are left over.
+    fn resume_again(&mut self, cx: &mut ExportContext<'_>) {
+        if self.again.is_empty() {
+            return;
+        }
+        self.requests.status_steps = STATUS_STEPS_MAX;
+        for _ in 0..self.again.len() {
+            if self.requests.status_steps == 0 {
+                break;
+            }
+            let Some(id) = self.again.pop_front() else { break };
+            self.requests.quota.set_first(self.waiting.is_empty());
+            let Some(connection) = self.connections.get_mut(id) else { continue };
             let next = connection.process(cx, &mut self.requests);
             self.follow(id, next);
+        }
+    }
+
+    /// Serves connections that wait for room, in order. The first that cannot go on keeps its
+    /// place, and is first in line for what comes free; others may pass it with what is
+    /// theirs at any time.
+    fn resume_waiting(&mut self, cx: &mut ExportContext<'_>) {
+        let mut kept = 0;
+        for _ in 0..self.waiting.len() {
+            if kept > PASSING_MAX || !cx.engine.has_room() {
+                break;
+            }
+            let Some(id) = self.waiting.remove(kept) else { break };
+            self.requests.quota.set_first(kept == 0);
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let next = connection.process(cx, &mut self.requests);
+            if let Next::Wait = next {
+                self.waiting.insert(kept, id);
+                kept += 1;
+                self.touch(id);
+            } else {
+                self.follow(id, next);
+            }
         }
     }
 
     /// Sends, receives and closes what this turn has touched.
     pub(crate) fn finish_turn(&mut self, cx: &mut ExportContext<'_>) {
+        // Who is left over from this turn comes before anyone new.
+        self.requests.status_steps = if self.again.is_empty() { STATUS_STEPS_MAX } else { 0 };
         while let Some(id) = self.touched.pop() {
             let Some(connection) = self.connections.get_mut(id) else { continue };
             connection.touched = false;
+            if let Some(reason) = connection.take_complaint() {
+                self.complaints.log(cx.now, &connection.peer, &reason);
+            }
             if connection.settle(cx, &mut self.requests) {
                 self.remove(cx, id);
             }
@@ -318,18 +360,15 @@ impl Exports {
             return;
         }
         self.next_sweep = cx.now + SWEEP_INTERVAL;
-        let scarce = !self.waiting.is_empty();
+        let scarce = self.requests.quota.take_refused();
         let mut late = Vec::new();
-        for (id, connection) in self.connections.iter() {
+        for (id, connection) in self.connections.iter_mut() {
             if let Some(reason) = connection.overdue(cx.now, scarce) {
-                tracing::info!(peer = %connection.peer, reason, "a client is cut off");
+                connection.cut_off(reason);
                 late.push(id);
             }
         }
         for id in late {
-            if let Some(connection) = self.connections.get_mut(id) {
-                connection.close();
-            }
             self.touch(id);
         }
     }
@@ -355,15 +394,9 @@ impl Exports {
     }
 }
 
-/// The buffers a client's payload may take in all: the rest is the engine's, for drains,
-/// repairs and debts, so that what frees buffers never waits for one.
-fn client_share(budget: u64) -> u64 {
-    budget / 4 * 3
-}
-
 /// The largest payload a client may send or ask for, with this buffer budget.
 pub(crate) fn request_bytes_max(configured: u64, budget: u64) -> u32 {
-    let fits = 1 << client_share(budget).ilog2();
+    let fits = 1 << quota::common(budget).ilog2();
     configured.min(REQUEST_BYTES_MAX).min(fits) as u32
 }
 

@@ -11,6 +11,7 @@ use hemi_core::units::{BufferAt, Instant, SECTOR_BYTES};
 use hemi_nbd::codec::Packet;
 
 use super::ExportContext;
+use super::pace::Sample;
 use super::request::{Held, PART_BYTES, Requests};
 use crate::memory::{Mapping, Span};
 use crate::ring::{RingFile, Tag};
@@ -80,6 +81,10 @@ pub(super) struct Output {
     pub(super) busy: bool,
     /// When the socket last took something, or the message began.
     pub(super) progress: Instant,
+    /// Payload of the answers that no message holds yet.
+    waiting: u64,
+    /// Bytes the socket has taken since the connection began.
+    taken: u64,
 }
 
 /// What a sent message freed.
@@ -87,11 +92,28 @@ pub(super) struct Output {
 pub(super) struct Freed {
     pub(super) answers: u32,
     pub(super) weight: u64,
+    /// Bytes of buffers.
+    pub(super) payload: u64,
 }
 
 impl Output {
     pub(super) fn new(memory: OutputMemory, now: Instant) -> Output {
-        Output { memory, text_sent: 0, clear: 0, encrypted: 0, busy: false, progress: now }
+        Output {
+            memory,
+            text_sent: 0,
+            clear: 0,
+            encrypted: 0,
+            busy: false,
+            progress: now,
+            waiting: 0,
+            taken: 0,
+        }
+    }
+
+    /// Returns what the client has taken, and what it could take.
+    pub(super) fn sample(&self) -> Sample {
+        let message = if self.busy { self.memory.gather.length() as u64 } else { 0 };
+        Sample { moved: self.taken, pending: self.waiting + message }
     }
 
     /// Where the session writes what it says itself.
@@ -121,6 +143,7 @@ impl Output {
     }
 
     pub(super) fn push(&mut self, answer: Answer) {
+        self.waiting += answer.length;
         self.memory.answers.push_back(answer);
     }
 
@@ -203,6 +226,7 @@ impl Output {
                 }
             }
             bytes += answer.length;
+            self.waiting -= answer.length;
             sending.push(*answer);
             answers.pop_front();
         }
@@ -215,7 +239,8 @@ impl Output {
         let mut used = 0;
         loop {
             let mut room = area.slice(used, SECURE_BYTES - used);
-            used += tls.outgoing(room.bytes_mut());
+            // SAFETY: no message is in flight, and no other span of the area is in use.
+            used += tls.outgoing(unsafe { room.bytes_mut() });
             if used == SECURE_BYTES || !self.feed(cx, requests, tls) {
                 break;
             }
@@ -246,6 +271,7 @@ impl Output {
         self.encrypted += count as u64;
         if self.encrypted == header.len() as u64 + answer.length {
             self.encrypted = 0;
+            self.waiting -= answer.length;
             self.memory.sending.push(*answer);
             self.memory.answers.pop_front();
             return true;
@@ -263,6 +289,7 @@ impl Output {
         tag: Tag,
     ) -> Freed {
         self.progress = cx.now;
+        self.taken += count as u64;
         self.memory.gather.advance(count);
         if !self.memory.gather.is_empty() {
             // The socket is full: the rest goes when there is room.
@@ -282,20 +309,24 @@ impl Output {
         let mut freed = Freed::default();
         for answer in self.memory.sending.drain(..) {
             requests.drop_held(cx.engine.buffers_mut(), answer.held);
-            requests.discharge(answer.length);
             freed.answers += 1;
             freed.weight += answer.weight;
+            freed.payload += answer.length;
         }
         freed
     }
 
     /// Drops everything; no message is in flight any more.
-    pub(super) fn dissolve(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) {
+    pub(super) fn dissolve(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+    ) -> Freed {
         debug_assert!(!self.busy);
         self.memory.sending.extend(self.memory.answers.drain(..));
-        self.free_sending(cx, requests);
         self.memory.text.clear();
-        (self.text_sent, self.clear, self.encrypted) = (0, 0, 0);
+        (self.text_sent, self.clear, self.encrypted, self.waiting) = (0, 0, 0, 0);
+        self.free_sending(cx, requests)
     }
 
     pub(super) fn into_memory(self) -> OutputMemory {

@@ -7,13 +7,17 @@ use hemi_core::io::{Buffers, Operation, Reply, Request, RequestError};
 use hemi_core::units::{BufferId, Extent, Instant, SECTOR_BYTES};
 use hemi_nbd::server::{Command, ReplyTo};
 
-use super::{ExportContext, REQUEST_BYTES_MAX, client_share, release};
+use super::quota::Quota;
+use super::{ExportContext, REQUEST_BYTES_MAX, release};
 use crate::arena::Arena;
 use crate::record::Answered;
 use crate::slots::{SlotId, SlotTable};
 
 /// Largest part of a request.
 pub(super) const PART_BYTES: u64 = 1 << 20;
+/// A request without payload for more than this is long: the engine splits it into many
+/// operations, which other clients' requests wait behind.
+pub(super) const LONG_BYTES: u64 = 1 << 20;
 /// Most parts of a request.
 pub(super) const PARTS_MAX: usize = (REQUEST_BYTES_MAX / PART_BYTES) as usize;
 /// Requests the table holds before it grows.
@@ -100,6 +104,11 @@ impl ClientRequest {
         }
     }
 
+    /// Whether it is one of those of which a connection has one in flight at a time.
+    pub(super) fn is_long(&self) -> bool {
+        self.kind == Kind::Plain && self.extent_bytes > LONG_BYTES
+    }
+
     /// Bytes of the part that begins `at` bytes in.
     pub(super) fn part_length(&self, at: u64) -> u64 {
         (self.length - at).min(PART_BYTES)
@@ -127,9 +136,9 @@ pub(super) struct Requests {
     table: SlotTable<ClientRequest>,
     lists: Vec<List>,
     lists_free: Vec<u32>,
-    /// Bytes of buffers charged to clients, and the most there may be.
-    charged: u64,
-    charged_max: u64,
+    pub(super) quota: Quota,
+    /// Regions that block status answers may still look at in this turn.
+    pub(super) status_steps: usize,
     /// Whether every leg zeroes ranges without writing them.
     pub(super) fast_zeroes: bool,
     /// Parts handed to the engine since start.
@@ -142,25 +151,11 @@ impl Requests {
             table: SlotTable::with_capacity(TABLE_CAPACITY),
             lists: Vec::new(),
             lists_free: Vec::new(),
-            charged: 0,
-            charged_max: client_share(budget),
+            quota: Quota::new(budget),
+            status_steps: 0,
             fast_zeroes: false,
             submitted: 0,
         }
-    }
-
-    /// Charges a client's payload, if there is room for it.
-    pub(super) fn charge(&mut self, bytes: u64) -> bool {
-        let fits = self.charged + bytes <= self.charged_max;
-        if fits {
-            self.charged += bytes;
-        }
-        fits
-    }
-
-    pub(super) fn discharge(&mut self, bytes: u64) {
-        debug_assert!(self.charged >= bytes);
-        self.charged = self.charged.saturating_sub(bytes);
     }
 
     pub(super) fn insert(&mut self, mut request: ClientRequest) -> SlotId {
@@ -237,8 +232,8 @@ impl Requests {
         if let Err(error) = reply.result {
             request.error.get_or_insert(error);
         }
-        let done = request.complete && request.left == 0;
-        self.discharge(paid);
+        let (connection, done) = (request.connection, request.complete && request.left == 0);
+        self.quota.discharge(connection, paid);
         if done { self.table.remove(id) } else { None }
     }
 
@@ -257,7 +252,7 @@ impl Requests {
     pub(super) fn forget(&mut self, arena: &mut Arena, request: ClientRequest) {
         self.drop_held(arena, request.held);
         if request.kind == Kind::Read {
-            self.discharge(request.length);
+            self.quota.discharge(request.connection, request.length);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use hemi_core::format::LegDescription;
 use hemi_core::io::OutReason;
+use hemi_text::Plain;
 
 use crate::config::units::Size;
 
@@ -79,7 +80,8 @@ impl Display for Slot {
 
 impl SuperblockView {
     fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let name = if self.name.is_empty() { String::new() } else { format!("\"{}\" ", self.name) };
+        let name = Plain(&self.name);
+        let name = if self.name.is_empty() { String::new() } else { format!("\"{name}\" ") };
         line(f, "volume", format_args!("{name}{}", self.volume))?;
         line(
             f,

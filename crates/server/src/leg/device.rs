@@ -56,7 +56,12 @@ impl Device {
     pub fn open(path: &Path, options: FileOptions, purpose: Purpose) -> Result<Device, OpenError> {
         let existing = match rustix::fs::stat(path) {
             Ok(stat) => Some(stat),
-            Err(Errno::NOENT) if matches!(purpose, Purpose::Create { .. }) => None,
+            Err(Errno::NOENT) if matches!(purpose, Purpose::Create { .. }) => {
+                if is_among_devices(path) {
+                    return Err(OpenError::NoDevice { path: path.into() });
+                }
+                None
+            }
             Err(errno) => return Err(OpenError::from_errno(path, errno)),
         };
         let kind = match existing.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
@@ -249,6 +254,16 @@ impl Device {
     pub fn flush(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.descriptor)?)
     }
+}
+
+/// Whether a file made at `path` would lie among the device nodes, in memory: in `/dev` or a
+/// folder below it, but on no file system mounted there, as `/dev/shm` is.
+fn is_among_devices(path: &Path) -> bool {
+    const DEVICES: &str = "/dev";
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else { return false };
+    let number = |path: &Path| rustix::fs::stat(path).map(|stat| stat.st_dev);
+    folder.starts_with(DEVICES) && number(&folder) == number(Path::new(DEVICES))
 }
 
 /// Opens the file or device. A block device that another hemi has is told from one that is
@@ -474,7 +489,8 @@ fn bounce<T>(length: usize, use_it: impl FnOnce(Span) -> Result<T, Errno>) -> Re
 
 fn read_once(descriptor: impl AsFd, offset: u64, mut span: Span) -> Result<usize, Errno> {
     loop {
-        match rustix::io::pread(&descriptor, span.bytes_mut(), offset) {
+        // SAFETY: the span is of this thread's bounce buffer, which only this call uses.
+        match rustix::io::pread(&descriptor, unsafe { span.bytes_mut() }, offset) {
             Err(Errno::INTR) => {}
             other => return other,
         }

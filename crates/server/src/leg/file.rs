@@ -266,7 +266,7 @@ impl FileIo {
 
     pub(super) fn detach(self, ring: &mut Ring) {
         for member in self.members {
-            ring.remove_file(member.file);
+            ring.remove_file(member.file, member.device.descriptor);
         }
     }
 }

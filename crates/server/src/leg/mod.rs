@@ -33,6 +33,7 @@ mod open;
 pub mod pages;
 pub mod stripe;
 
+use hemi_core::format::stamp::Progress;
 use hemi_core::io::{LegError, LegEvent, LegOperation};
 use hemi_core::units::{Instant, IoId};
 
@@ -77,6 +78,8 @@ pub enum LegOutcome {
     },
     /// Something happened to the leg as a whole.
     Event(LegEvent),
+    /// The leg has come so far.
+    Progress(Progress),
 }
 
 /// What a driver works with during one call.
@@ -102,6 +105,11 @@ impl LegContext<'_> {
     /// Reports the end of an I/O.
     pub fn done(&mut self, id: IoId, result: Result<(), LegError>) {
         self.outcomes.push(LegOutcome::Done { id, result });
+    }
+
+    /// Reports how far the leg has come.
+    pub fn progress(&mut self, progress: Progress) {
+        self.outcomes.push(LegOutcome::Progress(progress));
     }
 
     /// Reports a change of the leg.

@@ -15,19 +15,20 @@
 //!
 //! Meanwhile a new session is opened, with growing pauses between attempts. It is used, and the
 //! engine hears [`LegEvent::Back`], once the export has proved to be fit and the same leg: its
-//! size, its flags, and its superblock ([`identity`]).
+//! size, its flags, its superblock and its stamps ([`identity`], [`stamps`]).
 
 mod blocking;
 mod connect;
 mod identity;
 mod link;
+mod stamps;
 mod work;
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use hemi_core::format::{BLOCK_BYTES, Layout};
+use hemi_core::format::Id;
 use hemi_core::io::{LegError, LegEvent};
 use hemi_core::units::Instant;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
@@ -41,7 +42,7 @@ use crate::memory::Span;
 use crate::ring::{Completion, Ring, SocketAddress};
 use crate::slots::SlotTable;
 use connect::Target;
-use identity::{Identity, SLOTS};
+use identity::{Identity, PIECES};
 use link::{Connection, Entry, EntryKind, Link, State, Wires};
 use work::{Features, Work};
 
@@ -58,14 +59,19 @@ pub const RECONNECT_PAUSE_MAX: u64 = 5_000_000_000;
 pub const RECONNECT_TIME_MAX: u64 = 10_000_000_000;
 /// Longest wait for the last answers of a server that is shutting down, in nanoseconds.
 pub const LEAVING_TIME_MAX: u64 = 10_000_000_000;
+/// Longest wait for the answer to a request, in nanoseconds: a server that never gives one would
+/// leave the leg frozen for ever. Then the session is lost and another is opened.
+pub const REQUEST_TIME_MAX: u64 = 60_000_000_000;
+/// How often requests are looked at for that, in nanoseconds.
+const REQUEST_LOOK_INTERVAL: u64 = 1_000_000_000;
 /// Most requests in flight on one connection.
 pub const IN_FLIGHT_MAX: usize = 128;
 /// Bytes received at once beside what goes straight to a buffer.
 const STAGING_BYTES: usize = 128 << 10;
 /// Room for the headers of one send.
 const HEADERS_BYTES: usize = 4096;
-/// Marks the tokens of reads of superblock slots.
-const SLOT_TOKEN: u64 = 1 << 63;
+/// Marks the tokens of reads of the pieces that identify a leg.
+const PIECE_TOKEN: u64 = 1 << 63;
 
 /// How an export is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +128,8 @@ pub(super) struct NbdLeg {
     pause: u64,
     /// When to try again; [`Instant::NEVER`] with a link.
     reconnect: Instant,
+    /// When to look for requests that get no answer.
+    next_look: Instant,
     /// Whether the ring has anything of ours yet.
     started: bool,
 }
@@ -140,12 +148,21 @@ impl NbdLeg {
             connections.push(connection);
         }
         let features = features.ok_or(io::ErrorKind::NotConnected)?;
+        let mut writer = Id::default();
+        getrandom::fill(&mut writer).map_err(io::Error::other)?;
         let count = connections.len();
         let state = State::Ready { since: Instant(0) };
         Ok(NbdLeg {
             target,
-            work: Work::new(features)?,
-            link: Some(Link { number: 1, connections, state, entries: 0, verifying: 0 }),
+            work: Work::new(features, writer)?,
+            link: Some(Link {
+                number: 1,
+                connections,
+                state,
+                entries: 0,
+                verifying: 0,
+                unread: false,
+            }),
             retired: Vec::new(),
             entries: SlotTable::with_capacity(16),
             spare: VecDeque::new(),
@@ -157,6 +174,7 @@ impl NbdLeg {
             attempts: 0,
             pause: RECONNECT_PAUSE_MIN,
             reconnect: Instant::NEVER,
+            next_look: Instant(0),
             started: false,
         })
     }
@@ -169,7 +187,7 @@ impl NbdLeg {
         for index in 0..link.connections.len() {
             link.receive(cx, &mut self.entries, index);
         }
-        if let Err(lost) = self.read_slots(cx) {
+        if let Err(lost) = self.read_pieces(cx) {
             self.lose(cx, &lost);
         }
     }
@@ -190,7 +208,7 @@ impl NbdLeg {
     fn pump(&mut self, cx: &mut LegContext<'_>) {
         let Some(link) = self.link.as_mut().filter(|link| link.is_ready()) else { return };
         while let Some(index) = link.choose(cx.ring) {
-            let Some(next) = self.work.next(link.number) else { return };
+            let Some(next) = self.work.next(link.number, cx.now) else { return };
             match link.connections[index].session.submit(next.token, next.request) {
                 Ok(header) => link.send(cx, &mut self.entries, index, &header, next.payload),
                 Err(SubmitError::Full | SubmitError::NotReady) => {
@@ -205,18 +223,18 @@ impl NbdLeg {
         }
     }
 
-    /// Asks for both superblock slots.
-    fn read_slots(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
+    /// Asks for the pieces that identify the leg.
+    fn read_pieces(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        link.connections[0].wires.slots.zero();
-        for slot in 0..SLOTS {
-            let (offset, length) = (Layout::superblock_address(slot), BLOCK_BYTES as u64);
+        link.connections[0].wires.pieces.zero();
+        for (piece, (offset, length)) in PIECES.into_iter().enumerate() {
+            let length = length as u64;
             if offset + length > self.size {
                 continue;
             }
             let command = Command::Read { unfragmented: false };
             let request = Request { command, fua: false, offset, length };
-            let token = SLOT_TOKEN | u64::from(slot);
+            let token = PIECE_TOKEN | piece as u64;
             let submitted = link.connections[0].session.submit(token, request);
             let header = submitted.map_err(|error| Lost(error.to_string()))?;
             link.send(cx, &mut self.entries, 0, &header, None);
@@ -311,7 +329,8 @@ impl NbdLeg {
                 connection.session.tls_established(&mut connection.output);
             }
             let mut plain = secure.plain;
-            let arrived = tls.plaintext(plain.bytes_mut());
+            // SAFETY: the kernel never has this area, and no other span of it is in use.
+            let arrived = tls.plaintext(unsafe { plain.bytes_mut() });
             if arrived == 0 && taken == 0 {
                 return Ok(());
             }
@@ -351,8 +370,8 @@ impl NbdLeg {
                 ClientEvent::Hole { token, at: place, length } => {
                     room(&self.work, connection, token, place, length)?.zero();
                 }
-                ClientEvent::Done { token, result } if token & SLOT_TOKEN != 0 => {
-                    self.slot_read(cx, result.is_ok())?;
+                ClientEvent::Done { token, result } if token & PIECE_TOKEN != 0 => {
+                    self.piece_read(cx, result.is_ok())?;
                 }
                 ClientEvent::Done { token, result } => {
                     let leaving = result == Err(ErrorCode::Shutdown);
@@ -415,29 +434,38 @@ impl NbdLeg {
             }
         }
         self.work.features = Features::of(link.connections[0].session.export(), self.block);
-        self.read_slots(cx)?;
+        self.read_pieces(cx)?;
         self.usable(cx)
     }
 
-    /// A superblock slot has been read.
-    fn slot_read(&mut self, cx: &mut LegContext<'_>, ok: bool) -> Result<(), Lost> {
+    /// A piece that identifies the leg has been read.
+    fn piece_read(&mut self, cx: &mut LegContext<'_>, ok: bool) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         link.verifying -= 1;
-        if !ok && !link.is_ready() {
-            return Err(Lost("its superblock cannot be read".into()));
+        link.unread |= !ok;
+        if link.unread && !link.is_ready() {
+            return Err(Lost("its superblock or its stamps cannot be read".into()));
         }
         if link.verifying > 0 {
             return Ok(());
         }
-        let found = Identity::read(link.connections[0].wires.slots);
+        let pieces = link.connections[0].wires.pieces;
+        let found = Identity::read(pieces);
+        let stamp = found.and_then(|found| found.stamp(pieces));
         if link.is_ready() {
             // The first link: what is found is who the leg is.
             if let Some(found) = found {
                 Identity::learn(&mut self.identity, found);
             }
+            // Above a stamp that cannot be read no other can be written.
+            let volume = found.filter(|_| !link.unread).map(|found| found.volume());
+            self.work.identified(cx, volume, stamp);
             return Ok(());
         }
-        Identity::verify(self.identity, found).map_err(|error| Lost(error.to_string()))?;
+        let follows = Identity::verify(self.identity, found)
+            .and_then(|()| Identity::verify_stamp(self.work.progress(), stamp));
+        follows.map_err(|error| Lost(error.to_string()))?;
+        self.work.identified(cx, found.map(|found| found.volume()), stamp);
         self.usable(cx)
     }
 
@@ -524,6 +552,7 @@ impl NbdLeg {
         }
         let opening = match self.link.as_ref().map(|link| link.state) {
             Some(State::Opening { deadline } | State::Leaving { deadline }) => deadline,
+            Some(State::Ready { .. }) if !self.work.is_empty() => self.next_look,
             Some(State::Ready { .. }) | None => Instant::NEVER,
         };
         let quarantined = self.retired.iter().filter_map(|retired| match retired {
@@ -553,6 +582,7 @@ impl NbdLeg {
             Some(State::Leaving { deadline }) if deadline <= cx.now => {
                 self.lose(cx, &Lost("the server shuts down without an answer to all".into()));
             }
+            Some(State::Ready { .. }) if self.next_look <= cx.now => self.look(cx),
             _ => {}
         }
         if self.reconnect <= cx.now {
@@ -562,6 +592,16 @@ impl NbdLeg {
                 tracing::warn!(%leg, %error, "no socket to reconnect with");
                 self.reconnect = cx.now + self.pause;
             }
+        }
+    }
+
+    /// Looks for requests that get no answer, and gives up a session that has one.
+    fn look(&mut self, cx: &mut LegContext<'_>) {
+        self.next_look = cx.now + REQUEST_LOOK_INTERVAL;
+        let since = Instant(cx.now.0.saturating_sub(REQUEST_TIME_MAX));
+        if self.link.as_ref().is_some_and(|link| self.work.is_stuck(link.number, since)) {
+            let seconds = REQUEST_TIME_MAX / 1_000_000_000;
+            self.lose(cx, &Lost(format!("the server did not answer a request for {seconds} s")));
         }
     }
 
@@ -576,6 +616,7 @@ impl NbdLeg {
             state: State::Opening { deadline },
             entries: 0,
             verifying: 0,
+            unread: false,
         };
         let mut addresses = Vec::new();
         for _ in 0..self.connections {
@@ -635,10 +676,10 @@ fn room(
     at: u32,
     length: u32,
 ) -> Result<crate::memory::Span, Lost> {
-    if token & SLOT_TOKEN != 0 {
-        // The session has seen to it that the data lies within the slot.
-        let start = (token & !SLOT_TOKEN) as usize * BLOCK_BYTES + at as usize;
-        return Ok(connection.wires.slots.slice(start, length as usize));
+    if token & PIECE_TOKEN != 0 {
+        // The session has seen to it that the data lies within the piece.
+        let start = identity::place((token & !PIECE_TOKEN) as usize) + at as usize;
+        return Ok(connection.wires.pieces.slice(start, length as usize));
     }
     work.room(token, at, length).ok_or_else(|| Lost("data for no request of ours".into()))
 }

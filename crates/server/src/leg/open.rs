@@ -64,6 +64,16 @@ pub enum OpenError {
         /// Its path.
         path: PathBuf,
     },
+    /// Nothing there, among the device nodes.
+    #[error(
+        "there is no device {path:?}, and a file made there would lie in memory and be gone \
+         with the next boot; check the name (lsblk, ls -l /dev/disk/by-id), or name a file on \
+         a disk"
+    )]
+    NoDevice {
+        /// Its path.
+        path: PathBuf,
+    },
     /// No right to it.
     #[error(
         "no permission to open {path:?}: {source}; run hemi as a user who may read and write \

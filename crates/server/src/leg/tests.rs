@@ -47,7 +47,7 @@ impl Bench {
                         leg.settle(id);
                         ended.push((id, result));
                     }
-                    LegOutcome::Event(event) => panic!("{event:?}"),
+                    other @ (LegOutcome::Event(_) | LegOutcome::Progress(_)) => panic!("{other:?}"),
                 }
             }
             if ended.len() == ios.len() {

@@ -16,7 +16,7 @@ use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::control::volume::{Identity, Phase, RefusalKind, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
-use hemi_server::export::{ExportOptions, Listener};
+use hemi_server::export::{ExportOptions, GateFiles, Listener};
 use hemi_server::ledger::LedgerStatus;
 use hemi_server::leg::{Injection, OpenError};
 use hemi_server::messages::{ReactorError, ReactorMessage, ReplyTo};
@@ -41,6 +41,10 @@ struct Served {
 impl Served {
     fn new(budget: u64) -> Served {
         Served::with(budget, None)
+    }
+
+    fn exports(&self) -> ExportOptions {
+        ExportOptions { volume: "v".into(), size: 0, block: 512, buffer_budget: self.budget }
     }
 
     fn with_tls(tls: TlsConfig) -> Served {
@@ -159,7 +163,7 @@ fn run(
         block: block_bytes,
         buffer_budget: budget,
     };
-    let listeners = Listener::bind(&listen, &options).unwrap_or_else(|error| panic!("{error}"));
+    let listeners = Listener::bind(0, &listen, &options).unwrap_or_else(|error| panic!("{error}"));
     let identity = Identity {
         name: opened.name(),
         id: opened.opening.superblock.volume_id,
@@ -414,7 +418,10 @@ fn a_detached_leg_is_let_go_and_can_come_back() {
     assert!(position.is_some(), "the leg holds the data as a plain image");
 
     assert_eq!(client.write(0, 0, &bytes), Ok(()));
-    let volume = ServedVolume::new(served.running.handle.clone());
+    let volume = ServedVolume::new(
+        served.running.handle.clone(),
+        GateFiles { exports: Vec::new(), options: served.exports() },
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let config = served.legs[0].clone();
     let attach = |wipe| volume.request(Request::Attach { config: config.clone(), wipe });

@@ -52,6 +52,8 @@ impl Certificates {
             cert: self.path("server.pem"),
             key: self.path("server.key"),
             client_ca: Some(self.path("ca.pem")),
+            client_crl: None,
+            clients: Vec::new(),
             required: true,
         }
     }

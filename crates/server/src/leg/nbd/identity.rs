@@ -1,10 +1,11 @@
 //! Whether an export that came back is still the leg it was.
 //!
 //! A server restarted on another image, on an empty one or on a rolled-back snapshot answers
-//! as readily as before. So after every reconnect the superblock is read: it must be this
-//! leg's, and no older than the newest one known to have been durable.
+//! as readily as before. So after every reconnect the superblock and the stamps are read: they
+//! must be this leg's, and no older than the newest ones known to have been durable.
 
-use hemi_core::format::{BLOCK_BYTES, Block, Id, Layout, Superblock};
+use hemi_core::format::stamp::{self, Progress};
+use hemi_core::format::{BLOCK_BYTES, Block, Id, Layout, Stamp, Superblock};
 
 use crate::memory::Span;
 
@@ -31,18 +32,56 @@ pub(super) enum IdentityError {
          {known}): an old snapshot, or a server that loses flushed data"
     )]
     Older { found: u64, known: u64 },
+    #[error(
+        "it went back: {} was durable on it, and {}. An old snapshot, or a server that loses \
+         flushed data. To use it again, remove the leg and add it as a new one",
+        Shown(Some(*known)),
+        Shown(*found)
+    )]
+    WentBack { found: Option<Stamp>, known: Stamp },
 }
 
-/// The two superblock slots in `memory`, one after the other.
-pub(super) const SLOTS: u8 = 2;
-/// Bytes of memory the slots need.
-pub(super) const SLOTS_BYTES: usize = SLOTS as usize * BLOCK_BYTES;
+/// A stamp in an error.
+struct Shown(Option<Stamp>);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(Stamp { writer, number }) => {
+                write!(formatter, "stamp {number} of {:02x}{:02x}", writer[0], writer[1])
+            }
+            None => formatter.write_str("it has no stamp"),
+        }
+    }
+}
+
+/// Superblock slots.
+const SLOTS: u8 = 2;
+/// What is read of a leg to identify it: first byte and length of each piece. In memory the
+/// pieces follow each other.
+pub(super) const PIECES: [(u64, usize); 3] = [
+    (Layout::superblock_address(0), BLOCK_BYTES),
+    (Layout::superblock_address(1), BLOCK_BYTES),
+    (Layout::stamp_address(0), stamp::SLOTS_BYTES),
+];
+/// Bytes of memory the pieces need.
+pub(super) const PIECES_BYTES: usize = SLOTS as usize * BLOCK_BYTES + stamp::SLOTS_BYTES;
+
+/// Returns where in memory a piece is.
+pub(super) fn place(piece: usize) -> usize {
+    PIECES[..piece].iter().map(|(_, length)| length).sum()
+}
 
 impl Identity {
-    /// From both slots as read.
+    /// The volume it belongs to.
+    pub(super) fn volume(&self) -> Id {
+        self.volume
+    }
+
+    /// From the pieces as read.
     pub(super) fn read(memory: Span) -> Option<Identity> {
         let slot = |slot: u8| {
-            let start = usize::from(slot) * BLOCK_BYTES;
+            let start = place(usize::from(slot));
             Identity::decode(slot, &memory.bytes()[start..start + BLOCK_BYTES])
         };
         match (slot(0), slot(1)) {
@@ -69,6 +108,24 @@ impl Identity {
             leg: superblock.own_record().id,
             sequence: superblock.sequence,
         })
+    }
+
+    /// Returns the newest stamp in the pieces as read.
+    pub(super) fn stamp(&self, memory: Span) -> Option<Stamp> {
+        Stamp::newest(&memory.bytes()[place(usize::from(SLOTS))..], self.volume)
+    }
+
+    /// Checks that a leg whose newest stamp is `found` has all that was reported durable.
+    pub(super) fn verify_stamp(
+        progress: Progress,
+        found: Option<Stamp>,
+    ) -> Result<(), IdentityError> {
+        match progress.known {
+            Some(known) if !progress.is_kept_by(found) => {
+                Err(IdentityError::WentBack { found, known })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes a newer durable superblock.
@@ -115,6 +172,21 @@ mod tests {
         assert_eq!(Identity::verify(known, Some(identity(2, 9))), Err(IdentityError::Other));
         let older = IdentityError::Older { found: 6, known: 7 };
         assert_eq!(Identity::verify(known, Some(identity(1, 6))), Err(older));
+    }
+
+    #[test]
+    fn a_stamp_older_than_a_durable_one_is_refused_with_both() {
+        let stamp = |number| Some(Stamp { writer: [1; 16], number });
+        let progress = Progress { known: stamp(7), writer: [2; 16] };
+        assert_eq!(Identity::verify_stamp(progress, stamp(7)), Ok(()));
+        for (found, shown) in [(None, "it has no stamp"), (stamp(6), "stamp 6 of 0101")] {
+            let error = Identity::verify_stamp(progress, found).expect_err("it went back");
+            let error = error.to_string();
+            assert!(
+                error.contains("stamp 7 of 0101 was durable") && error.contains(shown),
+                "{error}"
+            );
+        }
     }
 
     #[test]

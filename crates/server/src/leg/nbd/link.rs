@@ -8,7 +8,7 @@ use hemi_core::units::Instant;
 use hemi_nbd::client::ClientSession;
 use rustix::net::Shutdown;
 
-use super::identity::SLOTS_BYTES;
+use super::identity::PIECES_BYTES;
 use super::{HEADERS_BYTES, IN_FLIGHT_MAX, STAGING_BYTES};
 use crate::leg::LegContext;
 use crate::memory::{Mapping, Span};
@@ -57,8 +57,8 @@ pub(super) struct Wires {
     pub(super) staging: Span,
     /// Headers being sent.
     headers: Span,
-    /// The superblock slots, read for verification.
-    pub(super) slots: Span,
+    /// The pieces of the leg that identify it.
+    pub(super) pieces: Span,
     send: Gather,
     receive: Gather,
     /// Through TLS only.
@@ -86,11 +86,11 @@ impl SecureWires {
 
 impl Wires {
     pub(super) fn new(secure: bool) -> io::Result<Wires> {
-        let mapping = Mapping::new(STAGING_BYTES + HEADERS_BYTES + SLOTS_BYTES, false)?;
+        let mapping = Mapping::new(STAGING_BYTES + HEADERS_BYTES + PIECES_BYTES, false)?;
         Ok(Wires {
             staging: mapping.span(0, STAGING_BYTES),
             headers: mapping.span(STAGING_BYTES, HEADERS_BYTES),
-            slots: mapping.span(STAGING_BYTES + HEADERS_BYTES, SLOTS_BYTES),
+            pieces: mapping.span(STAGING_BYTES + HEADERS_BYTES, PIECES_BYTES),
             send: Gather::new(),
             receive: Gather::new(),
             secure: if secure { Some(SecureWires::new()?) } else { None },
@@ -227,8 +227,10 @@ pub(super) struct Link {
     pub(super) state: State,
     /// Ring entries in flight.
     pub(super) entries: usize,
-    /// Reads of superblock slots still to be answered.
+    /// Reads of pieces that identify the leg still to be answered.
     pub(super) verifying: u8,
+    /// Whether one of them could not be read.
+    pub(super) unread: bool,
 }
 
 impl Link {
@@ -362,7 +364,8 @@ impl Link {
             return;
         };
         let mut records = wires.records;
-        let count = tls.outgoing(records.bytes_mut());
+        // SAFETY: the connection is idle: no send has this area.
+        let count = tls.outgoing(unsafe { records.bytes_mut() });
         if count > 0 {
             connection.wires.send.clear();
             connection.wires.send.push(records.slice(0, count));
@@ -420,7 +423,7 @@ impl Link {
     /// Closes the sockets, once no entry is in flight; the wires can be used again.
     pub(super) fn close(self, ring: &mut Ring, spare: &mut VecDeque<Wires>) {
         for connection in self.connections {
-            ring.remove_file(connection.file);
+            ring.remove_file(connection.file, connection.socket);
             spare.push_back(connection.wires);
         }
     }
@@ -444,7 +447,7 @@ impl Link {
                 let _ = rustix::net::send(&connection.socket, bytes, flags);
             }
             let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
-            ring.remove_file(connection.file);
+            ring.remove_file(connection.file, connection.socket);
         }
     }
 }

@@ -4,7 +4,7 @@ mod secure;
 mod servers;
 
 use hemi_core::format::superblock::Name;
-use hemi_core::format::{LegRecord, Membership, Superblock};
+use hemi_core::format::{Layout, LegRecord, Membership, Superblock};
 use hemi_core::io::LegOperation;
 use hemi_core::units::{IoId, LegIndex};
 
@@ -84,6 +84,7 @@ impl Bench {
                     self.ended.push((id, result));
                 }
                 LegOutcome::Event(event) => self.events.push(event),
+                LegOutcome::Progress(_) => {}
             }
         }
     }
@@ -451,20 +452,27 @@ fn superblock(leg: u8, sequence: u64) -> hemi_core::format::Block {
     block
 }
 
+/// Makes an image, with this superblock if any. Returns its path.
+fn image(
+    folder: &std::path::Path,
+    name: &str,
+    superblock: Option<hemi_core::format::Block>,
+) -> String {
+    use std::os::unix::fs::FileExt;
+    let path = folder.join(name);
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(SIZE).unwrap();
+    if let Some(block) = superblock {
+        file.write_all_at(&block, Layout::superblock_address(1)).unwrap();
+    }
+    path.to_str().unwrap().to_owned()
+}
+
 /// A server that comes back with another image is not taken for the leg.
 #[test]
 fn only_the_same_leg_comes_back() {
     let folder = tempfile::tempdir().unwrap();
-    let image = |name: &str, block: Option<hemi_core::format::Block>| {
-        use std::os::unix::fs::FileExt;
-        let path = folder.path().join(name);
-        let file = std::fs::File::create(&path).unwrap();
-        file.set_len(SIZE).unwrap();
-        if let Some(block) = block {
-            file.write_all_at(&block, Layout::superblock_address(1)).unwrap();
-        }
-        path.to_str().unwrap().to_owned()
-    };
+    let image = |name, block| image(folder.path(), name, block);
     let original = image("original", Some(superblock(1, 5)));
     let blank = image("blank", None);
     let foreign = image("foreign", Some(superblock(2, 9)));
@@ -501,6 +509,66 @@ fn only_the_same_leg_comes_back() {
     assert_eq!(bench.one(LegOperation::Read, 0, 4096, 0), Ok(()));
 }
 
+/// A server restarted on a snapshot is not taken for the leg if anything was reported durable
+/// since; if nothing was, it is, and the engine owes it what was not.
+#[test]
+fn a_leg_that_went_back_behind_what_was_durable_does_not_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = image(folder.path(), "original", Some(superblock(1, 5)));
+    let snapshot = folder.path().join("snapshot").to_str().unwrap().to_owned();
+    let mut server = Nbdkit::start(&["file", &original]);
+    let mut bench = Bench::new(&server.uri());
+    let mut events = 0;
+    for durable in [FUA, LegOperation::Flush] {
+        assert_eq!(bench.one(WRITE, 4 << 20, 4096, 0), Ok(()));
+        assert_eq!(bench.one(LegOperation::Flush, 0, 0, 0), Ok(()));
+        std::fs::copy(&original, &snapshot).unwrap();
+        let (offset, length) = if durable == FUA { (4 << 20, 4096) } else { (0, 0) };
+        assert_eq!(bench.one(WRITE, 5 << 20, 4096, 0), Ok(()));
+        assert_eq!(bench.one(durable, offset, length, 0), Ok(()));
+
+        server.kill();
+        server.restart(&["file", &snapshot]);
+        for _ in 0..400 {
+            bench.turn();
+        }
+        events += 1;
+        assert_eq!(bench.events.len(), events, "{durable:?}: {:?}", bench.events);
+        assert_eq!(bench.one(LegOperation::Read, 0, 4096, 0), Err(LegError::Gone));
+
+        server.kill();
+        server.restart(&["file", &original]);
+        events += 1;
+        bench.until("the leg", |bench| bench.events.len() == events);
+        assert_eq!(bench.events.last(), Some(&LegEvent::Back));
+    }
+    std::fs::copy(&original, &snapshot).unwrap();
+    assert_eq!(bench.one(WRITE, 6 << 20, 4096, 0), Ok(()));
+    server.kill();
+    server.restart(&["file", &snapshot]);
+    bench.until("the leg", |bench| bench.events.len() == events + 2);
+    assert_eq!(bench.events.last(), Some(&LegEvent::Back), "nothing was promised since");
+}
+
+/// A server that answers nothing for a minute is left for another session.
+#[test]
+fn a_request_without_an_answer_costs_the_session() {
+    let server = Nbdkit::start(&["memory", "16M"]);
+    let mut bench = Bench::new(&server.uri());
+    assert_eq!(bench.one(WRITE, 0, 4096, 0), Ok(()));
+    server.stop();
+    let write = bench.submit(WRITE, 4096, 4096, 0);
+    bench.until("the loss", |bench| !bench.events.is_empty());
+    assert!(bench.now >= REQUEST_TIME_MAX, "not before its time");
+    assert_eq!(bench.events, [LegEvent::Gone { removed: false }]);
+    assert_eq!(bench.result(write), None, "it may still land");
+    server.go_on();
+    bench.until("the reconnect", |bench| bench.events.contains(&LegEvent::Back));
+    bench.now += HOUR.as_nanos() as u64;
+    bench.until("the end of the write", |bench| bench.result(write).is_some());
+    assert_eq!(bench.result(write), Some(Err(LegError::Gone)));
+}
+
 /// A connection cut at any byte, and answers that make no sense, lose the session and
 /// nothing more: what was answered stands, the rest ends as gone, and the next session
 /// works.
@@ -532,7 +600,7 @@ fn a_vicious_server_costs_a_session() {
 /// nothing stays open for the quarantine.
 #[test]
 fn a_server_that_shuts_down_is_left_without_quarantine() {
-    for last in [2, 5, 17] {
+    for last in [3, 6, 18] {
         let server = Own::start(SIZE, "extended", Fault::ShutdownAfter(last));
         let mut bench = Bench::new(&server.uri());
         let mut ids = Vec::new();
@@ -541,9 +609,9 @@ fn a_server_that_shuts_down_is_left_without_quarantine() {
             ids.push(bench.submit(LegOperation::Read, block << 12, 4096, 8192));
         }
         bench.until("the ends", |bench| ids.iter().all(|id| bench.result(*id).is_some()));
-        // Two requests went to the superblock.
+        // Three requests went to the superblock and the stamps.
         let answered = ids.iter().filter(|id| bench.result(**id) == Some(Ok(()))).count();
-        assert_eq!(answered, last - 2);
+        assert_eq!(answered, last - 3);
         let gone = |id: &&IoId| bench.result(**id) == Some(Err(LegError::Gone));
         assert_eq!(ids.iter().filter(gone).count(), 32 - answered);
         bench.until("the reconnect", |bench| bench.events.contains(&LegEvent::Back));

@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 
+use hemi_core::format::stamp::Progress;
+use hemi_core::format::{BLOCK_BYTES, Id, Stamp};
 use hemi_core::io::{LegError, LegOperation};
+use hemi_core::units::{Instant, IoId};
 use hemi_nbd::client::{Command, ExportInfo, Request};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
 
 use super::identity::Identity;
+use super::stamps::Stamps;
 use crate::leg::file::zeros;
 use crate::leg::{LegContext, ResolvedIo};
 use crate::memory::Span;
@@ -58,15 +62,19 @@ enum Step {
     Flush,
 }
 
-/// An I/O under way.
+/// An I/O in flight.
 #[derive(Debug)]
 struct Operation {
+    /// The engine's name of it; none for the leg's own write of a stamp.
+    id: Option<IoId>,
     io: ResolvedIo,
     step: Step,
     /// Bytes asked for in this step.
     issued: u64,
     /// Requests not answered.
     open: u32,
+    /// When the last of them was sent or answered.
+    moved: Instant,
     /// Of these, requests that can still change the export.
     landing: u32,
     /// The link its requests went to; zero before the first.
@@ -104,11 +112,14 @@ pub(super) struct Work {
     /// I/Os with requests still to be sent, in order.
     queue: VecDeque<SlotId>,
     zeros: Span,
+    stamps: Stamps,
 }
 
 impl Work {
-    pub(super) fn new(features: Features) -> std::io::Result<Work> {
+    /// No I/Os yet. `writer` is a random name for the stamps.
+    pub(super) fn new(features: Features, writer: Id) -> std::io::Result<Work> {
         Ok(Work {
+            stamps: Stamps::new(writer, TABLE_CAPACITY)?,
             features,
             operations: SlotTable::with_capacity(TABLE_CAPACITY),
             parts: SlotTable::with_capacity(TABLE_CAPACITY),
@@ -127,23 +138,70 @@ impl Work {
             LegOperation::WriteZeroes { .. } => Step::Zero,
             LegOperation::Flush => Step::Flush,
         };
-        let id = self.operations.insert(Operation {
+        self.insert(Some(io.id), io, step);
+    }
+
+    /// Queues an I/O.
+    fn insert(&mut self, id: Option<IoId>, io: ResolvedIo, step: Step) -> SlotId {
+        let operation = self.operations.insert(Operation {
+            id,
             io,
             step,
             issued: 0,
             open: 0,
+            moved: Instant(0),
             landing: 0,
             link: 0,
             error: None,
             again: None,
             queued: true,
         });
-        self.queue.push_back(id);
+        self.queue.push_back(operation);
+        operation
+    }
+
+    /// The leg has been read: it is one of this volume and has this stamp, if any. Without a
+    /// volume it has no superblock.
+    pub(super) fn identified(
+        &mut self,
+        cx: &mut LegContext<'_>,
+        volume: Option<Id>,
+        found: Option<Stamp>,
+    ) {
+        if self.stamps.is_unknown() {
+            self.stamps.begin(volume, found);
+            cx.progress(self.stamps.progress());
+        }
+        while volume.is_none()
+            && let Some(id) = self.stamps.take_waiting()
+        {
+            self.end(cx, id, Ok(()));
+        }
+    }
+
+    /// Returns how far the leg is known to have come.
+    pub(super) fn progress(&self) -> Progress {
+        self.stamps.progress()
+    }
+
+    /// Begins to write a stamp if one is due.
+    fn stamp(&mut self, link: u64) {
+        let Some(next) = self.stamps.next(link) else { return };
+        let io = ResolvedIo {
+            id: IoId(0),
+            operation: LegOperation::WriteMetadata,
+            offset: next.offset,
+            length: BLOCK_BYTES as u64,
+            data: Some(next.data),
+        };
+        let operation = self.insert(None, io, Step::Write);
+        self.stamps.written_by(next.stamp, operation);
     }
 
     /// The next request to be sent, if any. It counts as sent from here on; [`Work::unsend`]
     /// takes it back.
-    pub(super) fn next(&mut self, link: u64) -> Option<NextRequest> {
+    pub(super) fn next(&mut self, link: u64, now: Instant) -> Option<NextRequest> {
+        self.stamp(link);
         loop {
             let id = *self.queue.front()?;
             let request = self.operations.get_mut(id).and_then(|operation| {
@@ -160,6 +218,7 @@ impl Work {
             if let Some(operation) = self.operations.get_mut(id) {
                 operation.issued += request.length.max(1);
                 operation.open += 1;
+                operation.moved = now;
                 operation.landing += u32::from(lands);
                 operation.link = link;
             }
@@ -188,6 +247,14 @@ impl Work {
         }
     }
 
+    /// Says whether an I/O of this link has had no answer since `since`.
+    pub(super) fn is_stuck(&self, link: u64, since: Instant) -> bool {
+        let stuck = |operation: &Operation| {
+            operation.link == link && operation.open > 0 && operation.moved < since
+        };
+        self.operations.iter().any(|(_, operation)| stuck(operation))
+    }
+
     /// Where data of a read belongs.
     pub(super) fn room(&self, token: u64, at: u32, length: u32) -> Option<Span> {
         let part = self.parts.get(SlotId::from_bits(token))?;
@@ -205,6 +272,7 @@ impl Work {
         let part = self.parts.remove(SlotId::from_bits(token))?;
         let operation = self.operations.get_mut(part.operation)?;
         operation.open -= 1;
+        operation.moved = cx.now;
         operation.landing -= u32::from(part.lands);
         match (result, operation.step) {
             (Ok(()), _) => {}
@@ -249,16 +317,28 @@ impl Work {
             return None;
         }
         let io = operation.io;
-        self.end(cx, id, Ok(()));
+        let is_own = operation.id.is_none();
+        let lasts = operation.is_durable() || operation.step == Step::Flush;
+        if is_own || !lasts || !self.stamps.cover(id) {
+            self.end(cx, id, Ok(()));
+        }
         match (io.operation, io.data) {
             (LegOperation::WriteMetadata, Some(data)) => Identity::written(io.offset, data),
             _ => None,
         }
     }
 
+    /// Ends an I/O. With a stamp's write end the I/Os that it covers.
     fn end(&mut self, cx: &mut LegContext<'_>, id: SlotId, result: Result<(), LegError>) {
-        if let Some(operation) = self.operations.remove(id) {
-            cx.done(operation.io.id, result);
+        let Some(operation) = self.operations.remove(id) else { return };
+        if let Some(io) = operation.id {
+            return cx.done(io, result);
+        }
+        if self.stamps.ended(id, result.is_ok()) {
+            cx.progress(self.stamps.progress());
+            while let Some(covered) = self.stamps.take_covered() {
+                self.end(cx, covered, result);
+            }
         }
     }
 
@@ -272,12 +352,16 @@ impl Work {
             }
             self.conclude(cx, id);
         }
+        while let Some(id) = self.stamps.take_waiting() {
+            self.end(cx, id, Err(LegError::Gone));
+        }
     }
 
     /// The session is lost: what was never sent ends now, and of what was sent no answer
     /// will come.
     pub(super) fn lose(&mut self, cx: &mut LegContext<'_>, link: u64) {
         self.queue.clear();
+        self.stamps.lose();
         self.end_where(cx, |operation| operation.link == 0);
         self.parts.retain(|part| {
             self.operations.get(part.operation).is_some_and(|operation| operation.link != link)
@@ -299,8 +383,8 @@ impl Work {
     fn end_where(&mut self, cx: &mut LegContext<'_>, which: impl Fn(&Operation) -> bool) {
         self.operations.retain(|operation| {
             let ends = which(operation);
-            if ends {
-                cx.done(operation.io.id, Err(LegError::Gone));
+            if let (true, Some(id)) = (ends, operation.id) {
+                cx.done(id, Err(LegError::Gone));
             }
             !ends
         });

@@ -1,0 +1,59 @@
+//! Log lines about clients that misbehave: a bounded number of them.
+//!
+//! A client can connect and break the protocol thousands of times a second. The log gets at
+//! most [`LINES_PER_SECOND`] lines of that, and how many there would have been.
+
+use hemi_core::units::{Instant, SECOND};
+use hemi_text::Plain;
+
+/// Most lines a second about clients that misbehave.
+pub(super) const LINES_PER_SECOND: u32 = 10;
+
+/// What has been logged in this second, and what has not.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    begun: Instant,
+    logged: u32,
+    dropped: u64,
+}
+
+impl Complaints {
+    /// Logs why a client was cut off, with its own words in plain text.
+    pub(super) fn log(&mut self, now: Instant, peer: &str, reason: &str) {
+        if self.admit(now) {
+            tracing::info!(peer, reason = %Plain(reason), "a client is cut off");
+        }
+    }
+
+    /// Says whether a line may be logged now.
+    fn admit(&mut self, now: Instant) -> bool {
+        if now.since(self.begun) >= SECOND {
+            if self.dropped > 0 {
+                tracing::info!(clients = self.dropped, "more clients were cut off");
+            }
+            *self = Complaints { begun: now, ..Complaints::default() };
+        }
+        let admitted = self.logged < LINES_PER_SECOND;
+        self.logged += u32::from(admitted);
+        self.dropped += u64::from(!admitted);
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_so_many_lines() {
+        let mut complaints = Complaints::default();
+        let start = 5 * SECOND;
+        let lines = (0..6700u64)
+            .filter(|client| complaints.admit(Instant(start + client * 100_000)))
+            .count();
+        assert_eq!(lines as u32, LINES_PER_SECOND);
+        assert_eq!(complaints.dropped, 6690);
+        assert!(complaints.admit(Instant(start + SECOND)));
+        assert_eq!((complaints.logged, complaints.dropped), (1, 0));
+    }
+}
