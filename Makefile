@@ -12,7 +12,7 @@ CARGO ?= cargo
 # Absolute, because tests and benchmarks run hemi from other directories.
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 PYTHON := $(CURDIR)/.venv/bin/python
-export PYTHONPATH := $(CURDIR)/tests/blackbox:$(CURDIR)
+export PYTHONPATH := $(CURDIR)/tests/blackbox:$(CURDIR)/tests/hostile:$(CURDIR)
 export PYTHONDONTWRITEBYTECODE := 1
 
 # Extra arguments: make test PYTEST_ARGS="-k tls -x", make bench BENCH_ARGS="--quick".
@@ -130,6 +130,10 @@ N ?= 300
 KILL_TEST_ARGS ?=
 kill-test: setup release ## kill -9 under a verifying load, N=300 times; nothing acknowledged may be lost
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/kill_test.py --rounds $(N) $(KILL_TEST_ARGS)
+
+HOSTILE_ARGS ?=
+hostile: setup release ## a client's small writes beside hostile clients, every attack (10 minutes); HOSTILE_ARGS="--seconds 3 zeroes"
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/hostile/suite.py $(HOSTILE_ARGS)
 
 POWER_CUT_ARGS ?=
 power-cut-test: setup release ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)

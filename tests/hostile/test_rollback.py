@@ -1,0 +1,85 @@
+"""A remote leg whose server is restarted on a snapshot: nothing older is ever read."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hemi_harness import Nbdkit, Sandbox, Volume, wait_until
+from hemi_harness.hemi import MIB, leg_bytes
+
+SIZE = 64 * MIB
+PIECE = 64 << 10
+PIECES = 64
+
+
+def mirrored(sandbox: Sandbox) -> tuple[Volume, Nbdkit, Path]:
+    """Returns a converged volume on a file and a remote leg, and the remote leg's image."""
+    local = sandbox.file("local.img", leg_bytes(SIZE))
+    image = sandbox.file("remote.img", leg_bytes(SIZE))
+    server = Nbdkit(sandbox, image)
+    volume = Volume(sandbox, [local, server.uri])
+    volume.create(SIZE)
+    volume.start()
+    write(volume, 1)
+    volume.wait_converged(60)
+    return volume, server, image
+
+
+def write(volume: Volume, byte: int) -> None:
+    """Writes every piece durably."""
+    with volume.client() as client:
+        for piece in range(PIECES):
+            client.write(piece * PIECE, bytes([byte]) * PIECE, fua=True)
+        client.flush()
+
+
+def put_back(server: Nbdkit, image: Path, snapshot: Path) -> None:
+    """Restarts the server on the snapshot."""
+    server.kill()
+    shutil.copyfile(snapshot, image)
+    server.start()
+
+
+def check(volume: Volume, byte: int) -> None:
+    """Every piece must read so."""
+    with volume.client() as client:
+        for piece in range(PIECES):
+            got = client.read(piece * PIECE, PIECE)
+            assert got == bytes([byte]) * PIECE, f"piece {piece} is old"
+
+
+def test_a_leg_put_back_while_it_is_served_does_not_come_back(sandbox: Sandbox) -> None:
+    volume, server, image = mirrored(sandbox)
+    snapshot = sandbox.path("snapshot.img")
+    shutil.copyfile(image, snapshot)
+    write(volume, 2)
+    volume.wait_converged(60)
+    put_back(server, image, snapshot)
+    wait_until("the refusal", lambda: "it went back" in volume.process.output())
+    status = volume.status()
+    assert status["health"] != "healthy", status
+    assert status["legs"][1]["state"] != "healthy", status
+    check(volume, 2)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_a_leg_put_back_between_two_starts_lacks_is_owed(sandbox: Sandbox, end: str) -> None:
+    volume, server, image = mirrored(sandbox)
+    snapshot = sandbox.path("snapshot.img")
+    shutil.copyfile(image, snapshot)
+    write(volume, 2)
+    volume.wait_converged(60)
+    if end == "stop":
+        volume.stop()
+    else:
+        volume.kill()
+        server.forget_client()
+    put_back(server, image, snapshot)
+    volume.start()
+    check(volume, 2)
+    volume.wait_converged(60)
+    # What it lacked has been written to it.
+    volume.command("leg", "detach", "0")
+    check(volume, 2)
