@@ -12,7 +12,7 @@
 //! may be written again, with something else in it.
 
 use hemi_core::format::ledger::LedgerError;
-use hemi_core::format::{Layout, Membership, Superblock, lost, page};
+use hemi_core::format::{Layout, Membership, RegionEntry, Superblock, lost, page};
 use hemi_core::recovery::{LegImage, Opening, Problem, Refusal};
 
 use crate::disk::Disk;
@@ -145,9 +145,14 @@ impl World {
     }
 }
 
-/// Whether a start finds what another does.
+/// Whether a start finds what another does. It may know less of who is whole: a leg that lacks
+/// the record of a clean close is doubted.
 fn is_same(one: &Opening, other: &Opening) -> bool {
-    one.table == other.table
+    let agrees = |(one, other): (&RegionEntry, &RegionEntry)| {
+        let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;
+        one == other || (one.with_whole(other.whole()) == *other && fewer)
+    };
+    one.table.iter().zip(&other.table).all(agrees)
         && one.lost == other.lost
         && one.clean == other.clean
         && one.superblock.legs == other.superblock.legs
