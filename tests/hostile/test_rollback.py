@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hemi_harness import Nbdkit, Sandbox, Volume, wait_until
+from hemi_harness import Arg, Nbdkit, Sandbox, Volume, wait_until
 from hemi_harness.hemi import MIB, leg_bytes
 
 SIZE = 64 * MIB
@@ -14,12 +14,12 @@ PIECE = 64 << 10
 PIECES = 64
 
 
-def mirrored(sandbox: Sandbox) -> tuple[Volume, Nbdkit, Path]:
+def mirrored(sandbox: Sandbox, *options: Arg) -> tuple[Volume, Nbdkit, Path]:
     """Returns a converged volume on a file and a remote leg, and the remote leg's image."""
     local = sandbox.file("local.img", leg_bytes(SIZE))
     image = sandbox.file("remote.img", leg_bytes(SIZE))
     server = Nbdkit(sandbox, image)
-    volume = Volume(sandbox, [local, server.uri])
+    volume = Volume(sandbox, [local, server.uri], options=options)
     volume.create(SIZE)
     volume.start()
     write(volume, 1)
@@ -83,3 +83,26 @@ def test_what_a_leg_put_back_between_two_starts_lacks_is_owed(sandbox: Sandbox, 
     # What it lacked has been written to it.
     volume.command("leg", "detach", "0")
     check(volume, 2)
+
+
+def test_the_ledger_tells_a_leg_put_back_after_a_kill(sandbox: Sandbox) -> None:
+    volume, server, image = mirrored(sandbox, "--ledger", sandbox.directory_in(Path("/dev/shm")))
+    with volume.client() as client:
+        client.write(0, b"a" * PIECE, fua=True)
+    volume.wait_converged(60)
+    snapshot = sandbox.path("snapshot.img")
+    shutil.copyfile(image, snapshot)
+    # The region is in use: no page is written for it, only data and stamps.
+    with volume.client() as client:
+        client.write(0, b"b" * PIECE, fua=True)
+    volume.wait_converged(60)
+    current = sandbox.path("current.img")
+    shutil.copyfile(image, current)
+    volume.kill()
+    server.forget_client()
+    put_back(server, image, snapshot)
+    volume.start_fails("leg 1 is older than it was")
+    put_back(server, image, current)
+    volume.start()
+    with volume.client() as client:
+        assert client.read(0, PIECE) == b"b" * PIECE
