@@ -335,7 +335,7 @@ def _targets(
 ) -> list[list[str]]:
     name = f"{kind.label.replace('**', '')}, {load.name}"
     limit = max(float(r["wait_limit_ms"]) for r in got)
-    stall = max(_stall(r) for r in got)
+    stall = worst_stall(got)
     allowed = max(kind.stall_ms, kind.times_calm * worst_stall(calm))
     if kind.survivor_ms:
         # The survivor's own tail is the reference where it is the slow one.

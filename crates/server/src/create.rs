@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::blocking::BlockingLeg;
 use crate::config::units::Size;
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
-use crate::probe::{Kind, hex};
+use crate::probe::{Kind, folder_of, hex};
 
 mod candidate;
 mod error;
@@ -254,7 +254,7 @@ impl Opened {
     /// Keeps the files made, and makes their names durable too.
     fn keep(mut self) -> Result<(), CreateError> {
         for path in std::mem::take(&mut self.made) {
-            let folder = candidate::folder_of(&path);
+            let folder = folder_of(&path);
             let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
             synced.map_err(|source| CreateError::Folder { folder: folder.into(), source })?;
         }

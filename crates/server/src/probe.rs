@@ -444,6 +444,12 @@ pub(crate) fn lock_owner(path: &Path) -> Option<Option<u32>> {
     fs::metadata(path).ok().and_then(|metadata| system::lock_owner(&metadata))
 }
 
+/// The folder a file is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

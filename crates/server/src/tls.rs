@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::verify_server_name;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, Connection};
@@ -88,19 +88,12 @@ pub(crate) fn connecting(config: &LegTls) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(client))
 }
 
-/// Reads lists of revoked certificates.
+/// Reads lists of revoked certificates, if a file of them is named.
 fn revoked(path: Option<&Path>) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let found: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| named(path, &error))?;
-    if found.is_empty() {
-        return Err(format!("{} holds no list of revoked certificates (PEM)", path.display()));
-    }
-    Ok(found)
+    path.map_or(Ok(Vec::new()), |path| pem(path, "list of revoked certificates"))
 }
 
-/// What clients may do, by the names their certificates are good for.
+/// The rights of clients, by the names their certificates are good for.
 #[derive(Debug)]
 pub(crate) struct Clients(Vec<(ServerName<'static>, Access)>);
 
@@ -146,11 +139,15 @@ fn pair(cert: &Path, key: &Path, error: &rustls::Error) -> String {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| named(path, &error))?;
+    pem(path, "certificate")
+}
+
+/// Reads all objects of one kind in a PEM file, of which there is at least one.
+fn pem<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, String> {
+    let found: Vec<T> =
+        T::pem_file_iter(path).and_then(Iterator::collect).map_err(|error| named(path, &error))?;
     if found.is_empty() {
-        return Err(format!("{} holds no certificate (PEM)", path.display()));
+        return Err(format!("{} holds no {kind} (PEM)", path.display()));
     }
     Ok(found)
 }

@@ -324,7 +324,7 @@ impl<'a> FoundLedger<'a> {
         self.long(Places::durable(object, leg))
     }
 
-    /// How far a leg is known to have come.
+    /// Returns the progress that was stored last for a leg.
     pub fn progress(&self, leg: LegIndex) -> Progress {
         let at = Places::stamp(leg);
         let id = |at: usize| {

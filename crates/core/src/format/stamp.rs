@@ -33,7 +33,7 @@ pub struct Stamp {
     pub number: u64,
 }
 
-/// How far a leg has come.
+/// The progress of a leg: its newest stamp, and who writes the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The newest stamp known to be durable; none before the first.

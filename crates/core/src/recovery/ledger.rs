@@ -74,11 +74,12 @@ impl Outlived<'_> {
                 let below = |(object, state): (u32, &super::ObjectState)| {
                     state.traced[leg.index()] < found.durable(object, *leg)
                 };
-                let stamps = opening.slots.iter().zip(images).filter(|(slot, _)| *slot == leg);
-                let went_back = |(_, image): (_, &LegImage<'_>)| {
-                    !found.progress(*leg).is_kept_by(Stamp::newest_of(image.bytes, volume))
+                let went_back = |(slot, image): (&LegIndex, &LegImage<'_>)| {
+                    let newest = || Stamp::newest_of(image.bytes, volume);
+                    slot == leg && !found.progress(*leg).is_kept_by(newest())
                 };
-                (0..).zip(&opening.objects).any(below) || stamps.into_iter().any(went_back)
+                (0..).zip(&opening.objects).any(below)
+                    || opening.slots.iter().zip(images).any(went_back)
             };
             slots().filter(|leg| is_in(*leg)).find(older)
         })?;

@@ -133,7 +133,7 @@ pub struct TlsConfig {
     /// Lists of certificates that those authorities have revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_crl: Option<PathBuf>,
-    /// What each client may do; others are turned away. Without any, every client with a
+    /// Clients and their rights; others are turned away. Without any, every client with a
     /// certificate of the authorities may do what the export allows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<TlsClient>,
@@ -148,11 +148,11 @@ pub struct TlsConfig {
 pub struct TlsClient {
     /// A name or address that its certificate is good for (a subject alternative name).
     pub name: String,
-    /// What it may do.
+    /// Its rights.
     pub access: Access,
 }
 
-/// What a client may do.
+/// The rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {

@@ -8,7 +8,7 @@ use super::{CreateError, CreateOptions, LEGS_MIN};
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;
 use crate::leg::stripe;
-use crate::probe::{Kind, Probe, contents_of_leg};
+use crate::probe::{Kind, Probe, contents_of_leg, folder_of};
 use hemi_core::units::LEGS_MAX;
 
 /// A file or device of a leg.
@@ -135,12 +135,6 @@ fn missing_place(path: &Path) -> PathBuf {
     let folder = folder_of(path);
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
     folder.join(path.file_name().unwrap_or_default())
-}
-
-/// The folder a file is in.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new("."))
 }
 
 fn check_members_empty(candidate: &Candidate) -> Result<(), CreateError> {

@@ -9,7 +9,7 @@ use hemi_text::Plain;
 /// Most lines a second about clients that misbehave.
 pub(super) const LINES_PER_SECOND: u32 = 10;
 
-/// What has been logged in this second, and what has not.
+/// Counts of the lines logged and dropped in the present second.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     begun: Instant,

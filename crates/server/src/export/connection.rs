@@ -92,12 +92,12 @@ pub(super) struct Connection {
     blocked: Blocked,
     pub(super) in_flight: u32,
     pub(super) in_flight_bytes: u64,
-    /// Whether a long request is in flight ([`ClientRequest::is_long`]).
+    /// True while a long request is in flight ([`ClientRequest::is_long`]).
     pub(super) has_long: bool,
     pub(super) in_flight_max: u32,
     pub(super) in_flight_bytes_max: u64,
     accepted: Instant,
-    /// How fast the client takes its answers, and sends its payload.
+    /// The client's pace in taking its answers, and in sending its payload.
     taking: Pace,
     sending: Pace,
     served: bool,

@@ -73,7 +73,7 @@ pub struct ExportOptions {
     pub buffer_budget: u64,
 }
 
-/// How clients of an export come through TLS, and what each may do then.
+/// The way of an export's clients through TLS, and the rights of each after it.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) tls: Arc<rustls::ServerConfig>,
@@ -94,11 +94,10 @@ impl Gate {
         let Some(tls) = &config.tls else { return Ok(None) };
         let failed = |reason| ListenError::Tls { address: config.nbd.to_string(), reason };
         let restricted = ExportConfig { read_only: true, ..config.clone() };
-        let mode = if tls.required { TlsMode::Required } else { TlsMode::Allowed };
         Ok(Some(Gate {
             tls: crate::tls::serving(tls).map_err(failed)?,
             clients: Clients::new(tls),
-            read_only: Arc::new(ServerConfig::new(vec![offer(&restricted, options)], mode)?),
+            read_only: server_config(&restricted, options)?,
         }))
     }
 
@@ -120,7 +119,7 @@ impl Gate {
 pub struct GateFiles {
     /// The exports, as configured.
     pub exports: Vec<ExportConfig>,
-    /// What they export.
+    /// The volume they export.
     pub options: ExportOptions,
 }
 
@@ -153,7 +152,7 @@ pub struct Listener {
     _file: Option<SocketFile>,
     ring_file: Option<RingFile>,
     pub(super) config: Arc<ServerConfig>,
-    /// Which of the configured exports it serves.
+    /// Index of the configured export that it serves.
     pub(super) export: usize,
     pub(super) gate: Option<Arc<Gate>>,
     pub(super) options: Bounds,
@@ -178,12 +177,7 @@ impl Listener {
         options: &ExportOptions,
     ) -> Result<Vec<Listener>, ListenError> {
         let gate = Gate::new(config, options)?.map(Arc::new);
-        let mode = match &config.tls {
-            None => TlsMode::Off,
-            Some(tls) if tls.required => TlsMode::Required,
-            Some(_) => TlsMode::Allowed,
-        };
-        let server = Arc::new(ServerConfig::new(vec![offer(config, options)], mode)?);
+        let server = server_config(config, options)?;
         let bounds = Bounds {
             connections_max: config.limits.connections_max,
             in_flight_requests_max: config.limits.in_flight_requests_max,
@@ -297,6 +291,19 @@ fn bind_tcp(host: &str, port: u16) -> std::io::Result<Vec<TcpListener>> {
         return Err(std::io::Error::other("the name has no address"));
     }
     Ok(sockets)
+}
+
+/// Makes what every session of an export shares.
+fn server_config(
+    config: &ExportConfig,
+    options: &ExportOptions,
+) -> Result<Arc<ServerConfig>, ListenError> {
+    let mode = match &config.tls {
+        None => TlsMode::Off,
+        Some(tls) if tls.required => TlsMode::Required,
+        Some(_) => TlsMode::Allowed,
+    };
+    Ok(Arc::new(ServerConfig::new(vec![offer(config, options)], mode)?))
 }
 
 /// The export a listener offers.

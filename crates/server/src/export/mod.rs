@@ -42,7 +42,7 @@ pub const REQUESTS_PER_TURN: u32 = 64;
 pub const HANDSHAKE_TIMEOUT: u64 = 30 * SECOND;
 /// A client that has hung up and takes nothing of its last answers for this long is cut off.
 pub const STALL_TIMEOUT: u64 = 2 * SECOND;
-/// How often connections are looked at for the two above and for their pace ([`pace`]).
+/// Time between two looks at connections for the two above and for their pace ([`pace`]).
 pub const SWEEP_INTERVAL: u64 = SECOND;
 /// Largest single payload, whatever is configured.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::open::{FileOptions, OpenError, Purpose};
 use crate::memory::{Mapping, PAGE_BYTES, Span};
+use crate::probe::folder_of;
 use crate::process::is_dead;
 
 /// Granularity of blocking I/O.
@@ -260,8 +261,7 @@ impl Device {
 /// folder below it, but on no file system mounted there, as `/dev/shm` is.
 fn is_among_devices(path: &Path) -> bool {
     const DEVICES: &str = "/dev";
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else { return false };
+    let Ok(folder) = folder_of(path).canonicalize() else { return false };
     let number = |path: &Path| rustix::fs::stat(path).map(|stat| stat.st_dev);
     folder.starts_with(DEVICES) && number(&folder) == number(Path::new(DEVICES))
 }
