@@ -139,3 +139,20 @@ fn a_write_over_what_is_being_compared_is_not_lost() {
     world.converge();
     world.read_everything();
 }
+
+/// Clients come back soon after a kill. Until then the legs' windows are not filled with comparing either.
+#[test]
+fn the_first_client_after_a_start_finds_the_legs_free() {
+    let settings = Settings { drain_bytes: 64 << 10, leg_window: 32, ..settings() };
+    let mut world = killed(settings, 3);
+    world.behaviour[FAST].serial = MILLISECOND;
+    reopen(&mut world);
+    let mut most = 0;
+    for _ in 0..40 {
+        world.wait(MILLISECOND / 2);
+        most = most.max(world.in_flight(FAST, What::Reads).len());
+    }
+    assert_eq!(most, 1, "reads for comparing are in flight where a client may read");
+    world.converge();
+    world.read_everything();
+}

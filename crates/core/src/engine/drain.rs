@@ -32,6 +32,9 @@ const SHARE_AT_BOUND: u32 = 2;
 const PROBATION_WINDOW: u32 = 4;
 /// Clients use the volume while one has asked for data, or got an answer, within this time.
 const IN_USE: u64 = SECOND / 10;
+/// Those whose server was killed return within this time of the next start. Comparing that fills the legs'
+/// windows meanwhile would hold up the first of them.
+const EXPECTED: u64 = SECOND;
 /// A debt without a fresh leg to read it from is looked at again after this.
 const SOURCE_RETRY: u64 = 50 * MILLISECOND;
 
@@ -67,6 +70,16 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
+    /// Returns until when the clients of a volume that opens now are expected.
+    pub(super) fn expected_until(now: Instant) -> Instant {
+        if planted::is(Planted::ClientsUnexpected) { now } else { now + EXPECTED }
+    }
+
+    /// Notes that a client asks for data, or gets an answer.
+    pub(super) fn note_use(&mut self) {
+        self.used_until = self.used_until.max(self.now + IN_USE);
+    }
+
     /// Writes in flight up to which drains are started.
     pub(super) fn drain_window(&self, leg: usize) -> u32 {
         let state = &self.legs[leg];
@@ -95,7 +108,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns false if debts that nobody waits for would hold up clients: every request needs this leg
     /// because no other answers.
     fn has_room_for_background(&self, leg: usize) -> bool {
-        let in_use = self.requests.len() > 0 || self.now.since(self.last_used) <= IN_USE;
+        let in_use = self.requests.len() > 0 || self.now <= self.used_until;
         let is_needed = in_use && !self.another_answers(leg);
         !is_needed
             || self.legs[leg].writes_in_flight < self.background_window(leg)
@@ -481,10 +494,10 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns true if what is owed in a region is not to be read from a leg at present: clients use the
-    /// volume, nobody waits for the region, and as much is being read there for drains as clients can
+    /// volume or are expected to, nobody waits for the region, and as much is being read there for drains as clients can
     /// bear. That is one read at a time; more, up to the window, as exposure nears its bound.
     pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
-        if self.now.since(self.last_used) > IN_USE || planted::is(Planted::DrainFloodsSource) {
+        if self.now > self.used_until || planted::is(Planted::DrainFloodsSource) {
             return false;
         }
         let looked_at = self.settings.limits.moves_looked_at;

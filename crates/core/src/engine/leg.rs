@@ -222,6 +222,11 @@ impl History {
         self.usual > 0 && self.lately_ticks <= USUAL_CURRENT_TICKS
     }
 
+    /// Returns the shortest latency since open, nanoseconds; zero before the first.
+    fn fastest(&self) -> u64 {
+        self.total.quantile(0)
+    }
+
     pub(crate) fn median(&self) -> u64 {
         if self.usual == 0 { self.recent.quantile(500) } else { self.usual }
     }
@@ -701,12 +706,12 @@ impl Leg {
         u64::try_from(window * u128::from(SECOND) / u128::from(usual)).unwrap_or(u64::MAX)
     }
 
-    /// Orders legs by their usual write. For one that has written no data yet, its metadata writes
-    /// and flushes speak, which take no less: each leg has written superblocks since the start. One
-    /// that has done neither comes last.
+    /// Orders legs by their usual write. For one that has written no data yet, the fastest of its
+    /// metadata writes and flushes speaks, which takes no less: each leg has written superblocks since
+    /// the start, few and some of them beside a rebuild. One that has done neither comes last.
     pub(crate) fn rank(&self) -> (bool, u64, LegIndex) {
         let usual = match self.usual_write() {
-            0 => self.flush_history.median(),
+            0 => self.flush_history.fastest(),
             usual => usual,
         };
         (usual == 0, usual, self.index)
@@ -770,5 +775,39 @@ impl Leg {
         self.window.reset(now);
         self.probation_until = now + self.probation;
         duration
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leg(index: u8, class: Class, latencies: &[u64]) -> Leg {
+        let settings = Settings::default();
+        let mut leg = Leg::new(LegIndex(index), &settings, true);
+        for latency in latencies {
+            leg.record(class, 8, latency * MILLISECOND, &settings);
+        }
+        leg
+    }
+
+    #[test]
+    fn the_fastest_metadata_write_ranks_a_leg_that_has_written_no_data() {
+        let beside_a_rebuild = leg(1, Class::Flush, &[80, 270, 1, 90]);
+        let slow = leg(0, Class::Flush, &[40, 41, 42, 41]);
+        let unknown = leg(0, Class::Flush, &[]);
+        assert!(beside_a_rebuild.rank() < slow.rank());
+        assert!(slow.rank() < unknown.rank());
+    }
+
+    #[test]
+    fn data_ranks_a_leg_as_soon_as_it_has_written_any() {
+        let mut one = leg(0, Class::Flush, &[1, 1]);
+        let other = leg(1, Class::Write, &[10; 20]);
+        assert!(one.rank() < other.rank());
+        for _ in 0..20 {
+            one.record(Class::Write, 8, 30 * MILLISECOND, &Settings::default());
+        }
+        assert!(other.rank() < one.rank());
     }
 }

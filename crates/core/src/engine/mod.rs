@@ -124,8 +124,8 @@ pub struct Engine<B: Buffers> {
     /// Commands that arrived before the volume was durably open.
     early_commands: Vec<(u64, Command)>,
     reads_routed: u64,
-    /// When a client's request for data last arrived, or any was last answered.
-    last_used: Instant,
+    /// Clients use the volume, or are expected to, until then.
+    used_until: Instant,
     /// Sectors of writes let in and not yet acknowledged.
     unacknowledged_sectors: u64,
     said_converged: bool,
@@ -251,7 +251,7 @@ impl<B: Buffers> Engine<B> {
             flush_failures: flush::Failures::default(),
             early_commands: Vec::new(),
             reads_routed: 0,
-            last_used: Instant(0),
+            used_until: Self::expected_until(now),
             unacknowledged_sectors: 0,
             said_converged: false,
             short_of_memory: false,

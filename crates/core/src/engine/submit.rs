@@ -56,7 +56,7 @@ impl<B: Buffers> Engine<B> {
             Operation::Discard if !self.all_zero_fast() => self.reply(key.slot),
             _ if request.extent.is_empty() => self.reply(key.slot),
             _ => {
-                self.last_used = self.now;
+                self.note_use();
                 let waits = self.phase == Phase::Opening
                     || self.is_paused()
                     || !self.backlog[self.backlog_of(key.slot)].is_empty();
@@ -351,7 +351,7 @@ impl<B: Buffers> Engine<B> {
             }
         };
         self.count_reply(&request, result);
-        self.last_used = self.now;
+        self.note_use();
         self.requests.remove(slot);
         self.actions.push_back(Action::Reply(Reply { token: request.token, result, buffer }));
     }
