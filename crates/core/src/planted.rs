@@ -54,6 +54,8 @@ planted! {
     LossForgotten,
     /// A drain reads as much as fits its window from a leg that clients use.
     DrainFloodsSource,
+    /// What an engine concludes after it has halted is entered in the ledger.
+    HaltEntersOn,
     /// Before the first client is back after a start, its legs' windows are filled with comparing.
     ClientsUnexpected,
     /// A leg's pace is taken from the time in which it has lost sight of writes, too.

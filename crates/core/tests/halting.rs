@@ -79,6 +79,19 @@ fn what_has_not_been_compared_is_not_lost_with_its_authority() {
     }
 }
 
+/// With the removed leg's device go regions that another leg has, and would decide.
+#[test]
+fn a_halt_leaves_the_ledger_as_it_was() {
+    let mut world = uncompared(World::with_ledger(1, 2, settings()));
+    world.write(5 * REGION, 8);
+    world.wait(5 * MILLISECOND);
+    let kept = |world: &World| world.ledger.as_ref().map(|ledger| ledger.bytes());
+    let before = kept(&world);
+    remove_fast(&mut world);
+    assert_eq!(halts(&world).len(), 1);
+    assert!(kept(&world) == before, "the next start finds what the halted engine concluded");
+}
+
 /// The leg that is to be compared keeps its bit, or the operator could not let it decide.
 #[test]
 fn a_region_does_not_settle_before_it_is_compared() {

@@ -132,7 +132,8 @@ impl World {
             || self.disks.iter().any(Disk::has_unreadable)
             || (0..self.legs.len()).any(|leg| self.is_always_late(leg));
         let several = self.settings.policy != Policy::First
-            || self.settings.flush_copies != FlushCopies::Count(1);
+            || self.settings.flush_copies != FlushCopies::Count(1)
+            || none_has_all;
         all_may && fails && owes && several
     }
 

@@ -5,7 +5,7 @@
 //! the region as it was at some moment of the past, most likely in full, and recording it as lost
 //! would give that up for good. Nor may they serve it: what was acknowledged may be missing. So the
 //! engine halts. It does what a kill does at that moment: no action follows but the notice, and
-//! nothing is recorded. The next start finds the device back, or is refused and names it, and the
+//! nothing is recorded, in the ledger either. The next start finds the device back, or is refused and names it, and the
 //! operator decides: `hemi promote` lets another leg decide.
 
 use super::Engine;
@@ -19,7 +19,7 @@ impl<B: Buffers> Engine<B> {
     /// Returns true if the engine has halted: it ignores all input, and [`Notice::Halted`] is its last
     /// action. The driver stops as if it had been killed.
     pub fn is_halted(&self) -> bool {
-        matches!(self.phase, Phase::Halted(_))
+        matches!(self.phase, Phase::Halted { .. })
     }
 
     /// Halts because an uncompared region is gone for good with a leg. Returns false if the leg is being
@@ -30,15 +30,16 @@ impl<B: Buffers> Engine<B> {
             return self.is_halted();
         }
         self.marks.add(Mark::Halted);
-        self.phase = Phase::Halted(leg);
+        let regions = self.regions.uncompared_count(leg);
+        self.phase = Phase::Halted { leg, regions };
+        self.regions.leave_ledger();
         true
     }
 
     /// Takes back what was to follow the input that has halted the engine, and says so instead.
     pub(super) fn stop_if_halted(&mut self) {
-        if let Phase::Halted(leg) = self.phase {
+        if let Phase::Halted { leg, regions } = self.phase {
             self.actions.clear();
-            let regions = self.regions.uncompared_count(leg);
             self.actions.push_back(Action::Notice(Notice::Halted { leg, regions }));
         }
     }

@@ -37,8 +37,11 @@ pub(super) enum Phase {
     Serving,
     Closing(Closing),
     Closed,
-    /// This leg is gone for good, and alone decides what others may have.
-    Halted(LegIndex),
+    /// This leg is gone for good, and alone decides what others may have, in so many regions.
+    Halted {
+        leg: LegIndex,
+        regions: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

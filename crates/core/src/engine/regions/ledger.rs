@@ -12,6 +12,7 @@ use crate::engine::leg::Leg;
 use crate::format::stamp::Progress;
 use crate::format::{Id, Ledger, LedgerMark, page};
 use crate::marks::{Mark, Marks};
+use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
@@ -45,7 +46,7 @@ impl Regions {
 
     /// Announces an opening. Returns what superblocks say of it; `None` without a ledger.
     pub(in crate::engine) fn announce_opening(&mut self, id: Id) -> Option<LedgerMark> {
-        let ledger = self.ledger.as_mut()?;
+        let ledger = self.kept_ledger()?;
         let half = id[..8].try_into().expect("an id has sixteen bytes");
         let opening = u64::from_le_bytes(half).max(1);
         ledger.store_next(opening);
@@ -54,7 +55,7 @@ impl Regions {
 
     /// All superblocks name the opening that was announced.
     pub(in crate::engine) fn confirm_opening(&mut self, mark: Option<LedgerMark>) {
-        if let (Some(ledger), Some(mark)) = (&mut self.ledger, mark) {
+        if let (Some(ledger), Some(mark)) = (self.kept_ledger(), mark) {
             ledger.store_opening(mark.opening);
         }
     }
@@ -66,20 +67,29 @@ impl Regions {
         }
     }
 
+    /// Leaves the ledger as it is from now on: the engine has halted, and what it still concludes from the
+    /// input at hand is not to be found by the next start.
+    pub(in crate::engine) fn leave_ledger(&mut self) {
+        self.ledger_is_left = true;
+    }
+
+    /// Returns the ledger, to store in; `None` without one, or if it is to stay as it is.
+    fn kept_ledger(&mut self) -> Option<&mut Ledger> {
+        let is_left = self.ledger_is_left && !planted::is(Planted::HaltEntersOn);
+        self.ledger.as_mut().filter(|_| !is_left)
+    }
+
     /// Stores the state of a region as it is now.
     pub(super) fn enter_in_ledger(&mut self, region: u32) {
-        if self.ledger.is_none() {
-            return;
-        }
         let (entry, touched) = (self.entry(region), self.is_touched(region));
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = self.kept_ledger() {
             ledger.store(region, entry, touched);
         }
     }
 
     /// From now on the bits of a slot are of the leg that joined in this epoch.
     pub(super) fn note_epoch(&mut self, leg: LegIndex, epoch: u64) {
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = self.kept_ledger() {
             ledger.store_epoch(leg, epoch);
             ledger.store_progress(leg, &Progress::default());
         }
@@ -87,7 +97,7 @@ impl Regions {
 
     /// Notes how far a remote leg has come.
     pub(in crate::engine) fn note_progress(&mut self, leg: LegIndex, progress: &Progress) {
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = self.kept_ledger() {
             ledger.store_progress(leg, progress);
         }
     }
@@ -95,7 +105,7 @@ impl Regions {
     /// Nothing is known to be durable on a leg.
     pub(super) fn forget_durable(&mut self, leg: LegIndex) {
         let objects = self.metadata.lost_list() + 1;
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = self.kept_ledger() {
             (0..objects).for_each(|object| ledger.store_durable(object, leg, 0));
         }
     }
@@ -120,7 +130,7 @@ impl Regions {
     ) {
         self.metadata.complete(leg, write, succeeded);
         let durable = self.metadata.durable(write.object, leg);
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = self.kept_ledger() {
             ledger.store_durable(write.object, leg, durable);
         }
     }

@@ -58,6 +58,8 @@ pub(super) struct Regions {
     metadata: Metadata,
     /// The other record of the same: at once, for as long as the machine runs.
     ledger: Option<Ledger>,
+    /// The ledger stays as it is: the engine has halted.
+    ledger_is_left: bool,
     active: InUse,
     armed: Armed,
     moves: Moves,
@@ -116,6 +118,7 @@ impl Regions {
             table,
             metadata: Metadata::new(layout, &opening.objects, &settings.limits),
             ledger: None,
+            ledger_is_left: false,
             active,
             armed: Armed::new(
                 count,
