@@ -15,6 +15,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod create;
+pub mod descriptors;
 pub mod export;
 pub mod inspect;
 pub mod ledger;

@@ -15,11 +15,12 @@ use crate::config::Config;
 use crate::config::exports::Listen;
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
+use crate::descriptors;
 use crate::leg::{OpenLeg, Purpose};
 
 /// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
 /// that are missing, unreadable or of different pairs, legs that are missing or closed to this
-/// user, and directories that cannot hold the sockets.
+/// user, directories that cannot hold the sockets, and more clients than there are descriptors.
 pub fn check(config: &Config) -> Vec<String> {
     let mut found = Vec::new();
     for (index, leg) in config.legs.iter().enumerate() {
@@ -43,6 +44,9 @@ pub fn check(config: &Config) -> Vec<String> {
         {
             found.push(format!("{}: {reason}", key("nbd")));
         }
+    }
+    if let Err(reason) = descriptors::check(config) {
+        found.push(format!("exports: {reason}"));
     }
     if let Some(path) = &config.control
         && let Err(reason) = can_hold(path)

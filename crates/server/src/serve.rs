@@ -22,6 +22,7 @@ use crate::config::{Config, units};
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
+use crate::descriptors::{self, TooFew};
 use crate::export::{ExportOptions, Exports, GateFiles, ListenError, Listener};
 use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
@@ -84,6 +85,9 @@ pub enum ServeError {
         /// The ledger.
         path: PathBuf,
     },
+    /// There are fewer descriptors than clients and legs may take.
+    #[error(transparent)]
+    Descriptors(#[from] TooFew),
     /// An export.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -145,6 +149,7 @@ pub struct ServeOptions<'a> {
 /// # Errors
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
 pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
+    descriptors::check(&config)?;
     let options = OpenOptions {
         patience: config.wait_for_legs.duration(),
         ledger: &config.ledger,

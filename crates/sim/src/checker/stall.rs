@@ -321,7 +321,9 @@ impl World {
         // A leg that was behind decides a region only when that has rested: regions that are cleaned
         // for others to be dirty, and written again soon, do not rest.
         let pressed = u64::from(self.settings.dirty_regions_max) < self.regions();
-        let calm = self.now.since(last) >= PACE_CALM;
+        // Authority returns from the slow legs, so many regions at a tick, each of which may want a flush.
+        let returns = self.settings.limits.returns_per_tick as u64;
+        let calm = self.now.since(last) >= PACE_CALM + 2 * self.regions() / returns * TICK;
         if !plain || !calm || on_probation || hangs || waits_for_ticks || pressed {
             return None;
         }
