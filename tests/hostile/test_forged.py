@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import forged
 
-IMAGES = 60
+IMAGES = 30
 
 
 def test_forged_metadata_is_served_or_refused_in_words() -> None:

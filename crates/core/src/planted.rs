@@ -54,6 +54,8 @@ planted! {
     LossForgotten,
     /// A drain reads as much as fits its window from a leg that clients use.
     DrainFloodsSource,
+    /// A leg whose sessions end at the first write, each of them, is waited for.
+    LostSessionsForgiven,
     /// What an engine concludes after it has halted is entered in the ledger.
     HaltEntersOn,
     /// Before the first client is back after a start, its legs' windows are filled with comparing.

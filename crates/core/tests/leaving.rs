@@ -403,6 +403,28 @@ fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
     assert!(world.is_answered(write) && !world.has_failed(write));
 }
 
+/// A comes back time and again, and its session ends at the first write.
+#[test]
+fn a_volume_opens_without_a_leg_whose_sessions_end_at_the_first_write() {
+    let mut world = volume(2);
+    world.write(0, 8);
+    world.flush();
+    world.converge();
+    world.crash(None, |_| Landing::Whole);
+    world.hold(A, What::Anything);
+    world.open(&[A, B]).expect("both are there");
+    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    for _ in 0..30 {
+        world.wait(100 * MILLISECOND);
+        world.event(A, LegEvent::Gone { removed: false });
+        world.abort(A, |_| Some(Landing::Not));
+        world.wait(100 * MILLISECOND);
+        world.event(A, LegEvent::Back);
+    }
+    assert!(is_out(&world, A, OutReason::Unresponsive));
+    assert!(world.is_answered(write) && !world.has_failed(write));
+}
+
 /// B is to leave, and writers wait for a clean region. A, which is to have everything first, fails
 /// its flush for a while.
 #[test]

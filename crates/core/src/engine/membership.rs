@@ -177,6 +177,9 @@ impl<B: Buffers> Engine<B> {
             self.metadata_failed(leg, write);
             return;
         }
+        if result.is_ok() {
+            self.legs[leg].note_written();
+        }
         let pages = self.regions.metadata().superblock();
         if write.object < pages {
             self.regions.note_recorded(LegIndex(leg as u8), write);
@@ -376,6 +379,13 @@ impl<B: Buffers> Engine<B> {
         match state.health {
             Health::Gone { removed: true, .. } => Some(OutReason::Removed),
             _ if self.is_long_silent(leg) => Some(OutReason::Unresponsive),
+            // It comes back time and again, and is of no use.
+            Health::Answering | Health::Gone { .. }
+                if state.has_lost_writes_for(self.settings.out_after, self.now)
+                    && !planted::is(Planted::LostSessionsForgiven) =>
+            {
+                Some(OutReason::Unresponsive)
+            }
             Health::Answering
                 if state.write_failures > 2
                     && self.now.since(state.failing_since) >= WRITE_ERRORS_OUT_AFTER =>

@@ -314,6 +314,7 @@ impl<B: Buffers> Engine<B> {
                 let state = &mut self.legs[leg];
                 state.done_stamp += 1;
                 state.write_failures = 0;
+                state.note_written();
                 if let Some(sectors) = paid {
                     state.counters.drained_bytes += sectors * SECTOR_BYTES;
                     state.drain_rate.add(sectors * SECTOR_BYTES);
@@ -390,6 +391,7 @@ impl<B: Buffers> Engine<B> {
     pub(super) fn count_failure(&mut self, leg: usize, error: LegError) -> Instant {
         let state = &mut self.legs[leg];
         if error == LegError::Gone {
+            state.note_ended_with_session(self.now);
             return self.now + RETRY_FIRST;
         }
         if state.write_failures == 0 {
