@@ -281,18 +281,21 @@ class _Making:
         return template
 
 
-def _clean(box: Sandbox) -> Template:
+def _written(box: Sandbox) -> _Making:
     making = _Making(box)
     making.restart()
     making.write(2)
+    return making
+
+
+def _clean(box: Sandbox) -> Template:
+    making = _written(box)
     making.volume.stop()
     return making.done("clean")
 
 
 def _killed(box: Sandbox) -> Template:
-    making = _Making(box)
-    making.restart()
-    making.write(2)
+    making = _written(box)
     making.volume.kill()
     return making.done("killed")
 

@@ -66,7 +66,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an honest server answers."""
+    """The answer of an honest server."""
 
     error: int
     data: bytes

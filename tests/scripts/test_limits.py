@@ -37,7 +37,7 @@ UNITS = {"us": 10**3, "millis": 10**6, "secs": 10**9}
 
 @dataclass(frozen=True)
 class Row:
-    """What the page says of a constant; `file` is `None` if the file it names lacks it."""
+    """A row of the page for one constant; `file` is `None` if the file it names lacks it."""
 
     name: str
     file: Path | None

@@ -56,7 +56,7 @@ planted! {
     DrainFloodsSource,
     /// A leg whose sessions end at the first write, each of them, is waited for.
     LostSessionsForgiven,
-    /// What an engine concludes after it has halted is entered in the ledger.
+    /// An engine that has halted goes on entering its conclusions in the ledger.
     HaltEntersOn,
     /// Before the first client is back after a start, its legs' windows are filled with comparing.
     ClientsUnexpected,

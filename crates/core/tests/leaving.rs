@@ -387,9 +387,8 @@ fn a_detached_leg_gives_back_what_the_last_one_loses_meanwhile() {
     assert_eq!(world.failed_requests, 0);
 }
 
-/// A is silent from the moment the volume is opened, and B has everything.
-#[test]
-fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
+/// Opens a volume whose leg A is silent from that moment, and B has everything. Returns a client's write.
+fn opened_with_a_silent() -> (World, u64) {
     let mut world = volume(2);
     world.write(0, 8);
     world.flush();
@@ -398,6 +397,12 @@ fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
     world.hold(A, What::Anything);
     world.open(&[A, B]).expect("both are there");
     let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    (world, write)
+}
+
+#[test]
+fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
+    let (mut world, write) = opened_with_a_silent();
     world.wait(5 * SECOND);
     assert!(is_out(&world, A, OutReason::Unresponsive));
     assert!(world.is_answered(write) && !world.has_failed(write));
@@ -406,14 +411,7 @@ fn a_volume_opens_without_a_leg_that_is_silent_from_the_start() {
 /// A comes back time and again, and its session ends at the first write.
 #[test]
 fn a_volume_opens_without_a_leg_whose_sessions_end_at_the_first_write() {
-    let mut world = volume(2);
-    world.write(0, 8);
-    world.flush();
-    world.converge();
-    world.crash(None, |_| Landing::Whole);
-    world.hold(A, What::Anything);
-    world.open(&[A, B]).expect("both are there");
-    let write = world.submit(Operation::Write, Extent::new(0, 8), false);
+    let (mut world, write) = opened_with_a_silent();
     for _ in 0..30 {
         world.wait(100 * MILLISECOND);
         world.event(A, LegEvent::Gone { removed: false });

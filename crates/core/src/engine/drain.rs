@@ -70,7 +70,7 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Returns until when the clients of a volume that opens now are expected.
+    /// Returns the time until which the clients of a volume that opens now are expected.
     pub(super) fn expected_until(now: Instant) -> Instant {
         if planted::is(Planted::ClientsUnexpected) { now } else { now + EXPECTED }
     }
@@ -494,8 +494,8 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Returns true if what is owed in a region is not to be read from a leg at present: clients use the
-    /// volume or are expected to, nobody waits for the region, and as much is being read there for drains as clients can
-    /// bear. That is one read at a time; more, up to the window, as exposure nears its bound.
+    /// volume or are expected to, nobody waits for the region, and as much is being read there for
+    /// drains as clients can bear. That is one read at a time; more, up to the window, as exposure nears its bound.
     pub(super) fn yields_to_clients(&self, from: usize, region: u32) -> bool {
         if self.now > self.used_until || planted::is(Planted::DrainFloodsSource) {
             return false;

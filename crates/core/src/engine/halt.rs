@@ -5,8 +5,8 @@
 //! the region as it was at some moment of the past, most likely in full, and recording it as lost
 //! would give that up for good. Nor may they serve it: what was acknowledged may be missing. So the
 //! engine halts. It does what a kill does at that moment: no action follows but the notice, and
-//! nothing is recorded, in the ledger either. The next start finds the device back, or is refused and names it, and the
-//! operator decides: `hemi promote` lets another leg decide.
+//! nothing is recorded, in the ledger either. The next start finds the device back, or is refused
+//! and names it, and the operator decides: `hemi promote` lets another leg decide.
 
 use super::Engine;
 use super::membership::Phase;
