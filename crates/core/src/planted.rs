@@ -56,6 +56,12 @@ planted! {
     DrainFloodsSource,
     /// A leg whose sessions end at the first write, each of them, is waited for.
     LostSessionsForgiven,
+    /// Any success of a leg makes up for what it never gets done.
+    AnySuccessForgives,
+    /// A leg that missed a clean close owes what only a leg that is out has as well.
+    OutLegVouches,
+    /// Flushes that fail are not counted against a leg.
+    FlushErrorsForgiven,
     /// An engine that has halted goes on entering its conclusions in the ledger.
     HaltEntersOn,
     /// Before the first client is back after a start, its legs' windows are filled with comparing.

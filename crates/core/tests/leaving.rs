@@ -423,6 +423,44 @@ fn a_volume_opens_without_a_leg_whose_sessions_end_at_the_first_write() {
     assert!(world.is_answered(write) && !world.has_failed(write));
 }
 
+/// C is gone for good, and A comes back time and again: it takes data, but its session ends before it
+/// has the record of that.
+#[test]
+fn a_leg_that_takes_data_and_never_the_superblock_is_marked_out() {
+    let mut world = volume(3);
+    world.hold(A, What::Metadata);
+    world.event(C, LegEvent::Gone { removed: true });
+    let mut drained = 0;
+    for round in 0..30 {
+        world.submit(Operation::Write, Extent::new(round % 16 * 64, 8), false);
+        world.wait(100 * MILLISECOND);
+        world.event(A, LegEvent::Gone { removed: false });
+        world.abort(A, |_| Some(Landing::Not));
+        world.wait(100 * MILLISECOND);
+        world.event(A, LegEvent::Back);
+        drained = world.status().legs[A].drained_bytes;
+    }
+    assert!(drained > 0, "some writes succeed in between");
+    assert!(is_out(&world, A, OutReason::Unresponsive));
+    assert!(is_out(&world, C, OutReason::Removed));
+}
+
+/// B takes all writes, and every other flush of it fails.
+#[test]
+fn a_leg_whose_flushes_keep_failing_is_marked_out() {
+    let mut world = volume(2);
+    world.behaviour[B].flush_errors = 2;
+    for round in 0..200 {
+        world.write(round % 16 * 64, 8);
+        world.flush();
+        world.wait(50 * MILLISECOND);
+    }
+    assert!(is_out(&world, B, OutReason::WriteErrors));
+    world.behaviour[B].flush_errors = 0;
+    world.converge();
+    world.read_everything();
+}
+
 /// B is to leave, and writers wait for a clean region. A, which is to have everything first, fails
 /// its flush for a while.
 #[test]

@@ -8,6 +8,7 @@
 //! authority moves, to a leg that has flushed everything acknowledged there.
 
 use super::debt::Since;
+use super::failing::Task;
 use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, Source};
@@ -121,6 +122,11 @@ impl<B: Buffers> Engine<B> {
 
     pub(super) fn flush_done(&mut self, slot: u32, io: &Io, result: Result<(), LegError>) {
         let leg = usize::from(io.leg);
+        if let Err(error) = result
+            && !planted::is(Planted::FlushErrorsForgiven)
+        {
+            self.count_failure(leg, Task::Flush, error);
+        }
         let state = &mut self.legs[leg];
         if slot != state.flush_io {
             // Of a session that dropped: what that lost was noted when the leg came back, and
@@ -135,6 +141,7 @@ impl<B: Buffers> Engine<B> {
             Ok(()) => {
                 state.flushed = state.flushed.max(stamp);
                 state.flush_failed = false;
+                state.failing.note_success(Task::Flush);
                 self.note_flush_time(leg, self.now.since(io.submitted));
                 self.go_on_returning(LegIndex(leg as u8));
                 if !self.lost.is_empty() {

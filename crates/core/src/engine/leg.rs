@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::debt::{Debts, Lacked, Since};
+use super::failing::Failing;
 use super::slab::NONE;
 use super::window::Window;
 use crate::format::Membership;
@@ -325,15 +326,7 @@ pub(crate) struct Leg {
     pub(crate) region_taken_up: Instant,
     /// Regions taken up for rebuilding and not yet complete.
     pub(crate) rebuilding: u32,
-    /// Writes that failed in a row.
-    pub(crate) write_failures: u32,
-    pub(crate) failing_since: Instant,
-    /// Its last failed write, and the first since when they have not ceased for long; writes
-    /// that succeed in between do not matter (a full disk still takes overwrites).
-    pub(crate) last_failure: Option<Instant>,
-    /// Writes that ended with its session since it last completed one: the first and the last.
-    ended_with_session: Option<(Instant, Instant)>,
-    pub(crate) recurring_since: Instant,
+    pub(crate) failing: Failing,
     pub(crate) drain_rate: DrainRate,
     /// Writes it is given at once.
     pub(crate) window: Window,
@@ -477,11 +470,7 @@ impl Leg {
             pressing_paid: 0,
             region_taken_up: Instant(0),
             rebuilding: 0,
-            write_failures: 0,
-            failing_since: Instant(0),
-            last_failure: None,
-            ended_with_session: None,
-            recurring_since: Instant(0),
+            failing: Failing::default(),
             drain_rate: DrainRate::default(),
             window: Window::new(settings),
             healing_stamp: 0,
@@ -621,25 +610,6 @@ impl Leg {
     pub(crate) fn has_been_heard_since(&self, class: Class, sent: Instant, limit: u64) -> bool {
         let (submitted, answered) = self.heard[usize::from(class != Class::Read)];
         submitted > sent && answered >= sent + limit / OVERTAKEN_PARTS
-    }
-
-    /// Notes that a write ended because the leg's session did.
-    pub(crate) fn note_ended_with_session(&mut self, now: Instant) {
-        let first = self.ended_with_session.map_or(now, |(first, _)| first);
-        self.ended_with_session = Some((first, now));
-    }
-
-    /// Notes that it has completed a write of data or metadata.
-    pub(crate) fn note_written(&mut self) {
-        self.ended_with_session = None;
-    }
-
-    /// Returns true if its sessions have ended with what was to be written for so long, nanoseconds, and
-    /// none has completed a write. A session that ended once says nothing, if nothing is written since.
-    pub(crate) fn has_lost_writes_for(&self, time: u64, now: Instant) -> bool {
-        self.ended_with_session.is_some_and(|(first, last)| {
-            last > first && now.since(first) >= time && now.since(last) < time
-        })
     }
 
     /// Notes that it is, or was, late with an I/O that others could do.

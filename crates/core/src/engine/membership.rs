@@ -5,10 +5,10 @@
 //! on without the other are recognised as a fork.
 
 use super::Engine;
+use super::failing::{Task, is_long};
 use super::leg::{Health, Leg};
 use super::regions::metadata::BlockWrite;
 use super::state::Stage;
-use super::write::FAILURES_APART;
 use crate::command::{Command, CommandError};
 use crate::format::superblock::Ancestor;
 use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
@@ -17,8 +17,6 @@ use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
 
-/// A leg whose every write has failed for this long is marked out.
-const WRITE_ERRORS_OUT_AFTER: u64 = 5 * SECOND;
 /// Commands kept until the volume is durably open.
 const EARLY_COMMANDS: usize = 16;
 /// A detach is given up when no other leg has answered for this long; and a leg that has been
@@ -173,12 +171,13 @@ impl<B: Buffers> Engine<B> {
             && !planted::is(Planted::FailedPageTrusted)
         {
             self.marks.add(Mark::MetadataFailed);
-            self.count_failure(leg, error);
+            self.count_failure(leg, self.task_of(write), error);
             self.metadata_failed(leg, write);
             return;
         }
         if result.is_ok() {
-            self.legs[leg].note_written();
+            let task = self.task_of(write);
+            self.legs[leg].failing.note_success(task);
         }
         let pages = self.regions.metadata().superblock();
         if write.object < pages {
@@ -191,6 +190,11 @@ impl<B: Buffers> Engine<B> {
         if !self.flushes.is_empty() {
             self.consider_flushes();
         }
+    }
+
+    fn task_of(&self, write: &BlockWrite) -> Task {
+        let is_superblock = write.object == self.regions.metadata().superblock();
+        if is_superblock { Task::Superblock } else { Task::Page }
     }
 
     /// Whoever waits on this leg's metadata looks for another leg; the write is tried again
@@ -381,32 +385,30 @@ impl<B: Buffers> Engine<B> {
             _ if self.is_long_silent(leg) => Some(OutReason::Unresponsive),
             // It comes back time and again, and is of no use.
             Health::Answering | Health::Gone { .. }
-                if state.has_lost_writes_for(self.settings.out_after, self.now)
+                if state.failing.never_succeeds_for(self.settings.out_after, self.now)
                     && !planted::is(Planted::LostSessionsForgiven) =>
             {
                 Some(OutReason::Unresponsive)
             }
             Health::Answering
-                if state.write_failures > 2
-                    && self.now.since(state.failing_since) >= WRITE_ERRORS_OUT_AFTER =>
+                if state.failing.every_write_fails(self.now) || self.fails_for_good(leg) =>
             {
                 Some(OutReason::WriteErrors)
             }
-            Health::Answering if self.fails_for_good(leg) => Some(OutReason::WriteErrors),
             _ => None,
         }
     }
 
-    /// Whether writes have kept failing on a leg, be it that others succeed, and it owes
-    /// something for as long.
+    /// Returns true if writes or flushes have kept failing on a leg, be it that others succeed, and
+    /// it lacks something for as long.
     fn fails_for_good(&self, leg: usize) -> bool {
         let state = &self.legs[leg];
-        let long = |since: Instant| self.now.since(since) >= WRITE_ERRORS_OUT_AFTER;
-        state.last_failure.is_some_and(|last| self.now.since(last) <= FAILURES_APART)
-            && long(state.recurring_since)
-            && (state.debts.oldest_since().is_some_and(long)
+        state.failing.errors_last(self.now)
+            && (state.debts.oldest_since().is_some_and(|since| is_long(since, self.now))
                 || state.rebuilding > 0
-                || self.regions.stale_count(state.index) > 0)
+                || self.regions.stale_count(state.index) > 0
+                || self.regions.healing_count(state.index) > 0
+                || state.failing.lacks_superblock(self.now))
     }
 
     /// Whether a leg that is out holds everything, durably, its metadata included.
@@ -415,6 +417,7 @@ impl<B: Buffers> Engine<B> {
         let index = state.index;
         matches!(state.membership, Membership::Out(reason) if reason != OutReason::Detached)
             && state.is_trusted(self.now)
+            && !state.failing.had_errors_of_late(self.now)
             && state.debts.is_empty()
             && state.writes_in_flight == 0
             && state.drain_reads == 0
@@ -594,7 +597,7 @@ impl<B: Buffers> Engine<B> {
         let object = self.regions.metadata().superblock();
         if change.kind != ChangeKind::Out(OutReason::Detached)
             || !leg.answers()
-            || leg.write_failures >= TRIES
+            || leg.failing.in_a_row() >= TRIES
             || self.regions.metadata().durable(object, leg.index) >= sequence
         {
             return true;

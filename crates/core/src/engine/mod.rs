@@ -16,6 +16,7 @@ mod copies;
 mod debt;
 mod drain;
 mod exposure;
+mod failing;
 mod flush;
 mod freeze;
 mod halt;

@@ -3,6 +3,7 @@
 
 use super::Engine;
 use super::debt::{Debt, Lacked, Since, Source};
+use super::failing::Task;
 use super::leg::{Class, Health, Leg};
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
@@ -14,12 +15,6 @@ use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTE
 
 /// A debt older than this makes its leg lagging: every write to it is then a debt.
 const LAGGING_AFTER: u64 = 50 * MILLISECOND;
-/// A failed write is tried again after this, and at most …
-const RETRY_FIRST: u64 = 20 * MILLISECOND;
-/// … this long after each further failure.
-const RETRY_MAX: u64 = 2_000 * MILLISECOND;
-/// Failures of a leg's writes further apart than this have nothing to do with each other.
-pub(super) const FAILURES_APART: u64 = 2 * RETRY_MAX;
 
 impl<B: Buffers> Engine<B> {
     /// A write has its range lock: find its region's record and make its intent durable.
@@ -313,8 +308,7 @@ impl<B: Buffers> Engine<B> {
             Ok(()) => {
                 let state = &mut self.legs[leg];
                 state.done_stamp += 1;
-                state.write_failures = 0;
-                state.note_written();
+                state.failing.note_success(Task::Write);
                 if let Some(sectors) = paid {
                     state.counters.drained_bytes += sectors * SECTOR_BYTES;
                     state.drain_rate.add(sectors * SECTOR_BYTES);
@@ -386,23 +380,10 @@ impl<B: Buffers> Engine<B> {
         }
     }
 
-    /// Counts a failed write against a leg; when to try again. A session that dropped says
-    /// nothing of the leg's medium.
-    pub(super) fn count_failure(&mut self, leg: usize, error: LegError) -> Instant {
-        let state = &mut self.legs[leg];
-        if error == LegError::Gone {
-            state.note_ended_with_session(self.now);
-            return self.now + RETRY_FIRST;
-        }
-        if state.write_failures == 0 {
-            state.failing_since = self.now;
-        }
-        if state.last_failure.is_none_or(|last| self.now.since(last) > FAILURES_APART) {
-            state.recurring_since = self.now;
-        }
-        state.last_failure = Some(self.now);
-        state.write_failures += 1;
-        self.now + (RETRY_FIRST << (state.write_failures - 1).min(8)).min(RETRY_MAX)
+    /// Counts a failure against a leg. Returns when to try again.
+    pub(super) fn count_failure(&mut self, leg: usize, task: Task, error: LegError) -> Instant {
+        let apart = self.settings.out_after;
+        self.legs[leg].failing.note_failure(task, error, apart, self.now)
     }
 
     /// A write failed on a leg: it is owed (again), beneath anything newer.
@@ -410,7 +391,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::FailedWriteOwed);
         let leg = usize::from(io.leg);
         let region = self.regions.of_sector(io.extent.start);
-        let until = self.count_failure(leg, error);
+        let until = self.count_failure(leg, Task::Write, error);
         let waiting = self.operations.is_live(key);
         if waiting && !self.make_room(leg, region) {
             self.owe_region(leg, region);

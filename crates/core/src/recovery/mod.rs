@@ -180,7 +180,7 @@ pub fn assess_outlived_short_pages(
     }
 }
 
-/// Takes from legs that missed a clean close what another leg has as well: they owe it.
+/// Takes from legs that missed a clean close what another leg that is in has as well: they owe it.
 ///
 /// A clean close is recorded on every leg that answers. A leg that is in and lacks the record was
 /// silent then, or has been put back to an older state since, and nothing tells which.
@@ -189,27 +189,33 @@ fn doubt_who_missed_the_close(opening: &mut Opening, superblocks: &[Superblock])
     if newest.open || planted::is(Planted::MissedCloseTrusted) {
         return;
     }
-    let is_in = |own: &&Superblock| newest.legs[own.leg.index()].state == Membership::In;
-    let older = superblocks.iter().filter(is_in).filter(|own| own.sequence < newest.sequence);
-    let missed = older.fold(0u8, |mask, own| mask | own.leg.bit());
+    let voters = voters(newest);
+    let older = superblocks.iter().filter(|own| own.sequence < newest.sequence);
+    let missed = voters & older.fold(0u8, |mask, own| mask | own.leg.bit());
     for entry in &mut opening.table {
         let others = entry.whole() & !missed;
-        if others != 0 && others != entry.whole() {
+        // A leg that is out decides nothing, whole or not.
+        let can_decide = if planted::is(Planted::OutLegVouches) { others } else { others & voters };
+        if can_decide != 0 && others != entry.whole() {
             *entry = entry.with_whole(others);
             opening.marks.add(Mark::MissedClose);
         }
     }
 }
 
+/// Returns the legs that are in, as a mask.
+fn voters(superblock: &Superblock) -> u8 {
+    let legs = superblock.legs.iter().enumerate();
+    legs.fold(0u8, |mask, (leg, record)| mask | u8::from(record.state == Membership::In) << leg)
+}
+
 /// What no leg that is in can decide, if there is anything.
 fn undecided(opening: &Opening) -> Option<Problem> {
-    let legs = opening.superblock.legs.iter().enumerate();
-    let is_in = legs
-        .fold(0u8, |mask, (leg, record)| mask | u8::from(record.state == Membership::In) << leg);
+    let voters = voters(&opening.superblock);
     let decided = |region: u32, entry: &RegionEntry| {
         let touched = opening.is_touched(region, *entry);
         let by = if touched { entry.authority().bit() } else { entry.whole() };
-        by & is_in != 0
+        by & voters != 0
     };
     let mut regions = (0..).zip(&opening.table).filter(|&(region, entry)| !decided(region, entry));
     let (region, _) = regions.next()?;

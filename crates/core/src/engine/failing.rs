@@ -1,0 +1,143 @@
+//! What fails on a leg: since when, and whether that has lasted for too long.
+//!
+//! One failure says little: a session drops, a sector is bad, a disk is full for a moment. A leg
+//! whose failures last keeps everything waiting that waits for it. It is told in two ways. Writes
+//! and flushes may fail time and again while others succeed, or one kind of what a leg is to do
+//! never succeeds, be it that its session ends each time: a leg that takes data but never the
+//! superblock keeps the volume from opening.
+
+use crate::io::LegError;
+use crate::planted::{self, Planted};
+use crate::units::{Instant, MILLISECOND, SECOND};
+
+/// A leg whose writes or flushes have failed for this long is marked out.
+const WRITE_ERRORS_OUT_AFTER: u64 = 5 * SECOND;
+/// A failed write is tried again after this, and at most …
+const RETRY_FIRST: u64 = 20 * MILLISECOND;
+/// … this long after each further failure.
+const RETRY_MAX: u64 = 2_000 * MILLISECOND;
+/// Failures of a leg further apart than this have nothing to do with each other.
+const FAILURES_APART: u64 = 2 * RETRY_MAX;
+
+/// What a leg is asked to do, as far as failures are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A write of data.
+    Write,
+    /// A write of the superblock.
+    Superblock,
+    /// A write of any other metadata.
+    Page,
+    /// A flush.
+    Flush,
+}
+
+/// Failures that belong together: the first and the last.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    first: Instant,
+    last: Instant,
+    /// Set if the leg's session ended with one of them.
+    ended: bool,
+}
+
+impl Spell {
+    /// Adds a failure, which begins a new spell if the last is longer ago than `apart`.
+    fn extend(spell: &mut Option<Spell>, ended: bool, apart: u64, now: Instant) {
+        let last = spell.filter(|spell| now.since(spell.last) <= apart);
+        let begun = last.unwrap_or(Spell { first: now, last: now, ended });
+        *spell = Some(Spell { last: now, ended: begun.ended || ended, ..begun });
+    }
+}
+
+/// What fails on one leg.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failing {
+    /// Writes that failed without one of data that succeeded in between, and since when.
+    in_a_row: u32,
+    in_a_row_since: Option<Instant>,
+    /// Errors of writes and flushes. Those that succeed in between do not matter: a full disk still
+    /// takes overwrites.
+    errors: Option<Spell>,
+    /// Failures of each task, the end of the session included, since it last succeeded.
+    without_success: [Option<Spell>; 4],
+}
+
+impl Failing {
+    /// Notes that a task has succeeded.
+    pub(crate) fn note_success(&mut self, task: Task) {
+        self.without_success[task as usize] = None;
+        if planted::is(Planted::AnySuccessForgives) {
+            self.without_success = Default::default();
+        }
+        if task == Task::Write {
+            self.in_a_row = 0;
+            self.in_a_row_since = None;
+        }
+    }
+
+    /// Notes that a task has failed. Failures without success that are further apart than `apart`,
+    /// nanoseconds, do not belong together. Returns when to try again.
+    pub(crate) fn note_failure(
+        &mut self,
+        task: Task,
+        error: LegError,
+        apart: u64,
+        now: Instant,
+    ) -> Instant {
+        let ended = error == LegError::Gone;
+        Spell::extend(&mut self.without_success[task as usize], ended, apart, now);
+        if ended {
+            // A session that dropped says nothing of the leg's medium.
+            return now + RETRY_FIRST;
+        }
+        Spell::extend(&mut self.errors, false, FAILURES_APART, now);
+        if task != Task::Flush {
+            self.in_a_row += 1;
+            self.in_a_row_since.get_or_insert(now);
+        }
+        now + (RETRY_FIRST << self.in_a_row.saturating_sub(1).min(8)).min(RETRY_MAX)
+    }
+
+    /// Returns how many writes have failed in a row.
+    pub(crate) fn in_a_row(&self) -> u32 {
+        self.in_a_row
+    }
+
+    /// Returns true if every write has failed for long.
+    pub(crate) fn every_write_fails(&self, now: Instant) -> bool {
+        self.in_a_row > 2 && self.in_a_row_since.is_some_and(|since| is_long(since, now))
+    }
+
+    /// Returns true if writes or flushes have kept failing for long, be it that others succeed.
+    pub(crate) fn errors_last(&self, now: Instant) -> bool {
+        self.had_errors_of_late(now) && self.errors.is_some_and(|spell| is_long(spell.first, now))
+    }
+
+    /// Returns true if the next error belongs together with the last.
+    pub(crate) fn had_errors_of_late(&self, now: Instant) -> bool {
+        self.errors.is_some_and(|spell| now.since(spell.last) <= FAILURES_APART)
+    }
+
+    /// Returns true if the superblock has failed for long and not succeeded.
+    pub(crate) fn lacks_superblock(&self, now: Instant) -> bool {
+        let spell = self.without_success[Task::Superblock as usize];
+        spell.is_some_and(|spell| is_long(spell.first, now))
+    }
+
+    /// Returns true if its sessions have ended for this time, nanoseconds, and one task has not
+    /// succeeded meanwhile. What failed once says nothing, if it is not tried again.
+    pub(crate) fn never_succeeds_for(&self, time: u64, now: Instant) -> bool {
+        self.without_success.iter().flatten().any(|spell| {
+            spell.ended
+                && spell.last > spell.first
+                && now.since(spell.first) >= time
+                && now.since(spell.last) < time
+        })
+    }
+}
+
+/// Returns true if a failing leg is to be marked out for what has lasted since then.
+pub(crate) fn is_long(since: Instant, now: Instant) -> bool {
+    now.since(since) >= WRITE_ERRORS_OUT_AFTER
+}
