@@ -294,11 +294,38 @@ impl World {
         self.at_risk = at_risk;
     }
 
-    /// Notes the sectors no leg has the newest data of but this one, and those whose sessions
-    /// have dropped.
-    fn note_only_on(&self, leg: u8, at_risk: &mut [bool]) {
+    /// A leg that lost its cache is back. It gets what it lost from others, but not from one that
+    /// is being marked out and silent: a superblock may say already that it is out, so that nobody
+    /// may wait for it.
+    fn note_silent_that_leave(&mut self, leg: u8) {
+        if self.cache_lost.is_none_or(|lost| lost.legs >> leg & 1 == 0) {
+            return;
+        }
+        if self.silent_that_leave() != 0 {
+            let mut at_risk = vec![false; self.sectors() as usize];
+            self.note_only_on(leg, &mut at_risk);
+            let oldest_read = self.oldest_read();
+            self.register.cache_lost(&at_risk, oldest_read);
+        }
+    }
+
+    /// Returns the legs that are being marked out and silent, as a mask.
+    fn silent_that_leave(&mut self) -> u8 {
+        let status = self.refresh_status();
+        let silent = status.legs.iter().filter(|leg| leg.state == LegState::Frozen);
+        let silent = silent.fold(0u8, |mask, leg| mask | 1 << leg.leg);
+        (0..self.legs.len() as u8)
+            .filter(|&leg| silent >> leg & 1 == 1 && self.engine().is_leaving(World::index(leg)))
+            .fold(0, |mask, leg| mask | 1 << leg)
+    }
+
+    /// Notes the sectors no leg has the newest data of but this one, those whose sessions have
+    /// dropped, and those that are being marked out and silent.
+    fn note_only_on(&mut self, leg: u8, at_risk: &mut [bool]) {
         let sectors = at_risk.len() as u64;
-        let there = |l: usize| l != usize::from(leg) && !self.legs[l].is_gone;
+        let leave = self.silent_that_leave();
+        let there =
+            |l: usize| l != usize::from(leg) && !self.legs[l].is_gone && leave >> l & 1 == 0;
         let others = (0..self.legs.len()).filter(|&l| there(l)).fold(0, |mask, l| mask | 1 << l);
         let mut at = 0;
         while at < sectors {
@@ -358,6 +385,7 @@ impl World {
             let oldest_read = self.oldest_read();
             self.register.cache_lost(&self.at_risk, oldest_read);
         }
+        self.note_silent_that_leave(leg);
         self.note_cache_lost(leg);
         self.event(leg, LegEvent::Back);
     }
