@@ -19,6 +19,7 @@ use crate::blocking::BlockingLeg;
 use crate::config::units::Size;
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
 use crate::probe::{Kind, folder_of, hex};
+use crate::random;
 
 mod candidate;
 mod error;
@@ -192,8 +193,7 @@ fn block_bytes(
 }
 
 fn random_id() -> Result<Id, CreateError> {
-    let mut id = Id::default();
-    getrandom::fill(&mut id).map_err(CreateError::Random)?;
+    let id = random::bytes().map_err(CreateError::Random)?;
     // All zeros means none.
     if id == Id::default() { random_id() } else { Ok(id) }
 }

@@ -30,6 +30,7 @@ mod priority;
 pub mod probe;
 mod process;
 pub mod promote;
+mod random;
 mod reactor;
 pub mod record;
 pub mod ring;

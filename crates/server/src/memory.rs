@@ -152,12 +152,24 @@ impl Span {
         Span { base, length, registration: self.registration }
     }
 
-    /// Its bytes. The caller sees to it that no I/O into the span is under way and nobody
-    /// writes to it meanwhile: spans are used by one thread, between submissions.
+    /// Its bytes.
+    ///
+    /// # Safety
+    /// As long as they are borrowed, nobody writes them: neither the kernel, nor anybody through a
+    /// copy of the span or another span of the same range.
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero).
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero); that
+        // nobody writes it is the caller's word.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+
+    /// Returns a copy of its bytes. What is written meanwhile is in it, or not, or in part.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.length];
+        // SAFETY: both are as long, and the copy is memory of its own.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.as_ptr(), copy.as_mut_ptr(), self.length) }
+        copy
     }
 
     /// Its bytes, to be filled.
@@ -170,6 +182,17 @@ impl Span {
         // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero); that
         // it is nobody else's is the caller's word.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
+    }
+
+    /// Copies what is in another span, which may overlap, to the beginning of this one.
+    ///
+    /// # Panics
+    /// If `from` is longer than the span.
+    #[inline]
+    pub fn copy_from_span(&self, from: Span) {
+        assert!(from.length <= self.length, "{} bytes into a span of {}", from.length, self.length);
+        // SAFETY: the length was checked, and `copy` allows the two to overlap.
+        unsafe { std::ptr::copy(from.base.as_ptr(), self.base.as_ptr(), from.length) }
     }
 
     /// Copies `from` to the beginning of the span.
@@ -199,11 +222,11 @@ mod tests {
         let mapping = Mapping::new(10_000, true).unwrap();
         assert_eq!(mapping.length(), 12_288);
         let span = mapping.span(4096, 4096);
-        assert!(span.bytes().iter().all(|byte| *byte == 0));
+        assert!(span.to_vec().iter().all(|byte| *byte == 0));
         span.slice(100, 5).copy_from(b"hello");
-        assert_eq!(&span.bytes()[98..107], b"\0\0hello\0\0");
+        assert_eq!(&span.to_vec()[98..107], b"\0\0hello\0\0");
         span.zero();
-        assert!(span.bytes().iter().all(|byte| *byte == 0));
+        assert!(span.to_vec().iter().all(|byte| *byte == 0));
         assert_eq!(span.address() as usize % PAGE_BYTES, 0);
     }
 

@@ -69,9 +69,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let mut found = [0; 512];
-        found.copy_from_slice(written.bytes());
-        assert_eq!(found, [7; 512]);
+        assert_eq!(written.to_vec(), [7; 512]);
         assert!(inbox.recv().is_err(), "the thread has ended");
     }
 }

@@ -24,6 +24,7 @@ use crate::config::ledger::LedgerPlace;
 use crate::config::legs::LegSpec;
 use crate::ledger::{LedgerFileError, Ledgers};
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use crate::random;
 
 /// Why a leg was not promoted.
 #[derive(Debug, thiserror::Error)]
@@ -164,9 +165,7 @@ impl<'a> PromotionPlan<'a> {
                 before.name.as_str()
             )));
         }
-        let mut generation = Id::default();
-        rustix::rand::getrandom(&mut generation, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| PromoteError::Random(error.into()))?;
+        let generation = random::bytes().map_err(PromoteError::Random)?;
         let mut ledgers = Ledgers::new(place).map_err(PromoteError::Ledger)?;
         let boot = ledgers.boot();
         let (ledger, unreadable) = match ledgers.read(before.volume_id) {

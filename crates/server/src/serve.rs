@@ -29,6 +29,7 @@ use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
+use crate::random;
 use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
@@ -400,9 +401,7 @@ fn build(
     for (slot, leg) in &opened.legs {
         traits[slot.index()] = leg.traits();
     }
-    let mut entropy = [0; 8];
-    rustix::rand::getrandom(&mut entropy, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| ServeError::Reactor(errno.into()))?;
+    let entropy = random::bytes().map_err(ServeError::Reactor)?;
     let budget = arena.budget();
     let entropy = u64::from_ne_bytes(entropy);
     let now = clock::now();

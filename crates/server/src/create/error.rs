@@ -145,7 +145,7 @@ pub enum CreateError {
     },
     /// No random numbers from the system.
     #[error("the system returned no random bytes for the ids: {0}")]
-    Random(getrandom::Error),
+    Random(io::Error),
     /// A write failed half-way.
     #[error("cannot {action} {path}: {source}. No volume was created; the legs may be used again")]
     Write {

@@ -159,7 +159,9 @@ impl Input {
             if count > 0 {
                 continue;
             }
-            let used = if wire.is_empty() { 0 } else { tls.take(wire.used().bytes())? };
+            let rest = wire.used();
+            // SAFETY: no receive is in flight, so the kernel does not have this area.
+            let used = if wire.is_empty() { 0 } else { tls.take(unsafe { rest.bytes() })? };
             wire.start += used;
             if used == 0 {
                 return Ok(!plain.is_empty());
@@ -205,7 +207,7 @@ impl Input {
         let staged = self.staged();
         let room = part.rest(cx);
         let count = staged.length().min(room.length());
-        room.copy_from(staged.slice(0, count).bytes());
+        room.copy_from_span(staged.slice(0, count));
         self.consume(count);
         part.filled += count as u64;
         self.taken += count as u64;

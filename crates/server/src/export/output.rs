@@ -264,7 +264,10 @@ impl Output {
             Some(at) if at < answer.length => {
                 let part = (at / PART_BYTES) as usize;
                 let Some(span) = payload(cx, requests, answer, part) else { return false };
-                tls.encrypt(&span.bytes()[(at % PART_BYTES) as usize..])
+                let from = (at % PART_BYTES) as usize;
+                let rest = span.slice(from, span.length() - from);
+                // SAFETY: the request has been answered, and nothing is read into its buffer again.
+                tls.encrypt(unsafe { rest.bytes() })
             }
             Some(_) => 0,
         };

@@ -212,7 +212,9 @@ impl Device {
                     return Err(Errno::NXIO);
                 }
                 let count = (read - skip).min(into.len() - done);
-                into[done..done + count].copy_from_slice(&span.bytes()[skip..skip + count]);
+                // SAFETY: the span is of this thread's bounce buffer, which only this call uses.
+                let found = unsafe { span.bytes() };
+                into[done..done + count].copy_from_slice(&found[skip..skip + count]);
                 Ok(count)
             })
             .map_err(|errno| match errno {
@@ -514,7 +516,8 @@ fn write_full(descriptor: impl AsFd, offset: u64, span: Span) -> Result<(), Errn
     let mut done = 0;
     while done < span.length() {
         let rest = span.slice(done, span.length() - done);
-        match rustix::io::pwrite(&descriptor, rest.bytes(), offset + done as u64) {
+        // SAFETY: the span is of this thread's bounce buffer, which only this call uses.
+        match rustix::io::pwrite(&descriptor, unsafe { rest.bytes() }, offset + done as u64) {
             Err(Errno::INTR) => {}
             Ok(0) => return Err(Errno::IO),
             Ok(count) => done += count,

@@ -253,7 +253,9 @@ impl FileIo {
         let member = &mut self.members[usize::from(device)];
         member.checking = false;
         let span = self.stats.span(usize::from(device) * STAT_BYTES, STAT_BYTES);
-        let size = completion.outcome().ok().and_then(|_| stat_size(span.bytes()));
+        // SAFETY: the answer has come, and the next is asked for only after this.
+        let answer = unsafe { span.bytes() };
+        let size = completion.outcome().ok().and_then(|_| stat_size(answer));
         let Some(size) = size.filter(|size| *size < member.device.size) else { return };
         if !member.gone {
             member.gone = true;

@@ -28,7 +28,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use hemi_core::format::Id;
 use hemi_core::io::{LegError, LegEvent};
 use hemi_core::units::Instant;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
@@ -39,6 +38,7 @@ pub use connect::NbdError;
 
 use super::{LegContext, ResolvedIo};
 use crate::memory::Span;
+use crate::random;
 use crate::ring::{Completion, Ring, SocketAddress};
 use crate::slots::SlotTable;
 use connect::Target;
@@ -148,8 +148,7 @@ impl NbdLeg {
             connections.push(connection);
         }
         let features = features.ok_or(io::ErrorKind::NotConnected)?;
-        let mut writer = Id::default();
-        getrandom::fill(&mut writer).map_err(io::Error::other)?;
+        let writer = random::bytes()?;
         let count = connections.len();
         let state = State::Ready { since: Instant(0) };
         Ok(NbdLeg {
@@ -321,7 +320,8 @@ impl NbdLeg {
             let Connection { tls: Some(tls), wires, .. } = connection else { return Ok(()) };
             let Some(secure) = wires.secure else { return Ok(()) };
             let rest = wires.staging.slice(used, count - used);
-            let taken = tls.take(rest.bytes());
+            // SAFETY: what was received is looked at before the next receive has this area.
+            let taken = tls.take(unsafe { rest.bytes() });
             let taken =
                 taken.map_err(|error| Lost(NbdError::Tls(error.to_string()).to_string()))?;
             used += taken;
@@ -350,7 +350,9 @@ impl NbdLeg {
             if connection.payload.is_some() {
                 return Ok(());
             }
-            let input = &staging.bytes()[at..staged];
+            let input = staging.slice(at, staged - at);
+            // SAFETY: what was received is looked at before the next receive has this area.
+            let input = unsafe { input.bytes() };
             let advance = connection.session.advance(input, &mut connection.output);
             let advance = advance.map_err(|error| Lost(error.to_string()))?;
             at += advance.consumed;
@@ -359,7 +361,7 @@ impl NbdLeg {
                 ClientEvent::Data { token, at: place, length } => {
                     let room = room(&self.work, connection, token, place, length)?;
                     let taken = (staged - at).min(room.length());
-                    room.copy_from(&staging.bytes()[at..at + taken]);
+                    room.copy_from_span(staging.slice(at, taken));
                     at += taken;
                     // At most `length`.
                     connection.session.payload_taken(taken as u32);

@@ -16,6 +16,7 @@ use super::device::Device;
 use super::file::{DeviceIo, FileIo, Task};
 use super::open::{FileOptions, OpenError, Purpose};
 use super::{LegContext, ResolvedIo};
+use crate::random;
 use crate::ring::{Completion, Ring};
 use crate::slots::{SlotId, SlotTable};
 
@@ -281,8 +282,7 @@ impl OpenStripe {
 
     /// Writes every member's identity, with a fresh random stripe id, durably.
     pub(super) fn format(&mut self) -> io::Result<()> {
-        let mut stripe = [0; 16];
-        rustix::rand::getrandom(&mut stripe, rustix::rand::GetRandomFlags::empty())?;
+        let stripe = random::bytes()?;
         for (member, device) in self.devices.iter().enumerate() {
             let identity = Identity {
                 stripe,

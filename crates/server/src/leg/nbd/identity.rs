@@ -82,7 +82,7 @@ impl Identity {
     pub(super) fn read(memory: Span) -> Option<Identity> {
         let slot = |slot: u8| {
             let start = place(usize::from(slot));
-            Identity::decode(slot, &memory.bytes()[start..start + BLOCK_BYTES])
+            Identity::decode(slot, memory.slice(start, BLOCK_BYTES))
         };
         match (slot(0), slot(1)) {
             (Some(a), Some(b)) => Some(if a.sequence >= b.sequence { a } else { b }),
@@ -93,15 +93,16 @@ impl Identity {
     /// From a write to the leg, if it was one of a superblock.
     pub(super) fn written(offset: u64, data: Span) -> Option<Identity> {
         let slot = (0..SLOTS).find(|slot| Layout::superblock_address(*slot) == offset)?;
-        Identity::decode(slot, data.bytes())
+        Identity::decode(slot, data)
     }
 
-    fn decode(slot: u8, bytes: &[u8]) -> Option<Identity> {
-        if bytes.len() != BLOCK_BYTES {
+    fn decode(slot: u8, data: Span) -> Option<Identity> {
+        if data.length() != BLOCK_BYTES {
             return None;
         }
         let mut block: Block = hemi_core::format::block::blank();
-        block.copy_from_slice(bytes);
+        // SAFETY: the read of it has ended, or the write of it has still to begin.
+        block.copy_from_slice(unsafe { data.bytes() });
         let superblock = Superblock::decode(&block, slot).ok()?;
         Some(Identity {
             volume: superblock.volume_id,
@@ -112,7 +113,10 @@ impl Identity {
 
     /// Returns the newest stamp in the pieces as read.
     pub(super) fn stamp(&self, memory: Span) -> Option<Stamp> {
-        Stamp::newest(&memory.bytes()[place(usize::from(SLOTS))..], self.volume)
+        let from = place(usize::from(SLOTS));
+        let stamps = memory.slice(from, memory.length() - from);
+        // SAFETY: the reads of it have ended.
+        Stamp::newest(unsafe { stamps.bytes() }, self.volume)
     }
 
     /// Checks that a leg whose newest stamp is `found` has all that was reported durable.

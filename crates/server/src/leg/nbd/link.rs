@@ -182,7 +182,7 @@ impl Connection {
     /// Like [`Connection::payload_arrived`], for bytes that have still to be copied there.
     pub(super) fn payload_decrypted(&mut self, plain: Span) -> usize {
         if let Some(rest) = self.payload {
-            rest.copy_from(plain.slice(0, plain.length().min(rest.length())).bytes());
+            rest.copy_from_span(plain.slice(0, plain.length().min(rest.length())));
         }
         self.payload_arrived(plain.length())
     }
@@ -313,7 +313,8 @@ impl Link {
         if let Some(tls) = &mut self.connections[index].tls {
             tls.encrypt_all(header);
             if let Some(payload) = payload {
-                tls.encrypt_all(payload.bytes());
+                // SAFETY: what is being written does not change until the write has ended.
+                tls.encrypt_all(unsafe { payload.bytes() });
             }
             return self.send_records(cx, entries, index);
         }

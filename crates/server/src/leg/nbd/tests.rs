@@ -143,7 +143,7 @@ impl Bench {
     }
 
     fn same(&self, a: usize, b: usize, length: usize) -> bool {
-        self.memory.span(a, length).bytes() == self.memory.span(b, length).bytes()
+        self.memory.span(a, length).to_vec() == self.memory.span(b, length).to_vec()
     }
 }
 
@@ -180,7 +180,7 @@ fn exercise(uri: &str, config: LegConfig) {
         assert_eq!(bench.one(LegOperation::Read, 4096, 4 * MIB as u64, 8 * MIB), Ok(()));
         assert!(bench.same(0, 8 * MIB, 4096), "{uri}");
         let zeros = bench.memory.span(8 * MIB + 4096, 2 * MIB);
-        assert!(zeros.bytes().iter().all(|byte| *byte == 0), "{uri}");
+        assert!(zeros.to_vec().iter().all(|byte| *byte == 0), "{uri}");
         let after = 2 * MIB + 4096;
         assert!(bench.same(after, 8 * MIB + after, 2 * MIB - 4096), "{uri}");
         assert_eq!(bench.one(WRITE, 4096, 4 * MIB as u64, 0), Ok(()), "{uri}");
@@ -197,7 +197,7 @@ fn exercise(uri: &str, config: LegConfig) {
     bench.until("metadata", |bench| bench.result(id).is_some());
     assert_eq!(bench.result(id), Some(Ok(())), "{uri}");
     assert_eq!(bench.one(LegOperation::Read, 1 << 20, 4096, 0), Ok(()));
-    assert_eq!(bench.memory.span(0, 4096).bytes(), [0x77; 4096]);
+    assert_eq!(bench.memory.span(0, 4096).to_vec(), [0x77; 4096]);
     assert_eq!(bench.events, [], "{uri}");
     bench.leg.detach(&mut bench.ring);
 }

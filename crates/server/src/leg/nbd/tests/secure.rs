@@ -111,7 +111,7 @@ fn a_session_through_tls_comes_back() {
         assert_eq!(bench.one(WRITE, 4096, 4 * MIB as u64, 0), Ok(()));
     }
     let on_disk = std::fs::read(Path::new(&image)).unwrap();
-    assert!(on_disk[4096..][..4 * MIB] == *bench.memory.span(0, 4 * MIB).bytes());
+    assert!(on_disk[4096..][..4 * MIB] == bench.memory.span(0, 4 * MIB).to_vec());
 }
 
 #[test]
