@@ -10,6 +10,7 @@ use hemi_server::control::api::{
 };
 use hemi_server::control::promises::{bytes, duration};
 use hemi_server::control::volume::Phase;
+use hemi_text::Plain;
 
 /// Columns that sentences are broken at.
 const WIDTH: usize = 96;
@@ -27,6 +28,7 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push('\n');
     text.push_str(&leg_table(status));
     text.push('\n');
+    text.push_str(&no_sessions(status));
     text.push_str(&injected(status));
     text.push_str(&exposure(status));
     text.push_str(&ledger(status));
@@ -220,6 +222,18 @@ fn freezes(leg: &LegStatus) -> String {
         0 => NONE.into(),
         count => format!("{count}, longest {}", duration(leg.longest_freeze_ns)),
     }
+}
+
+/// Reasons, a line for each remote leg that has no session.
+fn no_sessions(status: &VolumeStatus) -> String {
+    let mut text = String::new();
+    for leg in &status.legs {
+        if let Some(reason) = &leg.no_session {
+            // A reply comes from whoever has the socket.
+            let _ = writeln!(text, "session   leg {}: none: {}", leg.leg, Plain(reason));
+        }
+    }
+    text
 }
 
 /// Injected faults, a line for each leg that has any.

@@ -58,6 +58,8 @@ planted! {
     LostSessionsForgiven,
     /// Any success of a leg makes up for what it never gets done.
     AnySuccessForgives,
+    /// A leg that is silent while it is marked out stays fresh for what is given up without it.
+    LeavingStillFresh,
     /// A leg that missed a clean close owes what only a leg that is out has as well.
     OutLegVouches,
     /// Flushes that fail are not counted against a leg.

@@ -583,9 +583,19 @@ impl Reactor {
                 used_bytes: arena.budget() - arena.free_bytes(),
             },
             injected: self.injected(),
+            no_session: self.no_session(),
         };
         drop(last);
         self.published.store(Arc::new(snapshot));
+    }
+
+    /// Why remote legs have no session, by slot.
+    fn no_session(&self) -> Vec<(u8, Arc<str>)> {
+        let reason = |(slot, leg): (u8, &Option<Leg>)| {
+            let reason = leg.as_ref()?.no_session()?;
+            Some((slot, Arc::clone(reason)))
+        };
+        (0_u8..).zip(&self.legs).filter_map(reason).collect()
     }
 
     /// The faults in force, by slot.

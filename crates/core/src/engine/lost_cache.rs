@@ -83,7 +83,7 @@ impl<B: Buffers> Engine<B> {
                 alone |= only_here;
                 if only_here {
                     self.fail_parts_done(region, false);
-                    self.give_up_removed(leg, region);
+                    self.give_up_uncounted(leg, region);
                 }
                 news |= only_here && self.regions.last_done(record, leg) > reported;
             }
@@ -189,7 +189,7 @@ impl<B: Buffers> Engine<B> {
         self.owe_unsent(leg, record);
         let lost = self.owe_what_others_have(leg, record);
         if lost {
-            self.give_up_removed(leg, region);
+            self.give_up_uncounted(leg, region);
         }
         if self.regions.lacks(record, leg) == 0 {
             self.end_rebuilding(leg, record);
@@ -247,7 +247,7 @@ impl<B: Buffers> Engine<B> {
         self.marks.add(Mark::CacheLostAlone);
         self.flush_failures.note_loss();
         self.fail_parts_done(region, false);
-        self.give_up_removed(leg, region);
+        self.give_up_uncounted(leg, region);
         self.consider_complete(record, leg);
         true
     }
@@ -262,12 +262,17 @@ impl<B: Buffers> Engine<B> {
         usize::from(owed.start < stands.start && stands.end < owed.end)
     }
 
-    /// Makes legs whose device was removed owe a region in which what `leg` has kept stands from now on:
-    /// they were not counted on for that, and may come back with what the leg has lost.
-    fn give_up_removed(&mut self, leg: usize, region: u32) {
+    /// Makes legs that are not counted on owe a region in which what `leg` has kept stands from now on:
+    /// those whose device was removed, and those that are silent while they are marked out. They may
+    /// come back with what the leg has lost.
+    fn give_up_uncounted(&mut self, leg: usize, region: u32) {
         for other in self.slots() {
-            let is_removed = other != leg && self.legs[other].is_member() && self.is_removed(other);
-            if is_removed && !planted::is(Planted::RemovedStillFresh) {
+            let state = &self.legs[other];
+            let leaves = !state.answers()
+                && self.is_going_out(state.index)
+                && !planted::is(Planted::LeavingStillFresh);
+            let removed = self.is_removed(other) && !planted::is(Planted::RemovedStillFresh);
+            if other != leg && state.is_member() && (removed || leaves) {
                 self.owe_region(other, region);
             }
         }

@@ -98,6 +98,9 @@ pub struct LegStatus {
     /// Injected faults, if there are any.
     #[serde(default)]
     pub injected: Option<Injected>,
+    /// Why a remote leg has no session, unless it has one. It is tried again all the time.
+    #[serde(default)]
+    pub no_session: Option<String>,
 }
 
 /// The faults injected into a leg.

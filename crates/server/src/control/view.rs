@@ -86,6 +86,9 @@ pub fn volume_status(
         let mut faults = snapshot.injected.iter();
         shown.injected =
             faults.find(|(slot, _)| *slot == leg.leg).map(|(_, state)| (*state).into());
+        let mut reasons = snapshot.no_session.iter();
+        shown.no_session =
+            reasons.find(|(slot, _)| *slot == leg.leg).map(|(_, reason)| reason.to_string());
         view.legs.push(shown);
     }
     view.risks = promises::at_risk(&view, settings);
@@ -155,6 +158,7 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         errors: leg.errors,
         authority_regions: leg.authority_regions,
         injected: None,
+        no_session: None,
     }
 }
 

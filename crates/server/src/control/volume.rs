@@ -104,6 +104,9 @@ pub struct Snapshot {
     pub buffers: BufferUse,
     /// The faults in force, by slot. Of legs without any there is no entry.
     pub injected: Vec<(u8, InjectionState)>,
+    /// Why remote legs have no session, by slot, in plain text. Of legs that have one, and of local
+    /// legs, there is no entry.
+    pub no_session: Vec<(u8, Arc<str>)>,
 }
 
 impl Snapshot {
@@ -121,6 +124,7 @@ impl Snapshot {
             connections: Connections::default(),
             buffers: BufferUse::default(),
             injected: Vec::new(),
+            no_session: Vec::new(),
         }
     }
 }

@@ -33,6 +33,8 @@ mod open;
 pub mod pages;
 pub mod stripe;
 
+use std::sync::Arc;
+
 use hemi_core::format::stamp::Progress;
 use hemi_core::io::{LegError, LegEvent, LegOperation};
 use hemi_core::units::{Instant, IoId};
@@ -268,6 +270,14 @@ impl Leg {
     /// The faults in force.
     pub fn injected(&self, now: Instant) -> Option<InjectionState> {
         self.injector.as_ref().map(|injector| injector.state(now))
+    }
+
+    /// Returns why a remote leg has no session, in plain text, unless it has one.
+    pub fn no_session(&self) -> Option<&Arc<str>> {
+        match &self.driver {
+            Driver::Nbd(driver) => driver.no_session(),
+            Driver::File(_) | Driver::Stripe(_) => None,
+        }
     }
 
     /// Lets go of the leg.

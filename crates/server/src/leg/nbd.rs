@@ -26,12 +26,14 @@ mod work;
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hemi_core::io::{LegError, LegEvent};
 use hemi_core::units::Instant;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
+use hemi_text::Plain;
 
 pub use blocking::BlockingNbd;
 pub use connect::NbdError;
@@ -132,6 +134,8 @@ pub(super) struct NbdLeg {
     next_look: Instant,
     /// Whether the ring has anything of ours yet.
     started: bool,
+    /// Why there is no session: the last reason that one ended, or did not begin.
+    no_session: Option<Arc<str>>,
 }
 
 impl NbdLeg {
@@ -175,6 +179,7 @@ impl NbdLeg {
             reconnect: Instant::NEVER,
             next_look: Instant(0),
             started: false,
+            no_session: None,
         })
     }
 
@@ -476,6 +481,7 @@ impl NbdLeg {
         let Some(link) = &mut self.link else { return Ok(()) };
         if link.verifying == 0 && !link.is_ready() {
             link.state = State::Ready { since: cx.now };
+            self.no_session = None;
             tracing::info!(leg = %self.target.description, "the session is back");
             cx.event(LegEvent::Back);
         }
@@ -489,6 +495,7 @@ impl NbdLeg {
         if leaving && link.is_ready() {
             tracing::warn!(leg = %self.target.description, "the server is shutting down");
             link.state = State::Leaving { deadline: cx.now + LEAVING_TIME_MAX };
+            self.no_session = Some("the server is shutting down".into());
             cx.event(LegEvent::Gone { removed: false });
             self.work.stop(cx);
         }
@@ -515,6 +522,7 @@ impl NbdLeg {
             State::Opening { .. } => tracing::warn!(%leg, reason, "no session yet"),
             State::Leaving { .. } => tracing::warn!(%leg, reason, "the session is over"),
         }
+        self.no_session = Some(Plain(reason).to_string().into());
         self.reconnect = cx.now + self.pause;
         self.pause = (self.pause * 2).min(RECONNECT_PAUSE_MAX);
         link.shut(cx);
@@ -546,6 +554,11 @@ impl NbdLeg {
             let until = cx.now + u64::try_from(quarantine).unwrap_or(u64::MAX);
             self.retired.push(Retired::Quarantined { number, until });
         }
+    }
+
+    /// Returns why there is no session, in plain text, unless there is one.
+    pub(super) fn no_session(&self) -> Option<&Arc<str>> {
+        self.no_session.as_ref()
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -592,6 +605,7 @@ impl NbdLeg {
             if let Err(error) = self.open(cx) {
                 let leg = &self.target.description;
                 tracing::warn!(%leg, %error, "no socket to reconnect with");
+                self.no_session = Some(format!("no socket to reconnect with: {error}").into());
                 self.reconnect = cx.now + self.pause;
             }
         }
