@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,7 +140,8 @@ def test_each_client_may_do_what_its_certificate_is_listed_for(sandbox: Sandbox)
         client.write(0, b"w" * 512)
 
 
-def test_a_revoked_certificate_is_refused_after_a_reload(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("by", ["signal", "request"])
+def test_a_revoked_certificate_is_refused_after_a_reload(sandbox: Sandbox, by: str) -> None:
     certificates = tls.make(sandbox)
     crl = sandbox.path("crl.pem")
     crl.write_bytes(tls.revoked(sandbox, certificates).read_bytes())
@@ -148,14 +150,22 @@ def test_a_revoked_certificate_is_refused_after_a_reload(sandbox: Sandbox) -> No
         client.write(0, b"w" * 512)
 
     crl.write_text("no list\n")
-    volume.signal(signal.SIGHUP)
-    wait_until("the refusal", lambda: "were not read again" in volume.process.output())
+    if by == "signal":
+        volume.signal(signal.SIGHUP)
+        wait_until("the refusal", lambda: "were not read again" in volume.process.output())
+    else:
+        code, body = volume.curl("/v1/reload", "-X", "POST")
+        assert code >= 400
+        assert str(crl) in json.loads(body)["what"]
     with Client(secure(port, certificates.client)) as client:
         client.write(0, b"w" * 512)
 
     crl.write_bytes(tls.revoked(sandbox, certificates, certificates.client).read_bytes())
-    volume.signal(signal.SIGHUP)
-    wait_until("the reload", lambda: "certificates read again" in volume.process.output())
+    if by == "signal":
+        volume.signal(signal.SIGHUP)
+        wait_until("the reload", lambda: "certificates read again" in volume.process.output())
+    else:
+        assert volume.curl("/v1/reload", "-X", "POST")[0] == 200
     with pytest.raises(NbdError), Client(secure(port, certificates.client)) as client:
         client.read(0, 512)
     with Client(secure(port, certificates.reader)) as client:

@@ -244,6 +244,23 @@ class Volume:
         """A hemi command on this volume's control socket."""
         return hemi(*argv, "--control", self.control, timeout=timeout)
 
+    def curl(self, path: str, *options: str) -> tuple[int, str]:
+        """Asks the control API with curl. Returns the answer's code and body."""
+        out = run(
+            "curl",
+            "--silent",
+            "--max-time",
+            str(PATIENCE),
+            "--unix-socket",
+            self.control,
+            "--write-out",
+            "\n%{http_code}",
+            *options,
+            f"http://hemi{path}",
+        )
+        body, _, code = out.rpartition("\n")
+        return int(code), body
+
     def status(self) -> dict[str, Any]:
         """Asks the control API itself: `hemi status` gives up after ten seconds, which is a short
         time on a busy machine, and is a process more."""
