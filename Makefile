@@ -28,7 +28,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test power-cut-test forged fuzz \
+	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo lab-sweep-check picture
 
 help: ## list the targets
@@ -138,6 +138,10 @@ hostile: setup release ## a client's small writes beside hostile clients, every 
 FORGED_ARGS ?=
 forged: setup release ## 10,000 volumes with forged metadata through inspect, serve, promote and settle (some 20 minutes); FORGED_ARGS="--images 500"
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/hostile/forged.py --jobs $(JOBS) $(FORGED_ARGS)
+
+SANITIZE_ARGS ?=
+sanitize: ## the tests of the one crate with `unsafe` under AddressSanitizer (needs a nightly toolchain); SANITIZE_ARGS="arena"
+	scripts/sanitize.sh $(SANITIZE_ARGS)
 
 POWER_CUT_ARGS ?=
 power-cut-test: setup release ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)

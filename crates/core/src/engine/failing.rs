@@ -141,3 +141,68 @@ impl Failing {
 pub(crate) fn is_long(since: Instant, now: Instant) -> bool {
     now.since(since) >= WRITE_ERRORS_OUT_AFTER
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{FAILURES_APART, Failing, Task, WRITE_ERRORS_OUT_AFTER};
+    use crate::io::LegError;
+    use crate::units::{Instant, MILLISECOND, SECOND};
+
+    const OUT_AFTER: u64 = 10 * SECOND;
+
+    fn fail(failing: &mut Failing, task: Task, error: LegError, at: u64) -> u64 {
+        let now = Instant(at);
+        failing.note_failure(task, error, OUT_AFTER, now).since(now)
+    }
+
+    #[test]
+    fn a_failed_write_is_tried_again_later_and_later() {
+        let mut failing = Failing::default();
+        let pauses: [u64; 9] =
+            core::array::from_fn(|at| fail(&mut failing, Task::Write, LegError::Media, at as u64));
+        assert_eq!(
+            pauses.map(|pause| pause / MILLISECOND),
+            [20, 40, 80, 160, 320, 640, 1280, 2000, 2000]
+        );
+        failing.note_success(Task::Write);
+        assert_eq!(fail(&mut failing, Task::Write, LegError::Media, 9), 20 * MILLISECOND);
+        assert_eq!(fail(&mut failing, Task::Write, LegError::Gone, 9), 20 * MILLISECOND);
+        assert_eq!(failing.in_a_row(), 1, "the end of a session says nothing of the medium");
+    }
+
+    #[test]
+    fn errors_last_though_others_succeed_and_not_over_a_pause() {
+        let mut failing = Failing::default();
+        for at in (0..=WRITE_ERRORS_OUT_AFTER).step_by(SECOND as usize) {
+            assert_eq!(failing.errors_last(Instant(at)), at == WRITE_ERRORS_OUT_AFTER);
+            fail(&mut failing, Task::Flush, LegError::Media, at);
+            failing.note_success(Task::Flush);
+            failing.note_success(Task::Write);
+        }
+        assert!(failing.errors_last(Instant(WRITE_ERRORS_OUT_AFTER)));
+        assert!(!failing.every_write_fails(Instant(WRITE_ERRORS_OUT_AFTER)));
+        let later = WRITE_ERRORS_OUT_AFTER + FAILURES_APART + 1;
+        assert!(!failing.errors_last(Instant(later)));
+        fail(&mut failing, Task::Flush, LegError::Media, later);
+        assert!(!failing.errors_last(Instant(later)), "it begins anew");
+    }
+
+    #[test]
+    fn one_task_that_never_succeeds_is_enough() {
+        let mut failing = Failing::default();
+        for at in (0..=OUT_AFTER).step_by(SECOND as usize) {
+            assert_eq!(failing.never_succeeds_for(OUT_AFTER, Instant(at)), at == OUT_AFTER);
+            fail(&mut failing, Task::Superblock, LegError::Gone, at);
+            failing.note_success(Task::Write);
+        }
+        assert!(failing.never_succeeds_for(OUT_AFTER, Instant(OUT_AFTER)));
+        assert!(!failing.never_succeeds_for(OUT_AFTER, Instant(2 * OUT_AFTER)), "it has ceased");
+        failing.note_success(Task::Superblock);
+        assert!(!failing.never_succeeds_for(OUT_AFTER, Instant(OUT_AFTER)));
+        // Two ends of a session far apart have nothing to do with each other.
+        for at in [100, 200] {
+            fail(&mut failing, Task::Page, LegError::Gone, at * SECOND);
+            assert!(!failing.never_succeeds_for(OUT_AFTER, Instant(at * SECOND)));
+        }
+    }
+}
