@@ -268,11 +268,13 @@ impl<B: Buffers> Engine<B> {
     fn give_up_uncounted(&mut self, leg: usize, region: u32) {
         for other in self.slots() {
             let state = &self.legs[other];
-            let leaves = !state.answers()
-                && self.is_going_out(state.index)
-                && !planted::is(Planted::LeavingStillFresh);
-            let removed = self.is_removed(other) && !planted::is(Planted::RemovedStillFresh);
-            if other != leg && state.is_member() && (removed || leaves) {
+            let uncounted = if self.is_removed(other) {
+                !planted::is(Planted::RemovedStillFresh)
+            } else {
+                let leaves = !state.answers() && self.is_going_out(state.index);
+                leaves && !planted::is(Planted::LeavingStillFresh)
+            };
+            if other != leg && state.is_member() && uncounted {
                 self.owe_region(other, region);
             }
         }
