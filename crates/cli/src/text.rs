@@ -224,7 +224,7 @@ fn freezes(leg: &LegStatus) -> String {
     }
 }
 
-/// Reasons, a line for each remote leg that has no session.
+/// Lists the remote legs that have no session, each with the reason, a line each.
 fn no_sessions(status: &VolumeStatus) -> String {
     let mut text = String::new();
     for leg in &status.legs {

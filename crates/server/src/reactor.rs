@@ -589,7 +589,7 @@ impl Reactor {
         self.published.store(Arc::new(snapshot));
     }
 
-    /// Why remote legs have no session, by slot.
+    /// Returns the reasons why remote legs have no session, by slot.
     fn no_session(&self) -> Vec<(u8, Arc<str>)> {
         let reason = |(slot, leg): (u8, &Option<Leg>)| {
             let reason = leg.as_ref()?.no_session()?;

@@ -302,21 +302,25 @@ impl World {
             return;
         }
         if self.silent_that_leave() != 0 {
-            let mut at_risk = vec![false; self.sectors() as usize];
-            self.note_only_on(leg, &mut at_risk);
-            let oldest_read = self.oldest_read();
-            self.register.cache_lost(&at_risk, oldest_read);
+            self.lose_what_is_only_on(leg);
         }
+    }
+
+    /// Tells the checker that what no other leg has, as [`World::note_only_on`] says, may be gone.
+    fn lose_what_is_only_on(&mut self, leg: u8) {
+        let mut at_risk = vec![false; self.sectors() as usize];
+        self.note_only_on(leg, &mut at_risk);
+        let oldest_read = self.oldest_read();
+        self.register.cache_lost(&at_risk, oldest_read);
     }
 
     /// Returns the legs that are being marked out and silent, as a mask.
     fn silent_that_leave(&mut self) -> u8 {
-        let status = self.refresh_status();
-        let silent = status.legs.iter().filter(|leg| leg.state == LegState::Frozen);
-        let silent = silent.fold(0u8, |mask, leg| mask | 1 << leg.leg);
-        (0..self.legs.len() as u8)
-            .filter(|&leg| silent >> leg & 1 == 1 && self.engine().is_leaving(World::index(leg)))
-            .fold(0, |mask, leg| mask | 1 << leg)
+        self.refresh_status();
+        let engine = self.engine.as_ref().expect("legs are used while the volume is open");
+        let legs = self.status.legs.iter().filter(|leg| leg.state == LegState::Frozen);
+        let leaving = legs.map(|leg| leg.leg).filter(|&leg| engine.is_leaving(World::index(leg)));
+        leaving.fold(0, |mask, leg| mask | 1 << leg)
     }
 
     /// Notes the sectors no leg has the newest data of but this one, those whose sessions have
@@ -347,10 +351,7 @@ impl World {
         if self.cache_lost.is_none_or(|lost| lost.legs & !(1 << leg) == 0) {
             return;
         }
-        let mut at_risk = vec![false; self.sectors() as usize];
-        self.note_only_on(leg, &mut at_risk);
-        let oldest_read = self.oldest_read();
-        self.register.cache_lost(&at_risk, oldest_read);
+        self.lose_what_is_only_on(leg);
     }
 
     /// Ends I/O in flight on a leg as a driver does that knows that none of it can land any

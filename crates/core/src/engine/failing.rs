@@ -1,4 +1,4 @@
-//! What fails on a leg: since when, and whether that has lasted for too long.
+//! Failures of a leg: tells one that passes from one that lasts.
 //!
 //! One failure says little: a session drops, a sector is bad, a disk is full for a moment. A leg
 //! whose failures last keeps everything waiting that waits for it. It is told in two ways. Writes
@@ -19,7 +19,7 @@ const RETRY_MAX: u64 = 2_000 * MILLISECOND;
 /// Failures of a leg further apart than this have nothing to do with each other.
 const FAILURES_APART: u64 = 2 * RETRY_MAX;
 
-/// What a leg is asked to do, as far as failures are told apart.
+/// Tasks of a leg whose failures are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// A write of data.
@@ -50,7 +50,7 @@ impl Spell {
     }
 }
 
-/// What fails on one leg.
+/// Failures of one leg.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Failing {
     /// Writes that failed without one of data that succeeded in between, and since when.

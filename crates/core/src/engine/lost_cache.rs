@@ -271,8 +271,7 @@ impl<B: Buffers> Engine<B> {
             let uncounted = if self.is_removed(other) {
                 !planted::is(Planted::RemovedStillFresh)
             } else {
-                let leaves = !state.answers() && self.is_going_out(state.index);
-                leaves && !planted::is(Planted::LeavingStillFresh)
+                self.leaves_silently(other) && !planted::is(Planted::LeavingStillFresh)
             };
             if other != leg && state.is_member() && uncounted {
                 self.owe_region(other, region);
@@ -350,7 +349,7 @@ impl<B: Buffers> Engine<B> {
     /// that is being marked out.
     pub(super) fn may_still_have(&self, leg: usize, region: u32) -> bool {
         let state = &self.legs[leg];
-        if !state.answers() && self.is_going_out(state.index) {
+        if self.leaves_silently(leg) {
             return false;
         }
         let is_flushed = |record| {
@@ -362,6 +361,13 @@ impl<B: Buffers> Engine<B> {
             Health::Gone { removed: false, .. } => self.regions.slot(region).is_none_or(is_flushed),
             Health::Gone { removed: true, .. } | Health::Absent => false,
         }
+    }
+
+    /// Returns true if a leg is being marked out and does not answer. A superblock may say already
+    /// that it is out, so nobody may wait for it.
+    fn leaves_silently(&self, leg: usize) -> bool {
+        let state = &self.legs[leg];
+        !state.answers() && self.is_going_out(state.index)
     }
 
     /// Returns true if a leg has been given nothing in a region since it had flushed everything but what it

@@ -98,7 +98,7 @@ pub struct LegStatus {
     /// Injected faults, if there are any.
     #[serde(default)]
     pub injected: Option<Injected>,
-    /// Why a remote leg has no session, unless it has one. It is tried again all the time.
+    /// The reason why a remote leg has no session, unless it has one. It is tried again all the time.
     #[serde(default)]
     pub no_session: Option<String>,
 }

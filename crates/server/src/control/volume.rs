@@ -104,8 +104,8 @@ pub struct Snapshot {
     pub buffers: BufferUse,
     /// The faults in force, by slot. Of legs without any there is no entry.
     pub injected: Vec<(u8, InjectionState)>,
-    /// Why remote legs have no session, by slot, in plain text. Of legs that have one, and of local
-    /// legs, there is no entry.
+    /// The reasons why remote legs have no session, by slot, in plain text. Legs that have one, and
+    /// local legs, have no entry.
     pub no_session: Vec<(u8, Arc<str>)>,
 }
 

@@ -272,7 +272,7 @@ impl Leg {
         self.injector.as_ref().map(|injector| injector.state(now))
     }
 
-    /// Returns why a remote leg has no session, in plain text, unless it has one.
+    /// Returns the reason why a remote leg has no session, in plain text, unless it has one.
     pub fn no_session(&self) -> Option<&Arc<str>> {
         match &self.driver {
             Driver::Nbd(driver) => driver.no_session(),

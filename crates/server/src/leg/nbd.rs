@@ -134,7 +134,7 @@ pub(super) struct NbdLeg {
     next_look: Instant,
     /// Whether the ring has anything of ours yet.
     started: bool,
-    /// Why there is no session: the last reason that one ended, or did not begin.
+    /// The last reason that a session ended or did not begin; none while there is one.
     no_session: Option<Arc<str>>,
 }
 
@@ -556,7 +556,7 @@ impl NbdLeg {
         }
     }
 
-    /// Returns why there is no session, in plain text, unless there is one.
+    /// Returns the reason why there is no session, in plain text, unless there is one.
     pub(super) fn no_session(&self) -> Option<&Arc<str>> {
         self.no_session.as_ref()
     }
