@@ -56,6 +56,8 @@ planted! {
     DrainFloodsSource,
     /// A leg whose sessions end at the first write, each of them, is waited for.
     LostSessionsForgiven,
+    /// A session that ends before anything is asked for is not counted against a leg.
+    UnaskedForgiven,
     /// Any success of a leg makes up for what it never gets done.
     AnySuccessForgives,
     /// A leg that is silent while it is marked out stays fresh for what is given up without it.

@@ -423,6 +423,20 @@ fn a_volume_opens_without_a_leg_whose_sessions_end_at_the_first_write() {
     assert!(world.is_answered(write) && !world.has_failed(write));
 }
 
+/// A comes back time and again, and each session ends before anything is asked of it. What it was
+/// asked for when it was first lost never ends.
+#[test]
+fn a_volume_opens_without_a_leg_whose_sessions_end_at_once() {
+    let (mut world, write) = opened_with_a_silent();
+    for _ in 0..30 {
+        world.event(A, LegEvent::Gone { removed: false });
+        world.wait(200 * MILLISECOND);
+        world.event(A, LegEvent::Back);
+    }
+    assert!(is_out(&world, A, OutReason::Unresponsive));
+    assert!(world.is_answered(write) && !world.has_failed(write));
+}
+
 /// C is gone for good, and A comes back time and again: it takes data, but its session ends before it
 /// has the record of that.
 #[test]

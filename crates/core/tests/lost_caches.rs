@@ -445,6 +445,35 @@ fn an_authority_with_no_room_for_debts_makes_some_for_a_write_that_failed() {
     world.read_everything();
 }
 
+/// A has lost with its cache what is only in flight to B, and what else B is to give back takes all room
+/// for debts that A has. It is given back to A from there, and neither write lands. What A holds is the
+/// content: not to owe it any more takes no room.
+#[test]
+fn an_authority_with_no_room_for_debts_stands_where_nobody_else_has_anything() {
+    let mut world = room_for_few_debts();
+    world.hold(B, What::Anything);
+    world.write(REGION, 8);
+    let to_b = world.only(B, What::Writes);
+    // A comes to owe 62, and this one.
+    write_pieces(&mut world, 36);
+    world.lose_leg(A, Cache::Dropped);
+    world.hold(A, What::Writes);
+    world.event(A, LegEvent::Back);
+    let to_a = world.only(A, What::Writes);
+    world.fail(to_a);
+    world.fail(to_b);
+    let now = world.now;
+    world.checker.cache_lost(now);
+    let read = world.submit(Operation::Read, Extent::new(REGION, 8), false);
+    world.wait(MILLISECOND);
+    assert!(world.is_answered(read) && !world.has_failed(read), "A has it");
+    world.release(A);
+    world.release(B);
+    world.wait(SECOND);
+    assert_eq!(world.disks[A].contents(), world.disks[B].contents());
+    world.read_everything();
+}
+
 /// While the authority is away that may have lost what it had not flushed, a silent leg that has it, too,
 /// is not given up for one that lacks it.
 #[test]

@@ -224,7 +224,17 @@ impl<B: Buffers> Engine<B> {
             Health::Answering => state.health = Health::Gone { since: self.now, removed },
         }
         self.leave_leg(leg.index());
+        self.count_session_without_superblock(leg);
         self.consider_out();
+    }
+
+    /// A session of a leg has ended. Counts that as a failure if the leg lacks the superblock: its
+    /// sessions may end each time before it is asked to write that again.
+    fn count_session_without_superblock(&mut self, leg: LegIndex) {
+        let metadata = self.regions.metadata();
+        if metadata.lacks(metadata.superblock(), leg) && !planted::is(Planted::UnaskedForgiven) {
+            self.count_failure(leg.index(), Task::Superblock, LegError::Gone);
+        }
     }
 
     pub(super) fn leg_back(&mut self, leg: LegIndex) {

@@ -186,7 +186,12 @@ impl Metadata {
     /// Whether a leg has the list of what is lost: it must not decide a region before, or
     /// recovery would serve from it what is lost.
     pub(crate) fn knows_lost(&self, leg: LegIndex) -> bool {
-        self.durable(self.lost_list(), leg) >= self.newest(self.lost_list())
+        !self.lacks(self.lost_list(), leg)
+    }
+
+    /// Returns true if the newest content of an object is not durable on `leg`.
+    pub(crate) fn lacks(&self, object: ObjectId, leg: LegIndex) -> bool {
+        self.durable(object, leg) < self.newest(object)
     }
 
     /// Returns true if a reader of `leg` can find nothing of the object but what is durable there.
