@@ -58,6 +58,8 @@ planted! {
     LostSessionsForgiven,
     /// A session that ends before anything is asked for is not counted against a leg.
     UnaskedForgiven,
+    /// Pages that failed count until data is written.
+    PagesFailOn,
     /// Any success of a leg makes up for what it never gets done.
     AnySuccessForgives,
     /// A leg that is silent while it is marked out stays fresh for what is given up without it.

@@ -459,6 +459,23 @@ fn a_leg_that_takes_data_and_never_the_superblock_is_marked_out() {
     assert!(is_out(&world, C, OutReason::Removed));
 }
 
+/// B's pages fail for a moment, and nothing is written after that.
+#[test]
+fn pages_that_failed_for_a_moment_do_not_count_for_ever() {
+    let mut world = World::new(1, 2, Settings { out_after: 30 * SECOND, ..settings() });
+    world.write(0, 8);
+    world.flush();
+    world.behaviour[B].write_errors = 1;
+    world.wait(2 * SECOND);
+    assert!(world.status().legs[B].errors > 2);
+    world.behaviour[B].write_errors = 0;
+    for _ in 0..10 {
+        world.wait(SECOND);
+        world.read(0, 8);
+    }
+    assert!(!is_out(&world, B, OutReason::WriteErrors));
+}
+
 /// B takes all writes, and every other flush of it fails.
 #[test]
 fn a_leg_whose_flushes_keep_failing_is_marked_out() {

@@ -32,9 +32,10 @@ pub(crate) enum Task {
     Flush,
 }
 
-/// Failures that belong together: the first and the last.
+/// Failures that belong together: how many, the first and the last.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
+    count: u32,
     first: Instant,
     last: Instant,
     /// Set if the leg's session ended with one of them.
@@ -45,17 +46,17 @@ impl Spell {
     /// Adds a failure, which begins a new spell if the last is longer ago than `apart`.
     fn extend(spell: &mut Option<Spell>, ended: bool, apart: u64, now: Instant) {
         let last = spell.filter(|spell| now.since(spell.last) <= apart);
-        let begun = last.unwrap_or(Spell { first: now, last: now, ended });
-        *spell = Some(Spell { last: now, ended: begun.ended || ended, ..begun });
+        let begun = last.unwrap_or(Spell { count: 0, first: now, last: now, ended });
+        let count = begun.count.saturating_add(1);
+        *spell = Some(Spell { count, last: now, ended: begun.ended || ended, ..begun });
     }
 }
 
 /// Failures of one leg.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Failing {
-    /// Writes that failed without one of data that succeeded in between, and since when.
-    in_a_row: u32,
-    in_a_row_since: Option<Instant>,
+    /// Errors of each task since it last succeeded.
+    in_a_row: [Option<Spell>; 4],
     /// Errors of writes and flushes. Those that succeed in between do not matter: a full disk still
     /// takes overwrites.
     errors: Option<Spell>,
@@ -70,9 +71,9 @@ impl Failing {
         if planted::is(Planted::AnySuccessForgives) {
             self.without_success = Default::default();
         }
-        if task == Task::Write {
-            self.in_a_row = 0;
-            self.in_a_row_since = None;
+        let only_data_ends_a_row = planted::is(Planted::PagesFailOn);
+        if task == Task::Write || !only_data_ends_a_row {
+            self.in_a_row[task as usize] = None;
         }
     }
 
@@ -92,21 +93,25 @@ impl Failing {
             return now + RETRY_FIRST;
         }
         Spell::extend(&mut self.errors, false, FAILURES_APART, now);
-        if task != Task::Flush {
-            self.in_a_row += 1;
-            self.in_a_row_since.get_or_insert(now);
-        }
-        now + (RETRY_FIRST << self.in_a_row.saturating_sub(1).min(8)).min(RETRY_MAX)
+        let in_a_row = &mut self.in_a_row[task as usize];
+        Spell::extend(in_a_row, false, apart.max(FAILURES_APART), now);
+        now + (RETRY_FIRST << (self.in_a_row(task) - 1).min(8)).min(RETRY_MAX)
     }
 
-    /// Returns how many writes have failed in a row.
-    pub(crate) fn in_a_row(&self) -> u32 {
-        self.in_a_row
+    /// Returns how many errors a task has had in a row.
+    pub(crate) fn in_a_row(&self, task: Task) -> u32 {
+        self.in_a_row[task as usize].map_or(0, |spell| spell.count)
     }
 
-    /// Returns true if every write has failed for long.
-    pub(crate) fn every_write_fails(&self, now: Instant) -> bool {
-        self.in_a_row > 2 && self.in_a_row_since.is_some_and(|since| is_long(since, now))
+    /// Returns true if every write of one kind has failed for long, and the next failure would belong
+    /// together with the last (see `apart` of [`Failing::note_failure`]).
+    pub(crate) fn every_write_fails(&self, apart: u64, now: Instant) -> bool {
+        let apart = apart.max(FAILURES_APART);
+        [Task::Write, Task::Superblock, Task::Page].iter().any(|&task| {
+            self.in_a_row[task as usize].is_some_and(|spell| {
+                spell.count > 2 && is_long(spell.first, now) && now.since(spell.last) <= apart
+            })
+        })
     }
 
     /// Returns true if writes or flushes have kept failing for long, be it that others succeed.
@@ -167,7 +172,22 @@ mod tests {
         failing.note_success(Task::Write);
         assert_eq!(fail(&mut failing, Task::Write, LegError::Media, 9), 20 * MILLISECOND);
         assert_eq!(fail(&mut failing, Task::Write, LegError::Gone, 9), 20 * MILLISECOND);
-        assert_eq!(failing.in_a_row(), 1, "the end of a session says nothing of the medium");
+        assert_eq!(failing.in_a_row(Task::Write), 1, "the end of a session is no error");
+    }
+
+    #[test]
+    fn each_kind_of_write_has_its_own_row() {
+        let mut failing = Failing::default();
+        for at in 0..3 {
+            assert!(!failing.every_write_fails(OUT_AFTER, Instant(WRITE_ERRORS_OUT_AFTER)));
+            fail(&mut failing, Task::Page, LegError::Media, at);
+            failing.note_success(Task::Write);
+        }
+        assert!(failing.every_write_fails(OUT_AFTER, Instant(WRITE_ERRORS_OUT_AFTER)));
+        assert!(failing.every_write_fails(OUT_AFTER, Instant(OUT_AFTER)));
+        assert!(!failing.every_write_fails(OUT_AFTER, Instant(OUT_AFTER + 3)), "long ago");
+        failing.note_success(Task::Page);
+        assert!(!failing.every_write_fails(OUT_AFTER, Instant(WRITE_ERRORS_OUT_AFTER)));
     }
 
     #[test]
@@ -180,7 +200,7 @@ mod tests {
             failing.note_success(Task::Write);
         }
         assert!(failing.errors_last(Instant(WRITE_ERRORS_OUT_AFTER)));
-        assert!(!failing.every_write_fails(Instant(WRITE_ERRORS_OUT_AFTER)));
+        assert!(!failing.every_write_fails(OUT_AFTER, Instant(WRITE_ERRORS_OUT_AFTER)));
         let later = WRITE_ERRORS_OUT_AFTER + FAILURES_APART + 1;
         assert!(!failing.errors_last(Instant(later)));
         fail(&mut failing, Task::Flush, LegError::Media, later);

@@ -5,7 +5,7 @@
 //! on without the other are recognised as a fork.
 
 use super::Engine;
-use super::failing::{Task, is_long};
+use super::failing::{Failing, Task, is_long};
 use super::leg::{Health, Leg};
 use super::regions::metadata::BlockWrite;
 use super::state::Stage;
@@ -401,7 +401,8 @@ impl<B: Buffers> Engine<B> {
                 Some(OutReason::Unresponsive)
             }
             Health::Answering
-                if state.failing.every_write_fails(self.now) || self.fails_for_good(leg) =>
+                if state.failing.every_write_fails(self.settings.out_after, self.now)
+                    || self.fails_for_good(leg) =>
             {
                 Some(OutReason::WriteErrors)
             }
@@ -607,7 +608,7 @@ impl<B: Buffers> Engine<B> {
         let object = self.regions.metadata().superblock();
         if change.kind != ChangeKind::Out(OutReason::Detached)
             || !leg.answers()
-            || leg.failing.in_a_row() >= TRIES
+            || leg.failing.in_a_row(Task::Superblock) >= TRIES
             || self.regions.metadata().durable(object, leg.index) >= sequence
         {
             return true;
@@ -669,6 +670,8 @@ impl<B: Buffers> Engine<B> {
             ChangeKind::In => {
                 self.marks.add(Mark::LegIn);
                 self.legs[leg].membership = Membership::In;
+                // Nothing has failed for a while, and it lacks nothing.
+                self.legs[leg].failing = Failing::default();
                 self.notice(Notice::In { leg: change.leg });
             }
             ChangeKind::Join => self.marks.add(Mark::LegJoined),
