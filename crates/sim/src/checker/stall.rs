@@ -25,6 +25,12 @@ use crate::world::{Behaviour, Pending, World};
 /// Legs have to have been at their best for so long before a window opens.
 const CALM: u64 = SECOND / 2;
 
+/// Other requests' I/Os that may go before each of a request's parts but the first.
+const OTHERS_AHEAD: u64 = 4;
+
+/// The least of a write that is let in at once where a bound on age leaves room for little debt.
+const LET_IN_BYTES: u64 = 16 << 10;
+
 /// The time between two cleanings of regions.
 const TICK: u64 = 100 * MILLISECOND;
 
@@ -80,6 +86,8 @@ pub struct Stall {
     /// The leg that is frozen.
     leg: u8,
     allowance: u64,
+    /// The longest I/O of any leg when the window opened, nanoseconds.
+    slowest: u64,
     /// What the frozen leg alone has, sector by sector.
     only_there: BTreeSet<u64>,
     /// Some of it is in a region where that leg has not flushed everything.
@@ -178,6 +186,7 @@ impl World {
         // the flush, the record and the write, each behind a full queue of its own.
         let ticks = 1 + self.ticks_for_regions();
         self.stall.allowance = 2 * limit + self.steps_in_a_row() * slowest + ticks * TICK;
+        self.stall.slowest = slowest;
         self.stall.windows += 1;
     }
 
@@ -187,7 +196,16 @@ impl World {
         let limits = &self.settings.limits;
         let parts = REQUEST_SECTORS_MAX * SECTOR_BYTES / limits.operation_bytes;
         let at_once = u64::from(limits.operations_per_request.min(4));
-        64 * 4 / at_once + 4 * (parts - 1)
+        64 * 4 / at_once + OTHERS_AHEAD * (parts - 1)
+    }
+
+    /// Returns how long a request may wait in this window, nanoseconds. A write that may be let in
+    /// piece by piece only is given more: each piece stands behind others.
+    fn allowance_of(&self, asked: &Asked) -> u64 {
+        let is_write = matches!(asked.operation, Operation::Write | Operation::WriteZeroes { .. });
+        let bytes = asked.extent.sectors() * SECTOR_BYTES;
+        let pieces = if is_write && self.throttles() { bytes / LET_IN_BYTES } else { 0 };
+        self.stall.allowance + OTHERS_AHEAD * pieces * self.stall.slowest
     }
 
     /// Counts the regions of the volume.
@@ -392,10 +410,10 @@ impl World {
         let waited = self.now.min(self.stall.until).since(pending.started.max(opened));
         self.stall.judged += 1;
         self.stall.longest = self.stall.longest.max(waited);
-        if waited > self.stall.allowance && self.is_excused(&pending.asked) {
+        let allowance = self.allowance_of(&pending.asked);
+        if waited > allowance && self.is_excused(&pending.asked) {
             self.stall.excused.push(pending.asked);
-        } else if waited > self.stall.allowance {
-            let allowance = self.stall.allowance;
+        } else if waited > allowance {
             let text = format!(
                 "#{} {:?} waited {waited} ns for a frozen leg, {allowance} ns are allowed",
                 pending.asked.id, pending.asked.operation
