@@ -242,9 +242,8 @@ pub(crate) struct Debts {
 
 impl Debts {
     pub(crate) fn new(capacity: u32) -> Debts {
-        let blank = Debt::new(Extent::default(), Source::Leg, Since::at(Instant(0)), Key::NONE);
         Debts {
-            entries: Slab::new(capacity, blank),
+            entries: Slab::new(capacity),
             index: SortedIndex::new(capacity),
             ages: [Ages { oldest: NONE, newest: NONE }; 3],
             sectors: 0,

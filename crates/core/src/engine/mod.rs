@@ -49,7 +49,7 @@ use crate::command::Command;
 use crate::format::stamp::Progress;
 use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry, Superblock};
 use crate::io::{
-    Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
+    Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Request,
 };
 use crate::marks::Marks;
 use crate::recovery::Opening;
@@ -174,33 +174,6 @@ impl<B: Buffers> Engine<B> {
             now,
             BEFORE_OPEN,
         );
-        let blank_request = RequestState {
-            token: 0,
-            operation: Operation::Flush,
-            extent: Extent::default(),
-            next: 0,
-            buffer: None,
-            fua: false,
-            connection: 0,
-            started: Instant(0),
-            outstanding: 0,
-            error: None,
-            restart: false,
-            avoid: 0,
-            stalled: false,
-            throttled: false,
-            queued: false,
-            targets: [0; LEGS_MAX],
-            needed: 0,
-            covers_until: Instant(0),
-            lost_list: 0,
-            caught_up: 0,
-            durable: 0,
-            unrecorded: [0; LEGS_MAX],
-            moves: None,
-        };
-        let blank_operation = OperationState::new(0, Extent::default(), 0, Source::Leg);
-        let blank_io = Io::new(0, Purpose::Abandoned, Extent::default(), Source::Leg);
         let legs = (0..LEGS_MAX)
             .map(|l| {
                 let mut leg = Leg::new(LegIndex(l as u8), &settings, traits[l].present);
@@ -226,9 +199,9 @@ impl<B: Buffers> Engine<B> {
             legs,
             slots_used: slots_used.map_or(0, |highest| highest + 1),
             regions,
-            requests: Slab::new(requests_max, blank_request),
-            operations: Slab::new(operations_max, blank_operation),
-            ios: Slab::new(ios_max, blank_io),
+            requests: Slab::new(requests_max),
+            operations: Slab::new(operations_max),
+            ios: Slab::new(ios_max),
             locks: RangeLocks::with_capacity(operations_max as usize),
             letting_in: false,
             unplaced: VecDeque::with_capacity(operations_max as usize),

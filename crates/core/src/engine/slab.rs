@@ -31,25 +31,32 @@ struct Slot<T> {
     value: T,
 }
 
-/// A slab of `T` with a free list; never grows.
+/// A slab of `T` with a free list. Its memory is reserved at once and touched as it is first used, so
+/// that an engine with room for much opens quickly.
 pub(crate) struct Slab<T> {
+    /// Slots that have been in use.
     slots: Vec<Slot<T>>,
+    /// Those of them that are free.
     free: Vec<u32>,
-}
-
-impl<T: Clone> Slab<T> {
-    pub(crate) fn new(capacity: u32, blank: T) -> Slab<T> {
-        let slots = (0..capacity)
-            .map(|_| Slot { generation: 0, used: false, value: blank.clone() })
-            .collect();
-        Slab { slots, free: (0..capacity).rev().collect() }
-    }
+    capacity: u32,
 }
 
 impl<T> Slab<T> {
+    pub(crate) fn new(capacity: u32) -> Slab<T> {
+        let slots = Vec::with_capacity(capacity as usize);
+        Slab { slots, free: Vec::with_capacity(capacity as usize), capacity }
+    }
+
     /// Stores a value; `None` when full.
     pub(crate) fn insert(&mut self, value: T) -> Option<Key> {
-        let slot = self.free.pop()?;
+        let Some(slot) = self.free.pop() else {
+            let slot = self.slots.len() as u32;
+            if slot == self.capacity {
+                return None;
+            }
+            self.slots.push(Slot { generation: 0, used: true, value });
+            return Some(Key { slot, generation: 0 });
+        };
         let entry = &mut self.slots[slot as usize];
         entry.used = true;
         entry.value = value;
@@ -83,11 +90,11 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn free_slots(&self) -> usize {
-        self.free.len()
+        self.capacity() - self.len()
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
+        self.capacity as usize
     }
 
     /// The slots in use, in slot order.

@@ -4,7 +4,6 @@
 //! build the same tree on every machine; expected depth is logarithmic whatever the order of
 //! insertion, which a plain tree under sequential writes would not give.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::slab::NONE;
@@ -25,8 +24,8 @@ pub(crate) struct SortedIndex {
 
 impl SortedIndex {
     pub(crate) fn new(capacity: u32) -> SortedIndex {
-        let blank = Node { key: 0, left: NONE, right: NONE, priority: 0 };
-        SortedIndex { nodes: vec![blank; capacity as usize], root: NONE, state: 0x9E37_79B9 }
+        let nodes = Vec::with_capacity(capacity as usize);
+        SortedIndex { nodes, root: NONE, state: 0x9E37_79B9 }
     }
 
     /// Adds arena slot `slot` under `key`, which must not be there yet.
@@ -36,7 +35,12 @@ impl SortedIndex {
         self.state ^= self.state >> 17;
         self.state ^= self.state << 5;
         let priority = self.state;
-        self.nodes[slot as usize] = Node { key, left: NONE, right: NONE, priority };
+        let node = Node { key, left: NONE, right: NONE, priority };
+        if slot as usize >= self.nodes.len() {
+            // Within what was reserved: slots are below the capacity.
+            self.nodes.resize(slot as usize + 1, node);
+        }
+        self.nodes[slot as usize] = node;
         // Walk down to where the new node outranks what is there, then split that subtree.
         let mut parent = NONE;
         let mut went_left = false;

@@ -27,6 +27,11 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
+/// How often at first …
+const LOCK_RETRY_FIRST: Duration = Duration::from_millis(1);
+/// … and how long, before its owner is looked for. That takes 10 ms, and a process that has just been
+/// killed is gone by then as a rule.
+const LOCK_UNASKED: Duration = Duration::from_millis(50);
 /// What a regular file's size is rounded up to when hemi creates it.
 const FILE_ROUND_BYTES: u64 = PAGE_BYTES as u64;
 
@@ -350,6 +355,9 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
         match rustix::fs::flock(descriptor, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_UNASKED => {
+                std::thread::sleep(LOCK_RETRY_FIRST);
+            }
             Err(Errno::WOULDBLOCK) => {
                 let by = lock_owner(descriptor);
                 let dead = by.is_none_or(is_dead);

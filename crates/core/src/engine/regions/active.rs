@@ -119,7 +119,7 @@ impl InUse {
         let records_max = records_max.min(regions.saturating_add(8));
         InUse {
             slot_of: alloc::vec![NONE; regions as usize],
-            records: Slab::new(records_max, Active::new(0, Instant(0))),
+            records: Slab::new(records_max),
             oldest: NONE,
             newest: NONE,
         }

@@ -51,10 +51,9 @@ pub(super) struct Armed {
 
 impl Armed {
     pub(super) fn new(regions: u32, pages: u32, dirty_max: u32) -> Armed {
-        let blank = Place { region: NONE, older: NONE, newer: NONE };
         Armed {
             place_of: vec![NONE; regions as usize],
-            places: Slab::new(dirty_max.min(regions), blank),
+            places: Slab::new(dirty_max.min(regions)),
             oldest: NONE,
             newest: NONE,
             sequences: vec![[0; LEGS_MAX]; pages as usize],
