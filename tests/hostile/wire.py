@@ -68,6 +68,7 @@ class Wire:
 def connected(path: Path) -> socket.socket:
     """Returns a connection to a unix socket, before the handshake."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(60)
+    # It waits while the backlog is full; with a time limit it would fail at once.
     connection.connect(str(path))
+    connection.settimeout(60)
     return connection
