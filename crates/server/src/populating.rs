@@ -5,13 +5,17 @@
 //! thread beside the reactor has the kernel make them, and the reactor registers what is ready. I/O
 //! until then works all the same: the kernel pins its pages each time.
 
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, Instant};
 
 use crate::memory::Span;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 
 /// Bytes at a time: page faults of the reactor wait for no more.
 const STEP_BYTES: usize = 2 << 20;
+/// The longest pause after a step. Else it pauses for as long as the step took: clients that come back
+/// after a start are not to wait until all is made.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// How long to wait while the reactor's queue is full.
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 
@@ -28,7 +32,7 @@ fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
         let starts = (0..span.length()).step_by(STEP_BYTES);
         let mut steps =
             starts.map(|start| span.slice(start, STEP_BYTES.min(span.length() - start)));
-        if let Err(error) = steps.try_for_each(|step| step.populate()) {
+        if let Err(error) = steps.try_for_each(populate_gently) {
             // Registering it makes the others, or says why it cannot.
             tracing::debug!(%error, "not all pages of the buffers could be made ahead");
         }
@@ -36,6 +40,13 @@ fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
             std::thread::sleep(BUSY_WAIT);
         }
     }
+}
+
+fn populate_gently(step: Span) -> io::Result<()> {
+    let begun = Instant::now();
+    step.populate()?;
+    std::thread::sleep(begun.elapsed().min(PAUSE_MAX));
+    Ok(())
 }
 
 #[cfg(test)]

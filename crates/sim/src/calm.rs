@@ -45,10 +45,11 @@ impl World {
 
     /// A leg is as at its best, but for what does not end yet.
     pub(crate) fn end_faults_of(&mut self, leg: usize) {
+        let was_late = self.may_owe_for_long(self.legs[leg].longest());
         let (pace, state) = (self.shape.paces[leg], &mut self.legs[leg]);
         (state.latency, state.jitter, state.serial) = (pace.latency, pace.jitter, pace.serial);
-        if state.read_errors > 0 || self.disks[leg].has_unreadable() {
-            // What could not be read is still owed.
+        if was_late || state.read_errors > 0 || self.disks[leg].has_unreadable() {
+            // What it was too slow for, or what could not be read, is still owed.
             state.disturbed = state.disturbed.max(self.now);
         }
         (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);

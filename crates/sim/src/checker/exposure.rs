@@ -137,6 +137,13 @@ impl World {
         payable < 4 * u128::from(settings.exposure_bytes)
     }
 
+    /// Returns true if a leg whose I/Os take this long, in nanoseconds, may owe for longer than the bound
+    /// in age. One that may take longer than it is ever given counts as frozen again and again: it does
+    /// not answer.
+    pub(crate) fn may_owe_for_long(&self, longest: u64) -> bool {
+        longest >= self.settings.wait_ceiling || self.pays_too_slowly(longest)
+    }
+
     /// While every leg has answered for long, nothing stays exposed for long. With three legs or
     /// more that is not promised while one owes whole regions: it may lack what another has owed
     /// for long, and then that is what is shown.
@@ -145,14 +152,7 @@ impl World {
         let quiet = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until)).max();
         let calm_since = quiet.unwrap_or(Instant(0));
         let calm = self.now.since(calm_since) >= 2 * bound + SECOND && self.hung_leg().is_none();
-        // A leg that may take longer than it is ever given counts as frozen again and again: it
-        // does not answer.
-        let given = self.settings.wait_ceiling;
-        let is_late = self
-            .legs
-            .iter()
-            .map(|leg| leg.longest())
-            .any(|longest| longest >= given || self.pays_too_slowly(longest));
+        let is_late = self.legs.iter().any(|leg| self.may_owe_for_long(leg.longest()));
         // A debt without a copy that cannot be read is tried again every two seconds.
         let unreadable = self.legs.iter().any(|leg| leg.read_errors > 0)
             || self.disks.iter().any(Disk::has_unreadable);
