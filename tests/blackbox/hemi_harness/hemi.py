@@ -199,7 +199,7 @@ class Volume:
         self._process = self.sandbox.start(*self.serve_argv(), name="hemi", env=self.env)
 
     def wait_serving(self, timeout: float = PATIENCE) -> None:
-        """Waits until NBD and control answer."""
+        """Waits until NBD and control answer, and everything is listened on."""
         process = self.process
 
         def ready() -> bool:
@@ -208,9 +208,18 @@ class Volume:
                     f"`{' '.join(process.argv)}` ended with {process.returncode}:\n"
                     f"{process.output()}"
                 )
-            return answers(self.socket) and answers(self.control)
+            return answers(self.socket) and answers(self.control) and self._tells_status()
 
         wait_until("hemi serves", ready, timeout)
+
+    def _tells_status(self) -> bool:
+        """Whether control answers a request: only then is every export listened on, not the first
+        alone."""
+        try:
+            self.status()
+        except AssertionError:
+            return False
+        return True
 
     def start_fails(self, *says: str | Path, timeout: float = PATIENCE) -> str:
         """Serving must be refused, with a message that holds every string of `says`."""
