@@ -22,7 +22,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -283,7 +283,7 @@ def _trial(seed: int) -> Outcome:
     return trial(seed, _TEMPLATES)
 
 
-def trials(seeds: range, jobs: int, seconds: float | None = None) -> Iterator[Outcome]:
+def trials(seeds: Sequence[int], jobs: int, seconds: float | None = None) -> Iterator[Outcome]:
     """Runs the images of some seeds, until the time is over if there is a limit."""
     end = None if seconds is None else time.monotonic() + seconds
     with multiprocessing.get_context("fork").Pool(jobs, _begin, (templates(),)) as pool:

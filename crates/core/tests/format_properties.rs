@@ -139,7 +139,7 @@ proptest! {
     #[test]
     fn pages_come_back(
         entries in prop::collection::vec(0u16..1 << 12, 0..=ENTRIES_PER_PAGE),
-        page in any::<u32>(), sequence in 0..block::SEQUENCE_END, address in any::<u64>(),
+        page in any::<u32>(), sequence in 1..block::SEQUENCE_END, address in any::<u64>(),
         join_epoch in any::<u64>(), volume in any::<Id>(), generation in any::<Id>(),
     ) {
         let header = PageHeader { page, generation, join_epoch };
@@ -156,7 +156,7 @@ proptest! {
     #[test]
     fn lost_lists_come_back(
         gaps in prop::collection::vec((0u64..1000, 1u64..1000), 0..=LOST_EXTENTS_MAX),
-        sequence in 0..block::SEQUENCE_END, slack in 0u64..3,
+        sequence in 1..block::SEQUENCE_END, slack in 0u64..3,
     ) {
         let mut end = 0;
         let extents: Vec<_> = gaps.into_iter().map(|(gap, sectors)| {
@@ -181,7 +181,7 @@ proptest! {
 
     #[test]
     fn a_flipped_bit_is_damage(
-        mut block in arbitrary_block(), sequence in 0..block::SEQUENCE_END, bit in 0usize..4096 * 8,
+        mut block in arbitrary_block(), sequence in 1..block::SEQUENCE_END, bit in 0usize..4096 * 8,
     ) {
         block::seal(&mut block, Kind::PAGE, ADDRESS, VOLUME, sequence);
         block[bit / 8] ^= 1 << (bit % 8);
@@ -190,9 +190,16 @@ proptest! {
     }
 
     #[test]
+    fn a_block_that_says_it_was_never_written_is_damage(mut block in arbitrary_block()) {
+        block::seal(&mut block, Kind::PAGE, ADDRESS, VOLUME, 0);
+        let state = block::open(&block, Kind::PAGE, ADDRESS, VOLUME);
+        prop_assert_eq!(state, BlockState::Damaged { newest: None });
+    }
+
+    #[test]
     fn a_mix_of_two_writes_is_torn_or_one_of_them(
         mut old in arbitrary_block(), mut new in arbitrary_block(),
-        sequence in 0..block::SEQUENCE_END - 1, landed in any::<u8>(),
+        sequence in 1..block::SEQUENCE_END - 1, landed in any::<u8>(),
     ) {
         block::seal(&mut old, Kind::PAGE, ADDRESS, VOLUME, sequence);
         block::seal(&mut new, Kind::PAGE, ADDRESS, VOLUME, sequence + 1);

@@ -104,6 +104,8 @@ const _: () = assert!(size_of::<Sectors>() == BLOCK_BYTES);
 /// centuries. Beyond it a block is damaged, so that whoever counts on from what was read
 /// cannot overflow.
 pub const SEQUENCE_END: u64 = 1 << 63;
+/// Sequences of blocks. The first write of a block has 1: 0 stands for what was never written.
+const SEQUENCES: core::ops::Range<u64> = 1..SEQUENCE_END;
 
 /// What [`open`] finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +134,7 @@ pub enum BlockState {
 ///
 /// `address` is the block's first byte on the leg. `volume` is the volume's id, or zeros for
 /// a superblock, whose reader does not know it yet. `sequence` must be higher than that of
-/// everything written to either slot before, and below [`SEQUENCE_END`].
+/// everything written to either slot before, above 0, and below [`SEQUENCE_END`].
 pub fn seal(block: &mut Block, kind: Kind, address: u64, volume: Id, sequence: u64) {
     let sectors: &mut Sectors = transmute_mut!(block);
     for (number, sector) in sectors.iter_mut().enumerate() {
@@ -161,7 +163,7 @@ pub fn open(block: &Block, kind: Kind, address: u64, volume: Id) -> BlockState {
     let mut damaged = false;
     for (number, (sector, check)) in trailers.iter().zip(checked).enumerate() {
         let valid = sector.trailer.tag == kind.tag(number)
-            && sector.trailer.sequence.get() < SEQUENCE_END
+            && SEQUENCES.contains(&sector.trailer.sequence.get())
             && check.crc.get() == crc32c_append(seed, &check.checked);
         if valid {
             let sequence = sector.trailer.sequence.get();
