@@ -5,7 +5,8 @@ from __future__ import annotations
 import forged
 
 IMAGES = 30
-# Images that once broke a bound: a lost list of sequence 0 was written over and over, and hemi never stopped.
+# Images that once broke a bound: a lost list of sequence 0 was written over and over, and hemi
+# never stopped.
 KNOWN = (4642,)
 
 
