@@ -13,8 +13,7 @@ use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 
 /// Bytes at a time: page faults of the reactor wait for no more.
 const STEP_BYTES: usize = 2 << 20;
-/// The longest pause after a step. Else it pauses for as long as the step took: clients that come back
-/// after a start are not to wait until all is made.
+/// Longest pause after a step.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// How long to wait while the reactor's queue is full.
 const BUSY_WAIT: Duration = Duration::from_millis(10);
@@ -42,6 +41,8 @@ fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
     }
 }
 
+/// Makes the pages of a step, and pauses for as long as that took: clients that come back after a start
+/// must not wait until all pages are made.
 fn populate_gently(step: Span) -> io::Result<()> {
     let begun = Instant::now();
     step.populate()?;

@@ -609,7 +609,7 @@ impl<B: Buffers> Engine<B> {
         if change.kind != ChangeKind::Out(OutReason::Detached)
             || !leg.answers()
             || leg.failing.in_a_row(Task::Superblock) >= TRIES
-            || self.regions.metadata().durable(object, leg.index) >= sequence
+            || self.has_superblock(change.leg, sequence)
         {
             return true;
         }

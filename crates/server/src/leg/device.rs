@@ -21,15 +21,15 @@ use crate::process::is_dead;
 
 /// Granularity of blocking I/O.
 const BOUNCE_BYTES: usize = 1 << 20;
-/// How long the lock of a process that is dead is waited for.
+/// Longest wait for the lock of a process that is dead.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a block device that is held by nobody known is waited for.
+/// Longest wait for a block device that is held by nobody known.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How often it is tried meanwhile.
+/// Pause between two tries.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
-/// How often at first …
+/// Pause between the first tries for the lock, until its owner is looked for.
 const LOCK_RETRY_FIRST: Duration = Duration::from_millis(1);
-/// … and how long, before its owner is looked for. That takes 10 ms, and a process that has just been
+/// Time before the owner of a lock is looked for. That takes 10 ms, and a process that has just been
 /// killed is gone by then as a rule.
 const LOCK_UNASKED: Duration = Duration::from_millis(50);
 /// What a regular file's size is rounded up to when hemi creates it.

@@ -28,7 +28,8 @@ const CALM: u64 = SECOND / 2;
 /// Other requests' I/Os that may go before each of a request's parts but the first.
 const OTHERS_AHEAD: u64 = 4;
 
-/// The least of a write that is let in at once where a bound on age leaves room for little debt.
+/// Shortest piece of a write that the engine lets in at once where the bound in age leaves room for
+/// little debt (its `PIECE_MIN`).
 const LET_IN_BYTES: u64 = 16 << 10;
 
 /// The time between two cleanings of regions.
