@@ -30,6 +30,8 @@ macro_rules! planted {
 planted! {
     /// A leg that is in and lacks the record of a clean close is taken for whole.
     MissedCloseTrusted,
+    /// That a leg missed a clean close is forgotten once the volume is open.
+    DoubtForgotten,
     /// A write that is to be durable is acknowledged though only the ledger names its authority.
     FuaByLedger,
     /// An authority that answers is waited for however late it is, though a ledger is kept.
@@ -191,6 +193,9 @@ planted! {
     FailedOverNewer,
     /// After a write that no leg could take the legs are left as they are.
     FailedWriteDiverges,
+    /// After a write that no leg could take its authority keeps what it has there, though it lacks
+    /// what was acknowledged before and another leg has that.
+    FailedOverLacked,
     /// Two overlapping writes run side by side.
     WritesSideBySide,
     /// A read runs beside an overlapping write that is not acknowledged.
@@ -316,6 +321,8 @@ planted! {
     OutAskedOnce,
     /// The lost list goes without an extent whose rewrite has lost its place, or failed.
     RewriteTrusted,
+    /// A move of authority that waits for the lost list alone is given up once the authority answers.
+    BegunMoveForgotten,
     /// A leg that loses its cache owes a region again in which it had got nothing but repairs.
     RepairsLost,
     /// A promoted leg that was still joining counts as having what a dirty page does not deny.

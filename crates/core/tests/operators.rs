@@ -11,7 +11,7 @@ use hemi_core::recovery::{self, LegImage, Problem};
 use hemi_core::status::{LegState, Status};
 use hemi_core::units::{Extent, Instant, LegIndex, MILLISECOND, SECOND};
 use world::disk::Disk;
-use world::script::What;
+use world::script::{Cache, Landing, What};
 use world::{SECTORS, World, fast, settings};
 
 fn write(world: &mut World, start: u64, count: u64) {
@@ -181,6 +181,32 @@ fn a_leg_put_back_before_a_clean_close_is_filled_again() {
     world.disks[1] = snapshot;
     world.open(&[0, 1]).expect("both are in");
     world.read_everything();
+    world.converge();
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.read_everything();
+}
+
+/// A leg put back likewise, and the power goes before any page says that it lacks something: it is doubted
+/// still.
+#[test]
+fn a_leg_that_missed_a_clean_close_is_doubted_after_a_power_cut() {
+    let mut world = World::new(6, 2, settings());
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.converge();
+    let snapshot = world.disks[1].clone();
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.converge();
+    world.close();
+    world.disks[1] = snapshot;
+    world.open(&[0, 1]).expect("both are in");
+    world.wait(MILLISECOND);
+    assert!(!world.recovered().clean, "the volume is open");
+    world.crash(Some(Cache::Kept), |_| Landing::Not);
+    world.open(&[0, 1]).expect("both are in");
+    assert_eq!(world.recorded(0).whole(), 1, "the leg that was put back lacks it");
     world.converge();
     assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
     world.run_until_answered(20 * SECOND);

@@ -5,6 +5,7 @@ mod world;
 
 use hemi_core::io::{LegEvent, Operation};
 use hemi_core::settings::Settings;
+use hemi_core::status::LegState;
 use hemi_core::units::{Extent, MILLISECOND, SECOND};
 use world::script::{Landing, What};
 use world::{World, calm, steady_legs};
@@ -93,6 +94,32 @@ fn a_leg_that_takes_over_knows_what_is_lost() {
     world.wait(SECOND);
     assert!(world.is_answered(write) && !world.has_failed(write));
     assert_eq!(world.engine().lost_extents(), []);
+    world.release(authority);
+    world.wait(SECOND);
+    world.read_everything();
+}
+
+/// The authority takes a little longer than its wait limit for each list, so that it answers again each
+/// time before the other leg has the list by which it would take over.
+#[test]
+fn a_write_over_what_is_lost_ends_though_its_authority_is_late_with_every_list() {
+    let mut world = with_something_lost();
+    let (authority, other, write) = rewrite(&mut world);
+    world.release(other);
+    world.steady(other, MILLISECOND);
+    for _ in 0..10 {
+        for _ in 0..200 {
+            world.wait(MILLISECOND / 2);
+            if world.status().legs[authority].state == LegState::Frozen {
+                break;
+            }
+        }
+        for id in world.ids(authority, What::Anything) {
+            world.land(id);
+        }
+    }
+    assert!(world.is_answered(write) && !world.has_failed(write));
+    assert_eq!(world.recorded(0).authority().index(), other, "it has taken over");
     world.release(authority);
     world.wait(SECOND);
     world.read_everything();

@@ -12,7 +12,7 @@
 //! may be written again, with something else in it.
 
 use hemi_core::format::ledger::LedgerError;
-use hemi_core::format::{Layout, Membership, RegionEntry, Superblock, lost, page};
+use hemi_core::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
 use hemi_core::recovery::{LegImage, Opening, Problem, Refusal};
 
 use crate::disk::Disk;
@@ -146,15 +146,19 @@ impl World {
 }
 
 /// Whether a start finds what another does. It may know less of who is whole: a leg that lacks
-/// the record of a clean close is doubted.
+/// the record of a clean close is doubted, and begins a new epoch.
 fn is_same(one: &Opening, other: &Opening) -> bool {
     let agrees = |(one, other): (&RegionEntry, &RegionEntry)| {
         let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;
         one == other || (one.with_whole(other.whole()) == *other && fewer)
     };
+    let is_same_leg = |(one, other): (&LegRecord, &LegRecord)| {
+        let newer = one.join_epoch >= other.join_epoch;
+        newer && LegRecord { join_epoch: other.join_epoch, ..*one } == *other
+    };
     one.table.iter().zip(&other.table).all(agrees)
+        && one.superblock.legs.iter().zip(&other.superblock.legs).all(is_same_leg)
         && one.lost == other.lost
         && one.clean == other.clean
-        && one.superblock.legs == other.superblock.legs
         && one.superblock.generation == other.superblock.generation
 }

@@ -23,9 +23,10 @@ use crate::planted::{self, Planted};
 use crate::units::{Extent, LegIndex};
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
-struct Elsewhere {
-    sectors: u64,
-    source: Option<Source>,
+pub(super) struct Elsewhere {
+    pub(super) sectors: u64,
+    /// The leg that has it, and the copy in memory if it has not landed there yet.
+    pub(super) held: Option<(LegIndex, Source)>,
 }
 
 impl<B: Buffers> Engine<B> {
@@ -244,12 +245,18 @@ impl<B: Buffers> Engine<B> {
         if !planted::is(Planted::UnsentForgotten) {
             self.owe_unsent(leg, record);
         }
+        self.report_lost_on(leg, region);
+        self.consider_complete(record, leg);
+        true
+    }
+
+    /// Something acknowledged in a region is gone, and what `leg` holds there stands: flushes say so, and
+    /// requests that go on.
+    pub(super) fn report_lost_on(&mut self, leg: usize, region: u32) {
         self.marks.add(Mark::CacheLostAlone);
         self.flush_failures.note_loss();
         self.fail_parts_done(region, false);
         self.give_up_uncounted(leg, region);
-        self.consider_complete(record, leg);
-        true
     }
 
     /// Returns how many more debts a leg may come to have when part of one is no longer owed, since what
@@ -446,10 +453,10 @@ impl<B: Buffers> Engine<B> {
             let held = self.legs[leg].first_held(rest);
             let end =
                 rest.end.min(owed.map_or(u64::MAX, |o| o.start)).min(held.unwrap_or(u64::MAX));
-            let found = self.elsewhere_than(leg, Extent { start: at, end });
+            let found = self.elsewhere_than(index.bit(), Extent { start: at, end });
             let piece = Extent::new(at, found.sectors);
             at = piece.end;
-            let Some(source) = found.source else {
+            let Some((_, source)) = found.held else {
                 alone = true;
                 continue;
             };
@@ -466,7 +473,7 @@ impl<B: Buffers> Engine<B> {
 
     /// No room to note what others have: the leg's content is the region's, and all others
     /// owe it; unless it does not decide, and then it owes all of the region itself.
-    fn stand_as_found(&mut self, leg: LegIndex, region: u32) -> bool {
+    pub(super) fn stand_as_found(&mut self, leg: LegIndex, region: u32) -> bool {
         if self.decides_beside(leg.index(), region).is_some() {
             self.owe_region(leg.index(), region);
             return true;
@@ -479,17 +486,19 @@ impl<B: Buffers> Engine<B> {
         true
     }
 
-    fn elsewhere_than(&self, leg: usize, extent: Extent) -> Elsewhere {
-        let others = || self.slots().filter(|&o| o != leg && self.legs[o].is_member());
+    /// Finds the newest data of the beginning of an extent, on any member but those in `except`.
+    pub(super) fn elsewhere_than(&self, except: u8, extent: Extent) -> Elsewhere {
+        let others = || self.slots().filter(|&o| except >> o & 1 == 0 && self.legs[o].is_member());
         let fresh = others()
             .filter(|&other| self.may_still_have(other, self.regions.of_sector(extent.start)))
-            .map(|other| self.fresh_prefix(other, extent))
+            .map(|other| (self.fresh_prefix(other, extent), other))
             .max()
-            .unwrap_or(0);
-        if fresh > 0 {
-            return Elsewhere { sectors: fresh, source: Some(Source::Leg) };
+            .filter(|&(sectors, _)| sectors > 0);
+        if let Some((sectors, other)) = fresh {
+            return Elsewhere { sectors, held: Some((LegIndex(other as u8), Source::Leg)) };
         }
         for other in others() {
+            let index = LegIndex(other as u8);
             if let Some((_, debt)) = self.legs[other].debts.overlapping(extent)
                 && debt.extent.start <= extent.start
                 && debt.source != Source::Leg
@@ -497,14 +506,14 @@ impl<B: Buffers> Engine<B> {
             {
                 let sectors = debt.extent.end.min(extent.end) - extent.start;
                 let source = debt.source.skip(extent.start - debt.extent.start);
-                return Elsewhere { sectors, source: Some(source) };
+                return Elsewhere { sectors, held: Some((index, source)) };
             }
             if let Some((source, sectors)) = self.in_flight_copy(other, extent) {
-                return Elsewhere { sectors, source: Some(source) };
+                return Elsewhere { sectors, held: Some((index, source)) };
             }
         }
         let end = others().map(|other| self.next_edge(other, extent)).min();
-        Elsewhere { sectors: end.unwrap_or(extent.end) - extent.start, source: None }
+        Elsewhere { sectors: end.unwrap_or(extent.end) - extent.start, held: None }
     }
 
     /// Returns where, within `extent`, a leg may begin to have other data than at its beginning:

@@ -5,6 +5,7 @@ use super::Engine;
 use super::debt::{Debt, Lacked, Since, Source};
 use super::failing::Task;
 use super::leg::{Class, Health, Leg};
+use super::lost_cache::Elsewhere;
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
@@ -813,19 +814,29 @@ impl<B: Buffers> Engine<B> {
 
     /// Whose content stands where a write failed: the authority's, unless it lost its cache
     /// and another has what was acknowledged beneath.
-    fn keeper_of(&self, operation: u32, authority: LegIndex) -> LegIndex {
+    fn keeper_of(&self, operation: u32, authority: LegIndex, beneath: u8) -> LegIndex {
         let state = self.operations[operation];
         let has_it = |leg: LegIndex| {
             let state_of = &self.legs[leg.index()];
             state_of.is_in()
                 && !self.regions.is_stale(leg, state.region)
-                && state.carries & leg.bit() == 0
+                && beneath & leg.bit() == 0
                 && state_of.debts.overlapping(state.extent).is_none()
         };
         if has_it(authority) {
             return authority;
         }
         (0..LEGS_MAX as u8).map(LegIndex).find(|&leg| has_it(leg)).unwrap_or(authority)
+    }
+
+    /// Finds whose content stands at the beginning of an extent where a write failed: the keeper's; where
+    /// that lacks what was acknowledged before, as the legs in `beneath` do, another's that has it or is
+    /// being given it, be it one that is not in. Nobody's, if there is none.
+    fn kept_from(&self, extent: Extent, keeper: LegIndex, beneath: u8) -> Elsewhere {
+        if beneath & keeper.bit() == 0 || planted::is(Planted::FailedOverLacked) {
+            return Elsewhere { sectors: extent.sectors(), held: Some((keeper, Source::Leg)) };
+        }
+        self.elsewhere_than(beneath, extent)
     }
 
     /// No leg could take it. What the legs hold there now may differ: all but the keeper owe
@@ -843,38 +854,24 @@ impl<B: Buffers> Engine<B> {
                 debt.source.release(&mut self.buffers);
             }
         }
-        let keeper = self.keeper_of(operation, authority);
-        // What has landed there is the content from now on, and may be in the cache only.
-        self.legs[keeper.index()].done_stamp += 1;
-        let stamp = self.legs[keeper.index()].done_stamp;
-        self.regions.note_done(record, keeper.index(), stamp);
-        self.regions.note_acknowledged(record, keeper.index());
-        for leg in self.slots() {
-            let index = LegIndex(leg as u8);
-            let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
-            if !self.legs[leg].is_member() || self.regions.is_stale(index, state.region) {
-                continue;
-            }
-            if index != keeper && self.legs[leg].debts.has_room(2) {
-                let carved = self.legs[leg].debts.carve(state.extent, &mut self.buffers);
-                let carries = state.carries & index.bit() != 0;
-                let carried = carries.then_some(state.carried_since);
-                let beneath = [carved.since, carried].into_iter().flatten();
-                let since = beneath
-                    .filter(|_| !planted::is(Planted::YoungAgain))
-                    .fold(Since::at(self.now), Since::beneath);
-                let debt = Debt::new(state.extent, Source::Leg, since, Key::NONE);
-                self.legs[leg].debts.add(debt);
-                let counted = i32::from(carries);
-                self.regions.adjust_lacks(record, leg, carved.debts + 1 - counted);
-            } else {
-                if state.carries & index.bit() != 0 {
-                    self.regions.adjust_lacks(record, leg, -1);
-                }
-                if index != keeper {
-                    self.owe_region(leg, state.region);
-                }
-            }
+        let beneath = state.carries;
+        for leg in self.slots().filter(|leg| beneath >> leg & 1 == 1) {
+            self.uncarry(operation, leg);
+            self.regions.adjust_lacks(record, leg, -1);
+        }
+        let keeper = self.keeper_of(operation, authority, beneath);
+        let mut rest = state.extent;
+        let mut lost = false;
+        while !rest.is_empty() {
+            let found = self.kept_from(rest, keeper, beneath);
+            lost |= found.held.is_none();
+            let (from, source) = found.held.unwrap_or((keeper, Source::Leg));
+            let piece = Extent::new(rest.start, found.sectors);
+            rest.start = piece.end;
+            self.keep(operation, piece, from, source, beneath);
+        }
+        if lost {
+            self.report_lost_on(keeper.index(), state.region);
         }
         self.leave_region(operation, record);
         for leg in self.slots() {
@@ -884,5 +881,49 @@ impl<B: Buffers> Engine<B> {
         }
         let error = if state.no_space { RequestError::NoSpace } else { RequestError::Io };
         self.end_operation(operation, Some(error));
+    }
+
+    /// Lets what one leg holds stand in a part of a write that failed: every other owes it, from a copy if
+    /// that leg has not got it yet.
+    fn keep(
+        &mut self,
+        operation: u32,
+        piece: Extent,
+        keeper: LegIndex,
+        source: Source,
+        beneath: u8,
+    ) {
+        let state = self.operations[operation];
+        let record = self.record_of(operation);
+        // What has landed there is the content from now on, and may be in the cache only.
+        self.legs[keeper.index()].done_stamp += 1;
+        let stamp = self.legs[keeper.index()].done_stamp;
+        self.regions.note_done(record, keeper.index(), stamp);
+        self.regions.note_acknowledged(record, keeper.index());
+        // Room for debts is made at the cost of others', which may hold this copy.
+        source.retain(&mut self.buffers);
+        for leg in self.slots() {
+            let index = LegIndex(leg as u8);
+            let keeper = if planted::is(Planted::FailedWriteDiverges) { index } else { keeper };
+            let owes = self.legs[leg].is_member() && index != keeper;
+            if !owes || self.regions.is_stale(index, state.region) {
+                continue;
+            }
+            if !self.make_room(leg, state.region) {
+                self.stand_as_found(index, state.region);
+                continue;
+            }
+            let carved = self.legs[leg].debts.carve(piece, &mut self.buffers);
+            let carried = (beneath & index.bit() != 0).then_some(state.carried_since);
+            let since = [carved.since, carried]
+                .into_iter()
+                .flatten()
+                .filter(|_| !planted::is(Planted::YoungAgain))
+                .fold(Since::at(self.now), Since::beneath);
+            source.retain(&mut self.buffers);
+            self.legs[leg].debts.add(Debt::new(piece, source, since, Key::NONE));
+            self.regions.adjust_lacks(record, leg, carved.debts + 1);
+        }
+        source.release(&mut self.buffers);
     }
 }

@@ -164,7 +164,8 @@ pub enum Membership {
 pub struct LegRecord {
     /// The leg's random id; zeros in an empty slot only.
     pub id: Id,
-    /// When it joined: metadata written in an earlier join epoch says nothing about it.
+    /// When it joined, or was found to have missed a clean close: metadata written in an earlier join epoch
+    /// says nothing about it.
     pub join_epoch: u64,
     /// Whether it is part of the volume.
     pub state: Membership,

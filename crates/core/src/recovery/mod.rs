@@ -54,6 +54,9 @@ pub struct Opening {
     pub slots: Vec<LegIndex>,
     /// Whether the volume was closed cleanly.
     pub clean: bool,
+    /// The legs that missed the close and owe something for that, as a mask. What pages say for them does
+    /// not hold.
+    pub doubted: u8,
     /// What the ledger says beside the table, if that is the ledger's.
     pub ledger: Option<LedgerState>,
     /// Which rare paths recovery took.
@@ -183,7 +186,10 @@ pub fn assess_outlived_short_pages(
 /// Takes from legs that missed a clean close what another leg that is in has as well: they owe it.
 ///
 /// A clean close is recorded on every leg that answers. A leg that is in and lacks the record was
-/// silent then, or has been put back to an older state since, and nothing tells which.
+/// silent then, or has been put back to an older state since, and nothing tells which. Once the volume is
+/// open nothing tells even that, so the doubt goes into the superblock that says so: such a leg begins
+/// a new epoch, and no page of before speaks for it any more. Where it alone can decide a region that is
+/// not possible, and the pages go on speaking until they are rewritten.
 fn doubt_who_missed_the_close(opening: &mut Opening, superblocks: &[Superblock]) {
     let newest = &opening.superblock;
     if newest.open || planted::is(Planted::MissedCloseTrusted) {
@@ -192,14 +198,27 @@ fn doubt_who_missed_the_close(opening: &mut Opening, superblocks: &[Superblock])
     let voters = voters(newest);
     let older = superblocks.iter().filter(|own| own.sequence < newest.sequence);
     let missed = voters & older.fold(0u8, |mask, own| mask | own.leg.bit());
+    let mut alone = 0;
     for entry in &mut opening.table {
         let others = entry.whole() & !missed;
         // A leg that is out decides nothing, whole or not.
         let can_decide = if planted::is(Planted::OutLegVouches) { others } else { others & voters };
-        if can_decide != 0 && others != entry.whole() {
+        if can_decide == 0 {
+            alone |= entry.whole();
+        } else if others != entry.whole() {
+            opening.doubted |= entry.whole() & missed;
             *entry = entry.with_whole(others);
             opening.marks.add(Mark::MissedClose);
         }
+    }
+    let superblock = &mut opening.superblock;
+    let begins = opening.doubted & !alone;
+    if begins == 0 || planted::is(Planted::DoubtForgotten) {
+        return;
+    }
+    superblock.join_epoch += 1;
+    for record in (0..).zip(&mut superblock.legs).filter(|(leg, _)| begins >> leg & 1 == 1) {
+        record.1.join_epoch = superblock.join_epoch;
     }
 }
 

@@ -85,7 +85,17 @@ impl Reader<'_> {
         let mut marks = core::mem::take(&mut self.marks);
         marks.add_if(!clean, Mark::OpenedUnclean);
         let slots = self.slots.to_vec();
-        Ok(Opening { superblock, table, lost, objects, slots, clean, ledger: None, marks })
+        Ok(Opening {
+            superblock,
+            table,
+            lost,
+            objects,
+            slots,
+            clean,
+            doubted: 0,
+            ledger: None,
+            marks,
+        })
     }
 
     /// Whether a damaged slot may hide something newer than the best one found.

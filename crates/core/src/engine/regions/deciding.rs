@@ -340,9 +340,10 @@ impl Regions {
     ) -> Moved {
         let restoring = self.consider_restored(record, among, marks);
         let must = self.must_move(record, failed, among);
+        let begun = self.move_goes_on(record);
         // A region that settled meanwhile needs nobody to decide it.
         let late = late.filter(|_| self.active[record].touched);
-        let settled = !must && late.is_none();
+        let settled = !must && !begun && late.is_none();
         let mut moved = Moved { settled, flushes: [restoring, None] };
         let mut by_list_alone = false;
         if !settled {
@@ -363,6 +364,8 @@ impl Regions {
                     moved.flushes[1] = Some((to, stamp));
                     by_list_alone = self.has_flushed(record, to, among);
                 }
+                // Its authority answers, and nobody else is fit any more.
+                None if !must && late.is_none() => moved.settled = true,
                 // Debts stand in the way: the drain pays those of regions that are to move first.
                 None => marks.add(Mark::MoveWaitedForDebts),
             }
@@ -381,6 +384,14 @@ impl Regions {
         let entry = self.entry(active.region);
         let unfit = failed || active.cache_lost || active.move_forced;
         active.touched && (unfit || !among.answers(entry.authority()))
+    }
+
+    /// Returns true if a move that waits for the lost list alone goes on, though the authority answers
+    /// again. One that is late again and again would else have the list changed by writes each time
+    /// before the other leg has it, and neither those writes nor the move would ever end.
+    fn move_goes_on(&self, record: u32) -> bool {
+        let active = &self.active[record];
+        active.touched && active.rewrites_wait && !planted::is(Planted::BegunMoveForgotten)
     }
 
     /// Believes an authority that lost its cache again, once it has everything, durably. Returns the

@@ -144,6 +144,7 @@ impl Regions {
             regions.adopt(region, opening, now, stamp);
         }
         regions.unrecord_older_pages();
+        regions.unrecord_doubted(opening.doubted);
         regions.begin_ledger(ledger, opening);
         regions
     }
@@ -365,6 +366,20 @@ impl Regions {
                     self.unrecord(leg, regions.clone());
                 }
             }
+        }
+    }
+
+    /// Counts all regions as unrecorded for legs that recovery doubts: every page is written again, and says
+    /// so under a newer sequence.
+    fn unrecord_doubted(&mut self, doubted: u8) {
+        if doubted == 0 || planted::is(Planted::DoubtForgotten) {
+            return;
+        }
+        for leg in self.member_legs().filter(|leg| doubted & leg.bit() != 0) {
+            self.unrecord(leg, 0..self.count());
+        }
+        for page in 0..self.metadata.superblock() {
+            self.metadata.change(page);
         }
     }
 
