@@ -28,7 +28,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test power-cut-test forged sanitize fuzz \
+	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo lab-sweep-check picture
 
 help: ## list the targets
@@ -146,6 +146,13 @@ sanitize: ## the tests of the one crate with `unsafe` under AddressSanitizer (ne
 POWER_CUT_ARGS ?=
 power-cut-test: setup release ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/power_cut.py $(POWER_CUT_ARGS)
+
+# KERNEL_TEST_ARGS="--rounds 100 test_restarts.py": more kills in a row, some of the tests.
+KERNEL_TEST_ARGS ?=
+KERNEL := $(TARGET_DIR)/kernel
+kernel-test: setup release ## block devices in a user-mode kernel, which is built once (7 minutes): kills, stops, file systems
+	@tests/kernel/build.sh "$(KERNEL)"
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/run.py --kernel "$(KERNEL)/linux" $(KERNEL_TEST_ARGS)
 
 # FUZZ_SECONDS: for each target. FUZZ_TARGETS="page lost": only these (fuzz/run.sh tells more).
 FUZZ_TARGETS ?=

@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Create(commands::create::CreateArgs),
     Serve(commands::serve::ServeArgs),
     Status(commands::status::StatusArgs),
+    Attach(commands::attach::AttachArgs),
+    DetachDevice(commands::attach::DetachArgs),
     Leg(commands::leg::LegArgs),
     Scrub(commands::scrub::ScrubArgs),
     Inspect(commands::inspect::InspectArgs),

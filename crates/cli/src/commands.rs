@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::arguments::Command;
 
+pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod create;
 pub(crate) mod generate;
@@ -29,6 +30,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Inspect(arguments) => done(inspect::run(&arguments)),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => done(status::run(&arguments)),
+        Command::Attach(arguments) => done(attach::attach(&arguments)),
+        Command::DetachDevice(arguments) => done(attach::detach(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
         Command::Promote(arguments) => done(promote::run(&arguments)),

@@ -32,6 +32,9 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push_str(&injected(status));
     text.push_str(&exposure(status));
     text.push_str(&ledger(status));
+    if let Some(device) = &status.device {
+        let _ = writeln!(text, "device    {}", Plain(device));
+    }
     if status.scrub.running {
         let _ = writeln!(
             text,

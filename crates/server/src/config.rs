@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub mod bounds;
+pub mod device;
 pub mod engine;
 pub mod exports;
 pub mod ledger;
@@ -17,6 +18,7 @@ pub mod units;
 
 use crate::control::socket::check_path;
 use bounds::Bounds;
+use device::DeviceKind;
 use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
 use hemi_core::settings::{FlushCopies, Policy, Settings};
@@ -141,6 +143,8 @@ pub struct Config {
     /// Where metrics and health are served. Default: nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAddress>,
+    /// Whether the volume is a block device of this machine.
+    pub device: DeviceKind,
     /// Memory for payload: requests in flight and private copies of debts.
     pub buffer_budget: Size,
     /// Whether faults may be injected through the control socket.
@@ -165,6 +169,7 @@ impl Default for Config {
             volume: None,
             control: None,
             http: None,
+            device: DeviceKind::None,
             buffer_budget: Size::mib(256),
             allow_inject: false,
             drain_on_stop: Time::seconds(30),

@@ -16,6 +16,7 @@ pub mod config;
 pub mod control;
 pub mod create;
 pub mod descriptors;
+pub mod device;
 pub mod export;
 pub mod inspect;
 pub mod ledger;

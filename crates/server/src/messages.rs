@@ -13,6 +13,7 @@ use hemi_core::command::{Command, CommandError};
 use hemi_core::units::LegIndex;
 
 use crate::control::volume::Snapshot;
+use crate::device::OpenDevice;
 use crate::export::Gate;
 use crate::leg::{Injection, OpenLeg};
 use crate::ring::Waker;
@@ -90,6 +91,18 @@ pub enum ReactorMessage {
         /// Answered at once.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
+    /// Serve a block device as well.
+    AttachDevice {
+        /// The device, opened.
+        opened: Box<OpenDevice>,
+        /// Answered at once; its requests are taken from the end of the turn on.
+        reply: ReplyTo<Result<(), ReactorError>>,
+    },
+    /// Say when the block device has ended, after the kernel was asked to stop it.
+    AwaitDeviceEnd {
+        /// Answered then; at once if there is none.
+        reply: ReplyTo<Result<(), ReactorError>>,
+    },
     /// A mapping of the buffers has all its pages: register it.
     Populated {
         /// Which, in the order of [`crate::arena::Arena::memory_mut`].
@@ -114,6 +127,8 @@ impl std::fmt::Debug for ReactorMessage {
                 write!(f, "Inject({leg:?}, {injection:?})")
             }
             ReactorMessage::SetGates { gates, .. } => write!(f, "SetGates({})", gates.len()),
+            ReactorMessage::AttachDevice { opened, .. } => write!(f, "AttachDevice({opened:?})"),
+            ReactorMessage::AwaitDeviceEnd { .. } => write!(f, "AwaitDeviceEnd"),
             ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
             ReactorMessage::Shutdown { drain, .. } => write!(f, "Shutdown({drain} ns)"),
         }
@@ -149,6 +164,24 @@ impl ReactorHandle {
             Err(TrySendError::Full(_)) => Err(ReactorError::Busy),
             Err(TrySendError::Disconnected(_)) => Err(ReactorError::Ended),
         }
+    }
+
+    /// Sends a message and blocks until it is answered; not for the reactor's thread.
+    ///
+    /// # Errors
+    /// What the reactor answers, or that it takes no message or has ended.
+    pub fn wait_for(
+        &self,
+        make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
+    ) -> Result<(), ReactorError> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let reply: ReplyTo<_> = Box::new(move |result| {
+            // There is room for the one answer.
+            let _ = sender.try_send(result);
+        });
+        self.send(make(reply))?;
+        // A dropped reply: the reactor has ended without it.
+        receiver.recv().unwrap_or(Err(ReactorError::Ended))
     }
 
     /// The latest snapshot, at most [`SNAPSHOT_INTERVAL`] old while the reactor runs.

@@ -241,7 +241,7 @@ impl Reactor {
     fn dispatch(&mut self, completion: Completion) {
         match completion.tag.source {
             Source::Leg => self.leg_completion(completion),
-            Source::Connection | Source::Listener => {
+            Source::Connection | Source::Listener | Source::Device => {
                 self.with_exports(|exports, cx| exports.completion(cx, completion));
             }
             Source::Wake => {
@@ -461,6 +461,12 @@ impl Reactor {
                 self.exports.set_gates(&gates);
                 reply(Ok(()));
             }
+            ReactorMessage::AttachDevice { opened, reply } => {
+                let attached = self.with_exports(|exports, cx| exports.attach_device(cx, *opened));
+                self.state_changed();
+                reply(attached);
+            }
+            ReactorMessage::AwaitDeviceEnd { reply } => self.exports.await_device_end(reply),
             ReactorMessage::Populated { mapping } => {
                 if let Some(mapping) = self.engine.buffers_mut().memory_mut().get_mut(mapping)
                     && self.ring.add_memory(mapping)
@@ -582,6 +588,7 @@ impl Reactor {
                 budget_bytes: arena.budget(),
                 used_bytes: arena.budget() - arena.free_bytes(),
             },
+            device: self.exports.device_path().map(str::to_owned),
             injected: self.injected(),
             no_session: self.no_session(),
         };

@@ -56,6 +56,8 @@ pub enum Source {
     Connection = 3,
     /// Nobody: the outcome does not matter (cancellations, shutdowns).
     Nobody = 4,
+    /// The block device.
+    Device = 5,
 }
 
 /// The 64-bit word that names an entry: source (4 bits), owner (12), slot and generation
@@ -97,6 +99,7 @@ impl Tag {
             2 => Source::Listener,
             3 => Source::Connection,
             4 => Source::Nobody,
+            5 => Source::Device,
             _ => return None,
         };
         Some(Tag { source, owner: (bits >> 48 & 0xFFF) as u16, id: SlotId::from_bits(bits) })
@@ -315,6 +318,12 @@ impl Ring {
         file
     }
 
+    /// Names a file without registering it. A registered file's removal waits for every entry in flight,
+    /// be it of another file, on kernels before 6.13: not for one whose last reference somebody waits for.
+    pub fn plain_file(&self, descriptor: &OwnedFd) -> RingFile {
+        RingFile { registered: None, descriptor: descriptor.as_raw_fd() }
+    }
+
     /// Lets a file go: closes `descriptor` and gives its slot back, at the latest when every
     /// entry queued so far has been handed to the kernel, since entries name files by slot or
     /// descriptor. I/O in flight on it goes on and keeps the file open.
@@ -484,6 +493,13 @@ impl Ring {
             .flags(libc::AT_EMPTY_PATH)
             .mask(libc::STATX_SIZE)
             .build();
+        self.push(entry, tag);
+    }
+
+    /// Issues a command of a device's own (`IORING_OP_URING_CMD`), which touches no memory of ours.
+    pub fn command(&mut self, file: RingFile, operation: u32, argument: [u8; 16], tag: Tag) {
+        let entry =
+            with_file!(file, |fd| opcode::UringCmd16::new(fd, operation).cmd(argument).build());
         self.push(entry, tag);
     }
 

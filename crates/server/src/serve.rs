@@ -18,15 +18,17 @@ use hemi_core::units::LEGS_MAX;
 
 use crate::arena::Arena;
 use crate::clock;
+use crate::config::device::DeviceKind;
 use crate::config::{Config, units};
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::descriptors::{self, TooFew};
+use crate::device::{self, DeviceError};
 use crate::export::{ExportOptions, Exports, GateFiles, ListenError, Listener};
 use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
-use crate::messages::{MESSAGES_MAX, ReactorHandle, ReactorMessage};
+use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
 use crate::random;
@@ -117,6 +119,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The block device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A thread, or the event loop while running.
     #[error("the event loop failed: {0}")]
     Reactor(io::Error),
@@ -151,6 +156,11 @@ pub struct ServeOptions<'a> {
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
 pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
     descriptors::check(&config)?;
+    let device_wanted = config.device != DeviceKind::None;
+    if device_wanted {
+        device::check()?;
+        device::prepare();
+    }
     let options = OpenOptions {
         patience: config.wait_for_legs.duration(),
         ledger: &config.ledger,
@@ -168,6 +178,7 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         ),
     }
     let name = opened.name();
+    let is_device = device_wanted || device::exists(opened.opening.superblock.volume_id);
     let (recorder, recording) = match asked.record {
         Some(path) => {
             let (recorder, recording) = record_to(path, &opened)?;
@@ -199,12 +210,56 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
             return Err(error.into());
         }
     };
-    let result = running.join();
+    let device = is_device.then(|| attach_device(&running.handle)).transpose()?;
+    let mut result = running.join();
+    if let Some(device) = device {
+        result = result.and(end_device(device, &name));
+    }
     if let Some(recording) = recording {
         recording.join();
     }
     control.stop();
     result
+}
+
+type Attaching = JoinHandle<Result<String, DeviceError>>;
+
+/// Makes the volume a block device on a thread of its own: the first requests are served by the time it is
+/// one. If that fails, the volume is closed.
+fn attach_device(reactor: &ReactorHandle) -> Result<Attaching, ServeError> {
+    let reactor = reactor.clone();
+    let attach = move || {
+        device::attach(&reactor).inspect_err(|error| {
+            tracing::error!(%error, "the volume is not a block device: it is closed");
+            let reply = Box::new(|_| ());
+            let _ = reactor.send(ReactorMessage::Shutdown { drain: 0, reply });
+        })
+    };
+    std::thread::Builder::new()
+        .name("hemi-device".into())
+        .spawn(attach)
+        .map_err(ServeError::Reactor)
+}
+
+/// Says what becomes of the block device now that the volume is closed.
+fn end_device(attaching: Attaching, name: &str) -> Result<(), ServeError> {
+    if !attaching.is_finished() {
+        // It waits for a reactor that has ended: so will the kernel, for the next one.
+        return Ok(());
+    }
+    match attaching.join() {
+        Ok(Ok(path)) => {
+            tracing::info!(
+                path,
+                "the block device stays: requests wait for the next hemi serve of {name}; \
+                 hemi detach-device --volume {name} removes it"
+            );
+            Ok(())
+        }
+        Ok(Err(DeviceError::Reactor(ReactorError::Ended))) => Ok(()),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(ServeError::Reactor(io::Error::other("the device's thread panicked"))),
+    }
 }
 
 /// Begins a recording of the volume's requests in a file that is not there yet.

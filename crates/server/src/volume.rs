@@ -14,6 +14,7 @@ use crate::export::GateFiles;
 use crate::leg::Injection;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo};
 
+mod devices;
 mod joining;
 
 use joining::Coming;
@@ -85,6 +86,8 @@ impl Volume for ServedVolume {
                 Ok(injection) => self.ask(|reply| ReactorMessage::Inject { leg, injection, reply }),
                 Err(refusal) => Box::pin(async move { Err(refusal) }),
             }),
+            Request::AttachDevice => devices::attach(self.reactor.clone()),
+            Request::DetachDevice => devices::detach(self.reactor.clone()),
             Request::Reload => self.reload(),
             Request::Shutdown { drain } => {
                 self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })

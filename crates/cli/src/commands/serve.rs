@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use hemi_server::config::device::DeviceKind;
 use hemi_server::config::exports::{ExportConfig, Listen};
 use hemi_server::config::units::{Size, Time};
 use hemi_server::config::{Config, ConfigError, HttpAddress};
@@ -40,6 +41,16 @@ pub(crate) struct ServeArgs {
     /// Export over NBD on unix:PATH or tcp:HOST[:PORT]; may be repeated.
     #[arg(long = "nbd", value_name = "ADDRESS", conflicts_with = "file")]
     nbd: Vec<Listen>,
+
+    /// Make the volume a block device, /dev/hemi/NAME: auto or ublk. It outlives hemi serve.
+    #[arg(
+        long,
+        value_name = "KIND",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "auto"
+    )]
+    device: Option<DeviceKind>,
 
     /// Refuse writes on the exports named by --nbd.
     #[arg(long, requires = "nbd")]
@@ -119,6 +130,9 @@ impl ServeArgs {
         if let Some(control) = &self.control {
             config.control = Some(control.clone());
         }
+        if let Some(device) = self.device {
+            config.device = device;
+        }
         if let Some(http) = &self.http {
             config.http = Some(http.clone());
         }
@@ -164,6 +178,9 @@ pub(crate) fn failure(error: ServeError) -> anyhow::Error {
             error.to_string(),
             "Name the legs of that volume, or leave out --volume (`volume = …`).",
         ),
+        ServeError::Device(device) => {
+            Failure::error(Kind::Failed, error.to_string(), device.way_out())
+        }
         _ => error.into(),
     }
 }

@@ -318,6 +318,9 @@ pub struct VolumeStatus {
     /// The ledger's file, or the reason why there is none.
     #[serde(default)]
     pub ledger: LedgerStatus,
+    /// The block device that it is; `null` if it is none.
+    #[serde(default)]
+    pub device: Option<String>,
     /// Where it is in its life.
     pub phase: Phase,
     /// Health in one word.
@@ -398,7 +401,7 @@ pub struct OneLeg {
     pub leg: u8,
 }
 
-/// `POST /v1/reload`: nothing is to be said.
+/// `POST /v1/reload`, `/v1/device/attach` and `/v1/device/detach`: nothing is to be said.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Empty {}

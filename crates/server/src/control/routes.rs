@@ -68,6 +68,8 @@ pub(super) fn control(shared: Shared) -> Router {
         .route("/v1/legs/attach", post(attach))
         .route("/v1/scrub", post(scrub))
         .route("/v1/inject", post(inject))
+        .route("/v1/device/attach", post(attach_device))
+        .route("/v1/device/detach", post(detach_device))
         .route("/v1/reload", post(reload))
         .route("/v1/shutdown", post(shutdown))
         .merge(observed())
@@ -162,6 +164,14 @@ async fn inject(State(shared): State<Shared>, body: Received) -> Response {
         ))
     })
     .await
+}
+
+async fn attach_device(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |_: Empty| Ok(Request::AttachDevice)).await
+}
+
+async fn detach_device(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |_: Empty| Ok(Request::DetachDevice)).await
 }
 
 async fn reload(State(shared): State<Shared>, body: Received) -> Response {

@@ -33,6 +33,7 @@ pub fn volume_status(
         block_bytes: snapshot.identity.block_bytes,
         region_bytes: snapshot.identity.region_bytes,
         ledger: snapshot.identity.ledger.clone(),
+        device: snapshot.device.clone(),
         phase: snapshot.phase,
         health: health(snapshot),
         policy: settings.policy,

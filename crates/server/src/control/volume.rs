@@ -102,6 +102,8 @@ pub struct Snapshot {
     pub connections: Connections,
     /// Payload memory.
     pub buffers: BufferUse,
+    /// Path of the block device that the volume is, if it is one.
+    pub device: Option<String>,
     /// The faults in force, by slot. Of legs without any there is no entry.
     pub injected: Vec<(u8, InjectionState)>,
     /// The reasons why remote legs have no session, by slot, in plain text. Legs that have one, and
@@ -123,6 +125,7 @@ impl Snapshot {
             status: Status::default(),
             connections: Connections::default(),
             buffers: BufferUse::default(),
+            device: None,
             injected: Vec::new(),
             no_session: Vec::new(),
         }
@@ -241,6 +244,10 @@ pub enum Request {
         /// Which.
         fault: Fault,
     },
+    /// Make the volume a block device of this machine.
+    AttachDevice,
+    /// Make it none any more.
+    DetachDevice,
     /// Read certificates, keys and lists of revoked certificates again, for clients to come.
     Reload,
     /// Drain for at most this long, close, end.
@@ -296,6 +303,8 @@ impl fmt::Display for Request {
                 }
                 Fault::Clear => write!(formatter, "clear the faults of leg {leg}"),
             },
+            Request::AttachDevice => formatter.write_str("attach the block device"),
+            Request::DetachDevice => formatter.write_str("detach the block device"),
             Request::Reload => formatter.write_str("reload certificates"),
             Request::Shutdown { drain } => write!(formatter, "stop, draining for {drain}"),
         }

@@ -10,6 +10,7 @@
 mod admission;
 mod complaints;
 mod connection;
+mod device;
 mod input;
 mod listener;
 mod output;
@@ -25,6 +26,8 @@ use hemi_core::io::{Buffers, Reply};
 use hemi_core::units::{Instant, SECOND};
 
 use crate::arena::Arena;
+use crate::device::OpenDevice;
+use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Recorder;
 use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
@@ -33,6 +36,7 @@ use hemi_core::engine::Engine;
 use admission::STATUS_STEPS_MAX;
 use complaints::Complaints;
 use connection::{Connection, ConnectionMemory, Next};
+use device::{DEVICE, Device};
 pub use listener::{ExportOptions, Gate, GateFiles, ListenError, Listener};
 use request::Requests;
 
@@ -71,6 +75,8 @@ pub(crate) struct Counts {
 pub(crate) struct Exports {
     listeners: Vec<Listener>,
     connections: SlotTable<Box<Connection>>,
+    /// The block device, if the volume is one.
+    device: Option<Device>,
     requests: Requests,
     /// Connections that wait for room in the engine or the buffers, in order.
     waiting: VecDeque<SlotId>,
@@ -100,6 +106,7 @@ impl Exports {
         Exports {
             listeners,
             connections: SlotTable::with_capacity(TABLE_CAPACITY),
+            device: None,
             requests: Requests::new(buffer_budget),
             waiting: VecDeque::with_capacity(TABLE_CAPACITY),
             again: VecDeque::with_capacity(TABLE_CAPACITY),
@@ -145,9 +152,10 @@ impl Exports {
     /// A ring entry of a listener or connection completed.
     pub(crate) fn completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
         let owner = completion.tag.owner;
-        if completion.tag.source == Source::Listener {
-            self.accepted(cx, owner, completion);
-            return;
+        match completion.tag.source {
+            Source::Listener => return self.accepted(cx, owner, completion),
+            Source::Device => return self.device_completion(cx, completion),
+            _ => {}
         }
         let id = SlotId { slot: u32::from(owner), generation: completion.tag.id.generation };
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -157,6 +165,57 @@ impl Exports {
             next = connection.process(cx, &mut self.requests);
         }
         self.follow(id, next);
+    }
+
+    /// A command of the block device ended.
+    fn device_completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
+        let Some(device) = &mut self.device else { return };
+        self.requests.quota.set_first(self.waiting.is_empty());
+        let next = device.completion(cx, &mut self.requests, completion);
+        if device.has_ended() {
+            if let Some(device) = self.device.take() {
+                tracing::info!(path = device.path(), "the block device is gone");
+                device.dissolve(cx.ring);
+            }
+            return;
+        }
+        self.follow(DEVICE, next);
+    }
+
+    /// Serves a block device as well. There is one at most.
+    pub(crate) fn attach_device(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        opened: OpenDevice,
+    ) -> Result<(), ReactorError> {
+        if self.device.is_some() || self.stopped {
+            return Err(ReactorError::Busy);
+        }
+        self.device = Some(Device::new(opened, cx));
+        Ok(())
+    }
+
+    /// Answers `reply` once the block device has ended; at once if there is none.
+    pub(crate) fn await_device_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
+        match &mut self.device {
+            Some(device) => device.await_end(reply),
+            None => reply(Ok(())),
+        }
+    }
+
+    /// Path of the block device.
+    pub(crate) fn device_path(&self) -> Option<&str> {
+        self.device.as_ref().map(Device::path)
+    }
+
+    /// Serves a connection, or the block device, whose turn has come. `None` if it is gone.
+    fn process(&mut self, cx: &mut ExportContext<'_>, id: SlotId) -> Option<Next> {
+        if id == DEVICE {
+            let device = self.device.as_mut()?;
+            return Some(device.process(cx, &mut self.requests));
+        }
+        let connection = self.connections.get_mut(id)?;
+        Some(connection.process(cx, &mut self.requests))
     }
 
     /// What becomes of a connection after it was served.
@@ -241,6 +300,9 @@ impl Exports {
 
     /// The engine answered a request.
     pub(crate) fn reply(&mut self, cx: &mut ExportContext<'_>, reply: Reply) {
+        if device::is_device(reply.token) {
+            return self.device_reply(cx, reply);
+        }
         let Some(done) = self.requests.reply(cx.engine.buffers_mut(), reply) else { return };
         if let Some(recorder) = &mut self.recorder {
             recorder.push(cx.now, &done.as_recorded());
@@ -252,6 +314,21 @@ impl Exports {
                 self.touch(id);
             }
             None => self.requests.forget(cx.engine.buffers_mut(), done),
+        }
+    }
+
+    fn device_reply(&mut self, cx: &mut ExportContext<'_>, reply: Reply) {
+        let Some(device) = &mut self.device else {
+            tracing::error!(token = reply.token, "the engine answered a device that is gone");
+            return release(cx.engine.buffers_mut(), reply.buffer);
+        };
+        let answered = device.reply(cx, &mut self.requests, reply);
+        if device.wants_turn() {
+            device.note_queued();
+            self.again.push_back(DEVICE);
+        }
+        if let (Some(answered), Some(recorder)) = (answered, &mut self.recorder) {
+            recorder.push(cx.now, &answered);
         }
     }
 
@@ -279,9 +356,9 @@ impl Exports {
             }
             let Some(id) = self.again.pop_front() else { break };
             self.requests.quota.set_first(self.waiting.is_empty());
-            let Some(connection) = self.connections.get_mut(id) else { continue };
-            let next = connection.process(cx, &mut self.requests);
-            self.follow(id, next);
+            if let Some(next) = self.process(cx, id) {
+                self.follow(id, next);
+            }
         }
     }
 
@@ -296,8 +373,7 @@ impl Exports {
             }
             let Some(id) = self.waiting.remove(kept) else { break };
             self.requests.quota.set_first(kept == 0);
-            let Some(connection) = self.connections.get_mut(id) else { continue };
-            let next = connection.process(cx, &mut self.requests);
+            let Some(next) = self.process(cx, id) else { continue };
             if let Next::Wait = next {
                 self.waiting.insert(kept, id);
                 kept += 1;
@@ -378,6 +454,9 @@ impl Exports {
         self.stopped = true;
         for listener in &mut self.listeners {
             listener.held = None;
+        }
+        if let Some(device) = &mut self.device {
+            device.stop();
         }
         let ids: Vec<SlotId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {

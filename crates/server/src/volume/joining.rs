@@ -12,7 +12,7 @@ use super::refusal;
 use crate::config::legs::LegConfig;
 use crate::control::volume::{Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
-use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo};
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 
 /// How a leg comes.
 #[derive(Clone, Copy, Debug)]
@@ -54,29 +54,15 @@ fn join_blocking(
     if state(&reactor.snapshot(), leg.0) != LegState::Empty {
         // The slot is freed only now that there is something to put into it.
         let command = Command::Remove { leg };
-        match wait_for(reactor, |reply| ReactorMessage::Command { command, reply }) {
+        match reactor.wait_for(|reply| ReactorMessage::Command { command, reply }) {
             Ok(()) | Err(ReactorError::Command(CommandError::NoSuchLeg)) => {}
             Err(error) => return Err(refusal(error)),
         }
     }
     let (opened, name) = (Box::new(opened), config.label());
-    wait_for(reactor, |reply| ReactorMessage::Attach { leg, opened, name, id, reply })
+    reactor
+        .wait_for(|reply| ReactorMessage::Attach { leg, opened, name, id, reply })
         .map_err(refusal)
-}
-
-/// Asks the reactor and blocks until it answers.
-fn wait_for(
-    reactor: &ReactorHandle,
-    make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
-) -> Result<(), ReactorError> {
-    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    let reply: ReplyTo<_> = Box::new(move |result| {
-        // There is room for the one answer.
-        let _ = sender.try_send(result);
-    });
-    reactor.send(make(reply))?;
-    // A dropped reply: the reactor has ended without it.
-    receiver.recv().unwrap_or(Err(ReactorError::Ended))
 }
 
 type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);

@@ -1,0 +1,72 @@
+//! `hemi attach` and `hemi detach-device`: a served volume as a block device of this machine.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use clap::Args;
+use hemi_server::control::api::{Empty, VolumeStatus};
+use hemi_server::device::{self, DeviceError};
+
+use crate::client::{Client, Which};
+use crate::failure::{Failure, Kind};
+
+/// Make a served volume a block device, /dev/hemi/NAME.
+///
+/// The kernel's ublk driver makes the device (Linux 6.5 or later). It stays when hemi serve ends:
+/// requests wait, and the next hemi serve of the volume goes on with them. hemi serve --device does
+/// the same at the start.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi attach
+  hemi attach --volume db && mount /dev/hemi/db /srv/db")]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Remove the block device of a volume.
+///
+/// The device must not be in use. If nobody serves the volume, name it with --volume; requests
+/// that wait for the next hemi serve then fail.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  umount /srv/db && hemi detach-device --volume db")]
+pub(crate) struct DetachArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+pub(crate) fn attach(arguments: &AttachArgs) -> Result<()> {
+    let client = Client::new(&arguments.which)?;
+    client.block_on(async {
+        client.post("/v1/device/attach", &Empty {}).await?;
+        let status: VolumeStatus = client.get("/v1/status").await?;
+        let mut out = std::io::stdout().lock();
+        let own = device::link_of(&status.name);
+        match status.device {
+            Some(device) => writeln!(out, "{} is {device}", own.display())?,
+            None => writeln!(out, "{}", own.display())?,
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn detach(arguments: &DetachArgs) -> Result<()> {
+    match (Client::new(&arguments.which), &arguments.which.volume) {
+        (Ok(client), _) => {
+            client.block_on(async { client.post("/v1/device/detach", &Empty {}).await })
+        }
+        (Err(_), Some(name)) => device::remove(name).map_err(failure),
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn failure(error: DeviceError) -> anyhow::Error {
+    let kind = match error {
+        DeviceError::InUse { .. } | DeviceError::Served { .. } => Kind::Refused,
+        _ => Kind::Failed,
+    };
+    Failure::error(kind, error.to_string(), error.way_out())
+}

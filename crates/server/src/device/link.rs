@@ -1,0 +1,38 @@
+//! The device's own name: `/dev/hemi/NAME`, a link to `/dev/ublkbN` whose number changes.
+
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// The directory of all volumes' names.
+const DIRECTORY: &str = "/dev/hemi";
+
+/// Returns where a volume's device has its name.
+pub(super) fn path(name: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(name)
+}
+
+/// Makes the name lead to a device, at once: whoever opens it meanwhile finds the one or the other.
+pub(super) fn put(name: &str, number: u32) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(DIRECTORY)?;
+    let path = path(name);
+    let new = Path::new(DIRECTORY).join(format!(".{name}.{}", std::process::id()));
+    symlink(format!("../ublkb{number}"), &new)?;
+    std::fs::rename(&new, &path).inspect_err(|_| {
+        let _ = std::fs::remove_file(&new);
+    })?;
+    Ok(path)
+}
+
+/// Returns the number of the device that a name leads to, if it does.
+pub(super) fn number(name: &str) -> Option<u32> {
+    let target = std::fs::read_link(path(name)).ok()?;
+    target.file_name()?.to_str()?.strip_prefix("ublkb")?.parse().ok()
+}
+
+/// Takes the name away.
+pub(super) fn remove(name: &str) {
+    if let Err(error) = std::fs::remove_file(path(name)) {
+        tracing::debug!(%error, "a name in {DIRECTORY} stays");
+    }
+}

@@ -1,0 +1,358 @@
+//! Requests of a block device (ublk): from the kernel's tags to the engine and back.
+//!
+//! The device is one more client of the volume. It shares the buffers with the connections by the same
+//! quota, and waits in the same queue for room. Every tag has a command in the ring that ends
+//! when a request comes; the request is answered with the command that asks for the next one. A
+//! request that is never answered goes to the next server, so at a stop nothing needs to be refused.
+
+use std::collections::VecDeque;
+
+use hemi_core::io::{Buffers, Operation, Reply, Request, RequestError};
+use hemi_core::units::{BufferAt, BufferId, Instant, SECTOR_BYTES};
+use rustix::io::Errno;
+
+use super::connection::Next;
+use super::request::{LONG_BYTES, Requests};
+use super::{ExportContext, REQUESTS_PER_TURN, release};
+use crate::device::{COMMIT_AND_FETCH, Descriptor, FETCH, OpenDevice, io_command};
+use crate::messages::{ReactorError, ReplyTo};
+use crate::record::Answered;
+use crate::ring::{Completion, OWNERS_MAX, Ring, RingFile, Source, Tag};
+use crate::slots::SlotId;
+
+/// The device's place among the connections, which none of them has.
+pub(super) const DEVICE: SlotId = SlotId { slot: OWNERS_MAX as u32, generation: 0 };
+/// The engine's name for the device's stream of requests, which no connection has.
+const CONNECTION: u32 = u32::MAX;
+/// The bit of a token that says that the request is the device's.
+const TOKEN: u64 = 1 << 63;
+/// Bytes of payload copied from clients in one turn: some 2 ms of the reactor's time at most.
+const TURN_BYTES_MAX: u64 = 8 << 20;
+
+/// A request that the engine works on.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    operation: Operation,
+    descriptor: Descriptor,
+    arrived: Instant,
+}
+
+/// The condition of a tag.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Its command is in the ring.
+    Fetching,
+    /// Its request waits for room, or is held for the next server.
+    Waiting(Instant),
+    /// The engine has its request.
+    InFlight(InFlight),
+    /// The device has been stopped.
+    Ended,
+}
+
+/// What keeps a request from the engine.
+enum Blocked {
+    /// Room in the engine or the buffers.
+    Room,
+    /// Another long one.
+    Long,
+}
+
+/// The device's queue.
+pub(super) struct Device {
+    opened: OpenDevice,
+    file: RingFile,
+    tags: Vec<State>,
+    /// Requests not handed to the engine yet, in order.
+    pending: VecDeque<u16>,
+    /// Those of them that wait for another long one to end.
+    long: VecDeque<u16>,
+    has_long: bool,
+    /// Whether the queue is among those that wait for room or for their next turn.
+    queued: bool,
+    /// Whether no more requests are taken.
+    stopped: bool,
+    /// Whoever waits for the device's end.
+    ending: Vec<ReplyTo<Result<(), ReactorError>>>,
+}
+
+impl Device {
+    /// Takes requests from now on.
+    pub(super) fn new(opened: OpenDevice, cx: &mut ExportContext<'_>) -> Device {
+        let file = cx.ring.plain_file(opened.file());
+        let depth = opened.depth();
+        cx.engine.connection_opened(CONNECTION);
+        for tag in 0..depth {
+            cx.ring.command(file, FETCH, io_command(tag, 0), ring_tag(tag));
+        }
+        Device {
+            opened,
+            file,
+            tags: vec![State::Fetching; usize::from(depth)],
+            pending: VecDeque::with_capacity(usize::from(depth)),
+            long: VecDeque::with_capacity(usize::from(depth)),
+            has_long: false,
+            queued: false,
+            stopped: false,
+            ending: Vec::new(),
+        }
+    }
+
+    /// Path of the block device.
+    pub(super) fn path(&self) -> &str {
+        self.opened.path()
+    }
+
+    /// A tag's command ended: a request has come, or the device has been stopped.
+    pub(super) fn completion(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        completion: Completion,
+    ) -> Next {
+        let tag = completion.tag.id.slot as u16;
+        let Some(state) = self.tags.get_mut(usize::from(tag)) else { return Next::Nothing };
+        match completion.outcome() {
+            Ok(_) => {
+                *state = State::Waiting(cx.now);
+                self.pending.push_back(tag);
+                if self.queued { Next::Nothing } else { self.process(cx, requests) }
+            }
+            Err(errno) => {
+                if errno != Errno::NODEV {
+                    tracing::error!(path = self.path(), tag, %errno, "the block device takes no more requests");
+                }
+                self.tags[usize::from(tag)] = State::Ended;
+                Next::Nothing
+            }
+        }
+    }
+
+    /// Hands waiting requests to the engine, as far as there is room and the turn lasts.
+    pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
+        self.queued = false;
+        let (mut turns, mut bytes) = (REQUESTS_PER_TURN, TURN_BYTES_MAX);
+        while !self.stopped {
+            let long = self.long.front().filter(|_| !self.has_long).copied();
+            let Some(tag) = long.or_else(|| self.pending.front().copied()) else { break };
+            if turns == 0 || bytes == 0 {
+                self.queued = true;
+                return Next::Again;
+            }
+            turns -= 1;
+            match self.admit(cx, requests, tag) {
+                Ok(copied) => bytes = bytes.saturating_sub(copied),
+                Err(Blocked::Room) => {
+                    self.queued = true;
+                    return Next::Wait;
+                }
+                Err(Blocked::Long) => self.long.push_back(tag),
+            }
+            let _ = if long.is_some() { self.long.pop_front() } else { self.pending.pop_front() };
+        }
+        Next::Nothing
+    }
+
+    /// Hands a request to the engine. Returns the bytes that were copied.
+    fn admit(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        tag: u16,
+    ) -> Result<u64, Blocked> {
+        let Some((operation, descriptor)) = self.opened.request(tag) else {
+            self.commit(cx.ring, tag, -Errno::OPNOTSUPP.raw_os_error());
+            return Ok(0);
+        };
+        if !cx.engine.has_room() {
+            return Err(Blocked::Room);
+        }
+        let length = descriptor.extent().bytes();
+        let has_payload = has_payload(operation);
+        let is_long = is_long(operation, length);
+        if is_long && self.has_long {
+            return Err(Blocked::Long);
+        }
+        let mut buffer = None;
+        if has_payload {
+            if !requests.quota.charge(DEVICE, length) {
+                return Err(Blocked::Room);
+            }
+            buffer = cx.engine.buffers_mut().allocate(descriptor.sectors);
+            if buffer.is_none() {
+                requests.quota.discharge(DEVICE, length);
+                return Err(Blocked::Room);
+            }
+        }
+        if let (Operation::Write, Some(buffer)) = (operation, buffer)
+            && let Err(error) = self.take_payload(cx, tag, buffer, descriptor.sectors)
+        {
+            tracing::warn!(path = self.path(), %error, "a write's payload could not be taken");
+            release(cx.engine.buffers_mut(), Some(buffer));
+            requests.quota.discharge(DEVICE, length);
+            self.commit(cx.ring, tag, -Errno::IO.raw_os_error());
+            return Ok(0);
+        }
+        self.has_long |= is_long;
+        let arrived = match self.tags[usize::from(tag)] {
+            State::Waiting(arrived) => arrived,
+            _ => cx.now,
+        };
+        self.tags[usize::from(tag)] = State::InFlight(InFlight { operation, descriptor, arrived });
+        let token = TOKEN | u64::from(tag);
+        let request = Request {
+            token,
+            operation,
+            extent: descriptor.extent(),
+            buffer,
+            fua: descriptor.is_fua() && operation != Operation::Read,
+            connection: CONNECTION,
+        };
+        requests.submitted += 1;
+        cx.engine.submit(cx.now, request);
+        Ok(if operation == Operation::Write { length } else { 0 })
+    }
+
+    fn take_payload(
+        &self,
+        cx: &ExportContext<'_>,
+        tag: u16,
+        buffer: BufferId,
+        sectors: u32,
+    ) -> std::io::Result<()> {
+        let span = cx.engine.buffers().span(BufferAt { buffer, offset: 0 }, sectors);
+        self.opened.copy_in(tag, span)
+    }
+
+    /// The engine answered a request of the device's. Returns what a recording has of it.
+    pub(super) fn reply(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        reply: Reply,
+    ) -> Option<Answered> {
+        let tag = (reply.token & !TOKEN) as u16;
+        let Some(State::InFlight(request)) = self.tags.get(usize::from(tag)).copied() else {
+            tracing::error!(token = reply.token, "the engine answered an unknown request");
+            release(cx.engine.buffers_mut(), reply.buffer);
+            return None;
+        };
+        let length = request.descriptor.extent().bytes();
+        let result = match (reply.result, request.operation, reply.buffer) {
+            (Ok(()), Operation::Read, Some(buffer)) => self.give_payload(cx, tag, buffer, &request),
+            (Ok(()), Operation::Read, None) => Err(Errno::IO),
+            (Ok(()), Operation::Write, _) => Ok(length as i32),
+            (Ok(()), ..) => Ok(0),
+            (Err(RequestError::Io), ..) => Err(Errno::IO),
+            (Err(RequestError::NoSpace), ..) => Err(Errno::NOSPC),
+            // The next server gets it.
+            (Err(RequestError::ShuttingDown), ..) => Err(Errno::AGAIN),
+        };
+        release(cx.engine.buffers_mut(), reply.buffer);
+        if has_payload(request.operation) {
+            requests.quota.discharge(DEVICE, length);
+        }
+        self.has_long &= !is_long(request.operation, length);
+        match result {
+            Ok(bytes) => self.commit(cx.ring, tag, bytes),
+            Err(Errno::AGAIN) => self.tags[usize::from(tag)] = State::Waiting(request.arrived),
+            Err(errno) => self.commit(cx.ring, tag, -errno.raw_os_error()),
+        }
+        Some(Answered {
+            arrived: request.arrived,
+            kind: recorded(request.operation),
+            offset: request.descriptor.extent().start * SECTOR_BYTES,
+            bytes: length,
+            fua: request.descriptor.is_fua(),
+            failed: result.is_err(),
+        })
+    }
+
+    fn give_payload(
+        &self,
+        cx: &ExportContext<'_>,
+        tag: u16,
+        buffer: BufferId,
+        request: &InFlight,
+    ) -> Result<i32, Errno> {
+        let sectors = request.descriptor.sectors;
+        let span = cx.engine.buffers().span(BufferAt { buffer, offset: 0 }, sectors);
+        match self.opened.copy_out(tag, span) {
+            Ok(()) => Ok(span.length() as i32),
+            Err(error) => {
+                tracing::warn!(path = self.path(), %error, "a read's payload could not be given");
+                Err(Errno::IO)
+            }
+        }
+    }
+
+    /// Answers a tag's request, and takes the next.
+    fn commit(&mut self, ring: &mut Ring, tag: u16, result: i32) {
+        self.tags[usize::from(tag)] = State::Fetching;
+        ring.command(self.file, COMMIT_AND_FETCH, io_command(tag, result), ring_tag(tag));
+    }
+
+    /// Whether a long request could go on now that another has ended.
+    pub(super) fn wants_turn(&self) -> bool {
+        !self.queued && !self.stopped && !self.has_long && !self.long.is_empty()
+    }
+
+    /// Notes that the queue has been put among those that wait.
+    pub(super) fn note_queued(&mut self) {
+        self.queued = true;
+    }
+
+    /// Takes no more requests: those that come, and those not handed to the engine yet, are the next
+    /// server's.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Answers `reply` once the device has ended.
+    pub(super) fn await_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
+        self.ending.push(reply);
+    }
+
+    /// Whether no tag has anything to come or to answer.
+    pub(super) fn has_ended(&self) -> bool {
+        self.tags.iter().all(|state| matches!(state, State::Ended))
+    }
+
+    /// Lets go of the character device.
+    pub(super) fn dissolve(self, ring: &mut Ring) {
+        let Device { opened, file, ending, .. } = self;
+        ring.remove_file(file, opened.into_file());
+        for reply in ending {
+            reply(Ok(()));
+        }
+    }
+}
+
+/// Returns true if a token is of a request of the device's.
+pub(super) fn is_device(token: u64) -> bool {
+    token & TOKEN != 0
+}
+
+fn ring_tag(tag: u16) -> Tag {
+    let id = SlotId { slot: u32::from(tag), generation: 0 };
+    Tag { source: Source::Device, owner: 0, id }
+}
+
+fn has_payload(operation: Operation) -> bool {
+    matches!(operation, Operation::Read | Operation::Write)
+}
+
+/// Returns true if it is one of those of which the device has one in flight at a time.
+fn is_long(operation: Operation, length: u64) -> bool {
+    !has_payload(operation) && operation != Operation::Flush && length > LONG_BYTES
+}
+
+fn recorded(operation: Operation) -> hemi_capture::Kind {
+    match operation {
+        Operation::Read => hemi_capture::Kind::Read,
+        Operation::Write => hemi_capture::Kind::Write,
+        Operation::Flush => hemi_capture::Kind::Flush,
+        Operation::Discard => hemi_capture::Kind::Trim,
+        Operation::WriteZeroes { .. } => hemi_capture::Kind::WriteZeroes,
+    }
+}

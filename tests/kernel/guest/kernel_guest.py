@@ -1,0 +1,93 @@
+"""What the tests inside the user-mode kernel share: a volume on RAM disks, and its server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HEMI = os.environ["HEMI"]
+#: Kills in a row.
+ROUNDS = int(os.environ.get("ROUNDS", "10"))
+LEGS = ("/dev/ram0", "/dev/ram1")
+SIZE = 48 << 20
+DEVICE = Path("/dev/hemi/vol")
+#: Seconds that a step may take.
+PATIENCE = 20.0
+
+
+def run(*arguments: str, expect: int | None = 0, timeout: float = 60) -> str:
+    """Runs a program to its end; its output. Fails unless it ends with `expect`."""
+    done = subprocess.run(
+        arguments, capture_output=True, text=True, timeout=timeout, check=False, errors="replace"
+    )
+    output = done.stdout + done.stderr
+    assert expect is None or done.returncode == expect, f"{arguments}: {done.returncode}\n{output}"
+    return output
+
+
+def hemi(*arguments: str, expect: int | None = 0) -> str:
+    return run(HEMI, *arguments, expect=expect)
+
+
+def wait_until(what: str, holds: Callable[[], bool], timeout: float = PATIENCE) -> None:
+    until = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < until, f"not within {timeout} s: {what}"
+        time.sleep(0.01)
+
+
+def messages() -> list[str]:
+    """The kernel's complaints since the last call."""
+    lines = run("dmesg", "-c").splitlines()
+    signs = ("I/O error", "error", "EXT4-fs warning", "WARNING", "BUG", "hung", "abort")
+    return [line for line in lines if any(sign in line for sign in signs)]
+
+
+class Volume:
+    """A volume of two RAM disks, and whoever serves it."""
+
+    def __init__(self) -> None:
+        self.server: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+        #: So that a test can put something else between hemi and a disk.
+        self.legs = list(LEGS)
+
+    def create(self) -> None:
+        named = [part for leg in self.legs for part in ("--leg", leg, "--wipe", leg)]
+        hemi("create", "--size", str(SIZE), "--name", "vol", *named)
+
+    def log(self) -> str:
+        return Path(f"/run/serve-{self.starts}.log").read_text(errors="replace")
+
+    def start(self, *more: str, wait: bool = True) -> None:
+        """Starts a server. With `wait`, until the device is there and served by it."""
+        self.starts += 1
+        named = [part for leg in self.legs for part in ("--leg", leg)]
+        with Path(f"/run/serve-{self.starts}.log").open("wb") as log:
+            self.server = subprocess.Popen(
+                [HEMI, "serve", *named, "--allow-inject", *more], stdout=log, stderr=log
+            )
+        if wait:
+            self.wait_attached()
+
+    def wait_attached(self) -> None:
+        def attached() -> bool:
+            assert self.server is not None
+            assert self.server.poll() is None, self.log()
+            return "block device path=" in self.log()
+
+        wait_until("the device is served", attached)
+
+    def kill(self) -> None:
+        assert self.server is not None
+        self.server.send_signal(signal.SIGKILL)
+        self.server.wait(PATIENCE)
+
+    def stop(self) -> None:
+        assert self.server is not None
+        self.server.terminate()
+        assert self.server.wait(PATIENCE) == 0, self.log()

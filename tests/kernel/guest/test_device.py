@@ -1,0 +1,104 @@
+"""The volume as a block device (ublk): what the kernel makes of it, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernel_guest import DEVICE, SIZE, Volume, hemi, messages, run
+
+
+def queue(key: str) -> str:
+    name = DEVICE.resolve().name
+    return Path(f"/sys/block/{name}/queue/{key}").read_text().strip()
+
+
+def test_the_kernel_knows_the_volumes_limits(volume: Volume) -> None:
+    volume.start("--device")
+    assert int(run("blockdev", "--getsize64", str(DEVICE))) == SIZE
+    assert queue("logical_block_size") == "512"
+    assert queue("physical_block_size") == "4096"
+    assert queue("minimum_io_size") == "4096"
+    assert queue("write_cache") == "write back"
+    assert queue("fua") == "1"
+    assert queue("rotational") == "0"
+    assert queue("max_hw_sectors_kb") == "1024"
+    assert queue("discard_granularity") == "4096"
+    assert queue("discard_max_bytes") == str(1 << 30)
+    assert queue("write_zeroes_max_bytes") == str(1 << 30)
+    assert queue("scheduler").startswith("[none]")
+    assert "device    /dev/ublkb" in hemi("status")
+
+
+def test_data_is_where_it_was_written(volume: Volume) -> None:
+    volume.start("--device")
+    run(
+        "fio",
+        "--name=verify",
+        f"--filename={DEVICE}",
+        "--rw=randwrite",
+        "--bsrange=512-1m",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--iodepth=32",
+        f"--size={SIZE}",
+        "--io_size=64m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+    )
+    run("blkdiscard", "-z", "-o", "4096", "-l", str(1 << 20), str(DEVICE))
+    run("blkdiscard", "-o", str(8 << 20), "-l", str(16 << 20), str(DEVICE))
+    with DEVICE.open("rb", buffering=0) as device:
+        os.posix_fadvise(device.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert os.pread(device.fileno(), 1 << 20, 4096) == bytes(1 << 20)
+    assert hemi("scrub").strip() == "all legs of vol are alike"
+    assert messages() == []
+
+
+def test_a_device_in_use_is_not_removed(volume: Volume) -> None:
+    volume.start("--device")
+    run("mkfs.ext4", "-q", str(DEVICE))
+    mount = Path("/run/mount")
+    mount.mkdir(exist_ok=True)
+    run("mount", str(DEVICE), str(mount))
+    assert "is in use" in hemi("detach-device", expect=3)
+    (mount / "file").write_bytes(b"x" * 100_000)
+    run("umount", str(mount))
+    hemi("detach-device")
+    assert not DEVICE.exists()
+    assert "is no block device" in hemi("detach-device", expect=1)
+    assert "/dev/hemi/vol is /dev/ublkb" in hemi("attach")
+    run("fsck.ext4", "-fn", str(DEVICE))
+    assert messages() == []
+
+
+def test_attaching_twice_changes_nothing(volume: Volume) -> None:
+    volume.start("--device")
+    device = DEVICE.resolve()
+    assert hemi("attach").strip() == f"{DEVICE} is {device}"
+    assert DEVICE.resolve() == device
+    run("dd", f"if={DEVICE}", "of=/dev/null", "bs=1M", "count=4", "iflag=direct")
+
+
+def test_a_stopped_volumes_device_is_taken_over_or_removed(volume: Volume) -> None:
+    volume.start("--device")
+    device = DEVICE.resolve()
+    volume.stop()
+    assert "the block device stays" in volume.log()
+    # Without --device: it is one.
+    volume.start()
+    assert DEVICE.resolve() == device
+    run("dd", f"if={DEVICE}", "of=/dev/null", "bs=1M", "count=4", "iflag=direct")
+    volume.stop()
+    hemi("detach-device", "--volume", "vol")
+    assert not DEVICE.exists() and not device.exists()
+    assert messages() == []
+
+
+def test_a_start_without_the_right_is_refused(volume: Volume) -> None:
+    legs = [part for leg in volume.legs for part in ("--leg", leg)]
+    words = " ".join([os.environ["HEMI"], "serve", *legs, "--device"])
+    for leg in volume.legs:
+        Path(leg).chmod(0o666)
+    output = run("setpriv", "--reuid=1", "--clear-groups", "sh", "-c", words, expect=1)
+    assert "not allowed to make block devices" in output

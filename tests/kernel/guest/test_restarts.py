@@ -1,0 +1,124 @@
+"""Servers that end under load, in every way: nobody on the device sees more than a pause."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from kernel_guest import DEVICE, ROUNDS, Volume, hemi, messages, run, wait_until
+
+#: Seconds in which a request has to be answered though its server was killed.
+PAUSE_MAX = 5.0
+
+
+class Pulse(threading.Thread):
+    """Writes and flushes a counter in a file, again and again: what was flushed has to be there."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self.path = path
+        self.flushed = 0
+        self.longest = 0.0
+        self.error: OSError | None = None
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        import os
+
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT)
+        try:
+            while not self.ended.is_set():
+                began = time.monotonic()
+                os.pwrite(descriptor, f"{self.flushed + 1:16}".encode() * 256, 0)
+                os.fsync(descriptor)
+                self.longest = max(self.longest, time.monotonic() - began)
+                self.flushed += 1
+        except OSError as error:
+            self.error = error
+        finally:
+            os.close(descriptor)
+
+    def wait_for_more(self) -> None:
+        before = self.flushed
+        wait_until("writes go on", lambda: self.flushed > before or self.error is not None)
+        assert self.error is None, self.error
+
+    def end(self) -> None:
+        self.ended.set()
+        self.join(30)
+        assert not self.is_alive() and self.error is None, self.error
+
+
+def mounted(mount: Path) -> None:
+    run("mkfs.ext4", "-q", str(DEVICE))
+    mount.mkdir(exist_ok=True)
+    run("mount", str(DEVICE), str(mount))
+
+
+def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
+    volume.start("--device", "--ledger", "/run")
+    mount = Path("/run/mount")
+    mounted(mount)
+    pulse = Pulse(mount / "counter")
+    pulse.start()
+    for number in range(ROUNDS):
+        pulse.wait_for_more()
+        if number % 3 == 2:
+            volume.stop()
+        else:
+            volume.kill()
+        volume.start("--ledger", "/run")
+    pulse.wait_for_more()
+    pulse.end()
+    run("umount", str(mount))
+    assert messages() == []
+    run("fsck.ext4", "-fn", str(DEVICE))
+    run("mount", str(DEVICE), str(mount))
+    assert int((mount / "counter").read_bytes()[:16]) >= pulse.flushed
+    run("umount", str(mount))
+    wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
+    assert hemi("scrub").strip() == "all legs of vol are alike"
+    print(f"{ROUNDS} restarts, {pulse.flushed} flushes, longest pause {pulse.longest:.2f} s")
+    assert pulse.longest < PAUSE_MAX
+
+
+def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
+    """More requests than there are tags: the kernel must notice that the server is gone."""
+    volume.start("--device", "--ledger", "/run")
+    load = subprocess.Popen(
+        [
+            "fio",
+            "--name=deep",
+            f"--filename={DEVICE}",
+            "--rw=randwrite",
+            "--bs=4k",
+            "--direct=1",
+            "--ioengine=libaio",
+            "--iodepth=256",
+            "--size=32m",
+            "--io_size=1g",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--verify_backlog=512",
+            "--time_based",
+            f"--runtime={4 + ROUNDS}",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for _ in range(min(ROUNDS, 20)):
+        time.sleep(0.5)
+        # Nothing is answered from here on, so all tags are soon in use.
+        hemi("inject", "--leg", "0", "--freeze", "10s")
+        hemi("inject", "--leg", "1", "--freeze", "10s")
+        time.sleep(0.3)
+        volume.kill()
+        began = time.monotonic()
+        volume.start("--ledger", "/run")
+        assert time.monotonic() - began < PAUSE_MAX
+    output, _ = load.communicate(timeout=120)
+    assert load.returncode == 0, output
+    assert messages() == []
