@@ -79,6 +79,9 @@ def record(box: Sandbox, case: Case, seed: int, flushes: int) -> tuple[Path, lis
         "con0=null,fd:1",
         "quiet",
         f"ubdb={log}",
+        "brd.rd_nr=1",
+        f"brd.rd_size={LEG_BYTES // 1024 * 2}",
+        "brd.max_part=0",
         f"init={HERE / 'power_cut_guest.sh'}",
         # The kernel hands what it does not know to init, as environment.
         f"OUT={out}",

@@ -45,6 +45,7 @@ def test_data_is_where_it_was_written(volume: Volume) -> None:
         "--io_size=64m",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
     )
     run("blkdiscard", "-z", "-o", "4096", "-l", str(1 << 20), str(DEVICE))
     run("blkdiscard", "-o", str(8 << 20), "-l", str(16 << 20), str(DEVICE))

@@ -102,6 +102,7 @@ def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
             "--verify=crc32c",
             "--verify_fatal=1",
             "--verify_backlog=512",
+            "--verify_state_save=0",
             "--time_based",
             f"--runtime={4 + ROUNDS}",
         ],
