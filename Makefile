@@ -147,7 +147,7 @@ POWER_CUT_ARGS ?=
 power-cut-test: setup release ## power cuts of logged drives, at every flush and 1,000 other moments (user-mode Linux)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/power_cut.py $(POWER_CUT_ARGS)
 
-# KERNEL_TEST_ARGS="--rounds 100 test_restarts.py": more kills in a row, some of the tests.
+# KERNEL_TEST_ARGS="--rounds 100 -- test_restarts.py": more kills in a row, some of the tests.
 KERNEL_TEST_ARGS ?=
 KERNEL := $(TARGET_DIR)/kernel
 kernel-test: setup release ## block devices in a user-mode kernel, which is built once (7 minutes): kills, stops, file systems

@@ -1,4 +1,4 @@
-"""Boots the user-mode kernel and runs the guest's tests in it: run.py --kernel PATH [TEST…].
+"""Boots the user-mode kernel and runs the guest's tests in it: run.py --kernel PATH [-- TEST…].
 
 The guest works on the host's files and on RAM disks of its own; it is up in less than a second.
 Exits as pytest does.
@@ -42,7 +42,7 @@ def boot(kernel: Path, hemi: Path, results: Path, rounds: int, tests: list[str])
         f"TREE={TREE}",
         f"RESULTS={results}",
         f"ROUNDS={rounds}",
-        f"TESTS={' '.join(tests)}",
+        f'TESTS="{" ".join(tests)}"',
     ]
     console = results / "console"
     with console.open("wb") as out:
@@ -71,15 +71,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernel", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=10, help="kills in a row")
-    parser.add_argument("tests", nargs="*", help="as pytest takes them, for example -k kill")
-    options, more = parser.parse_known_args()
+    parser.add_argument(
+        "tests", nargs="*", help="what pytest takes, behind --, for example -- -k kill"
+    )
+    options = parser.parse_args()
     hemi = Path(os.environ.get("HEMI", TREE / "target/release/hemi")).resolve()
     place = TREE / "target/kernel"
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as results:
-        return boot(
-            options.kernel.resolve(), hemi, Path(results), options.rounds, [*options.tests, *more]
-        )
+        return boot(options.kernel.resolve(), hemi, Path(results), options.rounds, options.tests)
 
 
 if __name__ == "__main__":

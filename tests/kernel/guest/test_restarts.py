@@ -123,3 +123,40 @@ def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
     output, _ = load.communicate(timeout=120)
     assert load.returncode == 0, output
     assert messages() == []
+
+
+def test_a_server_that_is_killed_while_a_leg_hangs_ends_first(volume: Volume) -> None:
+    """Its writes may still land: none of its successor's may come before them."""
+    sectors = int(run("blockdev", "--getsz", "/dev/ram1"))
+    run("dmsetup", "create", "hanging", "--table", f"0 {sectors} linear /dev/ram1 0")
+    run("dmsetup", "mknodes")
+    volume.legs = ["/dev/ram0", "/dev/mapper/hanging"]
+    try:
+        volume.create()
+        volume.start("--device", "--ledger", "/run")
+        mount = Path("/run/mount")
+        mounted(mount)
+        pulse = Pulse(mount / "counter")
+        pulse.start()
+        for _ in range(min(ROUNDS, 5)):
+            pulse.wait_for_more()
+            run("dmsetup", "suspend", "--noflush", "--nolockfs", "hanging")
+            time.sleep(0.3)
+            assert volume.server is not None
+            volume.server.kill()
+            volume.start("--ledger", "/run", wait=False)
+            time.sleep(0.7)
+            run("dmsetup", "resume", "hanging")
+            volume.wait_attached()
+        pulse.wait_for_more()
+        pulse.end()
+        run("umount", str(mount))
+        assert messages() == []
+        run("fsck.ext4", "-fn", str(DEVICE))
+        wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
+        assert hemi("scrub").strip() == "all legs of vol are alike"
+    finally:
+        run("dmsetup", "resume", "hanging", expect=None)
+        if volume.server is not None:
+            volume.kill()
+        run("dmsetup", "remove", "--retry", "hanging", expect=None)
