@@ -143,7 +143,7 @@ pub struct Config {
     /// Where metrics and health are served. Default: nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAddress>,
-    /// Whether the volume is a block device of this machine.
+    /// The driver through which the volume is a block device of this machine. Default: none.
     pub device: DeviceKind,
     /// Memory for payload: requests in flight and private copies of debts.
     pub buffer_budget: Size,

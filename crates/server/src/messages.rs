@@ -169,7 +169,7 @@ impl ReactorHandle {
     /// Sends a message and blocks until it is answered; not for the reactor's thread.
     ///
     /// # Errors
-    /// What the reactor answers, or that it takes no message or has ended.
+    /// The reactor's answer; [`ReactorError::Busy`] or [`ReactorError::Ended`] if it gives none.
     pub fn wait_for(
         &self,
         make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,

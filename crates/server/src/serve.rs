@@ -159,7 +159,6 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
     let device_wanted = config.device != DeviceKind::None;
     if device_wanted {
         device::check()?;
-        device::prepare();
     }
     let options = OpenOptions {
         patience: config.wait_for_legs.duration(),
@@ -179,6 +178,9 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
     }
     let name = opened.name();
     let is_device = device_wanted || device::exists(opened.opening.superblock.volume_id);
+    if is_device {
+        device::prepare();
+    }
     let (recorder, recording) = match asked.record {
         Some(path) => {
             let (recorder, recording) = record_to(path, &opened)?;

@@ -1,4 +1,4 @@
-"""What the tests inside the user-mode kernel share: a volume on RAM disks, and its server."""
+"""A volume on RAM disks and its server, for the tests inside the user-mode kernel."""
 
 from __future__ import annotations
 

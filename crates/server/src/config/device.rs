@@ -1,4 +1,4 @@
-//! Whether a volume is a block device of its machine, as the configuration has it.
+//! The option that makes a volume a block device of its machine.
 
 use std::fmt;
 use std::str::FromStr;

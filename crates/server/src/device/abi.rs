@@ -58,16 +58,16 @@ pub(super) const STATE_LIVE: u16 = 1;
 /// `UBLK_S_DEV_QUIESCED`: its server is gone, and requests wait for the next.
 pub(super) const STATE_QUIESCED: u16 = 2;
 
-/// Where the request descriptors of queue 0 are mapped (`UBLKSRV_CMD_BUF_OFFSET`).
+/// Offset at which queue 0's request descriptors are mapped (`UBLKSRV_CMD_BUF_OFFSET`).
 pub(super) const DESCRIPTORS_OFFSET: u64 = 0;
 /// Bytes of a request descriptor (`struct ublksrv_io_desc`).
 pub(super) const DESCRIPTOR_BYTES: usize = 24;
-/// Where the payload of queue 0's tag 0 begins in the character device (`UBLKSRV_IO_BUF_OFFSET`).
+/// Offset of the payload of queue 0's tag 0 in the character device (`UBLKSRV_IO_BUF_OFFSET`).
 const PAYLOAD_OFFSET: u64 = 0x8000_0000;
 /// Bits of an offset within one tag's payload (`UBLK_TAG_OFF`).
 const PAYLOAD_BITS: u32 = 25;
 
-/// Returns where a tag's payload begins in the character device.
+/// Returns the offset of a tag's payload in the character device.
 pub(super) const fn payload_at(tag: u16) -> u64 {
     PAYLOAD_OFFSET + ((tag as u64) << PAYLOAD_BITS)
 }

@@ -22,7 +22,7 @@ const NO_DEVICE: u32 = u32::MAX;
 pub(super) struct Control {
     file: File,
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    /// What a command reads or writes. It outlives a command that cannot be waited for.
+    /// Memory that commands read and write. It outlives a command that cannot be waited for.
     exchange: Mapping,
 }
 

@@ -42,7 +42,7 @@ impl Descriptors {
         Ok(Descriptors { base, length, depth })
     }
 
-    /// How many tags there are.
+    /// Returns the number of tags.
     pub(super) fn depth(&self) -> u16 {
         self.depth
     }

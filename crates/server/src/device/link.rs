@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The directory of all volumes' names.
 const DIRECTORY: &str = "/dev/hemi";
 
-/// Returns where a volume's device has its name.
+/// Returns the path of a volume's name.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }

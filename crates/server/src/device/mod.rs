@@ -36,7 +36,7 @@ pub const DEPTH: u16 = 128;
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Bytes of one discard or zeroing at most.
 const RANGE_BYTES_MAX: u32 = 1 << 30;
-/// What the driver has to offer: payload by copy (Linux 6.5), and devices that outlive their server.
+/// Features that the driver must have: payload by copy (Linux 6.5), and devices that outlive their server.
 const NEEDED: u64 = abi::USER_COPY | abi::USER_RECOVERY | abi::REISSUE | abi::IOCTL_ENCODE;
 /// Time for the server before this one to be gone altogether. It may have to wait for a drive that hangs.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
-/// Why a volume is not, or cannot cease to be, a block device.
+/// A reason why a volume is not, or cannot cease to be, a block device.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The kernel has no ublk driver, or it is not loaded.
@@ -56,7 +56,7 @@ pub enum DeviceError {
          needed {NEEDED:#x})"
     )]
     Features {
-        /// What it has.
+        /// Its features.
         found: u64,
     },
     /// No right to make devices.
@@ -95,7 +95,7 @@ pub enum DeviceError {
     /// A step failed.
     #[error("{doing} {path}: {source}")]
     Failed {
-        /// What was tried.
+        /// The step.
         doing: &'static str,
         /// The device, or its node.
         path: String,
@@ -154,7 +154,7 @@ fn driver() -> Result<Control, DeviceError> {
     if found & NEEDED == NEEDED { Ok(control) } else { Err(DeviceError::Features { found }) }
 }
 
-/// What the kernel keeps of a volume's id.
+/// Returns the part of a volume's id that the kernel keeps for us.
 fn mark_of(id: [u8; 16]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| id[byte]))
 }
@@ -263,7 +263,7 @@ fn make(
     started.map(|()| info.number)
 }
 
-/// The volume's limits in the driver's terms.
+/// Returns the volume's limits in the driver's terms.
 fn parameters(identity: &Identity) -> Parameters {
     let block_shift = identity.block_bytes.trailing_zeros() as u8;
     Parameters {
@@ -405,7 +405,7 @@ fn hold(path: &str) -> Result<Option<File>, DeviceError> {
     }
 }
 
-/// Returns where a volume's block device has its own name.
+/// Returns the path of the name that a volume's block device keeps.
 pub fn link_of(name: &str) -> PathBuf {
     link::path(name)
 }

@@ -38,7 +38,7 @@ impl OpenDevice {
         Ok(OpenDevice { file, descriptors, path, sectors })
     }
 
-    /// The character device.
+    /// Returns the character device.
     pub(crate) fn file(&self) -> &OwnedFd {
         &self.file
     }
@@ -48,12 +48,12 @@ impl OpenDevice {
         self.file
     }
 
-    /// Path of the block device.
+    /// Returns the path of the block device.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// Requests it has in flight at most.
+    /// Returns how many requests it has in flight at most.
     pub(crate) fn depth(&self) -> u16 {
         self.descriptors.depth()
     }

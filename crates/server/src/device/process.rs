@@ -1,4 +1,4 @@
-//! What a process has to see to that serves a block device of its own machine.
+//! Readies a process to serve a block device of its own machine.
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::Pid;
@@ -14,7 +14,7 @@ const SET_IO_FLUSHER: i32 = 57;
 /// - Its mounts are its own (changes elsewhere still come in): if it were the last to leave a
 ///   container, its end would unmount what is on its device, which it serves no longer.
 ///
-/// What is not allowed is left out, and logged.
+/// A step that is not allowed is left out, and logged.
 pub fn prepare() {
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if let Err(error) = rustix::mm::mlockall(flags) {

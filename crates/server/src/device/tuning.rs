@@ -1,4 +1,4 @@
-//! What a device is told through sysfs after its start.
+//! Settings of a started device in sysfs.
 
 use std::path::PathBuf;
 

@@ -50,7 +50,7 @@ enum State {
     Ended,
 }
 
-/// What keeps a request from the engine.
+/// A reason to keep a request from the engine for now.
 enum Blocked {
     /// Room in the engine or the buffers.
     Room,
@@ -68,11 +68,11 @@ pub(super) struct Device {
     /// Those of them that wait for another long one to end.
     long: VecDeque<u16>,
     has_long: bool,
-    /// Whether the queue is among those that wait for room or for their next turn.
+    /// Set while the queue is among those that wait for room or for their next turn.
     queued: bool,
-    /// Whether no more requests are taken.
+    /// Set once no more requests are taken.
     stopped: bool,
-    /// Whoever waits for the device's end.
+    /// Replies to those who wait for the device's end.
     ending: Vec<ReplyTo<Result<(), ReactorError>>>,
 }
 
@@ -98,7 +98,7 @@ impl Device {
         }
     }
 
-    /// Path of the block device.
+    /// Returns the path of the block device.
     pub(super) fn path(&self) -> &str {
         self.opened.path()
     }
@@ -286,13 +286,13 @@ impl Device {
         }
     }
 
-    /// Answers a tag's request, and takes the next.
+    /// Answers a tag's request, and asks for the next.
     fn commit(&mut self, ring: &mut Ring, tag: u16, result: i32) {
         self.tags[usize::from(tag)] = State::Fetching;
         ring.command(self.file, COMMIT_AND_FETCH, io_command(tag, result), ring_tag(tag));
     }
 
-    /// Whether a long request could go on now that another has ended.
+    /// Returns true if a long request can go on now that another has ended.
     pub(super) fn wants_turn(&self) -> bool {
         !self.queued && !self.stopped && !self.has_long && !self.long.is_empty()
     }
@@ -313,7 +313,7 @@ impl Device {
         self.ending.push(reply);
     }
 
-    /// Whether no tag has anything to come or to answer.
+    /// Returns true if no tag has anything to come or to answer.
     pub(super) fn has_ended(&self) -> bool {
         self.tags.iter().all(|state| matches!(state, State::Ended))
     }

@@ -167,7 +167,7 @@ impl Exports {
         self.follow(id, next);
     }
 
-    /// A command of the block device ended.
+    /// Takes in the end of a command of the block device's.
     fn device_completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
         let Some(device) = &mut self.device else { return };
         self.requests.quota.set_first(self.waiting.is_empty());
@@ -203,7 +203,7 @@ impl Exports {
         }
     }
 
-    /// Path of the block device.
+    /// Returns the path of the block device, if there is one.
     pub(crate) fn device_path(&self) -> Option<&str> {
         self.device.as_ref().map(Device::path)
     }
