@@ -31,6 +31,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 BUILDS = "builds hemi or installs packages, which takes minutes; the test has a build already"
+UBLK = "needs the kernel's ublk driver, which is not in every kernel; `make kernel-test` has one"
 # What is shown and not run, without the remark behind it, with the reason.
 NOT_RUN = {
     ("README.md", "make demo"): BUILDS,
@@ -43,6 +44,10 @@ NOT_RUN = {
         "README.md",
         "modprobe nbd && nbd-client -unix /run/hemi/demo.nbd /dev/nbd0",
     ): "needs the kernel's NBD driver, which is the machine's and not in every kernel",
+    ("docs/commands/attach.md", "hemi attach --volume db"): UBLK,
+    ("docs/commands/attach.md", "mount /dev/hemi/db /srv/db"): UBLK,
+    ("docs/commands/detach-device.md", "umount /srv/db"): UBLK,
+    ("docs/commands/detach-device.md", "hemi detach-device --volume db"): UBLK,
     ("docs/commands/demo.md", "hemi demo"): "takes more than a minute",
     (
         "docs/commands/demo.md",
@@ -232,6 +237,8 @@ def trace_page(stage: Stage) -> None:
 
 DEVICES = {"nvme0n1p3": 80 * MIB, "sdb": 80 * MIB}
 SCENES = {
+    "docs/commands/attach.md": Scene(),
+    "docs/commands/detach-device.md": Scene(),
     "README.md": Scene(),
     "docs/commands/config.md": Scene(prepare=config_page),
     "docs/commands/create.md": Scene(

@@ -463,7 +463,8 @@ impl Reactor {
             }
             ReactorMessage::AttachDevice { opened, reply } => {
                 let attached = self.with_exports(|exports, cx| exports.attach_device(cx, *opened));
-                self.state_changed();
+                // Whoever looks after the answer sees the device.
+                self.publish();
                 reply(attached);
             }
             ReactorMessage::AwaitDeviceEnd { reply } => self.exports.await_device_end(reply),
