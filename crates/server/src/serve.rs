@@ -177,9 +177,10 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         ),
     }
     let name = opened.name();
-    let is_device = device_wanted || device::exists(opened.opening.superblock.volume_id);
+    let was_device = device::exists(opened.opening.superblock.volume_id);
+    let is_device = device_wanted || was_device;
     if is_device {
-        device::prepare();
+        device::prepare(was_device);
     }
     let (recorder, recording) = match asked.record {
         Some(path) => {

@@ -69,7 +69,9 @@ def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
             volume.stop()
         else:
             volume.kill()
-        volume.start("--ledger", "/run")
+        # A start that asks for the device, and one that only finds it.
+        more = ("--device",) if number % 2 == 0 else ()
+        volume.start("--ledger", "/run", *more)
     pulse.wait_for_more()
     pulse.end()
     run("umount", str(mount))

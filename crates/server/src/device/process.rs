@@ -12,10 +12,12 @@ const SET_IO_FLUSHER: i32 = 57;
 /// - Its memory stays: making room for a page of its own, the kernel might write to the very device that
 ///   it serves, and wait for it for ever. For the same reason its allocations start no writes.
 /// - Its mounts are its own (changes elsewhere still come in): if it were the last to leave a
-///   container, its end would unmount what is on its device, which it serves no longer.
+///   container, its end would unmount what is on its device, which it serves no longer. Not so where the
+///   device is there already, as `was_device` says: what is mounted on it would be mounted here too, and
+///   be left to this process where unmounting it elsewhere does not reach.
 ///
 /// A step that is not allowed is left out, and logged.
-pub fn prepare() {
+pub fn prepare(was_device: bool) {
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if let Err(error) = rustix::mm::mlockall(flags) {
         tracing::warn!(%error, "memory is not locked (RLIMIT_MEMLOCK): under pressure the block device may hang");
@@ -26,7 +28,7 @@ pub fn prepare() {
         let error = std::io::Error::last_os_error();
         tracing::warn!(%error, "not known to the kernel as one that writes back memory (CAP_SYS_RESOURCE)");
     }
-    if let Err(error) = own_mounts() {
+    if !was_device && let Err(error) = own_mounts() {
         tracing::warn!(%error, "mounts are shared: in a container, mount the block device outside of it");
     }
 }
