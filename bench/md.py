@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, FioResult, Sandbox
+from hemi_harness.user_mode import kernel_arguments
 
 from .measure import figures, median, table, thousands
 from .settings import Settings
@@ -55,16 +56,8 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
     with Sandbox(settings.directory) as box:
         guest = box.start(
             "linux",
-            "mem=2G",
-            "root=/dev/root",
-            "rootfstype=hostfs",
-            "rootflags=/",
-            "rw",
-            "con=null",
-            "con0=null,fd:1",
-            "quiet",
+            *kernel_arguments("2G"),
             f"init={Path(__file__).parent / 'md_guest.sh'}",
-            # The kernel hands what it does not know to init, as environment.
             f"OUT={box.dir}",
             f"SECONDS_RUN={seconds}",
             f"VOLUME_MIB={VOLUME_MIB}",

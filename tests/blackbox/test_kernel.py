@@ -18,7 +18,7 @@ KERNEL = Path(os.environ.get("CARGO_TARGET_DIR", TREE / "target")) / "kernel" / 
 def test_volumes_as_block_devices() -> None:
     done = subprocess.run(
         [sys.executable, TREE / "tests/kernel/run.py", "--kernel", KERNEL, "--rounds", "3"],
-        env={**os.environ, "HEMI": str(HEMI)},
+        env={**os.environ, "HEMI": str(HEMI), "PYTHONPATH": str(TREE / "tests/blackbox")},
         capture_output=True,
         text=True,
         check=False,

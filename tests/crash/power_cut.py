@@ -34,6 +34,7 @@ from hemi_harness import HEMI, Sandbox, Volume
 from hemi_harness.hemi import MIB
 from hemi_harness.history import SECTOR, Lost, data, seen_in
 from hemi_harness.sandbox import run
+from hemi_harness.user_mode import kernel_arguments
 from write_log import MARK, Drive, Entry, read_log
 
 HERE = Path(__file__).parent
@@ -70,20 +71,12 @@ def record(box: Sandbox, case: Case, seed: int, flushes: int) -> tuple[Path, lis
     log = box.file("log.img", LOG_BYTES)
     printed = run(
         "linux",
-        "mem=1G",
-        "root=/dev/root",
-        "rootfstype=hostfs",
-        "rootflags=/",
-        "rw",
-        "con=null",
-        "con0=null,fd:1",
-        "quiet",
+        *kernel_arguments("1G"),
         f"ubdb={log}",
         "brd.rd_nr=1",
         f"brd.rd_size={LEG_BYTES // 1024 * 2}",
         "brd.max_part=0",
         f"init={HERE / 'power_cut_guest.sh'}",
-        # The kernel hands what it does not know to init, as environment.
         f"OUT={out}",
         f"HEMI={HEMI}",
         f"PYTHON={sys.executable}",

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hemi_harness.user_mode import kernel_arguments
+
 HERE = Path(__file__).parent
 TREE = HERE.parent.parent
 #: Kibibytes of each RAM disk.
@@ -25,18 +27,10 @@ def boot(kernel: Path, hemi: Path, results: Path, rounds: int, tests: list[str])
     """Runs the guest to its end; the exit status of its tests, or 1 if it did not get that far."""
     arguments = [
         str(kernel),
-        "mem=1G",
-        "root=/dev/root",
-        "rootfstype=hostfs",
-        "rootflags=/",
-        "rw",
-        "con=null",
-        "con0=null,fd:1",
-        "quiet",
+        *kernel_arguments("1G"),
         f"brd.rd_size={DISK_KIB}",
         "brd.rd_nr=4",
         f"init={HERE / 'init.sh'}",
-        # The kernel hands what it does not know to init, as environment.
         f"PYTHON={sys.executable}",
         f"HEMI={hemi}",
         f"TREE={TREE}",

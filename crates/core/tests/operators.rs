@@ -166,9 +166,8 @@ fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
     }
 }
 
-/// A leg put back to a snapshot between a clean stop and the next start is not taken for whole.
-#[test]
-fn a_leg_put_back_before_a_clean_close_is_filled_again() {
+/// One of two legs was put back to a snapshot between a clean stop and the start that has just been.
+fn opened_with_a_leg_put_back() -> World {
     let mut world = World::new(6, 2, settings());
     write(&mut world, 0, 64);
     flush(&mut world);
@@ -180,6 +179,13 @@ fn a_leg_put_back_before_a_clean_close_is_filled_again() {
     world.close();
     world.disks[1] = snapshot;
     world.open(&[0, 1]).expect("both are in");
+    world
+}
+
+/// A leg put back to a snapshot between a clean stop and the next start is not taken for whole.
+#[test]
+fn a_leg_put_back_before_a_clean_close_is_filled_again() {
+    let mut world = opened_with_a_leg_put_back();
     world.read_everything();
     world.converge();
     assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
@@ -191,17 +197,7 @@ fn a_leg_put_back_before_a_clean_close_is_filled_again() {
 /// still.
 #[test]
 fn a_leg_that_missed_a_clean_close_is_doubted_after_a_power_cut() {
-    let mut world = World::new(6, 2, settings());
-    write(&mut world, 0, 64);
-    flush(&mut world);
-    world.converge();
-    let snapshot = world.disks[1].clone();
-    write(&mut world, 0, 64);
-    flush(&mut world);
-    world.converge();
-    world.close();
-    world.disks[1] = snapshot;
-    world.open(&[0, 1]).expect("both are in");
+    let mut world = opened_with_a_leg_put_back();
     world.wait(MILLISECOND);
     assert!(!world.recovered().clean, "the volume is open");
     world.crash(Some(Cache::Kept), |_| Landing::Not);

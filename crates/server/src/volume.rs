@@ -105,6 +105,29 @@ impl Volume for ServedVolume {
     }
 }
 
+/// Does what may block on a thread of its own, so that it ends though whoever asked is gone. `what`
+/// names it for the refusal if there is no thread, or the thread panics.
+fn on_a_thread(
+    name: &str,
+    what: &'static str,
+    work: impl FnOnce() -> Result<(), Refusal> + Send + 'static,
+) -> Outcome {
+    let (sender, receiver) = oneshot::channel();
+    let spawned = std::thread::Builder::new().name(name.into()).spawn(move || {
+        let _ = sender.send(work());
+    });
+    Box::pin(async move {
+        spawned.map_err(|error| {
+            let what = format!("no thread for {what}: {error}");
+            Refusal::new(RefusalKind::Failed, what, "Try again.")
+        })?;
+        receiver.await.unwrap_or_else(|_| {
+            let what = format!("{what} ended unexpectedly");
+            Err(Refusal::new(RefusalKind::Failed, what, "See the log."))
+        })
+    })
+}
+
 /// Goes on with a slot that can exist.
 fn with_slot(leg: u8, go_on: impl FnOnce(LegIndex) -> Outcome) -> Outcome {
     if usize::from(leg) < LEGS_MAX {

@@ -6,9 +6,8 @@ use hemi_core::format::{Layout, Membership, Superblock};
 use hemi_core::io::OutReason;
 use hemi_core::status::LegState;
 use hemi_core::units::{LEGS_MAX, LegIndex};
-use tokio::sync::oneshot;
 
-use super::refusal;
+use super::{on_a_thread, refusal};
 use crate::config::legs::LegConfig;
 use crate::control::volume::{Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
@@ -28,21 +27,8 @@ pub(super) enum Coming {
 /// Checks, makes ready and joins a leg, on a thread of its own: looking at a drive blocks, and
 /// a leg half made ready would be left if it ended with whoever asked.
 pub(super) fn join(reactor: ReactorHandle, config: LegConfig, coming: Coming) -> Outcome {
-    let (sender, receiver) = oneshot::channel();
-    let work = move || {
-        let _ = sender.send(join_blocking(&reactor, &config, coming));
-    };
-    let spawned = std::thread::Builder::new().name("hemi-join".into()).spawn(work);
-    Box::pin(async move {
-        spawned.map_err(|error| {
-            let what = format!("no thread to make the leg ready: {error}");
-            Refusal::new(RefusalKind::Failed, what, "Try again.")
-        })?;
-        receiver.await.unwrap_or_else(|_| {
-            let what = "making the leg ready ended unexpectedly";
-            Err(Refusal::new(RefusalKind::Failed, what, "See the log."))
-        })
-    })
+    let what = "making the leg ready";
+    on_a_thread("hemi-join", what, move || join_blocking(&reactor, &config, coming))
 }
 
 fn join_blocking(
