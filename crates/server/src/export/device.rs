@@ -224,7 +224,8 @@ impl Device {
         self.opened.copy_in(tag, span)
     }
 
-    /// The engine answered a request of the device's. Returns what a recording has of it.
+    /// The engine answered a request of the device's. Returns what a recording has of it; nothing if the
+    /// next server answers it.
     pub(super) fn reply(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -255,7 +256,10 @@ impl Device {
         self.has_long &= !is_long(request.operation, length);
         match result {
             Ok(bytes) => self.commit(cx.ring, tag, bytes),
-            Err(Errno::AGAIN) => self.tags[usize::from(tag)] = State::Waiting(request.arrived),
+            Err(Errno::AGAIN) => {
+                self.tags[usize::from(tag)] = State::Waiting(request.arrived);
+                return None;
+            }
             Err(errno) => self.commit(cx.ring, tag, -errno.raw_os_error()),
         }
         Some(Answered {
