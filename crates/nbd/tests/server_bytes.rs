@@ -3,13 +3,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{bytes, export, session};
 use hemi_nbd::codec::{
     BlockSize, CONTEXT_BASE_ALLOCATION, ErrorCode, ReplyStyle, TransmissionFlags,
 };
 use hemi_nbd::server::{
-    Command, Export, ReplyTo, Request, ServerEvent, ServerSession, SessionEnd, StatusExtent,
-    TlsMode,
+    Command, Export, ReplyTo, Request, ServerConfig, ServerEvent, ServerSession, SessionEnd,
+    StatusExtent, TlsMode,
 };
 
 const TO: ReplyTo = ReplyTo { cookie: 0x0102_0304_0506_0708, offset: 0x1000 };
@@ -673,4 +675,23 @@ fn configurations_no_server_can_offer() {
     assert!(refused(vec![Export { contexts, ..export("a") }]).contains("namespace:leaf"));
     let huge = Export { size: u64::MAX, ..export("a") };
     assert!(refused(vec![huge]).contains("2^63 - 1"));
+}
+
+#[test]
+fn the_kernel_asks_without_a_handshake() {
+    let config = ServerConfig::new(vec![export("vol")], TlsMode::Off).unwrap();
+    let mut session = ServerSession::past_handshake(Arc::new(config));
+    assert!(session.in_transmission());
+    assert_eq!(session.style(), ReplyStyle::Simple);
+    // A write with FUA, as announced.
+    let head = bytes("25609513 0001 0001 0102030405060708 0000000000001000 00000200");
+    let (event, output) = feed(&mut session, &head).unwrap();
+    let ServerEvent::Request(request) = event else { panic!("{event:?}") };
+    assert_eq!((request.offset, request.length, request.fua), (0x1000, 0x200, true));
+    assert!(output.is_empty());
+    session.payload_taken(0x200);
+    // Beyond the end: the error's reply is a simple one.
+    let head = bytes("25609513 0000 0000 0102030405060708 0000000040000000 00001000");
+    let (_, output) = feed(&mut session, &head).unwrap();
+    assert_eq!(output, bytes("67446698 00000016 0102030405060708"));
 }

@@ -13,7 +13,7 @@ use hemi_core::command::{Command, CommandError};
 use hemi_core::units::LegIndex;
 
 use crate::control::volume::Snapshot;
-use crate::device::OpenDevice;
+use crate::device::{KernelSocket, OpenDevice};
 use crate::export::Gate;
 use crate::leg::{Injection, OpenLeg};
 use crate::ring::Waker;
@@ -98,6 +98,13 @@ pub enum ReactorMessage {
         /// Answered at once; its requests are taken from the end of the turn on.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
+    /// Serve the kernel's NBD client as well.
+    ServeKernel {
+        /// The socket, and whose it is.
+        socket: Box<KernelSocket>,
+        /// Answered at once; its requests are taken from the end of the turn on.
+        reply: ReplyTo<Result<(), ReactorError>>,
+    },
     /// Say when the block device has ended, after the kernel was asked to stop it.
     AwaitDeviceEnd {
         /// Answered then; at once if there is none.
@@ -128,6 +135,7 @@ impl std::fmt::Debug for ReactorMessage {
             }
             ReactorMessage::SetGates { gates, .. } => write!(f, "SetGates({})", gates.len()),
             ReactorMessage::AttachDevice { opened, .. } => write!(f, "AttachDevice({opened:?})"),
+            ReactorMessage::ServeKernel { socket, .. } => write!(f, "ServeKernel({socket:?})"),
             ReactorMessage::AwaitDeviceEnd { .. } => write!(f, "AwaitDeviceEnd"),
             ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
             ReactorMessage::Shutdown { drain, .. } => write!(f, "Shutdown({drain} ns)"),

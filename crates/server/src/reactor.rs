@@ -467,6 +467,11 @@ impl Reactor {
                 self.publish();
                 reply(attached);
             }
+            ReactorMessage::ServeKernel { socket, reply } => {
+                let served = self.with_exports(|exports, cx| exports.serve_kernel(cx, *socket));
+                self.publish();
+                reply(served);
+            }
             ReactorMessage::AwaitDeviceEnd { reply } => self.exports.await_device_end(reply),
             ReactorMessage::Populated { mapping } => {
                 if let Some(mapping) = self.engine.buffers_mut().memory_mut().get_mut(mapping)

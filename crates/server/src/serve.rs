@@ -156,9 +156,10 @@ pub struct ServeOptions<'a> {
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
 pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
     descriptors::check(&config)?;
-    let device_wanted = config.device != DeviceKind::None;
+    let kind = config.device;
+    let device_wanted = kind != DeviceKind::None;
     if device_wanted {
-        device::check()?;
+        device::check(kind)?;
     }
     let options = OpenOptions {
         patience: config.wait_for_legs.duration(),
@@ -213,7 +214,7 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
             return Err(error.into());
         }
     };
-    let device = is_device.then(|| attach_device(&running.handle)).transpose()?;
+    let device = is_device.then(|| attach_device(&running.handle, kind)).transpose()?;
     let mut result = running.join();
     if let Some(device) = device {
         result = result.and(end_device(device, &name));
@@ -229,10 +230,10 @@ type Attaching = JoinHandle<Result<String, DeviceError>>;
 
 /// Makes the volume a block device on a thread of its own: the first requests are served by the time it is
 /// one. If that fails, the volume is closed.
-fn attach_device(reactor: &ReactorHandle) -> Result<Attaching, ServeError> {
+fn attach_device(reactor: &ReactorHandle, kind: DeviceKind) -> Result<Attaching, ServeError> {
     let reactor = reactor.clone();
     let attach = move || {
-        device::attach(&reactor).inspect_err(|error| {
+        device::attach(&reactor, kind).inspect_err(|error| {
             tracing::error!(%error, "the volume is not a block device: it is closed");
             let reply = Box::new(|_| ());
             let _ = reactor.send(ReactorMessage::Shutdown { drain: 0, reply });

@@ -86,7 +86,7 @@ impl Volume for ServedVolume {
                 Ok(injection) => self.ask(|reply| ReactorMessage::Inject { leg, injection, reply }),
                 Err(refusal) => Box::pin(async move { Err(refusal) }),
             }),
-            Request::AttachDevice => devices::attach(self.reactor.clone()),
+            Request::AttachDevice { driver } => devices::attach(self.reactor.clone(), driver),
             Request::DetachDevice => devices::detach(self.reactor.clone()),
             Request::Reload => self.reload(),
             Request::Shutdown { drain } => {

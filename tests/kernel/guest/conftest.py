@@ -1,4 +1,4 @@
-"""The volume that each test has for itself."""
+"""The volume that each test has for itself, as a device of each driver in turn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from kernel_guest import HEMI, Volume, messages, run
 
 
-@pytest.fixture
-def volume() -> Iterator[Volume]:
+@pytest.fixture(params=["ublk", "nbd"])
+def volume(request: pytest.FixtureRequest) -> Iterator[Volume]:
     messages()
-    volume = Volume()
+    volume = Volume(request.param)
     volume.create()
     yield volume
     if volume.server is not None and volume.server.poll() is None:
         volume.kill()
-    run(HEMI, "detach-device", "--volume", "vol", expect=None)
+    run(HEMI, "detach-device", "--volume", "vol", "--force", expect=None)

@@ -50,7 +50,9 @@ def messages() -> list[str]:
 class Volume:
     """A volume of two RAM disks, and whoever serves it."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: str) -> None:
+        #: The kernel's driver of its device.
+        self.driver = driver
         self.server: subprocess.Popen[bytes] | None = None
         self.starts = 0
         #: So that a test can put something else between hemi and a disk.
@@ -66,6 +68,7 @@ class Volume:
     def start(self, *more: str, wait: bool = True) -> None:
         """Starts a server. With `wait`, until the device is there and served by it."""
         self.starts += 1
+        more = tuple(f"--device={self.driver}" if part == "--device" else part for part in more)
         named = [part for leg in self.legs for part in ("--leg", leg)]
         with Path(f"/run/serve-{self.starts}.log").open("wb") as log:
             self.server = subprocess.Popen(

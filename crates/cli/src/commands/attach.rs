@@ -4,7 +4,8 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_server::control::api::{Empty, VolumeStatus};
+use hemi_server::config::device::DeviceKind;
+use hemi_server::control::api::{AttachDevice, Empty, VolumeStatus};
 use hemi_server::device::{self, DeviceError};
 
 use crate::client::{Client, Which};
@@ -12,9 +13,9 @@ use crate::failure::{Failure, Kind};
 
 /// Make a served volume a block device, /dev/hemi/NAME.
 ///
-/// The kernel's ublk driver makes the device (Linux 6.5 or later). It stays when hemi serve ends:
-/// requests wait, and the next hemi serve of the volume goes on with them. hemi serve --device does
-/// the same at the start.
+/// The kernel's ublk driver makes the device (Linux 6.5 or later), or where that is missing its NBD
+/// client. The device stays when hemi serve ends: requests wait, and the next hemi serve of the volume
+/// goes on with them. hemi serve --device does the same at the start.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,6 +24,10 @@ Examples:
 pub(crate) struct AttachArgs {
     #[command(flatten)]
     which: Which,
+
+    /// The kernel's driver: auto, ublk or nbd.
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    driver: DeviceKind,
 }
 
 /// Remove the block device of a volume.
@@ -36,12 +41,16 @@ Examples:
 pub(crate) struct DetachArgs {
     #[command(flatten)]
     which: Which,
+
+    /// Remove the device of a volume that nobody serves though it is in use: what uses it fails.
+    #[arg(long, requires = "volume")]
+    force: bool,
 }
 
 pub(crate) fn attach(arguments: &AttachArgs) -> Result<()> {
     let client = Client::new(&arguments.which)?;
     client.block_on(async {
-        client.post("/v1/device/attach", &Empty {}).await?;
+        client.post("/v1/device/attach", &AttachDevice { driver: arguments.driver }).await?;
         let status: VolumeStatus = client.get("/v1/status").await?;
         let mut out = std::io::stdout().lock();
         let own = device::link_of(&status.name);
@@ -58,7 +67,7 @@ pub(crate) fn detach(arguments: &DetachArgs) -> Result<()> {
         (Ok(client), _) => {
             client.block_on(async { client.post("/v1/device/detach", &Empty {}).await })
         }
-        (Err(_), Some(name)) => device::remove(name).map_err(failure),
+        (Err(_), Some(name)) => device::remove(name, arguments.force).map_err(failure),
         (Err(error), None) => Err(error),
     }
 }

@@ -209,6 +209,21 @@ impl ServerSession {
         }
     }
 
+    /// A session with a client that knows the first export without a handshake, and expects simple
+    /// replies: the kernel's, which is told by other means.
+    pub fn past_handshake(config: Arc<ServerConfig>) -> ServerSession {
+        ServerSession {
+            announced: config.exports()[0].features | TransmissionFlags::HAS_FLAGS,
+            config,
+            phase: Phase::RequestHeader,
+            gather: Gather::new(),
+            haggling: Haggling::new(),
+            export: 0,
+            style: ReplyStyle::Simple,
+            contexts: ContextSet::EMPTY,
+        }
+    }
+
     /// Uses bytes from the front of `input`, up to the first event. Answers are appended
     /// to `output`. `NeedMore` means that all of `input` was used.
     ///

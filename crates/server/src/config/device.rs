@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::IntoDeserializer as _;
+use serde::de::value::Error;
+use serde::{Deserialize, Serialize};
 
-/// Names the kernel's driver through which the volume is a block device: `none`, `auto` or `ublk`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The kernel's driver through which the volume is a block device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
     /// It is none, unless it was made one by `hemi attach` or an earlier start.
     #[default]
@@ -15,39 +18,20 @@ pub enum DeviceKind {
     Auto,
     /// ublk (Linux 6.5).
     Ublk,
+    /// The kernel's NBD client (Linux 5.14).
+    Nbd,
 }
 
 impl fmt::Display for DeviceKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            DeviceKind::None => "none",
-            DeviceKind::Auto => "auto",
-            DeviceKind::Ublk => "ublk",
-        })
+        self.serialize(formatter)
     }
 }
 
 impl FromStr for DeviceKind {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<DeviceKind, String> {
-        match text {
-            "none" => Ok(DeviceKind::None),
-            "auto" => Ok(DeviceKind::Auto),
-            "ublk" => Ok(DeviceKind::Ublk),
-            _ => Err(format!("`{text}` is none of \"none\", \"auto\" and \"ublk\"")),
-        }
-    }
-}
-
-impl Serialize for DeviceKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for DeviceKind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    fn from_str(text: &str) -> Result<DeviceKind, Error> {
+        DeviceKind::deserialize(text.into_deserializer())
     }
 }

@@ -8,6 +8,7 @@ use hemi_core::status::LegState;
 use serde::{Deserialize, Serialize};
 
 use super::volume::{BufferUse, Connections, Fault, Phase, RefusalKind};
+use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
 use crate::ledger::LedgerStatus;
@@ -405,6 +406,14 @@ pub struct OneLeg {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Empty {}
+
+/// `POST /v1/device/attach`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AttachDevice {
+    /// The kernel's driver; the best there is without it.
+    pub driver: DeviceKind,
+}
 
 /// `POST /v1/scrub`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

@@ -17,8 +17,8 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::IntervalStream;
 
 use super::api::{
-    AddLeg, AttachLeg, Empty, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub, Shutdown,
-    VolumeStatus,
+    AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub,
+    Shutdown, VolumeStatus,
 };
 use super::history::History;
 use super::metrics;
@@ -167,7 +167,7 @@ async fn inject(State(shared): State<Shared>, body: Received) -> Response {
 }
 
 async fn attach_device(State(shared): State<Shared>, body: Received) -> Response {
-    act(&shared, body, |_: Empty| Ok(Request::AttachDevice)).await
+    act(&shared, body, |AttachDevice { driver }| Ok(Request::AttachDevice { driver })).await
 }
 
 async fn detach_device(State(shared): State<Shared>, body: Received) -> Response {

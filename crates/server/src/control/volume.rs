@@ -13,6 +13,7 @@ use hemi_core::status::Status;
 use hemi_stalls::PhaseSpec;
 use serde::{Deserialize, Serialize};
 
+use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
 use crate::ledger::LedgerStatus;
@@ -245,7 +246,10 @@ pub enum Request {
         fault: Fault,
     },
     /// Make the volume a block device of this machine.
-    AttachDevice,
+    AttachDevice {
+        /// The kernel's driver.
+        driver: DeviceKind,
+    },
     /// Make it none any more.
     DetachDevice,
     /// Read certificates, keys and lists of revoked certificates again, for clients to come.
@@ -303,7 +307,7 @@ impl fmt::Display for Request {
                 }
                 Fault::Clear => write!(formatter, "clear the faults of leg {leg}"),
             },
-            Request::AttachDevice => formatter.write_str("attach the block device"),
+            Request::AttachDevice { .. } => formatter.write_str("attach the block device"),
             Request::DetachDevice => formatter.write_str("detach the block device"),
             Request::Reload => formatter.write_str("reload certificates"),
             Request::Shutdown { drain } => write!(formatter, "stop, draining for {drain}"),

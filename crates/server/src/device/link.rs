@@ -1,4 +1,4 @@
-//! The device's own name: `/dev/hemi/NAME`, a link to `/dev/ublkbN` whose number changes.
+//! The device's own name: `/dev/hemi/NAME`, a link to the device, whose number changes.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -13,21 +13,22 @@ pub(super) fn path(name: &str) -> PathBuf {
 }
 
 /// Makes the name lead to a device, at once: whoever opens it meanwhile finds the one or the other.
-pub(super) fn put(name: &str, number: u32) -> io::Result<PathBuf> {
+pub(super) fn put(name: &str, device: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(DIRECTORY)?;
     let path = path(name);
     let new = Path::new(DIRECTORY).join(format!(".{name}.{}", std::process::id()));
-    symlink(format!("../ublkb{number}"), &new)?;
+    let node = device.file_name().unwrap_or_default();
+    symlink(Path::new("..").join(node), &new)?;
     std::fs::rename(&new, &path).inspect_err(|_| {
         let _ = std::fs::remove_file(&new);
     })?;
     Ok(path)
 }
 
-/// Returns the number of the device that a name leads to, if it does.
-pub(super) fn number(name: &str) -> Option<u32> {
+/// Returns the device that a name leads to, if it does.
+pub(super) fn target(name: &str) -> Option<PathBuf> {
     let target = std::fs::read_link(path(name)).ok()?;
-    target.file_name()?.to_str()?.strip_prefix("ublkb")?.parse().ok()
+    Some(Path::new("/dev").join(target.file_name()?))
 }
 
 /// Takes the name away.

@@ -116,7 +116,7 @@ impl Connection {
         now: Instant,
     ) -> Connection {
         let mut output = Output::new(memory.output, now);
-        let session = ServerSession::new(Arc::clone(&listener.config), output.text());
+        let session = listener.session(output.text());
         Connection {
             id: SlotId { slot: 0, generation: 0 },
             number,
@@ -125,6 +125,7 @@ impl Connection {
             touched: false,
             descriptor,
             file,
+            served: session.in_transmission(),
             session,
             gate: listener.gate.clone(),
             tls: None,
@@ -140,7 +141,6 @@ impl Connection {
             accepted: now,
             taking: Pace::new(now),
             sending: Pace::new(now),
-            served: false,
             complaint: None,
         }
     }

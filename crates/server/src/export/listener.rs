@@ -1,4 +1,5 @@
-//! Where clients call: unix and TCP sockets, each with its own export and bounds.
+//! Where clients call: unix and TCP sockets, each with its own export and bounds. The kernel's own
+//! client does not call: it is given its socket.
 
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -146,7 +147,8 @@ pub(super) struct Bounds {
 pub struct Listener {
     /// `unix:PATH` or `tcp:HOST:PORT`, with the port in fact bound.
     pub(super) name: String,
-    descriptor: OwnedFd,
+    /// `None` for the kernel's client.
+    descriptor: Option<OwnedFd>,
     tcp: bool,
     /// The socket's file goes with the listener.
     _file: Option<SocketFile>,
@@ -178,24 +180,13 @@ impl Listener {
     ) -> Result<Vec<Listener>, ListenError> {
         let gate = Gate::new(config, options)?.map(Arc::new);
         let server = server_config(config, options)?;
-        let bounds = Bounds {
-            connections_max: config.limits.connections_max,
-            in_flight_requests_max: config.limits.in_flight_requests_max,
-            in_flight_bytes_max: config.limits.in_flight_bytes_max.0,
-        };
         let make = |name, descriptor, tcp, file| Listener {
-            name,
-            descriptor,
+            descriptor: Some(descriptor),
             tcp,
             _file: file,
-            ring_file: None,
-            config: Arc::clone(&server),
             export,
             gate: gate.clone(),
-            options: bounds,
-            open: 0,
-            held: None,
-            retry_at: Instant::NEVER,
+            ..Listener::unbound(name, config, Arc::clone(&server))
         };
         match &config.nbd {
             Listen::Unix(path) => {
@@ -221,6 +212,47 @@ impl Listener {
         }
     }
 
+    /// Returns the listener of the kernel's client, whose one connection is given to it. It exports the
+    /// volume `options` describes, without reserve.
+    ///
+    /// # Errors
+    /// [`ListenError::Export`].
+    pub(super) fn of_kernel(name: &str, options: &ExportOptions) -> Result<Listener, ListenError> {
+        let config = ExportConfig::new(Listen::Unix(name.into()));
+        let server = server_config(&config, options)?;
+        Ok(Listener::unbound(name.to_owned(), &config, server))
+    }
+
+    fn unbound(name: String, config: &ExportConfig, server: Arc<ServerConfig>) -> Listener {
+        Listener {
+            name,
+            descriptor: None,
+            tcp: false,
+            _file: None,
+            ring_file: None,
+            config: server,
+            export: usize::MAX,
+            gate: None,
+            options: Bounds {
+                connections_max: config.limits.connections_max,
+                in_flight_requests_max: config.limits.in_flight_requests_max,
+                in_flight_bytes_max: config.limits.in_flight_bytes_max.0,
+            },
+            open: 0,
+            held: None,
+            retry_at: Instant::NEVER,
+        }
+    }
+
+    /// Begins a session with a client.
+    pub(super) fn session(&self, output: &mut Vec<u8>) -> ServerSession {
+        let config = Arc::clone(&self.config);
+        match self.descriptor {
+            Some(_) => ServerSession::new(config, output),
+            None => ServerSession::past_handshake(config),
+        }
+    }
+
     /// `unix:PATH` or `tcp:ADDRESS:PORT`, with the port in fact bound.
     pub fn name(&self) -> &str {
         &self.name
@@ -229,8 +261,8 @@ impl Listener {
     /// Begins to accept.
     pub(super) fn start(&mut self, ring: &mut Ring, owner: u16) {
         self.retry_at = Instant::NEVER;
-        if self.ring_file.is_none() {
-            self.ring_file = Some(ring.add_file(&self.descriptor));
+        if let (None, Some(descriptor)) = (self.ring_file, &self.descriptor) {
+            self.ring_file = Some(ring.add_file(descriptor));
         }
         self.rearm(ring, owner);
     }
@@ -264,6 +296,9 @@ impl Listener {
 
     /// What logs call a new connection.
     pub(super) fn peer(&self, descriptor: &OwnedFd) -> String {
+        if self.descriptor.is_none() {
+            return self.name.clone();
+        }
         if !self.tcp {
             let process =
                 sockopt::socket_peercred(descriptor).map(|who| who.pid.as_raw_nonzero().get());
@@ -306,15 +341,20 @@ fn server_config(
     Ok(Arc::new(ServerConfig::new(vec![offer(config, options)], mode)?))
 }
 
-/// The export a listener offers.
-fn offer(config: &ExportConfig, options: &ExportOptions) -> Export {
-    let mut features = TransmissionFlags::SEND_FLUSH
+/// Returns what a volume can do for a client that may do everything.
+pub(crate) fn volume_features() -> TransmissionFlags {
+    TransmissionFlags::SEND_FLUSH
         | TransmissionFlags::SEND_FUA
         | TransmissionFlags::SEND_TRIM
         | TransmissionFlags::SEND_WRITE_ZEROES
         | TransmissionFlags::SEND_FAST_ZERO
         | TransmissionFlags::SEND_CACHE
-        | TransmissionFlags::CAN_MULTI_CONN;
+        | TransmissionFlags::CAN_MULTI_CONN
+}
+
+/// The export a listener offers.
+fn offer(config: &ExportConfig, options: &ExportOptions) -> Export {
+    let mut features = volume_features();
     if config.read_only {
         features = features | TransmissionFlags::READ_ONLY;
     }

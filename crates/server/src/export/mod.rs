@@ -12,6 +12,7 @@ mod complaints;
 mod connection;
 mod device;
 mod input;
+mod kernel;
 mod listener;
 mod output;
 mod pace;
@@ -26,7 +27,7 @@ use hemi_core::io::{Buffers, Reply};
 use hemi_core::units::{Instant, SECOND};
 
 use crate::arena::Arena;
-use crate::device::OpenDevice;
+use crate::device::{KernelSocket, OpenDevice};
 use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Recorder;
 use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
@@ -37,6 +38,8 @@ use admission::STATUS_STEPS_MAX;
 use complaints::Complaints;
 use connection::{Connection, ConnectionMemory, Next};
 use device::{DEVICE, Device};
+use kernel::KernelClient;
+pub(crate) use listener::volume_features;
 pub use listener::{ExportOptions, Gate, GateFiles, ListenError, Listener};
 use request::Requests;
 
@@ -75,8 +78,10 @@ pub(crate) struct Counts {
 pub(crate) struct Exports {
     listeners: Vec<Listener>,
     connections: SlotTable<Box<Connection>>,
-    /// The block device, if the volume is one.
+    /// The block device, if the volume is one of ublk's.
     device: Option<Device>,
+    /// The kernel's NBD client, if the volume is a block device of its.
+    kernel: Option<KernelClient>,
     requests: Requests,
     /// Connections that wait for room in the engine or the buffers, in order.
     waiting: VecDeque<SlotId>,
@@ -107,6 +112,7 @@ impl Exports {
             listeners,
             connections: SlotTable::with_capacity(TABLE_CAPACITY),
             device: None,
+            kernel: None,
             requests: Requests::new(buffer_budget),
             waiting: VecDeque::with_capacity(TABLE_CAPACITY),
             again: VecDeque::with_capacity(TABLE_CAPACITY),
@@ -188,24 +194,68 @@ impl Exports {
         cx: &mut ExportContext<'_>,
         opened: OpenDevice,
     ) -> Result<(), ReactorError> {
-        if self.device.is_some() || self.stopped {
+        if self.device_path().is_some() || self.stopped {
             return Err(ReactorError::Busy);
         }
         self.device = Some(Device::new(opened, cx));
         Ok(())
     }
 
+    /// Serves the kernel's NBD client on a socket, instead of any before it.
+    pub(crate) fn serve_kernel(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        socket: KernelSocket,
+    ) -> Result<(), ReactorError> {
+        if self.stopped {
+            return Err(ReactorError::Ended);
+        }
+        if self.device.is_some() {
+            return Err(ReactorError::Busy);
+        }
+        let KernelSocket { socket, path, options, ended } = socket;
+        let owner = match &self.kernel {
+            Some(kernel) => kernel.owner(),
+            None => {
+                let listener = Listener::of_kernel(&path, &options)
+                    .map_err(|error| ReactorError::Attach(error.to_string()))?;
+                self.listeners.push(listener);
+                (self.listeners.len() - 1) as u16
+            }
+        };
+        if !self.admit(cx, owner, socket) {
+            return Err(ReactorError::Busy);
+        }
+        self.kernel = Some(KernelClient::new(owner, path, ended));
+        Ok(())
+    }
+
     /// Answers `reply` once the block device has ended; at once if there is none.
     pub(crate) fn await_device_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
-        match &mut self.device {
-            Some(device) => device.await_end(reply),
-            None => reply(Ok(())),
+        match (&mut self.device, &mut self.kernel) {
+            (Some(device), _) => device.await_end(reply),
+            (None, Some(kernel)) => {
+                kernel.await_end(reply);
+                self.kernel_left();
+            }
+            (None, None) => reply(Ok(())),
+        }
+    }
+
+    /// Sees to what follows where the kernel's client has no connection any more.
+    fn kernel_left(&mut self) {
+        if let Some(kernel) = &mut self.kernel
+            && self.listeners.get(usize::from(kernel.owner())).is_some_and(|own| own.open == 0)
+            && kernel.left()
+        {
+            self.kernel = None;
         }
     }
 
     /// Returns the path of the block device, if there is one.
     pub(crate) fn device_path(&self) -> Option<&str> {
-        self.device.as_ref().map(Device::path)
+        let kernel = || self.kernel.as_ref().map(KernelClient::path);
+        self.device.as_ref().map(Device::path).or_else(kernel)
     }
 
     /// Serves a connection, or the block device, whose turn has come. `None` if it is gone.
@@ -268,20 +318,20 @@ impl Exports {
         self.admit(cx, owner, descriptor);
     }
 
-    /// Lets a client in.
-    fn admit(&mut self, cx: &mut ExportContext<'_>, owner: u16, descriptor: OwnedFd) {
-        let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
+    /// Lets a client in. Returns false if there is no room for it.
+    fn admit(&mut self, cx: &mut ExportContext<'_>, owner: u16, descriptor: OwnedFd) -> bool {
+        let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return false };
         if self.connections.len() >= usize::from(OWNERS_MAX) {
             self.counts.refused += 1;
             tracing::debug!(listener = %listener.name, "too many connections in all: one closed");
-            return;
+            return false;
         }
         let memory = match self.spare.pop().map_or_else(ConnectionMemory::new, Ok) {
             Ok(memory) => memory,
             Err(error) => {
                 self.counts.refused += 1;
                 tracing::warn!(%error, "no memory for a connection");
-                return;
+                return false;
             }
         };
         self.counts.accepted += 1;
@@ -296,6 +346,7 @@ impl Exports {
             connection.named(id);
         }
         self.touch(id);
+        true
     }
 
     /// The engine answered a request.
@@ -412,6 +463,9 @@ impl Exports {
         if let Some(held) = listener.held.take() {
             listener.rearm(cx.ring, owner);
             self.admit(cx, owner, held);
+        }
+        if self.kernel.as_ref().is_some_and(|kernel| kernel.owner() == owner) {
+            self.kernel_left();
         }
     }
 

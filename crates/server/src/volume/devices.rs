@@ -2,14 +2,15 @@
 //! requests that the reactor serves meanwhile.
 
 use super::on_a_thread;
+use crate::config::device::DeviceKind;
 use crate::control::volume::{Outcome, Refusal, RefusalKind};
 use crate::device::{self, DeviceError};
 use crate::messages::ReactorHandle;
 
 /// Makes the volume a block device.
-pub(super) fn attach(reactor: ReactorHandle) -> Outcome {
+pub(super) fn attach(reactor: ReactorHandle, driver: DeviceKind) -> Outcome {
     on_a_thread("hemi-device", "making the block device", move || {
-        device::attach(&reactor).map(drop).map_err(|error| refusal(&error))
+        device::attach(&reactor, driver).map(drop).map_err(|error| refusal(&error))
     })
 }
 
@@ -24,10 +25,13 @@ fn refusal(error: &DeviceError) -> Refusal {
     let kind = match error {
         DeviceError::InUse { .. } | DeviceError::Served { .. } => RefusalKind::Unsafe,
         DeviceError::None { .. } => RefusalKind::NotFound,
-        DeviceError::NotAllowed(_) => RefusalKind::Forbidden,
-        DeviceError::Size { .. } => RefusalKind::Conflict,
-        DeviceError::NoDriver(_)
-        | DeviceError::Features { .. }
+        DeviceError::NotAllowed { .. } => RefusalKind::Forbidden,
+        DeviceError::Size { .. } | DeviceError::Predecessor { .. } => RefusalKind::Conflict,
+        DeviceError::NoUblk(_)
+        | DeviceError::OldUblk { .. }
+        | DeviceError::NoNbd(_)
+        | DeviceError::OldNbd { .. }
+        | DeviceError::NoDriver { .. }
         | DeviceError::Failed { .. }
         | DeviceError::Reactor(_) => RefusalKind::Failed,
     };

@@ -153,6 +153,14 @@ impl Control {
         self.plain(abi::DELETE, device, 0)
     }
 
+    /// Forgets a device once nobody has it open, without waiting for that.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP before Linux 6.9, or another of the system's.
+    pub(super) fn delete_later(&mut self, device: u32) -> io::Result<()> {
+        self.plain(abi::DELETE_LATER, device, 0)
+    }
+
     fn plain(&mut self, operation: u32, device: u32, data: u64) -> io::Result<()> {
         self.issue(operation, &Arguments { device, data, ..Arguments::default() })
     }

@@ -20,6 +20,8 @@ const IO_BYTES: u32 = 16;
 pub(super) const ADD: u32 = command(READ_WRITE, CONTROL_BYTES as u32, 0x04);
 /// `UBLK_U_CMD_DEL_DEV`.
 pub(super) const DELETE: u32 = command(READ_WRITE, CONTROL_BYTES as u32, 0x05);
+/// `UBLK_U_CMD_DEL_DEV_ASYNC` (Linux 6.9).
+pub(super) const DELETE_LATER: u32 = command(READ, CONTROL_BYTES as u32, 0x14);
 /// `UBLK_U_CMD_START_DEV`.
 pub(super) const START: u32 = command(READ_WRITE, CONTROL_BYTES as u32, 0x06);
 /// `UBLK_U_CMD_STOP_DEV`.

@@ -1,0 +1,362 @@
+//! The volume as a device of the kernel's NBD client, `/dev/nbdN`, where there is no ublk.
+//!
+//! The kernel is given one end of a socket pair, and the reactor serves the other as it serves any
+//! client, past the handshake. When the server ends, the device stays: requests wait for the next
+//! server's socket, and those that were left unanswered are sent again once they have waited for the
+//! time in `io_timeout`. A thread of the device's gives the kernel another socket whenever the reactor's
+//! end of one has ended.
+//!
+//! There is one connection, without a request time-out. With several, or with a time-out, the kernel
+//! takes a server that is slow for one that is gone, cuts its connections and sends everything again;
+//! with one and none it sends again only what went to a socket that has since been replaced.
+
+mod netlink;
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use hemi_nbd::codec::TransmissionFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::thread::CapabilitySet;
+
+use super::{DeviceError, PREDECESSOR_PATIENCE, failed, hold, hold_flushed, is_refusal, tune};
+use crate::control::volume::Identity;
+use crate::export::{ExportOptions, volume_features};
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+use netlink::{Connect, Netlink};
+
+/// Where the kernel lists block devices.
+const BLOCK_DEVICES: &str = "/sys/block";
+/// The driver's door, as errors name it.
+const NETLINK: &str = "netlink family \"nbd\"";
+/// Time that requests wait for a server: for ever, as those of ublk do.
+const WAIT: Duration = Duration::from_secs(3650 * 86400);
+/// Time after which an unanswered request is looked at: it is sent again if its socket has been replaced.
+/// The kernel rounds up by a second.
+const LOOK_AFTER: Duration = Duration::from_millis(250);
+/// Room for what the kernel sends ahead, so that it need not stop within a request. A signal that comes
+/// meanwhile makes kernels before 6.13 send one in two halves with another between them.
+const SEND_BYTES: usize = 8 << 20;
+/// Kibibytes of one request's payload at most: a part of a request as the export has them.
+const REQUEST_KIB_MAX: u64 = 1024;
+/// Time within which a socket that the kernel has not taken is seen to end.
+const REFUSED_WITHIN: Duration = Duration::from_millis(50);
+/// Index that no device has: the highest minor number is 2^20 - 1.
+const INDEX_END: u32 = 1 << 20;
+
+/// The reactor's end of the kernel's connection.
+#[derive(Debug)]
+pub struct KernelSocket {
+    /// The socket.
+    pub(crate) socket: OwnedFd,
+    /// The path of the block device.
+    pub(crate) path: String,
+    /// The volume, as the kernel knows it.
+    pub(crate) options: ExportOptions,
+    /// Told when the connection has ended.
+    pub(crate) ended: SyncSender<()>,
+}
+
+/// Checks that the driver can be used.
+pub(super) fn check() -> Result<(), DeviceError> {
+    driver()?;
+    // Anybody may look for the family. What it does is asked of it later, and takes this.
+    let capable = rustix::thread::capabilities(None)
+        .is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN));
+    if capable { Ok(()) } else { Err(not_allowed(io::ErrorKind::PermissionDenied.into())) }
+}
+
+fn driver() -> Result<Netlink, DeviceError> {
+    Netlink::open().map_err(|error| match is_refusal(&error) {
+        true => not_allowed(error),
+        false => DeviceError::NoNbd(error),
+    })
+}
+
+fn not_allowed(source: io::Error) -> DeviceError {
+    DeviceError::NotAllowed { at: NETLINK, source }
+}
+
+fn block_path(index: u32) -> String {
+    format!("/dev/nbd{index}")
+}
+
+/// Returns what the kernel keeps of a device for us: whose it is.
+fn backend_of(id: [u8; 16]) -> String {
+    format!("hemi:{:032x}", u128::from_be_bytes(id))
+}
+
+fn backend_path(index: u32) -> String {
+    format!("{BLOCK_DEVICES}/nbd{index}/backend")
+}
+
+/// Returns whose a device is, if it is connected and the kernel keeps that.
+fn backend(index: u32) -> Option<String> {
+    let text = std::fs::read_to_string(backend_path(index)).ok()?;
+    Some(text.trim_end().to_owned())
+}
+
+/// Returns the devices that there are, connected or not, in order.
+fn indices() -> Vec<u32> {
+    let entries = std::fs::read_dir(BLOCK_DEVICES).into_iter().flatten();
+    let mut indices: Vec<u32> = entries.filter_map(|entry| index_of(&entry.ok()?.path())).collect();
+    indices.sort_unstable();
+    indices
+}
+
+/// Returns N of a path that ends in `nbdN`.
+fn index_of(device: &Path) -> Option<u32> {
+    device.file_name()?.to_str()?.strip_prefix("nbd")?.parse().ok()
+}
+
+fn find(id: [u8; 16]) -> Option<u32> {
+    let wanted = backend_of(id);
+    indices().into_iter().find(|index| backend(*index).is_some_and(|found| found == wanted))
+}
+
+/// Returns true if the volume with this id is a device of this driver's.
+pub(super) fn exists(id: [u8; 16]) -> bool {
+    find(id).is_some()
+}
+
+/// Makes the volume a device, or takes over the one it has been. Returns its path.
+pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<String, DeviceError> {
+    let netlink = driver()?;
+    let snapshot = reactor.snapshot();
+    let found = find(identity.id);
+    if let Some(index) = found
+        && snapshot.device.is_some()
+    {
+        return Ok(block_path(index));
+    }
+    let (sender, ended) = sync_channel(1);
+    let mut device = Served {
+        netlink,
+        reactor: reactor.clone(),
+        index: 0,
+        backend: backend_of(identity.id),
+        options: ExportOptions {
+            volume: identity.name.clone(),
+            size: identity.size_bytes,
+            block: identity.block_bytes,
+            buffer_budget: snapshot.buffers.budget_bytes,
+        },
+        sender,
+    };
+    match found {
+        Some(index) => device.take_over(index, &ended)?,
+        None => device.make()?,
+    }
+    let path = device.path();
+    let kernel_name = format!("nbd{}", device.index);
+    // The engine has its own scheduler, which knows the drives.
+    tune(&kernel_name, "scheduler", "none");
+    tune(&kernel_name, "io_timeout", &LOOK_AFTER.as_millis().to_string());
+    tune(&kernel_name, "max_sectors_kb", &REQUEST_KIB_MAX.to_string());
+    std::thread::Builder::new()
+        .name("hemi-nbd-device".into())
+        .spawn(move || device.keep(&ended))
+        .map_err(failed("cannot look after", &path))?;
+    Ok(path)
+}
+
+/// A device that this process serves.
+struct Served {
+    netlink: Netlink,
+    reactor: ReactorHandle,
+    index: u32,
+    backend: String,
+    options: ExportOptions,
+    /// Cloned for every socket: told when it has ended.
+    sender: SyncSender<()>,
+}
+
+impl Served {
+    fn path(&self) -> String {
+        block_path(self.index)
+    }
+
+    /// Makes a new device: the first that is not connected, or one more.
+    fn make(&mut self) -> Result<(), DeviceError> {
+        let known = indices();
+        let free = known.iter().filter(|index| !is_connected(**index)).copied();
+        let next = known.last().map_or(0, |last| last + 1);
+        for index in free.chain(next..INDEX_END) {
+            self.index = index;
+            let socket = self.serve_socket()?;
+            let device = Connect {
+                index,
+                bytes: self.options.size,
+                block_bytes: self.options.block,
+                flags: volume_features().0 | TransmissionFlags::HAS_FLAGS.0,
+                wait_seconds: WAIT.as_secs(),
+                backend: &self.backend,
+            };
+            match self.netlink.connect(&device, socket.as_fd()) {
+                Ok(()) if backend(index).as_deref() == Some(&self.backend) => return Ok(()),
+                Ok(()) => {
+                    let _ = self.netlink.disconnect(index);
+                    self.forget();
+                    return Err(DeviceError::OldNbd { path: backend_path(index) });
+                }
+                // Somebody else was quicker.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.forget(),
+                Err(error) => {
+                    self.forget();
+                    return Err(match is_refusal(&error) {
+                        true => not_allowed(error),
+                        false => failed("cannot make", &self.path())(error),
+                    });
+                }
+            }
+        }
+        Err(failed("cannot make", "/dev/nbdN")(io::Error::from_raw_os_error(libc::ENOSPC)))
+    }
+
+    /// Takes over a device whose server is gone, or going.
+    fn take_over(&mut self, index: u32, ended: &Receiver<()>) -> Result<(), DeviceError> {
+        self.index = index;
+        let until = Instant::now() + PREDECESSOR_PATIENCE;
+        loop {
+            let (device, volume) = (size_of_device(index)?, self.options.size);
+            if device > volume {
+                return Err(DeviceError::Size { path: self.path(), device, volume });
+            }
+            self.offer().map_err(|error| match is_refusal(&error) {
+                true => not_allowed(error),
+                false => failed("cannot take over", &self.path())(error),
+            })?;
+            match ended.recv_timeout(REFUSED_WITHIN) {
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                // The kernel has a socket still: of a server that was killed, and waits for a drive.
+                Ok(()) if Instant::now() < until => {}
+                Ok(()) => return Err(DeviceError::Predecessor { path: self.path() }),
+                Err(RecvTimeoutError::Disconnected) => return Err(ReactorError::Ended.into()),
+            }
+        }
+    }
+
+    /// Gives the kernel another socket whenever one has ended, until the device is removed or the volume is
+    /// closed.
+    fn keep(mut self, ended: &Receiver<()>) {
+        while ended.recv().is_ok() {
+            // One that was not taken ends at once.
+            std::thread::sleep(REFUSED_WITHIN);
+            if backend(self.index).as_deref() != Some(&self.backend) {
+                return self.forget();
+            }
+            match self.offer() {
+                Ok(()) => {
+                    tracing::debug!(path = self.path(), "the block device is connected again")
+                }
+                // The volume is closed.
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
+                // Somebody disconnects it.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return self.forget(),
+                Err(error) => {
+                    let path = self.path();
+                    tracing::error!(
+                        path, %error,
+                        "the block device could not be connected again: hemi attach does it"
+                    );
+                    return self.forget();
+                }
+            }
+        }
+    }
+
+    /// Offers the kernel another socket.
+    fn offer(&mut self) -> io::Result<()> {
+        let socket = self.serve_socket().map_err(|error| match error {
+            DeviceError::Failed { source, .. } => source,
+            _ => io::ErrorKind::NotConnected.into(),
+        })?;
+        self.netlink.reconnect(self.index, self.options.size, &self.backend, socket.as_fd())
+    }
+
+    /// Has the reactor serve one end of a new pair of sockets, and returns the other.
+    fn serve_socket(&self) -> Result<OwnedFd, DeviceError> {
+        let path = self.path();
+        let (ours, kernels) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|errno| failed("cannot connect", &path)(errno.into()))?;
+        if let Err(error) = sockopt::set_socket_send_buffer_size_force(&kernels, SEND_BYTES) {
+            tracing::debug!(path, %error, "a small send buffer");
+        }
+        let (options, ended) = (self.options.clone(), self.sender.clone());
+        let socket = Box::new(KernelSocket { socket: ours, path, options, ended });
+        self.reactor.wait_for(|reply| ReactorMessage::ServeKernel { socket, reply })?;
+        Ok(kernels)
+    }
+
+    /// Has the reactor forget the device.
+    fn forget(&self) {
+        let _ = self.reactor.send(ReactorMessage::AwaitDeviceEnd { reply: Box::new(|_| ()) });
+    }
+}
+
+fn is_connected(index: u32) -> bool {
+    Path::new(&format!("{BLOCK_DEVICES}/nbd{index}/pid")).exists()
+}
+
+/// Returns a device's size in bytes.
+fn size_of_device(index: u32) -> Result<u64, DeviceError> {
+    let path = format!("{BLOCK_DEVICES}/nbd{index}/size");
+    let text = std::fs::read_to_string(&path).map_err(failed("cannot read", &path))?;
+    let sectors = text.trim().parse::<u64>().map_err(|error| io::Error::other(error.to_string()));
+    Ok(sectors.map_err(failed("cannot read", &path))? << 9)
+}
+
+/// Makes the volume no device any more.
+pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(), DeviceError> {
+    let none = || DeviceError::None { name: identity.name.clone() };
+    let index = find(identity.id).ok_or_else(none)?;
+    let path = block_path(index);
+    let held = hold_flushed(&path)?;
+    let disconnected = driver()?.disconnect(index).map_err(failed("cannot disconnect", &path));
+    drop(held);
+    disconnected?;
+    Ok(reactor.wait_for(|reply| ReactorMessage::AwaitDeviceEnd { reply })?)
+}
+
+/// Removes a device that nobody serves. `None` if it is not of this driver.
+pub(super) fn remove(device: &Path, force: bool) -> Option<Result<(), DeviceError>> {
+    index_of(device).map(|index| remove_numbered(index, force))
+}
+
+fn remove_numbered(index: u32, force: bool) -> Result<(), DeviceError> {
+    let path = block_path(index);
+    if !backend(index).is_some_and(|found| found.starts_with("hemi:")) {
+        // It has been disconnected, and may be another's by now.
+        return Ok(());
+    }
+    if !force {
+        hold_unserved(&path)?;
+    }
+    driver()?.disconnect(index).map_err(failed("cannot disconnect", &path))
+}
+
+/// Makes sure that nobody has a device mounted or held that nobody serves.
+///
+/// The first open of a device reads its partition table, and would wait for a server. It has made sure by
+/// then, and goes on when the device is disconnected.
+fn hold_unserved(path: &str) -> Result<(), DeviceError> {
+    let (sender, opened) = sync_channel(1);
+    let name = path.to_owned();
+    let open = move || {
+        // Whoever asked may have gone on.
+        let _ = sender.send(hold(&name));
+    };
+    std::thread::Builder::new()
+        .name("hemi-hold".into())
+        .spawn(open)
+        .map_err(failed("cannot open", path))?;
+    opened.recv_timeout(REFUSED_WITHIN).unwrap_or(Ok(None)).map(drop)
+}
