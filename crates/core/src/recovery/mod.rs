@@ -6,12 +6,14 @@
 //! acknowledged (a damaged slot that could be the newest, an absent leg, two histories) is
 //! refused; what was provably never durable (a write cut in two) is ignored.
 
+mod growth;
 mod history;
 mod ledger;
 mod problem;
 mod promotion;
 mod reader;
 
+pub use growth::{Growth, GrowthError, LegWrite, grow, largest};
 pub use ledger::{LedgerState, Outlived};
 pub use problem::{Problem, Refusal};
 pub use promotion::{LedgerWord, Promotion, promote, promote_outlived, promote_short_pages};
