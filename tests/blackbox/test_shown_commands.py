@@ -61,6 +61,10 @@ NOT_RUN = {
         "docs/commands/sim.md",
         "hemi sim reproduce modern-pairs",
     ): "takes minutes, and writes into the source tree",
+    (
+        "docs/commands/upgrade.md",
+        "hemi upgrade --volume db --binary /usr/bin/hemi",
+    ): "names a file that is there where hemi is installed; test_upgrades.py names another",
 }
 
 DB = "--leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd"
@@ -135,6 +139,18 @@ def config_page(stage: Stage) -> None:
     stage.must("mkdir -p /dev/disk/by-id")
     for name in ("nvme-EXAMPLE_SSD-part3", "ata-EXAMPLE_HDD"):
         stage.must(f"truncate -s 80M /dev/disk/by-id/{name}")
+
+
+def upgrade_page(stage: Stage) -> None:
+    """Two clients that stay connected."""
+    open_db(stage)
+    for _ in range(2):
+        client = stage.start(
+            "/usr/bin/python3 -c 'import nbd, time; client = nbd.NBD(); "
+            'client.connect_uri("nbd+unix:///?socket=/run/hemi/db.nbd"); '
+            'print("connected", flush=True); time.sleep(300)\''
+        )
+        client.wait_output("connected")
 
 
 def create_page(stage: Stage) -> None:
@@ -267,6 +283,7 @@ SCENES = {
     "docs/commands/sim.md": Scene(prepare=sim_page),
     "docs/commands/status.md": Scene(DEVICES, prepare=frozen_leg),
     "docs/commands/trace.md": Scene(DEVICES, prepare=trace_page),
+    "docs/commands/upgrade.md": Scene(DEVICES, prepare=upgrade_page),
 }
 
 

@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Status(commands::status::StatusArgs),
     Attach(commands::attach::AttachArgs),
     DetachDevice(commands::attach::DetachArgs),
+    Upgrade(commands::upgrade::UpgradeArgs),
     Leg(commands::leg::LegArgs),
     Scrub(commands::scrub::ScrubArgs),
     Inspect(commands::inspect::InspectArgs),

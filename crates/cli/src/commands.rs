@@ -21,6 +21,7 @@ pub(crate) mod settle;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod trace;
+pub(crate) mod upgrade;
 mod volume;
 
 /// Runs one.
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status(arguments) => done(status::run(&arguments)),
         Command::Attach(arguments) => done(attach::attach(&arguments)),
         Command::DetachDevice(arguments) => done(attach::detach(&arguments)),
+        Command::Upgrade(arguments) => done(upgrade::run(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
         Command::Promote(arguments) => done(promote::run(&arguments)),

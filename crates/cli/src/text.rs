@@ -72,6 +72,7 @@ fn condition(status: &VolumeStatus) -> String {
         (Phase::Opening, _) => return "opening".into(),
         (Phase::Closing, _) => return "closing".into(),
         (Phase::Closed, _) => return "closed".into(),
+        (Phase::Upgrading, _) => return "upgrading".into(),
         (Phase::Serving, Health::NotServing) => return "not serving".into(),
         (Phase::Serving, Health::Healthy) if status.converged => {
             return "healthy, all legs alike".into();

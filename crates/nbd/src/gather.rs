@@ -15,6 +15,14 @@ impl Gather {
         Gather { bytes: [0; HEADER_BYTES_MAX], filled: 0 }
     }
 
+    /// Returns one that holds `bytes` already; `None` if they are more than a header has.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Gather> {
+        let mut gather = Gather::new();
+        gather.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        gather.filled = bytes.len();
+        Some(gather)
+    }
+
     /// Takes from `input` what a header of `N` bytes still lacks: how many bytes that was,
     /// and the header once it is whole.
     pub(crate) fn take<const N: usize>(&mut self, input: &[u8]) -> (usize, Option<[u8; N]>) {

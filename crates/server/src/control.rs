@@ -8,13 +8,16 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Config, HttpAddress};
+use crate::handover::{self, Inheritance};
 
 pub mod api;
 pub(crate) mod connections;
@@ -36,6 +39,8 @@ use volume::Volume;
 /// How long answers under way may take once the volume is closed; streams never end by
 /// themselves.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// The same in an upgrade, while clients wait. All but streams end at once.
+const UPGRADE_ANSWERS: Duration = Duration::from_millis(50);
 
 /// Why the control thread could not start.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +84,15 @@ impl Listeners {
     /// [`ControlError::Thread`], [`ControlError::Signals`], [`ControlError::Socket`] or
     /// [`ControlError::Http`].
     pub fn bind(config: &Config, volume: &str) -> Result<Listeners, ControlError> {
+        Listeners::open(config, volume, None)
+    }
+
+    /// As [`Listeners::bind`]. Sockets that a predecessor had bound there are used on.
+    pub(crate) fn open(
+        config: &Config,
+        volume: &str,
+        mut inherited: Option<&mut Inheritance>,
+    ) -> Result<Listeners, ControlError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -91,18 +105,35 @@ impl Listeners {
             Some(path) => path.clone(),
             None => VolumeSocket::Control.path(&socket::run_directory()?, volume),
         };
-        let control = OwnedSocket::bind(&path, socket::CONTROL_MODE, "--control")?;
+        let known = inherited.as_mut().and_then(|inherited| inherited.control.take());
+        let control = match known.and_then(|known| OwnedSocket::adopt(&path, known)) {
+            Some(control) => control,
+            None => OwnedSocket::bind(&path, socket::CONTROL_MODE, "--control")?,
+        };
+        let known = inherited.and_then(|inherited| inherited.http.take()).map(TcpListener::from);
         let http = match &config.http {
             None => None,
             Some(address) => {
                 let fail = |source| ControlError::Http { address: address.to_string(), source };
-                let listener =
-                    TcpListener::bind((address.host.as_str(), address.port)).map_err(fail)?;
+                let bind = || TcpListener::bind((address.host.as_str(), address.port));
+                let known = known.filter(|known| is_bound_to(known, address));
+                let listener = known.map_or_else(bind, Ok).map_err(fail)?;
                 listener.set_nonblocking(true).map_err(fail)?;
                 Some(listener)
             }
         };
         Ok(Listeners { runtime, signals, control, http })
+    }
+
+    /// Returns further descriptors of the control socket and the metrics listener, for a successor.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Thread`].
+    pub(crate) fn duplicate(&self) -> Result<(OwnedFd, Option<OwnedFd>), ControlError> {
+        let control = self.control.duplicate().map_err(ControlError::Thread)?;
+        let http = self.http.as_ref().map(TcpListener::try_clone).transpose();
+        Ok((control, http.map_err(ControlError::Thread)?.map(OwnedFd::from)))
     }
 
     /// Where metrics are served; tells the port where port 0 was asked for.
@@ -122,13 +153,19 @@ impl Listeners {
     ) -> Result<ControlThread, ControlError> {
         let Listeners { runtime, signals, control, http } = self;
         let (stop, stopped) = watch::channel(false);
-        let shared =
-            Shared { volume, settings: config.settings(), config, history: Arc::default() };
+        let shared = Shared {
+            volume,
+            settings: config.settings(),
+            config,
+            history: Arc::default(),
+            life: Arc::default(),
+        };
+        let life = Arc::clone(&shared.life);
         let handle = std::thread::Builder::new()
             .name("hemi-control".into())
             .spawn(move || runtime.block_on(serve(control, http, signals, shared, stopped)))
             .map_err(ControlError::Thread)?;
-        Ok(ControlThread { stop, handle })
+        Ok(ControlThread { stop, life, handle })
     }
 }
 
@@ -158,10 +195,12 @@ async fn serve(
         let routes = routes::public(shared.clone());
         tokio::spawn(connections::serve(listener, routes, stopped.clone()));
     }
+    let life = Arc::clone(&shared.life);
     let api = connections::serve(control, routes::control(shared), stopped.clone());
     let patience = async {
         wait(stopped).await;
-        tokio::time::sleep(LAST_ANSWERS).await;
+        let is_upgrade = life.is_handed_over.load(Ordering::Acquire);
+        tokio::time::sleep(if is_upgrade { UPGRADE_ANSWERS } else { LAST_ANSWERS }).await;
     };
     tokio::select! {
         () = api => {}
@@ -169,8 +208,31 @@ async fn serve(
     }
     sampling.abort();
     service.abort();
-    service::stopping();
-    drop(file);
+    if life.is_handed_over.load(Ordering::Acquire) {
+        file.keep();
+    } else {
+        service::stopping();
+    }
+}
+
+/// Returns true if a listener is bound to the address.
+fn is_bound_to(listener: &TcpListener, address: &HttpAddress) -> bool {
+    use std::net::ToSocketAddrs as _;
+    let Ok(bound) = listener.local_addr() else { return false };
+    let Ok(mut wanted) = (address.host.as_str(), address.port).to_socket_addrs() else {
+        return false;
+    };
+    // With port 0 any will do.
+    wanted.any(|one| one.ip() == bound.ip() && (one.port() == bound.port() || one.port() == 0))
+}
+
+/// How the process's life goes on, as far as control and its owner tell each other.
+#[derive(Debug, Default)]
+struct Life {
+    /// Another program goes on: sockets stay, and the service does not end.
+    is_handed_over: AtomicBool,
+    /// A signal has asked for the volume's end.
+    is_stopped: AtomicBool,
 }
 
 /// Until the owner says stop, or is gone.
@@ -195,6 +257,7 @@ async fn sample(shared: Shared) {
 #[derive(Debug)]
 pub struct ControlThread {
     stop: watch::Sender<bool>,
+    life: Arc<Life>,
     handle: std::thread::JoinHandle<()>,
 }
 
@@ -202,6 +265,21 @@ impl ControlThread {
     /// Stops serving, removes the socket's file, ends the thread. Answers under way are given
     /// a moment.
     pub fn stop(self) {
+        self.end();
+    }
+
+    /// Stops serving, and leaves the sockets to a successor. Returns true if a signal has asked for the
+    /// volume's end: then there is to be none.
+    pub(crate) fn hand_over(self) -> bool {
+        let life = Arc::clone(&self.life);
+        life.is_handed_over.store(true, Ordering::Release);
+        self.end();
+        // From here on TERM ends the process, which has nothing left to close.
+        handover::reset_signals();
+        life.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn end(self) {
         // The thread may have ended already; then there is nothing to stop.
         let _ = self.stop.send(true);
         if self.handle.join().is_err() {

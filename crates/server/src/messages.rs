@@ -16,6 +16,7 @@ use crate::control::volume::Snapshot;
 use crate::device::{KernelSocket, OpenDevice};
 use crate::export::Gate;
 use crate::leg::{Injection, OpenLeg};
+pub use crate::reactor::UpgradeWish;
 use crate::ring::Waker;
 
 /// Messages that may wait for the reactor.
@@ -44,6 +45,15 @@ pub enum ReactorError {
     /// A leg could not be attached.
     #[error("the leg could not be attached: {0}")]
     Attach(String),
+    /// A leg does not answer, so that nothing else can take its place.
+    #[error("leg {0} does not answer and has I/O under way; another program could not open it")]
+    LegSilent(u8),
+    /// Clients would be cut off.
+    #[error("clients use TLS ({0}); no other program can go on with their connections")]
+    WouldCut(u64),
+    /// The clients' requests are not answered.
+    #[error("the clients' requests were not answered within {} ms", .0 / 1_000_000)]
+    NotAtRest(u64),
     /// The reactor's queue is full.
     #[error("the volume is busy with other commands; try again")]
     Busy,
@@ -105,6 +115,14 @@ pub enum ReactorMessage {
         /// Answered at once; its requests are taken from the end of the turn on.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
+    /// Tell when the connection of the kernel's NBD client ends, which a predecessor had.
+    WatchKernel {
+        /// Told then.
+        ended: SyncSender<()>,
+        /// Answered at once: with [`ReactorError::Busy`] if somebody else is told, with
+        /// [`ReactorError::Attach`] if there is no such connection.
+        reply: ReplyTo<Result<(), ReactorError>>,
+    },
     /// Say when the block device has ended, after the kernel was asked to stop it.
     AwaitDeviceEnd {
         /// Answered then; at once if there is none.
@@ -114,6 +132,13 @@ pub enum ReactorMessage {
     Populated {
         /// Which, in the order of [`crate::arena::Arena::memory_mut`].
         mapping: usize,
+    },
+    /// Bring the clients to rest, close the volume and give both to another program.
+    Upgrade {
+        /// How.
+        wish: UpgradeWish,
+        /// Answered once the clients are at rest, with no way back; or that nothing has changed.
+        reply: ReplyTo<Result<(), ReactorError>>,
     },
     /// Stop accepting, finish and drain for at most this many nanoseconds, close clean, end.
     /// A second one shortens the first's time.
@@ -136,7 +161,9 @@ impl std::fmt::Debug for ReactorMessage {
             ReactorMessage::SetGates { gates, .. } => write!(f, "SetGates({})", gates.len()),
             ReactorMessage::AttachDevice { opened, .. } => write!(f, "AttachDevice({opened:?})"),
             ReactorMessage::ServeKernel { socket, .. } => write!(f, "ServeKernel({socket:?})"),
+            ReactorMessage::WatchKernel { .. } => write!(f, "WatchKernel"),
             ReactorMessage::AwaitDeviceEnd { .. } => write!(f, "AwaitDeviceEnd"),
+            ReactorMessage::Upgrade { wish, .. } => write!(f, "Upgrade({wish:?})"),
             ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
             ReactorMessage::Shutdown { drain, .. } => write!(f, "Shutdown({drain} ns)"),
         }

@@ -88,6 +88,8 @@ pub struct OpenOptions<'a> {
     pub settle: bool,
     /// The operator accepts to lose what only a missing or damaged ledger could tell.
     pub accept_loss: bool,
+    /// The server before has seen the end of all its writes: remote legs' need no quarantine.
+    pub settled: bool,
 }
 
 /// Opens and locks legs, reads their metadata and the ledger, and lets recovery decide. If
@@ -128,7 +130,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     };
     let quarantine = present(&candidates).filter_map(|(_, leg, _)| leg.quarantine()).max();
     let quarantine = quarantine.unwrap_or_default();
-    if !opening.clean && !quarantine.is_zero() {
+    if !opening.clean && !options.settled && !quarantine.is_zero() {
         // Local legs have been locked until their last write ended; nobody says so of
         // remote ones, and a late write must not meet ours.
         let seconds = quarantine.as_secs_f64();

@@ -6,6 +6,8 @@
 //! the engine's actions become ring entries; answers are gathered and sent. Nothing here
 //! waits for a lock or allocates per request.
 
+mod handover;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -19,13 +21,18 @@ use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
 use crate::arena::Arena;
 use crate::clock;
-use crate::control::volume::{BufferUse, Connections, LegIdentity, Phase, Snapshot};
-use crate::export::{ExportContext, Exports};
+use crate::control::volume::{
+    BufferUse, Connections, HandoverReport, LegIdentity, Phase, Snapshot,
+};
+use crate::export::{CarriedClients, ExportContext, Exports};
+use crate::handover::HandedOver;
 use crate::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
 use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, SNAPSHOT_INTERVAL};
 use crate::notices::Notices;
 use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 use crate::serve::ServeError;
+use handover::Upgrade;
+pub use handover::UpgradeWish;
 
 /// Time clients have to take their last answers once the volume is closed.
 const LAST_ANSWERS: u64 = 2 * SECOND;
@@ -89,6 +96,10 @@ pub(crate) struct Reactor {
     notices: Notices,
     /// What the engine halted for.
     halted: Option<ServeError>,
+    /// An upgrade to another program, while there is one.
+    upgrade: Option<Upgrade>,
+    /// What was taken over from the program before this one.
+    taken_over: Option<HandoverReport>,
     now: Instant,
     /// What legs may still be handed in this turn, in bytes.
     turn_bytes: u64,
@@ -119,6 +130,8 @@ impl Reactor {
             was_serving: false,
             notices: Notices::default(),
             halted: None,
+            upgrade: None,
+            taken_over: None,
             now: clock::now(),
             turn_bytes: 0,
             completions: Vec::with_capacity(COMPLETION_ENTRIES as usize),
@@ -162,9 +175,16 @@ impl Reactor {
         self.exports.set_fast_zeroes(self.legs.iter().flatten().all(Leg::fast_zeroes));
     }
 
-    /// Runs until the volume is closed. An error is one the loop cannot go on after; the
-    /// volume is then as after a kill: nothing acknowledged is lost.
-    pub(crate) fn run(mut self) -> Result<(), ServeError> {
+    /// Takes on the clients of the program before this one, before the loop runs.
+    pub(crate) fn take_on(&mut self, clients: CarriedClients, report: HandoverReport) {
+        self.with_exports(|exports, cx| exports.take_on(cx, clients));
+        self.note_taken_over(report);
+    }
+
+    /// Runs until the volume is closed. Returns what is handed to another program, if this is an
+    /// upgrade. An error is one the loop cannot go on after; the volume is then as after a kill:
+    /// nothing acknowledged is lost.
+    pub(crate) fn run(mut self) -> Result<Option<HandedOver>, ServeError> {
         tracing::info!(capabilities = %self.ring.capabilities(), "serving");
         loop {
             self.turn();
@@ -179,6 +199,7 @@ impl Reactor {
             self.ring.wait(timeout).map_err(ServeError::Reactor)?;
             self.now = clock::now();
         }
+        let handed = self.handed_over();
         for slot in 0..LEGS_MAX {
             self.release(LegIndex(slot as u8));
         }
@@ -186,7 +207,7 @@ impl Reactor {
         for reply in self.closing.drain(..) {
             reply(Ok(()));
         }
-        Ok(())
+        Ok(handed)
     }
 
     /// Records every request from now on.
@@ -204,6 +225,7 @@ impl Reactor {
         }
         self.completions = batch;
         self.run_timers();
+        self.pursue_upgrade();
         self.act();
         let mut first = true;
         while self.with_exports(|exports, cx| exports.resume(cx, first)) {
@@ -215,6 +237,9 @@ impl Reactor {
             // Before the first answer leaves: whoever has one sees the volume served.
             self.was_serving = !self.was_serving;
             self.next_snapshot = self.now;
+            if self.was_serving {
+                self.note_served();
+            }
         }
         if self.now >= self.next_snapshot {
             self.publish();
@@ -337,7 +362,7 @@ impl Reactor {
         let last = self.closed_at + LAST_ANSWERS;
         // Out of bytes: the engine may want more, in the next turn.
         let more = if self.turn_bytes == 0 { Instant(0) } else { Instant::NEVER };
-        let own = self.next_snapshot.min(last).min(more);
+        let own = self.next_snapshot.min(last).min(more).min(self.upgrade_deadline());
         self.engine.deadline().min(legs).min(self.exports.deadline()).min(own)
     }
 
@@ -472,6 +497,9 @@ impl Reactor {
                 self.publish();
                 reply(served);
             }
+            ReactorMessage::WatchKernel { ended, reply } => {
+                reply(self.exports.watch_kernel(ended));
+            }
             ReactorMessage::AwaitDeviceEnd { reply } => self.exports.await_device_end(reply),
             ReactorMessage::Populated { mapping } => {
                 if let Some(mapping) = self.engine.buffers_mut().memory_mut().get_mut(mapping)
@@ -480,7 +508,9 @@ impl Reactor {
                     tracing::debug!(bytes = mapping.length(), "buffers registered");
                 }
             }
+            ReactorMessage::Upgrade { wish, reply } => self.begin_upgrade(wish, reply),
             ReactorMessage::Shutdown { drain, reply } => {
+                self.drop_upgrade();
                 self.closing.push(reply);
                 if self.phase != Phase::Closed {
                     self.phase = Phase::Closing;
@@ -562,6 +592,9 @@ impl Reactor {
     /// Whether everything is done: the volume is closed and clients have their answers, or
     /// had time to take them.
     fn finished(&self) -> bool {
+        if self.is_handing_over() {
+            return self.phase == Phase::Closed && self.legs_have_ended();
+        }
         self.phase == Phase::Closed
             && (self.exports.idle() || self.now >= self.closed_at + LAST_ANSWERS)
     }
@@ -579,6 +612,7 @@ impl Reactor {
             phase: match self.phase {
                 // Until every leg has recorded that the volume is open, requests wait.
                 Phase::Serving if !self.engine.is_serving() => Phase::Opening,
+                Phase::Closing | Phase::Closed if self.is_handing_over() => Phase::Upgrading,
                 phase => phase,
             },
             identity: Arc::clone(&last.identity),
@@ -597,6 +631,7 @@ impl Reactor {
             device: self.exports.device_path().map(str::to_owned),
             injected: self.injected(),
             no_session: self.no_session(),
+            taken_over: self.taken_over.clone(),
         };
         drop(last);
         self.published.store(Arc::new(snapshot));

@@ -58,6 +58,24 @@ impl Gather {
         vectors[*first..*end].iter().map(|vector| vector.iov_len).sum()
     }
 
+    /// Appends a copy of the bytes left to `into`.
+    ///
+    /// # Safety
+    /// Nobody writes to the pieces meanwhile, and each is of memory that has been filled.
+    pub(crate) unsafe fn append_to(&self, into: &mut Vec<u8>) {
+        let Inner { vectors, first, end, .. } = &**self.inner;
+        for vector in &vectors[*first..*end] {
+            // SAFETY: a piece is of a span, which stays mapped; the caller sees to the rest.
+            let piece = unsafe {
+                std::slice::from_raw_parts(
+                    vector.iov_base.cast::<u8>().cast_const(),
+                    vector.iov_len,
+                )
+            };
+            into.extend_from_slice(piece);
+        }
+    }
+
     /// Adds a piece; an empty one is left out. A list queued for sending takes more pieces
     /// until the ring submits it ([`crate::ring::Ring::submissions`]).
     ///

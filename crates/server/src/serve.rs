@@ -21,11 +21,12 @@ use crate::clock;
 use crate::config::device::DeviceKind;
 use crate::config::{Config, units};
 use crate::control::socket::{VolumeSocket, run_directory};
-use crate::control::volume::{Phase, Snapshot};
+use crate::control::volume::{HandoverReport, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
 use crate::descriptors::{self, TooFew};
 use crate::device::{self, DeviceError};
-use crate::export::{ExportOptions, Exports, GateFiles, ListenError, Listener};
+use crate::export::{CarriedClients, ExportOptions, Exports, GateFiles, ListenError, Listener};
+use crate::handover::{self, HandedOver, Inheritance, Successor};
 use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage};
@@ -150,11 +151,13 @@ pub struct ServeOptions<'a> {
 }
 
 /// Serves the volume the configuration names until it is stopped: by a signal, or through
-/// control. Blocks.
+/// control. Blocks. Returns the program that goes on, if the volume was closed for one: whoever calls
+/// this becomes it ([`Successor::exec`]).
 ///
 /// # Errors
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
-pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
+pub fn serve(config: Config, asked: ServeOptions) -> Result<Option<Successor>, ServeError> {
+    let mut inherited = Inheritance::take();
     descriptors::check(&config)?;
     let kind = config.device;
     let device_wanted = kind != DeviceKind::None;
@@ -166,9 +169,11 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         ledger: &config.ledger,
         settle: false,
         accept_loss: asked.accept_loss,
+        settled: inherited.as_ref().is_some_and(Inheritance::is_settled),
     };
     let opened = opening::open(&config.legs, options)?;
     check(&config, &opened)?;
+    inherited = inherited.filter(|of| of_this_volume(of, &opened));
     match (&opened.ledger_status.path, &opened.ledger_status.why_none) {
         (Some(path), _) => tracing::info!(path = %path.display(), "ledger"),
         (None, why) => tracing::warn!(
@@ -190,9 +195,12 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         }
         None => (None, None),
     };
-    let control = Listeners::bind(&config, &name)?;
+    let control = Listeners::open(&config, &name, inherited.as_mut())?;
+    if inherited.is_some() {
+        handover::let_signals_in();
+    }
     let gates = exports_of(&config, &opened)?;
-    let listeners = listen(&gates)?;
+    let listeners = listen(&gates, inherited.as_mut())?;
     let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
     let options = ReactorOptions {
         settings: config.settings(),
@@ -202,8 +210,12 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
     for listener in &listeners {
         tracing::info!(address = listener.name(), "export");
     }
-    let running = start_recorded(opened, options, listeners, snapshot, recorder)?;
-    let volume = Arc::new(ServedVolume::new(running.handle.clone(), gates));
+    let inherited = inherited.map(|inherited| inherited.into_clients(gates.options.clone()));
+    let front = Front { listeners, recorder, inherited };
+    let running = start_with(opened, options, front, snapshot)?;
+    let volume = ServedVolume::new(running.handle.clone(), gates, asked.record.is_some());
+    let volume = Arc::new(volume);
+    let sockets = control.duplicate()?;
     let control = match control.spawn(Arc::new(config), volume) {
         Ok(control) => control,
         Err(error) => {
@@ -215,15 +227,47 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<(), ServeError> {
         }
     };
     let device = is_device.then(|| attach_device(&running.handle, kind)).transpose()?;
-    let mut result = running.join();
+    let mut result = running.end();
     if let Some(device) = device {
-        result = result.and(end_device(device, &name));
+        let is_upgrade = matches!(result, Ok(Some(_)));
+        result = result.and_then(|handed| end_device(device, &name, is_upgrade).map(|()| handed));
     }
     if let Some(recording) = recording {
         recording.join();
     }
-    control.stop();
-    result
+    let Some(handed) = result? else {
+        control.stop();
+        return Ok(None);
+    };
+    let is_stopped = control.hand_over();
+    let (control, http) = sockets;
+    match handed.binary.clone() {
+        Some(_) if is_stopped => {
+            tracing::info!("a signal has stopped the volume: no other program goes on");
+            Ok(None)
+        }
+        Some(binary) => Ok(Some(Successor::new(handed, binary, control, http))),
+        None => {
+            match handover::store::keep(handed, &control, http.as_ref()) {
+                Ok(clients) => {
+                    tracing::info!(clients, "systemd keeps the clients for the next start");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "systemd did not take the clients: they are cut off");
+                }
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Returns true if what was handed over is of the volume that the legs make.
+fn of_this_volume(inherited: &Inheritance, opened: &OpenedVolume) -> bool {
+    let is = inherited.is_of(opened.opening.superblock.volume_id);
+    if !is {
+        tracing::error!("the program before served another volume: its clients are cut off");
+    }
+    is
 }
 
 type Attaching = JoinHandle<Result<String, DeviceError>>;
@@ -246,12 +290,13 @@ fn attach_device(reactor: &ReactorHandle, kind: DeviceKind) -> Result<Attaching,
 }
 
 /// Says what becomes of the block device now that the volume is closed.
-fn end_device(attaching: Attaching, name: &str) -> Result<(), ServeError> {
+fn end_device(attaching: Attaching, name: &str, is_upgrade: bool) -> Result<(), ServeError> {
     if !attaching.is_finished() {
         // It waits for a reactor that has ended: so will the kernel, for the next one.
         return Ok(());
     }
     match attaching.join() {
+        Ok(Ok(_)) if is_upgrade => Ok(()),
         Ok(Ok(path)) => {
             tracing::info!(
                 path,
@@ -319,10 +364,17 @@ fn exports_of(config: &Config, opened: &OpenedVolume) -> Result<GateFiles, Serve
     Ok(GateFiles { exports, options })
 }
 
-fn listen(gates: &GateFiles) -> Result<Vec<Listener>, ServeError> {
+fn listen(
+    gates: &GateFiles,
+    mut inherited: Option<&mut Inheritance>,
+) -> Result<Vec<Listener>, ServeError> {
     let mut listeners = Vec::new();
     for (index, export) in gates.exports.iter().enumerate() {
-        listeners.extend(Listener::bind(index, export, &gates.options)?);
+        let sockets = match &mut inherited {
+            Some(inherited) => inherited.take_listeners(&export.nbd.to_string()),
+            None => Vec::new(),
+        };
+        listeners.extend(Listener::open(index, export, &gates.options, sockets)?);
     }
     Ok(listeners)
 }
@@ -343,7 +395,7 @@ pub struct ReactorOptions {
 pub struct Running {
     /// The line to it.
     pub handle: ReactorHandle,
-    thread: JoinHandle<Result<(), ServeError>>,
+    thread: JoinHandle<Result<Option<HandedOver>, ServeError>>,
 }
 
 impl Running {
@@ -358,6 +410,11 @@ impl Running {
     /// [`ServeError::Reactor`] if the event loop ended by itself, [`ServeError::Halted`] if the engine
     /// halted.
     pub fn join(self) -> Result<(), ServeError> {
+        self.end().map(drop)
+    }
+
+    /// As [`Running::join`]; returns what is handed to another program, if the volume was closed for one.
+    pub(crate) fn end(self) -> Result<Option<HandedOver>, ServeError> {
         match self.thread.join() {
             Ok(result) => result,
             Err(_) => Err(ServeError::Reactor(io::Error::other("the reactor's thread panicked"))),
@@ -376,16 +433,25 @@ pub fn start(
     listeners: Vec<Listener>,
     snapshot: Snapshot,
 ) -> Result<Running, ServeError> {
-    start_recorded(opened, options, listeners, snapshot, None)
+    let front = Front { listeners, recorder: None, inherited: None };
+    start_with(opened, options, front, snapshot)
 }
 
-fn start_recorded(
+/// What a reactor has to do with clients.
+struct Front {
+    listeners: Vec<Listener>,
+    recorder: Option<Recorder>,
+    /// The clients of the program before this one.
+    inherited: Option<(CarriedClients, HandoverReport)>,
+}
+
+fn start_with(
     opened: OpenedVolume,
     options: ReactorOptions,
-    listeners: Vec<Listener>,
+    front: Front,
     mut snapshot: Snapshot,
-    recorder: Option<Recorder>,
 ) -> Result<Running, ServeError> {
+    let Front { listeners, recorder, inherited } = front;
     let (messages, inbox) = sync_channel(MESSAGES_MAX);
     let (started, outcome) = sync_channel(1);
     snapshot.phase = Phase::Opening;
@@ -399,7 +465,7 @@ fn start_recorded(
             Ok(prepared) => prepared,
             Err(error) => {
                 let _ = started.send(Err(error));
-                return Ok(());
+                return Ok(None);
             }
         };
         let waker = ring.waker();
@@ -410,6 +476,9 @@ fn start_recorded(
                 if let Some(recorder) = recorder {
                     reactor.record(recorder);
                 }
+                if let Some((clients, report)) = inherited {
+                    reactor.take_on(clients, report);
+                }
                 populating::spawn(spans, reactor_itself(waker.clone()));
                 crate::priority::raise();
                 let _ = started.send(Ok(waker));
@@ -419,7 +488,7 @@ fn start_recorded(
             }
             Err(error) => {
                 let _ = started.send(Err(error));
-                Ok(())
+                Ok(None)
             }
         }
     };

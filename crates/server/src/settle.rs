@@ -40,6 +40,7 @@ pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
         ledger: &config.ledger,
         settle: true,
         accept_loss: false,
+        settled: false,
     };
     let opened = opening::open(&config.legs, options)?;
     serve::check(config, &opened)?;

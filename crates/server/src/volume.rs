@@ -12,10 +12,11 @@ use crate::control::volume::{
 };
 use crate::export::GateFiles;
 use crate::leg::Injection;
-use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo};
+use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo, UpgradeWish};
 
 mod devices;
 mod joining;
+mod upgrading;
 
 use joining::Coming;
 
@@ -24,12 +25,14 @@ use joining::Coming;
 pub struct ServedVolume {
     reactor: ReactorHandle,
     gates: GateFiles,
+    is_recorded: bool,
 }
 
 impl ServedVolume {
-    /// The volume of this reactor, whose exports have these TLS files.
-    pub fn new(reactor: ReactorHandle, gates: GateFiles) -> ServedVolume {
-        ServedVolume { reactor, gates }
+    /// The volume of this reactor, whose exports have these TLS files. `is_recorded` says that its
+    /// requests are recorded in a file.
+    pub fn new(reactor: ReactorHandle, gates: GateFiles, is_recorded: bool) -> ServedVolume {
+        ServedVolume { reactor, gates, is_recorded }
     }
 
     /// Reads the TLS files again. Those in use stay if one is not good.
@@ -89,6 +92,19 @@ impl Volume for ServedVolume {
             Request::AttachDevice { driver } => devices::attach(self.reactor.clone(), driver),
             Request::DetachDevice => devices::detach(self.reactor.clone()),
             Request::Reload => self.reload(),
+            Request::Upgrade { .. } if self.is_recorded => Box::pin(async move {
+                let what =
+                    "the volume's requests are recorded, in a file that has to be new at a start";
+                let way_out = "Stop the volume, and serve it without --record.";
+                Err(Refusal::new(RefusalKind::Conflict, what, way_out))
+            }),
+            Request::Upgrade { binary, force } => {
+                upgrading::upgrade(self.reactor.clone(), binary, force)
+            }
+            Request::HandOver => {
+                let wish = UpgradeWish { binary: None, force: true };
+                self.ask(|reply| ReactorMessage::Upgrade { wish, reply })
+            }
             Request::Shutdown { drain } => {
                 self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })
             }
@@ -184,6 +200,16 @@ fn refusal(error: ReactorError) -> Refusal {
             RefusalKind::Conflict,
             "Add the new leg in a free slot (hemi leg add), or try again when the drive answers.",
         ),
+        ReactorError::LegSilent(_) => (
+            RefusalKind::Conflict,
+            "Upgrade when it answers again, or take it out first: hemi leg detach. Clients go on.",
+        ),
+        ReactorError::WouldCut(_) => {
+            (RefusalKind::Unsafe, "hemi upgrade --force cuts them off; others go on.")
+        }
+        ReactorError::NotAtRest(_) => {
+            (RefusalKind::Failed, "Clients go on here. Look at the legs: hemi status.")
+        }
         ReactorError::Busy | ReactorError::Command(CommandError::Busy) => {
             (RefusalKind::Conflict, "Try again when the other command is done.")
         }

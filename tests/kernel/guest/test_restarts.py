@@ -86,6 +86,32 @@ def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
     assert pulse.longest < PAUSE_MAX
 
 
+def test_a_file_system_survives_upgrades(volume: Volume) -> None:
+    """The process stays, and still takes the device over from the program that it was."""
+    volume.start("--device", "--ledger", "/run")
+    mount = Path("/run/mount")
+    mounted(mount)
+    pulse = Pulse(mount / "counter")
+    pulse.start()
+    for number in range(ROUNDS):
+        pulse.wait_for_more()
+        assert "went on for" in hemi("upgrade")
+        volume.wait_attached()
+        if number % 5 == 4:
+            # What was taken over can be taken over again, by whatever comes next.
+            volume.kill()
+            volume.start("--ledger", "/run")
+    pulse.wait_for_more()
+    pulse.end()
+    run("umount", str(mount))
+    assert messages() == []
+    run("fsck.ext4", "-fn", str(DEVICE))
+    wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
+    assert hemi("scrub").strip() == "all legs of vol are alike"
+    print(f"{ROUNDS} upgrades, {pulse.flushed} flushes, longest pause {pulse.longest:.2f} s")
+    assert pulse.longest < PAUSE_MAX
+
+
 def test_every_tag_in_use_when_the_server_is_killed(volume: Volume) -> None:
     """More requests than there are tags: the kernel must notice that the server is gone."""
     volume.start("--device", "--ledger", "/run")

@@ -10,6 +10,7 @@ use hemi_server::config::device::DeviceKind;
 use hemi_server::config::exports::{ExportConfig, Listen};
 use hemi_server::config::units::{Size, Time};
 use hemi_server::config::{Config, ConfigError, HttpAddress};
+use hemi_server::handover::CheckAnswer;
 use hemi_server::ledger::LedgerFileError;
 use hemi_server::serve::{ServeError, ServeOptions, serve};
 
@@ -108,6 +109,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     print_config: bool,
 
+    /// Say, as JSON, what an upgrade to this program needs to know, and exit. For hemi upgrade.
+    #[arg(long, hide = true)]
+    check_upgrade: bool,
+
     #[command(flatten)]
     log: LogArgs,
 }
@@ -157,11 +162,26 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         std::io::stdout().write_all(config.to_toml().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let _logging = logging::start(&arguments.log)?;
+    if arguments.check_upgrade {
+        let answer = serde_json::to_string(&CheckAnswer::own())?;
+        writeln!(std::io::stdout(), "{answer}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let logging = logging::start(&arguments.log)?;
     let asked =
         ServeOptions { record: arguments.record.as_deref(), accept_loss: arguments.accept_loss };
-    serve(config, asked).map_err(failure)?;
-    Ok(ExitCode::SUCCESS)
+    let Some(successor) = serve(config, asked).map_err(failure)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    // What waits to be logged would be lost with this program.
+    drop(logging);
+    let binary = successor.binary().display().to_string();
+    let error = successor.exec();
+    Err(Failure::error(
+        Kind::Failed,
+        format!("neither {binary} nor this program again could be run: {error}"),
+        "The volume is closed, and its clients are cut off. Serve it again.",
+    ))
 }
 
 /// Gives an error of serving or settling its exit code.

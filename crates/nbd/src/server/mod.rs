@@ -25,6 +25,7 @@ mod export;
 mod options;
 mod reply;
 mod request;
+mod saved;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -35,6 +36,7 @@ use zerocopy::IntoBytes;
 pub use export::{ConfigError, Export, ServerConfig, TlsMode};
 pub use reply::StatusExtent;
 pub use request::{Command, ContextSet, ReplyTo, Request};
+pub use saved::{FORMAT as SAVED_FORMAT, SavedError};
 
 use crate::codec::wire::{
     BlockStatusPayload, CompactRequest, ExtendedRequest, Greeting, OptionHeader,
@@ -284,6 +286,14 @@ impl ServerSession {
                 | Phase::StatusPayload { .. }
                 | Phase::Disconnected
         )
+    }
+
+    /// Bytes of a write's payload that are still to be taken; `None` if no payload comes now.
+    pub fn payload_left(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Payload { remaining } => Some(remaining),
+            _ => None,
+        }
     }
 
     /// How to frame replies; meaningful in transmission.

@@ -46,6 +46,39 @@ impl Haggling {
         }
     }
 
+    /// Returns the state of a handshake that another program began: zeroes, structured replies and
+    /// extended headers as agreed, the contexts selected, options so far, and the data of the present one.
+    pub(super) fn resumed(
+        (no_zeroes, structured, extended): (bool, bool, bool),
+        selected: Option<(usize, ContextSet)>,
+        options: u32,
+        data: Vec<u8>,
+    ) -> Haggling {
+        let new = Haggling::new();
+        Haggling { no_zeroes, structured, extended, selected, options, data, ..new }
+    }
+
+    /// Returns what has been agreed: zeroes left out, structured replies, extended headers.
+    pub(super) fn agreed(&self) -> (bool, bool, bool) {
+        (self.no_zeroes, self.structured, self.extended)
+    }
+
+    pub(super) fn selected(&self) -> Option<(usize, ContextSet)> {
+        self.selected
+    }
+
+    pub(super) fn options(&self) -> u32 {
+        self.options
+    }
+
+    pub(super) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    pub(super) fn is_over_tls(&self) -> bool {
+        self.over_tls
+    }
+
     pub(super) fn restart_over_tls(&mut self) {
         *self = Haggling {
             no_zeroes: self.no_zeroes,

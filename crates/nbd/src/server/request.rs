@@ -24,6 +24,14 @@ impl ContextSet {
     /// No context.
     pub const EMPTY: ContextSet = ContextSet(0);
 
+    pub(super) fn of(bits: u8) -> ContextSet {
+        ContextSet(bits)
+    }
+
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
     pub(super) fn insert(&mut self, index: usize) {
         self.0 |= 1 << index;
     }

@@ -3,11 +3,13 @@
 //! `docs/control-api.md` is its reference. Times end in `_ns` (nanoseconds), sizes in
 //! `_bytes`. Fields are added, not renamed: readers must ignore those they do not know.
 
+use std::path::PathBuf;
+
 use hemi_core::settings::{ExposureMode, Policy};
 use hemi_core::status::LegState;
 use serde::{Deserialize, Serialize};
 
-use super::volume::{BufferUse, Connections, Fault, Phase, RefusalKind};
+use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
@@ -352,6 +354,9 @@ pub struct VolumeStatus {
     pub scrub: ScrubStatus,
     /// Payload memory.
     pub buffers: BufferUse,
+    /// What was taken over from the program that this one replaced; `null` if it replaced none.
+    #[serde(default)]
+    pub taken_over: Option<HandoverReport>,
     /// Promises that do not hold in full now, in words.
     pub risks: Vec<Risk>,
 }
@@ -441,6 +446,17 @@ pub struct Inject {
 pub struct Shutdown {
     /// How long to drain; `drain_on_stop` without it.
     pub drain: Option<Time>,
+}
+
+/// `POST /v1/upgrade`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Upgrade {
+    /// The program that goes on; without it, the file that the running one was started from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binary: Option<PathBuf>,
+    /// Clients that cannot be handed over may be cut off.
+    pub force: bool,
 }
 
 /// Every answer with a status code of 400 or more.

@@ -36,7 +36,9 @@ pub(super) async fn serve<L: Listener>(
     mut listener: L,
     routes: Router,
     stopped: watch::Receiver<bool>,
-) {
+) where
+    L::Io: HasPeer,
+{
     let mut tasks = JoinSet::new();
     let mut open: Vec<(Arc<Activity>, AbortHandle)> = Vec::new();
     loop {
@@ -60,14 +62,18 @@ pub(super) async fn serve<L: Listener>(
 }
 
 /// Serves one connection.
-async fn attend<S: AsyncRead + AsyncWrite + Unpin>(
+async fn attend<S: AsyncRead + AsyncWrite + HasPeer + Unpin>(
     stream: Watched<S>,
     routes: Router,
     stopped: watch::Receiver<bool>,
 ) {
     let activity = Arc::clone(&stream.activity);
     let routes = TowerToHyperService::new(routes);
-    let service = service_fn(move |request| {
+    let peer = stream.stream.peer();
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         let answering = activity.answering();
         let answer = routes.call(request);
         async move {
@@ -90,6 +96,28 @@ async fn attend<S: AsyncRead + AsyncWrite + Unpin>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection of the control thread ended early");
+    }
+}
+
+/// The user at the other end of a unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer(pub(super) u32);
+
+/// A stream whose other end may be known.
+pub(super) trait HasPeer {
+    /// Returns the user at the other end, where the kernel knows.
+    fn peer(&self) -> Option<Peer>;
+}
+
+impl HasPeer for tokio::net::UnixStream {
+    fn peer(&self) -> Option<Peer> {
+        self.peer_cred().ok().map(|who| Peer(who.uid()))
+    }
+}
+
+impl HasPeer for tokio::net::TcpStream {
+    fn peer(&self) -> Option<Peer> {
+        None
     }
 }
 

@@ -10,16 +10,18 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use hemi_core::settings::Settings;
 use serde::de::DeserializeOwned;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::IntervalStream;
 
+use super::Life;
 use super::api::{
     AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub,
-    Shutdown, VolumeStatus,
+    Shutdown, Upgrade, VolumeStatus,
 };
+use super::connections::Peer;
 use super::history::History;
 use super::metrics;
 use super::view::{health, volume_status};
@@ -44,6 +46,7 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     /// Only ever held to copy a few figures; the data path does not know it.
     pub(super) history: Arc<Mutex<History>>,
+    pub(super) life: Arc<Life>,
 }
 
 impl Shared {
@@ -71,6 +74,7 @@ pub(super) fn control(shared: Shared) -> Router {
         .route("/v1/device/attach", post(attach_device))
         .route("/v1/device/detach", post(detach_device))
         .route("/v1/reload", post(reload))
+        .route("/v1/upgrade", post(upgrade))
         .route("/v1/shutdown", post(shutdown))
         .merge(observed())
         .fallback(no_such_route)
@@ -176,6 +180,30 @@ async fn detach_device(State(shared): State<Shared>, body: Received) -> Response
 
 async fn reload(State(shared): State<Shared>, body: Received) -> Response {
     act(&shared, body, |_: Empty| Ok(Request::Reload)).await
+}
+
+async fn upgrade(
+    State(shared): State<Shared>,
+    peer: Option<Extension<Peer>>,
+    body: Received,
+) -> Response {
+    let own = rustix::process::geteuid().as_raw();
+    let is_owner = peer.is_some_and(|Extension(Peer(user))| user == 0 || user == own);
+    act(&shared, body, |Upgrade { binary, force }| match binary {
+        // Whoever may use the control socket may not have any program run as this user.
+        Some(_) if !is_owner => Err(Refusal::new(
+            RefusalKind::Forbidden,
+            "only root and the user that serves the volume may name a program",
+            "Leave `binary` out: the program that is installed in this one's place goes on.",
+        )),
+        Some(path) if !path.is_absolute() => Err(Refusal::new(
+            RefusalKind::BadRequest,
+            format!("`binary` is {}, which is no absolute path", path.display()),
+            "Name the program by a path that begins with /.",
+        )),
+        binary => Ok(Request::Upgrade { binary, force }),
+    })
+    .await
 }
 
 async fn shutdown(State(shared): State<Shared>, body: Received) -> Response {

@@ -1,6 +1,7 @@
 //! The process among others: signals that stop it, and what systemd is told.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -11,6 +12,7 @@ use super::promises::bytes;
 use super::routes::{SNAPSHOT_AGE_MAX, Shared};
 use super::volume::{Phase, Request};
 use crate::config::units::Time;
+use crate::handover::store;
 
 /// How often the status line for systemd is renewed, if it has changed.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
@@ -60,6 +62,7 @@ pub(super) async fn attend(signals: Signals, shared: Shared) {
 async fn stop_on(mut signals: Signals, shared: Shared) {
     for count in 1u32.. {
         let name = signals.next_stop(&shared).await;
+        shared.life.is_stopped.store(true, Ordering::Release);
         let drain = match count {
             1 => shared.config.drain_on_stop,
             2 => Time(0),
@@ -68,6 +71,9 @@ async fn stop_on(mut signals: Signals, shared: Shared) {
                 std::process::exit(EXIT_AT_ONCE);
             }
         };
+        if count == 1 && is_handed_over(name, &shared).await {
+            continue;
+        }
         tracing::info!(signal = name, drain = %drain, "stopping");
         let outcome = shared.volume.request(Request::Shutdown { drain });
         tokio::spawn(async move {
@@ -75,6 +81,21 @@ async fn stop_on(mut signals: Signals, shared: Shared) {
                 tracing::warn!(what = %refusal.what, "stop");
             }
         });
+    }
+}
+
+/// Hands the clients over to the next start of the service, if systemd keeps them until then. Returns false
+/// if not: then the volume is to be stopped as ever.
+async fn is_handed_over(signal: &str, shared: &Shared) -> bool {
+    if signal != "TERM" || store::room() == 0 {
+        return false;
+    }
+    match shared.volume.request(Request::HandOver).await {
+        Ok(()) => true,
+        Err(refusal) => {
+            tracing::warn!(what = %refusal.what, "clients are not kept for the next start");
+            false
+        }
     }
 }
 
@@ -135,6 +156,7 @@ fn status_line(status: &VolumeStatus) -> String {
         (Phase::Opening, _) => "opening",
         (Phase::Closing, _) => "closing",
         (Phase::Closed, _) => "closed",
+        (Phase::Upgrading, _) => "upgrading",
         (_, Health::Healthy) => "healthy",
         (_, Health::Degraded) => "degraded",
         (_, Health::NotServing) => "not serving",

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -202,6 +203,11 @@ impl SocketFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Leaves the file where it is: somebody else listens on.
+    pub fn keep(mut self) {
+        self.device_and_inode = None;
+    }
 }
 
 impl Drop for SocketFile {
@@ -248,6 +254,25 @@ impl OwnedSocket {
         listener.set_nonblocking(true).map_err(listen)?;
         let file = SocketFile { path: path.to_owned(), device_and_inode: identity(path) };
         Ok(OwnedSocket { listener, file })
+    }
+
+    /// Listens on with a socket that a predecessor bound to `path`. `None` if it is bound elsewhere, or the
+    /// path does not lead to it any more.
+    pub(crate) fn adopt(path: &Path, socket: OwnedFd) -> Option<OwnedSocket> {
+        let listener = UnixListener::from(socket);
+        let is_there = listener.local_addr().is_ok_and(|bound| bound.as_pathname() == Some(path));
+        let device_and_inode = identity(path);
+        if !is_there || device_and_inode.is_none() {
+            return None;
+        }
+        listener.set_nonblocking(true).ok()?;
+        let file = SocketFile { path: path.to_owned(), device_and_inode };
+        Some(OwnedSocket { listener, file })
+    }
+
+    /// Returns another descriptor of the socket.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.listener.try_clone().map(OwnedFd::from)
     }
 
     /// The listener, and the file to keep as long as it listens.

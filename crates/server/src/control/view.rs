@@ -71,6 +71,7 @@ pub fn volume_status(
             mismatched_bytes: status.scrub_mismatches * SECTOR_BYTES,
         },
         buffers: snapshot.buffers,
+        taken_over: snapshot.taken_over.clone(),
         risks: Vec::new(),
     };
     for leg in status.legs.iter().filter(|leg| leg.state != LegState::Empty) {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,6 +50,42 @@ pub enum Phase {
     Closing,
     /// Closed.
     Closed,
+    /// Closing for another program, which goes on with the clients.
+    Upgrading,
+}
+
+/// The steps of an upgrade, in nanoseconds on the monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandoverTimes {
+    /// Clients began to wait.
+    pub paused_at: u64,
+    /// They were at rest.
+    pub rested_at: u64,
+    /// The volume was closed.
+    pub closed_at: u64,
+    /// The new program began.
+    pub taken_at: u64,
+}
+
+/// What a server took over from the program that it replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverReport {
+    /// Upgrades since the first server began.
+    pub upgrades: u64,
+    /// Version of the program before.
+    pub version: String,
+    /// Clients that went on.
+    pub connections: u64,
+    /// Clients that were cut off.
+    pub cut: u64,
+    /// Time that clients waited; zero until they are served.
+    pub pause_ns: u64,
+    /// When which step was done.
+    #[serde(skip)]
+    pub times: HandoverTimes,
+    /// The reason why this is the program from before, if the new one could not be run.
+    #[serde(default)]
+    pub fallback: Option<String>,
 }
 
 /// Client connections.
@@ -110,6 +147,8 @@ pub struct Snapshot {
     /// The reasons why remote legs have no session, by slot, in plain text. Legs that have one, and
     /// local legs, have no entry.
     pub no_session: Vec<(u8, Arc<str>)>,
+    /// What was taken over from the program before.
+    pub taken_over: Option<HandoverReport>,
 }
 
 impl Snapshot {
@@ -129,6 +168,7 @@ impl Snapshot {
             device: None,
             injected: Vec::new(),
             no_session: Vec::new(),
+            taken_over: None,
         }
     }
 }
@@ -254,6 +294,15 @@ pub enum Request {
     DetachDevice,
     /// Read certificates, keys and lists of revoked certificates again, for clients to come.
     Reload,
+    /// Close for another program, which goes on with the clients.
+    Upgrade {
+        /// The program; without it, the file that the running one was started from.
+        binary: Option<PathBuf>,
+        /// Clients that cannot be handed over may be cut off.
+        force: bool,
+    },
+    /// Close for the next start of the service, which goes on with the clients.
+    HandOver,
     /// Drain for at most this long, close, end.
     Shutdown {
         /// How long to drain.
@@ -310,6 +359,14 @@ impl fmt::Display for Request {
             Request::AttachDevice { .. } => formatter.write_str("attach the block device"),
             Request::DetachDevice => formatter.write_str("detach the block device"),
             Request::Reload => formatter.write_str("reload certificates"),
+            Request::Upgrade { binary, force } => {
+                let cutting = if *force { ", cutting clients off if need be" } else { "" };
+                match binary {
+                    Some(binary) => write!(formatter, "upgrade to {}{cutting}", binary.display()),
+                    None => write!(formatter, "upgrade{cutting}"),
+                }
+            }
+            Request::HandOver => formatter.write_str("hand over to the next start"),
             Request::Shutdown { drain } => write!(formatter, "stop, draining for {drain}"),
         }
     }

@@ -51,6 +51,12 @@ impl Connection {
                 let write = ClientRequest::new(self.id, Kind::Write, &request, cx.now);
                 Intake::Writing { request: requests.insert(write), next: 0, part: None }
             }
+            Command::Flush if std::mem::take(&mut self.owed_loss) => {
+                let why = "data that was written before was lost; it has not become durable";
+                self.refuse(&request, ErrorCode::Io, why);
+                self.input.intake = Intake::Idle;
+                return Step::Go;
+            }
             Command::Flush => self.plain(cx, requests, &request, Operation::Flush),
             Command::Trim => self.plain(cx, requests, &request, Operation::Discard),
             Command::WriteZeroes { fast: true, .. } if !requests.fast_zeroes => {

@@ -312,6 +312,19 @@ impl Device {
         self.stopped = true;
     }
 
+    /// Takes requests again after [`Device::stop`]. Returns true if it has to be put among those that wait.
+    pub(super) fn go_on(&mut self) -> bool {
+        self.stopped = false;
+        let queue = !self.queued;
+        self.queued = true;
+        queue
+    }
+
+    /// Returns true if the engine works on a request of the device's.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.tags.iter().any(|state| matches!(state, State::InFlight(_)))
+    }
+
     /// Answers `reply` once the device has ended.
     pub(super) fn await_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
         self.ending.push(reply);

@@ -63,6 +63,14 @@ pub(super) struct Filling {
 }
 
 impl Filling {
+    /// Appends what has been received of it to `into`. No receive is in flight.
+    pub(super) fn append_to(&self, cx: &ExportContext<'_>, into: &mut Vec<u8>) {
+        let at = BufferAt { buffer: self.buffer, offset: 0 };
+        let sectors = (self.length / hemi_core::units::SECTOR_BYTES) as u32;
+        let whole = cx.engine.buffers().span(at, sectors);
+        into.extend_from_slice(&whole.slice(0, self.filled as usize).to_vec());
+    }
+
     fn rest(&self, cx: &ExportContext<'_>) -> Span {
         let at = BufferAt { buffer: self.buffer, offset: 0 };
         let sectors = (self.length / hemi_core::units::SECTOR_BYTES) as u32;
@@ -95,11 +103,53 @@ pub(super) struct Input {
     pub(super) busy: bool,
     /// Payload received since the connection began, in bytes.
     taken: u64,
+    /// What a predecessor had received and not used, from `carried_used` on.
+    carried: Vec<u8>,
+    carried_used: usize,
 }
 
 impl Input {
     pub(super) fn new(memory: InputMemory) -> Input {
-        Input { memory, secure: false, intake: Intake::Idle, busy: false, taken: 0 }
+        Input {
+            memory,
+            secure: false,
+            intake: Intake::Idle,
+            busy: false,
+            taken: 0,
+            carried: Vec::new(),
+            carried_used: 0,
+        }
+    }
+
+    /// Puts what a predecessor had received before what will be received.
+    pub(super) fn carry(&mut self, bytes: Vec<u8>) {
+        (self.carried, self.carried_used) = (bytes, 0);
+    }
+
+    /// Stages more of what a predecessor had received, once everything staged is used. Returns false if
+    /// nothing is left of that.
+    pub(super) fn refill(&mut self) -> bool {
+        let rest = &self.carried[self.carried_used..];
+        if rest.is_empty() {
+            return false;
+        }
+        let wire = &mut self.memory.wire;
+        debug_assert!(wire.is_empty() && !self.busy);
+        let count = rest.len().min(STAGING_BYTES);
+        wire.memory.span(0, count).copy_from(&rest[..count]);
+        (wire.start, wire.end) = (0, count);
+        self.carried_used += count;
+        if self.carried_used == self.carried.len() {
+            (self.carried, self.carried_used) = (Vec::new(), 0);
+        }
+        true
+    }
+
+    /// Appends what has been received and not used to `into`. No receive is in flight, and the
+    /// connection has no TLS.
+    pub(super) fn append_unused(&mut self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.staged().to_vec());
+        into.extend_from_slice(&self.carried[self.carried_used..]);
     }
 
     /// Returns what the client has sent of payloads, and what is missing of the one that is

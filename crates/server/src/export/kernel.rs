@@ -13,14 +13,15 @@ pub(super) struct KernelClient {
     owner: u16,
     /// The path of the block device.
     path: String,
-    /// Told when its connection has ended.
-    ended: SyncSender<()>,
+    /// Told when its connection has ended. `None` between a predecessor and whoever looks after the
+    /// device next.
+    ended: Option<SyncSender<()>>,
     /// Replies to those who wait for the device's end.
     ending: Vec<ReplyTo<Result<(), ReactorError>>>,
 }
 
 impl KernelClient {
-    pub(super) fn new(owner: u16, path: String, ended: SyncSender<()>) -> KernelClient {
+    pub(super) fn new(owner: u16, path: String, ended: Option<SyncSender<()>>) -> KernelClient {
         KernelClient { owner, path, ended, ending: Vec::new() }
     }
 
@@ -34,6 +35,13 @@ impl KernelClient {
         &self.path
     }
 
+    /// Tells `ended` from now on. Returns false if somebody else is told already.
+    pub(super) fn watch(&mut self, ended: SyncSender<()>) -> bool {
+        let is_free = self.ended.is_none();
+        self.ended.get_or_insert(ended);
+        is_free
+    }
+
     /// Answers `reply` once the connection has ended, which is the last.
     pub(super) fn await_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
         self.ending.push(reply);
@@ -43,8 +51,10 @@ impl KernelClient {
     /// one who looks after it is told.
     pub(super) fn left(&mut self) -> bool {
         if self.ending.is_empty() {
-            // One word to the same effect may wait there already.
-            let _ = self.ended.try_send(());
+            if let Some(ended) = &self.ended {
+                // One word to the same effect may wait there already.
+                let _ = ended.try_send(());
+            }
             return false;
         }
         for reply in self.ending.drain(..) {

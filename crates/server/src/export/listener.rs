@@ -2,7 +2,7 @@
 //! client does not call: it is given its socket.
 
 use std::net::{TcpListener, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use rustix::net::sockopt;
 use super::request_bytes_max;
 use crate::config::exports::{Access, ExportConfig, Listen};
 use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
+use crate::handover::state::ListenerState;
 use crate::ring::{Ring, RingFile, Source, Tag};
 use crate::slots::SlotId;
 use crate::tls::{Clients, Tls};
@@ -147,11 +148,15 @@ pub(super) struct Bounds {
 pub struct Listener {
     /// `unix:PATH` or `tcp:HOST:PORT`, with the port in fact bound.
     pub(super) name: String,
+    /// As configured, and which of the address's sockets it is.
+    known: (String, u32),
     /// `None` for the kernel's client.
     descriptor: Option<OwnedFd>,
     tcp: bool,
     /// The socket's file goes with the listener.
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
+    /// Whether an accept is in the ring.
+    pub(super) accepting: bool,
     ring_file: Option<RingFile>,
     pub(super) config: Arc<ServerConfig>,
     /// Index of the configured export that it serves.
@@ -178,35 +183,57 @@ impl Listener {
         config: &ExportConfig,
         options: &ExportOptions,
     ) -> Result<Vec<Listener>, ListenError> {
+        Listener::open(export, config, options, Vec::new())
+    }
+
+    /// As [`Listener::bind`], with the sockets that a predecessor had bound for the address, in order; those
+    /// that are no longer what they were are bound anew.
+    pub(crate) fn open(
+        export: usize,
+        config: &ExportConfig,
+        options: &ExportOptions,
+        inherited: Vec<OwnedFd>,
+    ) -> Result<Vec<Listener>, ListenError> {
         let gate = Gate::new(config, options)?.map(Arc::new);
         let server = server_config(config, options)?;
-        let make = |name, descriptor, tcp, file| Listener {
+        let make = |index: usize, name, descriptor, tcp, file| Listener {
+            known: (config.nbd.to_string(), index as u32),
             descriptor: Some(descriptor),
             tcp,
-            _file: file,
+            file,
             export,
             gate: gate.clone(),
             ..Listener::unbound(name, config, Arc::clone(&server))
         };
         match &config.nbd {
             Listen::Unix(path) => {
-                let socket = OwnedSocket::bind(path, SOCKET_MODE, "--nbd")?;
+                let mut inherited = inherited.into_iter();
+                let kept = inherited.next().and_then(|socket| OwnedSocket::adopt(path, socket));
+                let socket = match kept {
+                    Some(socket) => socket,
+                    None => OwnedSocket::bind(path, SOCKET_MODE, "--nbd")?,
+                };
                 let (listener, file) = socket.into_parts();
                 let name = config.nbd.to_string();
-                Ok(vec![make(name, listener.into(), false, Some(file))])
+                Ok(vec![make(0, name, listener.into(), false, Some(file))])
             }
             Listen::Tcp { host, port } => {
-                let sockets = bind_tcp(host, *port).map_err(|source| ListenError::Tcp {
-                    address: config.nbd.to_string(),
-                    source,
-                })?;
+                let inherited: Vec<_> = inherited.into_iter().map(TcpListener::from).collect();
+                let sockets = match inherited.is_empty() {
+                    false => inherited,
+                    true => bind_tcp(host, *port).map_err(|source| ListenError::Tcp {
+                        address: config.nbd.to_string(),
+                        source,
+                    })?,
+                };
                 let name = |socket: &TcpListener| match socket.local_addr() {
                     Ok(address) => format!("tcp:{address}"),
                     Err(_) => config.nbd.to_string(),
                 };
                 Ok(sockets
                     .into_iter()
-                    .map(|socket| make(name(&socket), socket.into(), true, None))
+                    .enumerate()
+                    .map(|(index, socket)| make(index, name(&socket), socket.into(), true, None))
                     .collect())
             }
         }
@@ -226,9 +253,11 @@ impl Listener {
     fn unbound(name: String, config: &ExportConfig, server: Arc<ServerConfig>) -> Listener {
         Listener {
             name,
+            known: Default::default(),
             descriptor: None,
             tcp: false,
-            _file: None,
+            file: None,
+            accepting: false,
             ring_file: None,
             config: server,
             export: usize::MAX,
@@ -242,6 +271,11 @@ impl Listener {
             held: None,
             retry_at: Instant::NEVER,
         }
+    }
+
+    /// Returns true if it is the kernel's client's.
+    pub(super) fn is_kernels(&self) -> bool {
+        self.descriptor.is_none()
     }
 
     /// Begins a session with a client.
@@ -268,8 +302,9 @@ impl Listener {
     }
 
     /// Accepts the next client.
-    pub(super) fn rearm(&self, ring: &mut Ring, owner: u16) {
+    pub(super) fn rearm(&mut self, ring: &mut Ring, owner: u16) {
         if let Some(file) = self.ring_file {
+            self.accepting = true;
             let id = SlotId { slot: 0, generation: 0 };
             ring.accept(file, Tag { source: Source::Listener, owner, id });
         }
@@ -281,6 +316,22 @@ impl Listener {
             tracing::warn!(listener = %self.name, %errno, "a client could not be accepted");
             self.retry_at = now + RETRY_AFTER;
         }
+    }
+
+    /// Returns true if a predecessor knew it as `known`.
+    pub(super) fn is_known_as(&self, known: &ListenerState) -> bool {
+        self.known.0 == known.address && self.known.1 == known.index
+    }
+
+    /// Gives the socket to a successor; its file stays. `None` if it is the kernel's client's, and has none.
+    pub(super) fn hand_over(self) -> Option<(ListenerState, OwnedFd)> {
+        let socket = self.descriptor?;
+        if let Some(file) = self.file {
+            file.keep();
+        }
+        let (address, index) = self.known;
+        let descriptor = socket.as_raw_fd();
+        Some((ListenerState { address, index, descriptor }, socket))
     }
 
     /// Sets a new connection's socket options. Failures cost speed only.

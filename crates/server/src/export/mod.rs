@@ -11,6 +11,7 @@ mod admission;
 mod complaints;
 mod connection;
 mod device;
+mod handover;
 mod input;
 mod kernel;
 mod listener;
@@ -22,6 +23,7 @@ mod request;
 use std::collections::VecDeque;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use hemi_core::io::{Buffers, Reply};
 use hemi_core::units::{Instant, SECOND};
@@ -33,11 +35,15 @@ use crate::record::Recorder;
 use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
 use hemi_core::engine::Engine;
+use rustix::io::Errno;
 
 use admission::STATUS_STEPS_MAX;
 use complaints::Complaints;
 use connection::{Connection, ConnectionMemory, Next};
 use device::{DEVICE, Device};
+pub use handover::ANSWERS_TIME;
+pub(crate) use handover::CarriedClients;
+use handover::Pause;
 use kernel::KernelClient;
 pub(crate) use listener::volume_features;
 pub use listener::{ExportOptions, Gate, GateFiles, ListenError, Listener};
@@ -72,6 +78,8 @@ pub(crate) struct Counts {
     pub(crate) open: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    /// Clients of a predecessor that could not be taken over.
+    pub(crate) cut: u64,
 }
 
 /// Every listener and connection of a volume.
@@ -95,6 +103,8 @@ pub(crate) struct Exports {
     complaints: Complaints,
     next_sweep: Instant,
     stopped: bool,
+    /// The pause for an upgrade, while there is one.
+    pause: Option<Pause>,
     recorder: Option<Recorder>,
 }
 
@@ -122,6 +132,7 @@ impl Exports {
             complaints: Complaints::default(),
             next_sweep: Instant(0),
             stopped: false,
+            pause: None,
             recorder: None,
         }
     }
@@ -214,20 +225,35 @@ impl Exports {
             return Err(ReactorError::Busy);
         }
         let KernelSocket { socket, path, options, ended } = socket;
-        let owner = match &self.kernel {
-            Some(kernel) => kernel.owner(),
-            None => {
-                let listener = Listener::of_kernel(&path, &options)
-                    .map_err(|error| ReactorError::Attach(error.to_string()))?;
-                self.listeners.push(listener);
-                (self.listeners.len() - 1) as u16
-            }
-        };
+        let owner = self
+            .kernel_listener(&path, &options)
+            .map_err(|error| ReactorError::Attach(error.to_string()))?;
         if !self.admit(cx, owner, socket) {
             return Err(ReactorError::Busy);
         }
-        self.kernel = Some(KernelClient::new(owner, path, ended));
+        self.kernel = Some(KernelClient::new(owner, path, Some(ended)));
         Ok(())
+    }
+
+    /// Returns the index of the kernel's client's listener.
+    fn kernel_listener(&mut self, path: &str, options: &ExportOptions) -> Result<u16, ListenError> {
+        let known = self.listeners.iter().position(Listener::is_kernels);
+        let index = known.unwrap_or(self.listeners.len());
+        if known.is_none() {
+            self.listeners.push(Listener::of_kernel(path, options)?);
+        }
+        Ok(index as u16)
+    }
+
+    /// Tells `ended` when the connection of the kernel's client ends, which a predecessor had.
+    pub(crate) fn watch_kernel(&mut self, ended: SyncSender<()>) -> Result<(), ReactorError> {
+        let none = || ReactorError::Attach("the kernel has no connection".into());
+        let kernel = self.kernel.as_mut().ok_or_else(none)?;
+        let listener = self.listeners.get(usize::from(kernel.owner()));
+        if listener.is_none_or(|listener| listener.open == 0) {
+            return Err(none());
+        }
+        if kernel.watch(ended) { Ok(()) } else { Err(ReactorError::Busy) }
     }
 
     /// Answers `reply` once the block device has ended; at once if there is none.
@@ -289,10 +315,13 @@ impl Exports {
 
     /// A client called, or a listener failed.
     fn accepted(&mut self, cx: &mut ExportContext<'_>, owner: u16, completion: Completion) {
+        let paused = self.pause.is_some();
         let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
+        listener.accepting = false;
         let descriptor = match completion.outcome() {
             // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
             Ok(descriptor) => unsafe { OwnedFd::from_raw_fd(descriptor as i32) },
+            Err(Errno::CANCELED) if paused => return,
             Err(errno) => {
                 listener.failed(cx.now, errno, self.stopped);
                 return;
@@ -309,7 +338,9 @@ impl Exports {
             listener.held = Some(descriptor);
             return;
         }
-        listener.rearm(cx.ring, owner);
+        if !paused {
+            listener.rearm(cx.ring, owner);
+        }
         if full {
             self.counts.refused += 1;
             tracing::debug!(listener = %listener.name, "too many connections: one closed");
@@ -353,6 +384,9 @@ impl Exports {
     pub(crate) fn reply(&mut self, cx: &mut ExportContext<'_>, reply: Reply) {
         if device::is_device(reply.token) {
             return self.device_reply(cx, reply);
+        }
+        if self.flushed(&reply) {
+            return;
         }
         let Some(done) = self.requests.reply(cx.engine.buffers_mut(), reply) else { return };
         if let Some(recorder) = &mut self.recorder {
@@ -461,7 +495,9 @@ impl Exports {
         let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
         listener.open = listener.open.saturating_sub(1);
         if let Some(held) = listener.held.take() {
-            listener.rearm(cx.ring, owner);
+            if self.pause.is_none() {
+                listener.rearm(cx.ring, owner);
+            }
             self.admit(cx, owner, held);
         }
         if self.kernel.as_ref().is_some_and(|kernel| kernel.owner() == owner) {
@@ -482,7 +518,7 @@ impl Exports {
     /// Looks after listeners that failed and clients that dawdle.
     pub(crate) fn tick(&mut self, cx: &mut ExportContext<'_>) {
         for (index, listener) in self.listeners.iter_mut().enumerate() {
-            if listener.retry_at <= cx.now {
+            if listener.retry_at <= cx.now && self.pause.is_none() {
                 listener.start(cx.ring, index as u16);
             }
         }

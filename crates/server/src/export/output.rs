@@ -128,6 +128,7 @@ impl Output {
     /// Whether nothing is left to be sent.
     pub(super) fn is_empty(&self, tls: Option<&Tls>) -> bool {
         !self.busy
+            && self.memory.gather.is_empty()
             && self.memory.answers.is_empty()
             && self.text_waiting() == 0
             && !tls.is_some_and(Tls::wants_to_send)
@@ -303,6 +304,54 @@ impl Output {
         self.free_sending(cx, requests)
     }
 
+    /// The socket took `count` bytes of a message, the rest of which is not to be sent now.
+    pub(super) fn sent_last(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        count: usize,
+    ) -> Freed {
+        self.progress = cx.now;
+        self.taken += count as u64;
+        self.memory.gather.advance(count);
+        self.busy = false;
+        if self.memory.gather.is_empty() {
+            return self.free_sending(cx, requests);
+        }
+        Freed::default()
+    }
+
+    /// Sends the rest of a message that was stopped.
+    pub(super) fn go_on(&mut self, cx: &mut ExportContext<'_>, file: RingFile, tag: Tag) {
+        if !self.busy && !self.memory.gather.is_empty() {
+            self.busy = true;
+            self.retry(cx, file, tag);
+        }
+    }
+
+    /// Appends everything that has not been sent to `into`, as it goes over the wire. No message is in
+    /// flight, and the connection has no TLS.
+    pub(super) fn append_unsent(
+        &self,
+        cx: &ExportContext<'_>,
+        requests: &Requests,
+        into: &mut Vec<u8>,
+    ) {
+        debug_assert!(!self.busy);
+        // SAFETY: the pieces are of this connection's own area and of answered requests' buffers, which
+        // nobody writes to.
+        unsafe { self.memory.gather.append_to(into) };
+        into.extend_from_slice(&self.memory.text[self.text_sent..]);
+        for answer in &self.memory.answers {
+            into.extend_from_slice(answer.packet.as_bytes());
+            for part in 0..answer.length.div_ceil(PART_BYTES) as usize {
+                if let Some(span) = payload(cx, requests, answer, part) {
+                    into.extend_from_slice(&span.to_vec());
+                }
+            }
+        }
+    }
+
     /// The socket is full: waits for room.
     pub(super) fn retry(&mut self, cx: &mut ExportContext<'_>, file: RingFile, tag: Tag) {
         cx.ring.send_gathered(file, &mut self.memory.gather, false, tag);
@@ -332,7 +381,8 @@ impl Output {
         self.free_sending(cx, requests)
     }
 
-    pub(super) fn into_memory(self) -> OutputMemory {
+    pub(super) fn into_memory(mut self) -> OutputMemory {
+        self.memory.gather.clear();
         self.memory
     }
 }

@@ -92,6 +92,21 @@ impl ClientRequest {
         }
     }
 
+    /// Returns the client's request for data, as it can be handed over. A read that has been begun is
+    /// read again from its beginning.
+    pub(super) fn as_asked(&self) -> hemi_nbd::server::Request {
+        hemi_nbd::server::Request {
+            command: match self.kind {
+                Kind::Write => Command::Write,
+                Kind::Read | Kind::Plain => Command::Read { unfragmented: false },
+            },
+            fua: self.fua,
+            offset: self.offset,
+            length: self.length,
+            cookie: self.to.cookie,
+        }
+    }
+
     /// For a recording.
     pub(super) fn as_recorded(&self) -> Answered {
         Answered {
@@ -143,6 +158,12 @@ pub(super) struct Requests {
     pub(super) fast_zeroes: bool,
     /// Parts handed to the engine since start.
     pub(super) submitted: u64,
+    /// Parts that the engine works on.
+    pub(super) in_engine: u32,
+    /// While set, no request is begun and nothing is received.
+    pub(super) paused: bool,
+    /// While set, nothing is sent.
+    pub(super) sends_stopped: bool,
 }
 
 impl Requests {
@@ -155,6 +176,9 @@ impl Requests {
             status_steps: 0,
             fast_zeroes: false,
             submitted: 0,
+            in_engine: 0,
+            paused: false,
+            sends_stopped: false,
         }
     }
 
@@ -193,6 +217,7 @@ impl Requests {
         request.left += 1;
         request.complete |= part.last;
         self.submitted += 1;
+        self.in_engine += 1;
         let start = (request.offset + part.at) / SECTOR_BYTES;
         let token = ((part.at / PART_BYTES) << PART_SHIFT) | id.to_bits();
         let now: Instant = cx.now;
@@ -216,6 +241,7 @@ impl Requests {
             release(arena, reply.buffer);
             return None;
         };
+        self.in_engine -= 1;
         request.left -= 1;
         let mut paid = 0;
         match (request.kind, reply.result) {

@@ -128,6 +128,7 @@ const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
     ledger: &LedgerPlace::None,
     settle: false,
     accept_loss: false,
+    settled: false,
 };
 
 /// Opens legs that this very process has served until now. The ring that held their locks is let go
@@ -421,6 +422,7 @@ fn a_detached_leg_is_let_go_and_can_come_back() {
     let volume = ServedVolume::new(
         served.running.handle.clone(),
         GateFiles { exports: Vec::new(), options: served.exports() },
+        false,
     );
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let config = served.legs[0].clone();

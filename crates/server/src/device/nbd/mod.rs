@@ -127,11 +127,6 @@ pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<Str
     let netlink = driver()?;
     let snapshot = reactor.snapshot();
     let found = find(identity.id);
-    if let Some(index) = found
-        && snapshot.device.is_some()
-    {
-        return Ok(block_path(index));
-    }
     let (sender, ended) = sync_channel(1);
     let mut device = Served {
         netlink,
@@ -147,7 +142,11 @@ pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<Str
         sender,
     };
     match found {
-        Some(index) => device.take_over(index, &ended)?,
+        Some(index) => match device.watch(index) {
+            Ok(()) => {}
+            Err(ReactorError::Busy) => return Ok(device.path()),
+            Err(_) => device.take_over(index, &ended)?,
+        },
         None => device.make()?,
     }
     let path = device.path();
@@ -177,6 +176,13 @@ struct Served {
 impl Served {
     fn path(&self) -> String {
         block_path(self.index)
+    }
+
+    /// Looks after a device whose connection an upgrade has left.
+    fn watch(&mut self, index: u32) -> Result<(), ReactorError> {
+        self.index = index;
+        let ended = self.sender.clone();
+        self.reactor.wait_for(|reply| ReactorMessage::WatchKernel { ended, reply })
     }
 
     /// Makes a new device: the first that is not connected, or one more.

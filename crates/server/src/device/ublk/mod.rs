@@ -100,7 +100,14 @@ pub(super) fn exists(id: [u8; 16]) -> bool {
 pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<String, DeviceError> {
     let mut control = driver()?;
     let number = match find(&mut control, identity.id)? {
-        Some(info) if info.state == abi::STATE_LIVE && process::is_this(info.server) => info.number,
+        // After an upgrade this process may be its server in name only.
+        Some(info)
+            if info.state == abi::STATE_LIVE
+                && process::is_this(info.server)
+                && reactor.snapshot().device.is_some() =>
+        {
+            info.number
+        }
         Some(info) if info.state != abi::STATE_DEAD => {
             take_over(&mut control, reactor, identity, info)?;
             info.number

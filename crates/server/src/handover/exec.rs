@@ -1,0 +1,128 @@
+//! Becoming the successor.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::MemfdFlags;
+use rustix::io::FdFlags;
+
+use super::{DESCRIPTOR, FALLBACK, FILE_NAME, HandedOver};
+
+/// The program that runs now, whatever has become of its file.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// A closed volume and its clients, ready for the program that goes on with them.
+#[derive(Debug)]
+pub struct Successor {
+    handed: HandedOver,
+    binary: PathBuf,
+    control: OwnedFd,
+    http: Option<OwnedFd>,
+}
+
+impl Successor {
+    /// Takes what a reactor has given away, and the sockets of control.
+    pub(crate) fn new(
+        handed: HandedOver,
+        binary: PathBuf,
+        control: OwnedFd,
+        http: Option<OwnedFd>,
+    ) -> Successor {
+        Successor { handed, binary, control, http }
+    }
+
+    /// Becomes the program that goes on, with the arguments of this one. If it cannot be run, this program is
+    /// run anew and goes on. Returns only if that fails, too: the clients are cut off then.
+    pub fn exec(self) -> io::Error {
+        let Successor { handed, binary, control, http } = self;
+        let HandedOver { mut state, descriptors, .. } = handed;
+        state.process = std::process::id();
+        state.version = env!("CARGO_PKG_VERSION").to_owned();
+        state.control = Some(control.as_raw_fd());
+        state.http = http.as_ref().map(|http| http.as_raw_fd());
+        let file = match memory_file(&state.encode()) {
+            Ok(file) => file,
+            Err(error) => return error,
+        };
+        for descriptor in descriptors.iter().chain([&control, &file]).chain(&http) {
+            if let Err(errno) = rustix::io::fcntl_setfd(descriptor, FdFlags::empty()) {
+                return errno.into();
+            }
+        }
+        // systemd waits for READY=1 again, which the successor says.
+        let _ = sd_notify::notify(&[
+            sd_notify::NotifyState::Reloading,
+            sd_notify::NotifyState::monotonic_usec_now()
+                .unwrap_or(sd_notify::NotifyState::Reloading),
+        ]);
+        block_signals();
+        let error = replace(&binary, &file, None);
+        let reason = format!("{} could not be run: {error}", binary.display());
+        replace(Path::new(THIS_PROGRAM), &file, Some(&reason))
+    }
+
+    /// Returns the program that goes on.
+    pub fn binary(&self) -> &PathBuf {
+        &self.binary
+    }
+}
+
+/// Runs `binary` in place of this program. Returns only if that fails.
+fn replace(binary: &Path, file: &OwnedFd, fallback: Option<&str>) -> io::Error {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_else(|| OsString::from("hemi"));
+    let mut command = Command::new(binary);
+    command.arg0(name).args(arguments).env(DESCRIPTOR, file.as_raw_fd().to_string());
+    // What systemd passed to this process has been taken.
+    for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
+        command.env_remove(name);
+    }
+    match fallback {
+        Some(reason) => command.env(FALLBACK, reason),
+        None => command.env_remove(FALLBACK),
+    };
+    command.exec()
+}
+
+/// Makes a file in memory that holds `bytes`.
+pub(super) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let descriptor = rustix::fs::memfd_create(FILE_NAME, MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(descriptor);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// Gives TERM and INT their meaning of old, since the volume is closed and nobody would attend to them; HUP
+/// means nothing until the successor runs.
+pub(crate) fn reset_signals() {
+    for (signal, handler) in [
+        (libc::SIGTERM, libc::SIG_DFL),
+        (libc::SIGINT, libc::SIG_DFL),
+        (libc::SIGHUP, libc::SIG_IGN),
+    ] {
+        // SAFETY: neither disposition runs any code of ours.
+        unsafe { libc::signal(signal, handler) };
+    }
+}
+
+/// Keeps signals waiting until the successor attends to them.
+fn block_signals() {
+    mask(libc::SIG_BLOCK);
+}
+
+/// Changes the calling thread's mask for the signals that stop or reload a volume.
+pub(super) fn mask(how: i32) {
+    // SAFETY: the set is initialised by `sigemptyset`, and the calls change nothing but this thread's mask.
+    unsafe {
+        let mut signals = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(signals.as_mut_ptr());
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(signals.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(how, signals.as_ptr(), std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,43 @@
+//! Hands a served volume to another program in the same process, which its clients see as a pause.
+//!
+//! The successor is asked first whether it understands what it will get ([`check`]). Then the reactor
+//! brings the clients to rest and closes the volume (`reactor/handover.rs`, `export/handover.rs`). What
+//! is known of the clients goes into a memory file, and this process becomes the successor by `exec`
+//! ([`Successor`]): sockets stay open, and the process keeps its number, so that a supervisor sees
+//! nothing of it. Or systemd keeps both for the next start of the service (`store.rs`). The successor opens the volume as at any start and goes on with the clients
+//! ([`Inheritance`]).
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::PathBuf;
+
+mod check;
+mod exec;
+mod inherit;
+pub(crate) mod state;
+pub(crate) mod store;
+
+pub use check::{CHECK_TIME, CheckAnswer};
+pub(crate) use check::{CheckError, check, own_binary};
+pub use exec::Successor;
+pub(crate) use exec::reset_signals;
+pub(crate) use inherit::{Inheritance, let_signals_in};
+
+/// The environment variable that names the descriptor of the memory file.
+const DESCRIPTOR: &str = "HEMI_HANDOVER_FD";
+/// The environment variable that says why the program meant to go on could not be run.
+const FALLBACK: &str = "HEMI_HANDOVER_FALLBACK";
+/// Name of the memory file, as `/proc` shows it.
+const FILE_NAME: &str = "hemi-handover";
+
+/// A state, and its sockets by the numbers that it calls them by.
+type Taken = (state::State, Vec<(RawFd, OwnedFd)>);
+
+/// What a reactor gives away at its end.
+#[derive(Debug)]
+pub(crate) struct HandedOver {
+    pub(crate) state: state::State,
+    /// The sockets that the state names.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// The program that goes on in this process; without it, the next start of the service goes on.
+    pub(crate) binary: Option<PathBuf>,
+}

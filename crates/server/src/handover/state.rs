@@ -1,0 +1,340 @@
+//! The bytes that one server hands to the next: what it knew of its clients.
+//!
+//! ```text
+//! magic (8)  format (4)  crc32c (4)  header bytes (8)  header: JSON  payloads
+//! ```
+//!
+//! Integers are little-endian; the checksum covers everything behind it. The header says how long each
+//! connection's payloads are; they follow in its order. Fields of the header are added, never renamed:
+//! a reader ignores those it does not know. What an older reader would get wrong makes a new format.
+
+use std::os::fd::RawFd;
+
+use serde::{Deserialize, Serialize};
+
+/// The format written, and the newest that is read.
+pub(crate) const FORMAT: u32 = 1;
+const MAGIC: [u8; 8] = *b"hemi-up\n";
+/// Bytes before the header.
+const PREFIX_BYTES: usize = 24;
+
+/// Why bytes are no state to go on with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateError {
+    /// They are of something else.
+    #[error("it does not begin as a hand-over does")]
+    Magic,
+    /// Another format.
+    #[error("it is of format {0}; this program reads {FORMAT}")]
+    Format(u32),
+    /// They are not those that were written.
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+    /// The header is not what this program understands.
+    #[error("its header is not understood: {0}")]
+    Header(#[from] serde_json::Error),
+}
+
+/// What one server hands to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct State {
+    /// Process that hands over. In an upgrade in place the successor is the same.
+    pub(crate) process: u32,
+    /// The volume's id.
+    pub(crate) volume: [u8; 16],
+    /// Version of the program that hands over.
+    pub(crate) version: String,
+    /// Upgrades since clients first connected, this one included.
+    pub(crate) upgrades: u64,
+    /// When clients began to wait: nanoseconds on the monotonic clock of this boot of the machine.
+    pub(crate) paused_at: u64,
+    /// When they were at rest, and when the volume was closed, on the same clock.
+    pub(crate) rested_at: u64,
+    pub(crate) closed_at: u64,
+    /// Whether no write to a remote leg can land any more.
+    pub(crate) settled: bool,
+    /// Clients that could not be handed over.
+    pub(crate) cut: u64,
+    /// Connections accepted and refused since clients first connected.
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    pub(crate) listeners: Vec<ListenerState>,
+    pub(crate) control: Option<RawFd>,
+    pub(crate) http: Option<RawFd>,
+    pub(crate) connections: Vec<ConnectionState>,
+}
+
+/// A socket that clients call at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ListenerState {
+    /// As configured.
+    pub(crate) address: String,
+    /// Which of the address's sockets it is.
+    pub(crate) index: u32,
+    pub(crate) descriptor: RawFd,
+}
+
+/// A client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConnectionState {
+    pub(crate) descriptor: RawFd,
+    /// Its listener's place among those handed over.
+    pub(crate) listener: u32,
+    /// The path of the block device, if it is the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
+    /// Its name towards the engine.
+    pub(crate) number: u32,
+    /// Whether it came past the handshake.
+    pub(crate) served: bool,
+    /// Whether it takes only its last answers.
+    pub(crate) finishing: bool,
+    /// Whether its next flush has to fail, since what it wrote was lost.
+    pub(crate) owed_loss: bool,
+    /// The byte of its request that the payload handed over begins at.
+    pub(crate) next: u64,
+    /// Whether a part before that failed.
+    pub(crate) failed: bool,
+    /// Lengths of the payloads below, in their order.
+    pub(crate) lengths: [u64; 5],
+    /// What was agreed with it, as [`hemi_nbd`] saves it.
+    #[serde(skip)]
+    pub(crate) session: Vec<u8>,
+    /// The request that has been received and not been begun, or whose payload comes; empty if none.
+    #[serde(skip)]
+    pub(crate) request: Vec<u8>,
+    /// The beginning of the request's payload, from `next` on.
+    #[serde(skip)]
+    pub(crate) payload: Vec<u8>,
+    /// Bytes received and not looked at.
+    #[serde(skip)]
+    pub(crate) input: Vec<u8>,
+    /// Bytes of answers to be sent.
+    #[serde(skip)]
+    pub(crate) output: Vec<u8>,
+}
+
+impl ConnectionState {
+    fn payloads(&self) -> [&Vec<u8>; 5] {
+        [&self.session, &self.request, &self.payload, &self.input, &self.output]
+    }
+
+    fn payloads_mut(&mut self) -> [&mut Vec<u8>; 5] {
+        let ConnectionState { session, request, payload, input, output, .. } = self;
+        [session, request, payload, input, output]
+    }
+}
+
+impl State {
+    /// Returns the state as bytes.
+    pub(crate) fn encode(&mut self) -> Vec<u8> {
+        for connection in &mut self.connections {
+            connection.lengths = connection.payloads().map(|payload| payload.len() as u64);
+        }
+        let header =
+            serde_json::to_vec(self).expect("numbers and texts can always be written as JSON");
+        let payloads = self.connections.iter().flat_map(|connection| connection.payloads());
+        let length = payloads.clone().map(Vec::len).sum::<usize>();
+        let mut bytes = Vec::with_capacity(PREFIX_BYTES + header.len() + length);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&FORMAT.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&header);
+        for payload in payloads {
+            bytes.extend_from_slice(payload);
+        }
+        let checksum = crc32c::crc32c(&bytes[16..]);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Returns the state that `bytes` hold.
+    ///
+    /// # Errors
+    /// [`StateError`]
+    pub(crate) fn decode(bytes: &[u8]) -> Result<State, StateError> {
+        let (prefix, rest) =
+            bytes.split_at_checked(PREFIX_BYTES).ok_or(StateError::Damaged("it is too short"))?;
+        if prefix[..8] != MAGIC {
+            return Err(StateError::Magic);
+        }
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| prefix[at + byte]));
+        if word(8) != FORMAT {
+            return Err(StateError::Format(word(8)));
+        }
+        if crc32c::crc32c(&bytes[16..]) != word(12) {
+            return Err(StateError::Damaged("its checksum does not match"));
+        }
+        let length = u64::from(word(20)) << 32 | u64::from(word(16));
+        let short = StateError::Damaged("it ends early");
+        let (header, mut rest) = usize::try_from(length)
+            .ok()
+            .and_then(|length| rest.split_at_checked(length))
+            .ok_or(short)?;
+        let mut state: State = serde_json::from_slice(header)?;
+        for connection in &mut state.connections {
+            let lengths = connection.lengths;
+            for (payload, length) in connection.payloads_mut().into_iter().zip(lengths) {
+                let (own, others) = usize::try_from(length)
+                    .ok()
+                    .and_then(|length| rest.split_at_checked(length))
+                    .ok_or(StateError::Damaged("it ends early"))?;
+                payload.extend_from_slice(own);
+                rest = others;
+            }
+        }
+        if !rest.is_empty() {
+            return Err(StateError::Damaged("it goes on too long"));
+        }
+        if !state.descriptors_differ() {
+            return Err(StateError::Damaged("a descriptor is named twice"));
+        }
+        Ok(state)
+    }
+
+    /// Returns every descriptor that is handed over.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let listeners = self.listeners.iter().map(|listener| listener.descriptor);
+        let connections = self.connections.iter().map(|connection| connection.descriptor);
+        listeners.chain(connections).chain(self.control).chain(self.http).collect()
+    }
+
+    fn descriptors_differ(&self) -> bool {
+        let mut all = self.descriptors();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        all.len() == count && all.first().is_none_or(|least| *least > 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn example() -> State {
+        let connection = ConnectionState {
+            descriptor: 9,
+            listener: 0,
+            number: 3,
+            served: true,
+            next: 1 << 20,
+            session: vec![1, 2],
+            request: vec![3],
+            payload: vec![4; 5],
+            output: vec![6],
+            ..ConnectionState::default()
+        };
+        State {
+            process: 17,
+            version: "1.2.3".into(),
+            upgrades: 1,
+            accepted: 3,
+            listeners: vec![ListenerState { address: "unix:/s".into(), index: 0, descriptor: 8 }],
+            control: Some(7),
+            connections: vec![connection],
+            ..State::default()
+        }
+    }
+
+    /// Another program than the one that wrote them reads these bytes.
+    #[test]
+    fn the_format_stays() {
+        let bytes = example().encode();
+        assert_eq!(&bytes[..12], b"hemi-up\n\x01\0\0\0");
+        let header = r#"{"process":17,"volume":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"version":"1.2.3","upgrades":1,"paused_at":0,"rested_at":0,"closed_at":0,"settled":false,"cut":0,"accepted":3,"refused":0,"listeners":[{"address":"unix:/s","index":0,"descriptor":8}],"control":7,"http":null,"connections":[{"descriptor":9,"listener":0,"number":3,"served":true,"finishing":false,"owed_loss":false,"next":1048576,"failed":false,"lengths":[2,1,5,0,1]}]}"#;
+        let end = PREFIX_BYTES + header.len();
+        assert_eq!(std::str::from_utf8(&bytes[PREFIX_BYTES..end]).expect("JSON"), header);
+        assert_eq!(&bytes[16..24], &(header.len() as u64).to_le_bytes());
+        assert_eq!(&bytes[end..], &[1, 2, 3, 4, 4, 4, 4, 4, 6]);
+        assert_eq!(State::decode(&bytes).expect("it was encoded").connections[0].payload, [4; 5]);
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_ignored() {
+        let mut bytes = example().encode();
+        let at = PREFIX_BYTES + 1;
+        bytes.splice(at..at, *br#""later":{"x":[1]},"#);
+        let length = u64::from_le_bytes(bytes[16..24].try_into().expect("eight")) + 18;
+        bytes[16..24].copy_from_slice(&length.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[16..]);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(State::decode(&bytes).expect("it is sound").process, 17);
+    }
+
+    #[test]
+    fn another_format_and_a_descriptor_named_twice_are_refused() {
+        let mut bytes = example().encode();
+        bytes[8] = 2;
+        assert!(matches!(State::decode(&bytes), Err(StateError::Format(2))));
+        let mut twice = example();
+        twice.http = twice.control;
+        assert!(matches!(State::decode(&twice.encode()), Err(StateError::Damaged(_))));
+        let mut standard = example();
+        standard.control = Some(2);
+        assert!(matches!(State::decode(&standard.encode()), Err(StateError::Damaged(_))));
+    }
+
+    fn connection() -> impl Strategy<Value = ConnectionState> {
+        let payload = || prop::collection::vec(any::<u8>(), 0..50);
+        let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+        let payloads = (payload(), payload(), payload(), payload(), payload());
+        (payloads, flags, any::<u32>(), any::<u64>()).prop_map(
+            |((session, request, payload, input, output), flags, number, next)| {
+                let lengths =
+                    [&session, &request, &payload, &input, &output].map(|one| one.len() as u64);
+                let (served, finishing, owed_loss, failed) = flags;
+                ConnectionState {
+                    descriptor: 0,
+                    listener: number % 3,
+                    device: finishing.then(|| format!("/dev/nbd{number}")),
+                    number,
+                    served,
+                    finishing,
+                    owed_loss,
+                    next,
+                    failed,
+                    lengths,
+                    session,
+                    request,
+                    payload,
+                    input,
+                    output,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_comes_back(
+            mut connections in prop::collection::vec(connection(), 0..6),
+            version in ".{0,9}",
+            numbers: (u64, u64, u64),
+        ) {
+            for (at, connection) in connections.iter_mut().enumerate() {
+                connection.descriptor = 10 + at as RawFd;
+            }
+            let (paused_at, accepted, cut) = numbers;
+            let mut state = State { version, paused_at, accepted, cut, connections, ..example() };
+            let bytes = state.encode();
+            prop_assert_eq!(State::decode(&bytes).expect("it was encoded"), state);
+        }
+
+        #[test]
+        fn damaged_bytes_are_refused(bit: usize, cut in 0_usize..400, noise: Vec<u8>) {
+            let bytes = example().encode();
+            let mut flipped = bytes.clone();
+            flipped[bit / 8 % bytes.len()] ^= 1 << (bit % 8);
+            prop_assert!(State::decode(&flipped).is_err());
+            prop_assert!(State::decode(&bytes[..cut.min(bytes.len() - 1)]).is_err());
+            prop_assert!(State::decode(&noise).is_err());
+        }
+    }
+}
