@@ -32,9 +32,9 @@ pub enum TargetSpecError {
     /// `null:SIZE`.
     #[error("`{0}`: write null, or null and a size, as in null:64GiB")]
     Null(String),
-    /// A stripe.
-    #[error("`{0}` is a stripe, which only hemi's volumes have: name a file, device or export")]
-    Stripe(String),
+    /// A kind of leg that is more than a file, device or export.
+    #[error("`{0}` is a leg that only hemi's volumes have: name a file, device or export")]
+    OnlyLeg(String),
     /// Neither path nor export.
     #[error(transparent)]
     Leg(#[from] LegSpecError),
@@ -53,7 +53,9 @@ impl FromStr for TargetSpec {
             return Ok(TargetSpec::Null(size.0));
         }
         match text.parse::<LegSpec>()? {
-            LegSpec::Stripe { .. } => Err(TargetSpecError::Stripe(text.to_owned())),
+            LegSpec::Stripe { .. } | LegSpec::End(_) | LegSpec::External { .. } => {
+                Err(TargetSpecError::OnlyLeg(text.to_owned()))
+            }
             spec => Ok(TargetSpec::Real(spec)),
         }
     }
@@ -303,7 +305,8 @@ mod tests {
         assert_eq!("null".parse::<TargetSpec>().expect("null"), TargetSpec::Null(1 << 40));
         let small = "null:4 MiB".parse::<TargetSpec>().expect("null");
         assert_eq!(small, TargetSpec::Null(4 << 20));
-        for wrong in ["null:", "null:7", "null:1 B", "stripe:a,b"] {
+        for wrong in ["null:", "null:7", "null:1 B", "stripe:a,b", "end:a", "external:a,metadata=b"]
+        {
             assert!(wrong.parse::<TargetSpec>().is_err(), "{wrong}");
         }
         assert!(matches!("nbd://host/x".parse(), Ok(TargetSpec::Real(LegSpec::NbdTcp { .. }))));

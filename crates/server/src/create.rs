@@ -4,7 +4,6 @@
 //! was; see [`crate::probe`] for what is asked. What is written in which order is
 //! in `create/format.rs`.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,35 +12,82 @@ use hemi_core::format::layout::{VOLUME_GRAIN, default_region_bytes};
 use hemi_core::format::superblock::Name;
 use hemi_core::format::{Id, Layout, LegDescription};
 use hemi_core::units::LEGS_MAX;
-use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
-use crate::config::units::Size;
+use crate::config::legs::LegSpec;
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
-use crate::probe::{Kind, folder_of, hex};
+use crate::probe::{Kind, folder_of};
 use crate::random;
 
 mod candidate;
+mod content;
+mod created;
 mod error;
 mod format;
 mod join;
+mod largest;
 mod prepare;
+pub(crate) mod signature;
 
+pub use created::{Created, CreatedLeg};
 pub use error::CreateError;
 pub use join::{JoinOptions, prepare_join, superblock_of};
 
 use candidate::Candidate;
+use created::created;
 use format::{FormatError, Plan};
+use largest::Room;
+use signature::Signature;
 
 /// Fewest legs a volume is created with.
 pub const LEGS_MIN: usize = 2;
 
+/// How large a volume is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolumeSize {
+    /// So many bytes, a multiple of 4096.
+    Bytes(u64),
+    /// As large as all legs can hold.
+    Max,
+    /// As large as the first leg can hold.
+    #[default]
+    First,
+}
+
+impl From<u64> for VolumeSize {
+    fn from(bytes: u64) -> VolumeSize {
+        VolumeSize::Bytes(bytes)
+    }
+}
+
+/// A disk whose content becomes the volume's, where it is.
+#[derive(Clone, Debug)]
+pub struct Adopt {
+    /// The disk, or a file.
+    pub path: PathBuf,
+    /// The file or device for its metadata; none for the end of the disk.
+    pub metadata: Option<PathBuf>,
+}
+
+impl Adopt {
+    /// The leg that it becomes.
+    fn spec(&self) -> LegSpec {
+        let path = self.path.clone();
+        match &self.metadata {
+            None => LegSpec::End(path),
+            Some(metadata) => LegSpec::External { paths: [path, metadata.clone()] },
+        }
+    }
+}
+
 /// What to create.
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
-    /// The volume's size in bytes, a multiple of 4096.
-    pub size: u64,
-    /// The legs, as on the command line; the first gets slot 0.
+    /// The volume's size.
+    pub size: VolumeSize,
+    /// The disk that becomes the first leg and keeps what it holds.
+    pub adopt: Option<Adopt>,
+    /// The other legs, as on the command line; the first leg gets slot 0.
     pub legs: Vec<String>,
     /// The volume's name; may be empty.
     pub name: String,
@@ -59,51 +105,18 @@ pub struct CreateOptions {
     pub zero: bool,
 }
 
-/// A leg of a volume just created.
-#[derive(Clone, Debug, Serialize)]
-pub struct CreatedLeg {
-    /// Its slot.
-    pub leg: usize,
-    /// As it was named.
-    pub path: String,
-    /// Its id.
-    pub id: String,
-    /// Whether the file was made.
-    pub made: bool,
-    /// Whether it holds the volume's content from the beginning; otherwise it is drained to
-    /// when the volume is served.
-    pub whole: bool,
-}
-
-/// A volume just created.
-#[derive(Clone, Debug, Serialize)]
-pub struct Created {
-    /// Its id.
-    pub volume: String,
-    /// Its name, perhaps empty.
-    pub name: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Its region size in bytes.
-    pub region_bytes: u64,
-    /// Its smallest request in bytes.
-    pub block_bytes: u32,
-    /// Where on each leg the data begins, in bytes.
-    pub data_offset: u64,
-    /// Its legs.
-    pub legs: Vec<CreatedLeg>,
-    /// Whether its content is all zeros; otherwise it is what the first whole leg held.
-    pub zeros: bool,
-}
-
 /// Creates a volume.
 ///
 /// # Errors
 /// See [`CreateError`].
 pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
-    let layout = layout(options)?;
+    if let VolumeSize::Bytes(size) = options.size {
+        // Said whatever the legs are.
+        layout(size, options.region_bytes)?;
+    }
     let name = name(&options.name)?;
     let candidates = candidate::candidates(options)?;
+    let layout = layout(size(options, &candidates)?, options.region_bytes)?;
     candidate::check(&candidates, &layout)?;
 
     let files = FileOptions { direct: !options.cached, sparse: !options.reserve };
@@ -121,16 +134,23 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     for (description, leg) in descriptions.iter_mut().zip(&opened.legs) {
         *description = leg.describe();
     }
+    let volume = random_id()?;
+    let signature = Signature { name: name.as_str().into(), volume };
+    opened.sign(&candidates, &signature)?;
+    let whole = match (&options.adopt, zero_legs) {
+        // Where nothing is known to be zeros the first leg's content is the volume's.
+        (Some(_), _) | (None, 0) => 1,
+        (None, zero_legs) => zero_legs,
+    };
     let plan = Plan {
-        volume: random_id()?,
+        volume,
         generation: random_id()?,
         legs: candidates.iter().map(|_| random_id()).collect::<Result<_, _>>()?,
         name,
         layout,
         block_bytes,
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
-        // Where nothing is known to be zeros the first leg's content is the volume's.
-        whole: if zero_legs == 0 { 1 } else { zero_legs },
+        whole,
         descriptions,
     };
     let legs: Vec<&dyn BlockingLeg> =
@@ -138,9 +158,29 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     format::format(&plan, &legs).map_err(|FormatError { leg, action, source }| {
         CreateError::Write { action, path: candidates[leg].text.clone(), source }
     })?;
+    let places: Vec<_> = opened.legs.iter().map(OpenLeg::metadata_place).collect();
     opened.keep()?;
     prepare::forget_partitions(&candidates);
-    Ok(created(&plan, &candidates, zero_legs != 0))
+    Ok(created(&plan, &candidates, places, options.adopt.is_none() && zero_legs != 0))
+}
+
+/// The volume's size in bytes.
+fn size(options: &CreateOptions, candidates: &[Candidate]) -> Result<u64, CreateError> {
+    let legs = match options.size {
+        VolumeSize::Bytes(size) => return Ok(size),
+        VolumeSize::Max => candidates,
+        VolumeSize::First => &candidates[..1],
+    };
+    let mut room = Room::ANY;
+    let mut largest = None;
+    for candidate in legs {
+        room = room.least(candidate.room()?);
+        largest = largest::largest_volume(room, options.region_bytes);
+        if largest.is_none() {
+            return Err(CreateError::NoRoom(candidate.text.clone()));
+        }
+    }
+    largest.ok_or(CreateError::LegCount(legs.len()))
 }
 
 /// Takes a name for a new volume. Files are named after it, so it must not be a path, though
@@ -155,13 +195,12 @@ fn name(text: &str) -> Result<Name, CreateError> {
     Ok(Name::new(text)?)
 }
 
-fn layout(options: &CreateOptions) -> Result<Layout, CreateError> {
-    let size = options.size;
+fn layout(size: u64, region_bytes: Option<u64>) -> Result<Layout, CreateError> {
     if !size.is_multiple_of(VOLUME_GRAIN) && size > VOLUME_GRAIN {
         let below = size / VOLUME_GRAIN * VOLUME_GRAIN;
         return Err(CreateError::Size { size, below, above: below.saturating_add(VOLUME_GRAIN) });
     }
-    let region_bytes = options.region_bytes.unwrap_or_else(|| default_region_bytes(size));
+    let region_bytes = region_bytes.unwrap_or_else(|| default_region_bytes(size));
     Layout::new(size, region_bytes).map_err(CreateError::Layout)
 }
 
@@ -214,7 +253,8 @@ impl Opened {
     ) -> Result<(), CreateError> {
         let missing = candidate.members.iter().filter(|one| one.probe.kind == Kind::Missing);
         self.made.extend(missing.map(|member| member.path.clone()));
-        match open(Purpose::Create { size: layout.leg_bytes() }) {
+        let (size, data_offset) = (layout.leg_bytes(), layout.data_offset());
+        match open(Purpose::Create { size, data_offset }) {
             Ok(leg) => {
                 self.legs.push(leg);
                 Ok(())
@@ -251,6 +291,18 @@ impl Opened {
         Ok(zero_legs)
     }
 
+    /// Writes what other programs see on the legs.
+    fn sign(&self, candidates: &[Candidate], signature: &Signature) -> Result<(), CreateError> {
+        for (candidate, leg) in candidates.iter().zip(&self.legs) {
+            signature.write(leg).map_err(|source| CreateError::Write {
+                action: "prepare",
+                path: candidate.text.clone(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
     /// Keeps the files made, and makes their names durable too.
     fn keep(mut self) -> Result<(), CreateError> {
         for path in std::mem::take(&mut self.made) {
@@ -274,52 +326,6 @@ impl Drop for Opened {
         for leg in &self.legs {
             leg.unlock();
         }
-    }
-}
-
-fn created(plan: &Plan, candidates: &[Candidate], zeros: bool) -> Created {
-    let legs = candidates.iter().zip(&plan.legs).enumerate();
-    Created {
-        volume: hex(plan.volume),
-        name: plan.name.as_str().into(),
-        size_bytes: plan.layout.volume_bytes(),
-        region_bytes: plan.layout.region_bytes(),
-        block_bytes: plan.block_bytes,
-        data_offset: plan.layout.data_offset(),
-        legs: legs
-            .map(|(leg, (candidate, id))| CreatedLeg {
-                leg,
-                path: candidate.text.clone(),
-                id: hex(*id),
-                made: candidate.makes_files(),
-                whole: plan.whole >> leg & 1 == 1,
-            })
-            .collect(),
-        zeros,
-    }
-}
-
-impl fmt::Display for Created {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.name.is_empty() { String::new() } else { format!(" \"{}\"", self.name) };
-        let (size, region) = (Size(self.size_bytes), Size(self.region_bytes));
-        writeln!(formatter, "created volume{name} {}", self.volume)?;
-        writeln!(formatter, "  size {size}, regions of {region}, blocks of {}", self.block_bytes)?;
-        writeln!(formatter, "  data at byte {} of each leg", self.data_offset)?;
-        for leg in &self.legs {
-            let made = if leg.made { ", created" } else { "" };
-            let state = if leg.whole { "whole" } else { "to be drained to" };
-            writeln!(formatter, "  leg {}: {} ({state}{made})", leg.leg, leg.path)?;
-        }
-        if self.legs.iter().any(|leg| !leg.whole) {
-            let source = if self.zeros { "zeros" } else { "what leg 0 held" };
-            writeln!(
-                formatter,
-                "  the volume's content is {source}; the other legs are brought to it when the \
-                 volume is served"
-            )?;
-        }
-        Ok(())
     }
 }
 

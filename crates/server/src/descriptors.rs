@@ -70,7 +70,8 @@ fn of_listener(addresses: u64, limits: &ExportLimits) -> u64 {
 /// A device and its lock. A connection that is lost can be open while the next is made.
 fn of_leg(leg: &LegConfig) -> u64 {
     match &leg.path {
-        LegSpec::Path(_) => 2,
+        LegSpec::Path(_) | LegSpec::End(_) => 2,
+        LegSpec::External { paths } => 2 * paths.len() as u64,
         LegSpec::Stripe { paths, .. } => 2 * paths.len() as u64,
         LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => {
             2 * u64::from(leg.connections.unwrap_or(1))

@@ -14,8 +14,9 @@ use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
 use crate::config::legs::{LegSpec, LegSpecError};
+use crate::leg::apart::MetadataPlace;
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
-use crate::probe::{hex, lock_owner};
+use crate::probe::{hex, lock_owner, other_spec};
 
 mod compare;
 mod ledger;
@@ -233,6 +234,10 @@ pub struct LegReport {
     pub path: String,
     /// Its size in bytes.
     pub size_bytes: u64,
+    /// The place of its metadata, if that is apart from its data, which begins at byte 0 then.
+    pub metadata: Option<MetadataPlace>,
+    /// How the path has to be named to be seen as the leg that it belongs to, in a sentence.
+    pub otherwise: Option<String>,
     /// Whether it is locked by a hemi; what is read may then be changing.
     pub in_use: bool,
     /// By which process, where the system tells.
@@ -256,7 +261,12 @@ pub struct LegReport {
 pub fn inspect(spec: &str) -> Result<LegReport, InspectError> {
     let parsed: LegSpec = spec.parse()?;
     let leg = open(&parsed)?;
-    Ok(inspect_leg(spec, &leg, parsed.paths()))
+    let mut report = inspect_leg(spec, &leg, parsed.paths());
+    report.metadata = leg.metadata_place();
+    if report.superblock.is_none() {
+        report.otherwise = other_spec(&parsed);
+    }
+    Ok(report)
 }
 
 fn open(spec: &LegSpec) -> Result<OpenLeg, OpenError> {
@@ -294,6 +304,8 @@ pub fn inspect_leg(name: &str, leg: &dyn BlockingLeg, paths: &[PathBuf]) -> LegR
     LegReport {
         path: name.into(),
         size_bytes: leg.size(),
+        metadata: None,
+        otherwise: None,
         in_use: lock.is_some(),
         used_by: lock.flatten(),
         superblock_slots,

@@ -4,7 +4,7 @@
 //! answer. That is no error by itself. Recovery decides by the other legs: without a leg that
 //! is durably out the volume is served, and without one that is in it is not.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,11 @@ use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening, Outlived, Problem
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use crate::config::ledger::LedgerPlace;
-use crate::config::legs::LegConfig;
+use crate::config::legs::{LegConfig, LegSpec};
 use crate::control::volume::{Identity, LegIdentity};
 use crate::ledger::{LedgerStatus, Ledgers};
 use crate::leg::{OpenError, OpenLeg, Purpose};
+use crate::probe::other_spec;
 use crate::serve::ServeError;
 
 /// Pause between two attempts to open an absent leg.
@@ -258,6 +259,7 @@ fn refused(refusal: &Refusal, candidates: &[Candidate<'_>], ledgers: &Ledgers<'_
     let labels: Vec<String> = present(candidates).map(|(config, ..)| config.label()).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     lines.insert(0, refusal.describe(&labels));
+    lines.extend(otherwise_named(refusal, candidates));
     lines.extend(overwritten(refusal, candidates));
     lines.extend(looked_for(refusal, candidates, ledgers));
     ServeError::Refused(lines.join("\n"))
@@ -279,6 +281,32 @@ fn looked_for(
         "it was looked for at {}; another place is named by --ledger",
         paths.join(" and ")
     ))
+}
+
+/// Names the specs of legs that were configured by their path alone and are of another kind:
+/// with the metadata at the end, or elsewhere.
+fn otherwise_named(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Vec<String> {
+    let legs: Vec<_> = present(candidates).collect();
+    let not_legs = refusal.problems.iter().filter_map(|problem| match problem {
+        Problem::NotALeg { image, .. } => legs.get(*image),
+        _ => None,
+    });
+    let superblocks = || legs.iter().filter_map(|(.., bytes)| recovery::newest_of(bytes).ok());
+    not_legs
+        .filter_map(|(config, ..)| {
+            other_spec(&config.path).or_else(|| {
+                // A disk whose metadata is elsewhere says nothing itself; the other legs do.
+                let LegSpec::Path(path) = &config.path else { return None };
+                let own = std::path::absolute(path).ok()?;
+                let specs = superblocks().flat_map(|superblock| {
+                    superblock.descriptions.map(|last| last.path().parse::<LegSpec>().ok())
+                });
+                let spec =
+                    specs.flatten().find(|spec| spec.is_apart() && spec.paths().contains(&own))?;
+                Some(format!("{} was a leg of the volume by the name {spec}", path.display()))
+            })
+        })
+        .collect()
 }
 
 /// Names the legs that the other legs know by the path of something that is no leg: their
@@ -342,9 +370,12 @@ fn identities(opening: &Opening, candidates: &[Candidate<'_>]) -> Vec<LegIdentit
 
 /// True if a leg is configured by this path, or by this spec.
 fn is_path(config: &LegConfig, path: &Path) -> bool {
-    let absolute = |path: &PathBuf| std::path::absolute(path).ok();
-    match config.path.paths() {
-        [own] => absolute(own).is_some_and(|own| own == path),
+    match &config.path {
+        LegSpec::Path(own) => std::path::absolute(own).is_ok_and(|own| own == path),
+        LegSpec::End(_) | LegSpec::External { .. } => {
+            let own = config.path.absolute().map(|spec| spec.to_string());
+            own.is_ok_and(|own| own == path.to_string_lossy())
+        }
         _ => config.path.to_string() == path.to_string_lossy(),
     }
 }

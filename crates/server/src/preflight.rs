@@ -17,6 +17,7 @@ use crate::config::legs::{LegConfig, LegSpec, LegTls};
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
 use crate::leg::{OpenLeg, Purpose};
+use crate::probe::other_spec;
 
 /// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
 /// that are missing, unreadable or of different pairs, legs that are missing or closed to this
@@ -140,7 +141,8 @@ fn superblock_name(leg: &LegConfig) -> Result<String, String> {
     let mut head = vec![0; HEAD_BYTES.min(opened.size()) as usize];
     let path = &leg.path;
     opened.read_at(0, &mut head).map_err(|error| format!("cannot read {path}: {error}"))?;
-    let superblock = newest_of(&head).map_err(|error| format!("{path}: {error}"))?;
+    let superblock = newest_of(&head)
+        .map_err(|error| other_spec(path).unwrap_or_else(|| format!("{path}: {error}")))?;
     Ok(superblock.name.as_str().to_owned())
 }
 

@@ -14,14 +14,19 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::{BLOCK_BYTES, Id, Layout, Superblock, SuperblockError, block};
+use hemi_core::format::Id;
 use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
 use crate::config::units::Size;
+use crate::create::signature;
 
+mod legs;
 mod system;
+
+use legs::{hemi, hemi_apart};
+pub use legs::{other_spec, superblock_at_end};
 
 /// How much is looked at for bytes that are not zero, at either end.
 const LOOK_BYTES: u64 = 1 << 20;
@@ -118,11 +123,18 @@ pub enum Content {
         volume: String,
         /// Which leg.
         leg: u8,
+        /// Whether its metadata is at the end of the device, and its data at the beginning.
+        at_end: bool,
     },
     /// A hemi superblock that cannot be used.
     HemiUnusable {
         /// Why not.
         reason: String,
+    },
+    /// The external metadata of a leg whose data is elsewhere.
+    HemiMetadata {
+        /// The leg's spec.
+        spec: String,
     },
     /// Partitions the kernel knows.
     Partitions {
@@ -148,21 +160,45 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// Whether it is a partition table, or partitions that the kernel knows.
+    pub fn is_partition_table(&self) -> bool {
+        match self {
+            Content::Partitions { .. } => true,
+            Content::Signature { format, .. } => PARTITION_TABLES.contains(&format.as_str()),
+            _ => false,
+        }
+    }
+
+    /// Whether it is hemi's.
+    pub fn is_hemi(&self) -> bool {
+        matches!(
+            self,
+            Content::Hemi { .. } | Content::HemiUnusable { .. } | Content::HemiMetadata { .. }
+        )
+    }
+}
+
 impl fmt::Display for Content {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Content::Hemi { name, volume, leg } if name.is_empty() => {
-                write!(formatter, "leg {leg} of the hemi volume {volume}")
+            Content::Hemi { name, volume, leg, at_end } => {
+                write!(formatter, "leg {leg} of the hemi volume ")?;
+                match name.as_str() {
+                    "" => formatter.write_str(volume)?,
+                    name => write!(formatter, "\"{name}\" ({volume})")?,
+                }
+                formatter.write_str(if *at_end { ", with its metadata at the end" } else { "" })
             }
-            Content::Hemi { name, volume, leg } => {
-                write!(formatter, "leg {leg} of the hemi volume \"{name}\" ({volume})")
+            Content::HemiMetadata { spec } => {
+                write!(formatter, "the metadata of a hemi leg (last seen as {spec})")
             }
             Content::HemiUnusable { reason } => write!(formatter, "a hemi leg ({reason})"),
             Content::Partitions { names } => {
                 let names = names.join(", ");
                 write!(formatter, "partitions ({names}; one of them can be a leg by itself)")
             }
-            Content::Signature { format, .. } if PARTITION_TABLES.contains(&format.as_str()) => {
+            Content::Signature { format, .. } if self.is_partition_table() => {
                 write!(formatter, "a partition table ({format})")
             }
             Content::Signature { format, label: None } => write!(formatter, "{format}"),
@@ -286,6 +322,25 @@ impl Probe {
     /// # Errors
     /// [`ProbeError::Io`] where it cannot be read: what cannot be read may hold anything.
     pub fn contents(&self) -> Result<Vec<Content>, ProbeError> {
+        let mut contents = self.known_contents()?;
+        if contents.is_empty() && self.kind != Kind::Missing && self.size > 0 {
+            let path = &self.path;
+            let file = File::open(path).map_err(|source| failed("open", path, source))?;
+            let read_at = |offset, into: &mut [u8]| file.read_exact_at(into, offset);
+            let found = match self.kind {
+                Kind::File => scan_file(&file, self.size, SCAN_BYTES_MAX),
+                _ => first_data(self.size, read_at),
+            };
+            contents.extend(found.map_err(|source| failed("read", path, source))?);
+        }
+        Ok(contents)
+    }
+
+    /// Returns all on it that is recognised, without a look at the bytes between.
+    ///
+    /// # Errors
+    /// As [`Probe::contents`].
+    pub fn known_contents(&self) -> Result<Vec<Content>, ProbeError> {
         if self.kind == Kind::Missing || self.size == 0 {
             return Ok(Vec::new());
         }
@@ -295,19 +350,17 @@ impl Probe {
         let mut contents = Vec::new();
         let read_at = |offset, into: &mut [u8]| file.read_exact_at(into, offset);
         contents.extend(hemi(self.size, read_at).map_err(read)?);
+        contents.extend(hemi_apart(&file, self.size).map_err(read)?);
         if let Some(Identity::Block(number)) = self.identity {
             let names = system::partitions(number);
             if !names.is_empty() {
                 contents.push(Content::Partitions { names });
             }
         }
-        contents.extend(system::signatures(path));
-        if contents.is_empty() {
-            contents.extend(match self.kind {
-                Kind::File => scan_file(&file, self.size, SCAN_BYTES_MAX).map_err(read)?,
-                _ => first_data(self.size, read_at).map_err(read)?,
-            });
-        }
+        let is_leg = contents.iter().any(Content::is_hemi);
+        // What a leg shows to other programs tells nothing more of it.
+        let news = |content: &Content| !(is_leg && signature::is_ours(content));
+        contents.extend(system::signatures(path).into_iter().filter(news));
         Ok(contents)
     }
 }
@@ -327,34 +380,6 @@ pub fn contents_of_leg(leg: &dyn BlockingLeg) -> io::Result<Vec<Content>> {
         contents.extend(first_data(leg.size(), read_at)?);
     }
     Ok(contents)
-}
-
-/// A hemi superblock in either slot.
-fn hemi(
-    size: u64,
-    mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
-) -> io::Result<Option<Content>> {
-    let mut unusable = None;
-    for slot in 0..2 {
-        let address = Layout::superblock_address(slot);
-        if address + BLOCK_BYTES as u64 > size {
-            break;
-        }
-        let mut block = block::blank();
-        read_at(address, &mut block)?;
-        match Superblock::decode(&block, slot) {
-            Ok(superblock) => {
-                return Ok(Some(Content::Hemi {
-                    name: superblock.name.as_str().into(),
-                    volume: hex(superblock.volume_id),
-                    leg: superblock.leg.0,
-                }));
-            }
-            Err(SuperblockError::Blank | SuperblockError::NotHemi) => {}
-            Err(error) => unusable = Some(Content::HemiUnusable { reason: error.to_string() }),
-        }
-    }
-    Ok(unusable)
 }
 
 /// The first byte that is not zero in the first or last [`LOOK_BYTES`], or in one of

@@ -11,7 +11,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use hemi_core::format::{Id, Membership, Superblock};
+use hemi_core::format::{Id, Membership, Superblock, SuperblockError};
 use hemi_core::io::OutReason;
 use hemi_core::recovery::{
     HEAD_BYTES, LedgerWord, LegImage, Outlived, Promotion, metadata_bytes, newest_of,
@@ -24,6 +24,7 @@ use crate::config::ledger::LedgerPlace;
 use crate::config::legs::LegSpec;
 use crate::ledger::{LedgerFileError, Ledgers};
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use crate::probe::other_spec;
 use crate::random;
 
 /// Why a leg was not promoted.
@@ -154,8 +155,8 @@ impl<'a> PromotionPlan<'a> {
         let opened = OpenLeg::open(spec, options, Purpose::Serve)?;
         let path = opened.description();
         let refuse = |text: String| PromoteError::Refused(text);
-        let bytes = read_metadata(&opened, &path)?;
-        let before = newest_of(&bytes).map_err(|error| refuse(format!("{path}: {error}")))?;
+        let bytes = read_metadata(&opened, spec)?;
+        let before = newest_of(&bytes).map_err(|error| not_a_leg(spec, &path, error))?;
         if before.own_record().state == Membership::Empty
             || before.own_record().state == Membership::Out(OutReason::Detached)
         {
@@ -233,19 +234,24 @@ fn asked(
 }
 
 /// The leg's bytes from its beginning to the data area, or to its end if that comes before.
-fn read_metadata(opened: &OpenLeg, path: &str) -> Result<Vec<u8>, PromoteError> {
+fn read_metadata(opened: &OpenLeg, spec: &LegSpec) -> Result<Vec<u8>, PromoteError> {
+    let path = opened.description();
     let read = |length: u64| {
         // Metadata of the largest volume is far below the address space.
         let mut bytes = vec![0; usize::try_from(length.min(opened.size())).unwrap_or(usize::MAX)];
         opened
             .read_at(0, &mut bytes)
-            .map_err(|source| PromoteError::Read { leg: path.to_owned(), source })?;
+            .map_err(|source| PromoteError::Read { leg: path.clone(), source })?;
         Ok::<_, PromoteError>(bytes)
     };
     let head = read(HEAD_BYTES)?;
-    let length =
-        metadata_bytes(&head).map_err(|error| PromoteError::Refused(format!("{path}: {error}")))?;
+    let length = metadata_bytes(&head).map_err(|error| not_a_leg(spec, &path, error))?;
     read(length)
+}
+
+/// Says that there is no leg at a path, or which spec it has.
+fn not_a_leg(spec: &LegSpec, path: &str, error: SuperblockError) -> PromoteError {
+    PromoteError::Refused(other_spec(spec).unwrap_or_else(|| format!("{path}: {error}")))
 }
 
 fn report(

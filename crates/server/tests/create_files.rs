@@ -20,7 +20,7 @@ fn folder() -> TempDir {
 
 fn options(folder: &Path, legs: &[&str]) -> CreateOptions {
     let legs = legs.iter().map(|leg| folder.join(leg).display().to_string()).collect();
-    CreateOptions { size: SIZE, legs, name: "test".into(), ..CreateOptions::default() }
+    CreateOptions { size: SIZE.into(), legs, name: "test".into(), ..CreateOptions::default() }
 }
 
 fn create_plain(folder: &Path) -> Created {
@@ -188,8 +188,11 @@ fn space_is_reserved_only_if_asked_for() {
     assert!(metadata.blocks() * 512 >= DATA_OFFSET + SIZE, "{} blocks", metadata.blocks());
 
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let reserve =
-        CreateOptions { size: 16 << 40, reserve: true, ..options(folder.path(), &["a", "b"]) };
+    let reserve = CreateOptions {
+        size: (16 << 40).into(),
+        reserve: true,
+        ..options(folder.path(), &["a", "b"])
+    };
     refused(&reserve, &["could not reserve 17592189190144 bytes"]);
     assert!(!folder.path().join("a").exists(), "nothing was left behind");
 }
@@ -245,8 +248,11 @@ fn bad_requests_say_what_would_be_right() {
     refused(&device, &["/dev/null is a character device"]);
     let wipe = CreateOptions { wipe: vec!["c".into()], ..options(path, &["a", "b"]) };
     refused(&wipe, &["--wipe c names none of the legs"]);
-    let sizes =
-        |size, region_bytes| CreateOptions { size, region_bytes, ..options(path, &["a", "b"]) };
+    let sizes = |size: u64, region_bytes| CreateOptions {
+        size: size.into(),
+        region_bytes,
+        ..options(path, &["a", "b"])
+    };
     refused(&sizes(1_000_000, None), &["999424 and 1003520"]);
     refused(&sizes(0, None), &["positive multiple of 4096"]);
     refused(&sizes(SIZE, Some(3 << 20)), &["power of two from 64 KiB to 1 GiB"]);
@@ -264,7 +270,7 @@ fn bad_requests_say_what_would_be_right() {
 fn a_file_too_large_for_its_file_system_leaves_nothing_behind() {
     let folder = folder();
     // Beyond what any file can be in ext4; XFS would hold it.
-    let huge = CreateOptions { size: 8 << 50, ..options(folder.path(), &["a", "b"]) };
+    let huge = CreateOptions { size: (8 << 50).into(), ..options(folder.path(), &["a", "b"]) };
     if let Err(error) = create(&huge) {
         assert!(matches!(error, CreateError::Open(_)), "{error}");
         assert!(!folder.path().join("a").exists());

@@ -25,7 +25,7 @@ impl Legs {
         let paths: Vec<PathBuf> =
             (0..2).map(|leg| folder.path().join(format!("leg{leg}"))).collect();
         let created = create(&CreateOptions {
-            size: SIZE,
+            size: SIZE.into(),
             legs: paths.iter().map(|path| path.display().to_string()).collect(),
             name: "db".into(),
             cached: true,

@@ -76,7 +76,7 @@ fn volume(folder: &Path, legs: usize, region_bytes: Option<u64>, regions: u32) {
     let paths: Vec<_> =
         (0..legs).map(|leg| folder.join(leg.to_string()).display().to_string()).collect();
     let options = CreateOptions {
-        size: 16 * TIB,
+        size: (16 * TIB).into(),
         legs: paths.clone(),
         region_bytes,
         ..CreateOptions::default()

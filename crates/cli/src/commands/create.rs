@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use hemi_server::config::units::Size;
-use hemi_server::create::{CreateError, CreateOptions, create};
+use hemi_server::create::{Adopt, CreateError, CreateOptions, VolumeSize, create};
 
 use crate::failure::{Failure, Kind};
 
@@ -20,19 +20,36 @@ use crate::failure::{Failure, Kind};
 /// Each leg needs room for the volume and hemi's metadata, which takes at least 2 MiB and, for
 /// large volumes, less than a thousandth of the volume. The data area is a plain disk image at
 /// an aligned offset.
+///
+/// --adopt makes a leg of a disk that has data, which stays where it is. hemi's metadata goes
+/// behind it, where its file system must have left room, or elsewhere (--metadata).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   hemi create --size 10G --leg /dev/nvme0n1p3 --leg /dev/sdb --name db
   hemi create --size 1T --leg stripe:/dev/nvme0n1,/dev/nvme1n1 --leg nbd://storage/db
+  hemi create --size max --leg /dev/nvme0n1p3 --leg /dev/sdb
+  hemi create --adopt /dev/sdb1 --leg /dev/nvme0n1p3 --name home
   hemi create --size 1G --leg a.img --leg b.img --wipe b.img")]
 pub(crate) struct CreateArgs {
-    /// Size of the volume, a multiple of 4096 bytes.
-    #[arg(long, value_name = "SIZE")]
-    size: Size,
+    /// Size of the volume, a multiple of 4096 bytes; or `max`, the largest that all legs can
+    /// hold. With --adopt, the default is the largest that the adopted disk can hold.
+    #[arg(long, value_name = "SIZE", required_unless_present = "adopt", value_parser = size)]
+    size: Option<VolumeSize>,
 
-    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Twice or more; the first
+    /// Take the volume's content from this disk, and make it the first leg without moving a byte.
+    /// The other legs are filled from it when the volume is served.
+    #[arg(long, value_name = "PATH")]
+    adopt: Option<PathBuf>,
+
+    /// With --adopt: keep hemi's metadata in this file or device [default: at the end of the
+    /// adopted disk]. A file that does not exist is created.
+    #[arg(long, value_name = "PATH", requires = "adopt")]
+    metadata: Option<PathBuf>,
+
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH,
+    /// nbd://HOST[:PORT]/[EXPORT], or nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through
+    /// TLS). Twice or more; the first
     /// gets slot 0.
     #[arg(long = "leg", value_name = "LEG", required = true)]
     legs: Vec<String>,
@@ -85,8 +102,11 @@ pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
             )
         })?),
     };
+    let adopt =
+        arguments.adopt.clone().map(|path| Adopt { path, metadata: arguments.metadata.clone() });
     let options = CreateOptions {
-        size: arguments.size.0,
+        size: arguments.size.unwrap_or_default(),
+        adopt,
         legs: arguments.legs.clone(),
         name: arguments.name.clone(),
         region_bytes: arguments.region_size.map(|size| size.0),
@@ -101,18 +121,29 @@ pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&created)?)?;
     } else {
-        let legs: Vec<String> = arguments.legs.iter().map(|leg| format!("--leg {leg}")).collect();
+        let legs: Vec<String> =
+            created.legs.iter().map(|leg| format!("--leg {}", leg.path)).collect();
         writeln!(out, "{created}Serve it: hemi serve {}", legs.join(" "))?;
     }
     Ok(())
 }
 
+fn size(text: &str) -> Result<VolumeSize, String> {
+    if text == "max" {
+        return Ok(VolumeSize::Max);
+    }
+    text.parse::<Size>()
+        .map(|size| VolumeSize::Bytes(size.0))
+        .map_err(|error| format!("{error}; or write max, for the largest that all legs can hold"))
+}
+
 /// What protects data is told apart from what fails, and from what was asked wrongly.
 fn refused(error: CreateError) -> anyhow::Error {
     let kind = match &error {
-        CreateError::InUse { .. } | CreateError::NotEmpty { .. } | CreateError::Same { .. } => {
-            Kind::Refused
-        }
+        CreateError::InUse { .. }
+        | CreateError::NotEmpty { .. }
+        | CreateError::Same { .. }
+        | CreateError::Adopt { .. } => Kind::Refused,
         CreateError::LegCount(_)
         | CreateError::Spec(_)
         | CreateError::Layout(_)
@@ -120,6 +151,9 @@ fn refused(error: CreateError) -> anyhow::Error {
         | CreateError::Name(_)
         | CreateError::PathName(_)
         | CreateError::BlockBytes { .. }
+        | CreateError::SizeOfNothing(_)
+        | CreateError::WipeAdopted(_)
+        | CreateError::ZeroAdopted
         | CreateError::WipeWhat(_) => Kind::Usage,
         _ => return error.into(),
     };

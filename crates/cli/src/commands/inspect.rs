@@ -23,7 +23,8 @@ Examples:
   hemi inspect /dev/nvme0n1p3 /dev/sdb
   hemi inspect --json leg0.img | jq '.legs[0].superblock.data_offset'")]
 pub(crate) struct InspectArgs {
-    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], or an NBD URI.
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH, or an
+    /// NBD URI.
     #[arg(value_name = "LEG", required = true)]
     legs: Vec<String>,
 
@@ -53,9 +54,15 @@ pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
     if none.is_empty() {
         return Ok(());
     }
+    let otherwise: Vec<_> =
+        inspection.legs.iter().filter_map(|leg| leg.otherwise.as_deref()).collect();
+    let way_out = match &otherwise[..] {
+        [] => "Check the path; hemi create makes a volume.".to_owned(),
+        otherwise => format!("{}.", otherwise.join("; ")),
+    };
     Err(Failure::error(
         Kind::Failed,
         format!("no leg of a hemi volume can be read at {}", none.join(", ")),
-        "Check the path; hemi create makes a volume.",
+        way_out,
     ))
 }

@@ -1,11 +1,10 @@
 //! `hemi leg`: the legs of a served volume.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use hemi_server::config::legs::{LegConfig, LegSpec, UriTls};
+use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::units::Time;
 use hemi_server::control::api::{self, VolumeStatus};
 
@@ -102,8 +101,9 @@ Example, for a drive that died:
 
 #[derive(Clone, Debug, Args)]
 struct NewLeg {
-    /// The leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS).
+    /// The leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH,
+    /// nbd://HOST[:PORT]/[EXPORT], or nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through
+    /// TLS).
     #[arg(value_name = "LEG")]
     spec: LegSpec,
 
@@ -127,39 +127,14 @@ struct NewLeg {
 impl NewLeg {
     /// As sent to the server, which may run in another directory.
     fn config(&self) -> Result<LegConfig> {
-        let mut config = LegConfig::new(absolute(&self.spec)?);
+        let spec = self.spec.absolute().with_context(|| format!("where is {}?", self.spec))?;
+        let mut config = LegConfig::new(spec);
         config.name.clone_from(&self.name);
         config.quarantine = self.quarantine;
         config.connections = self.connections;
         config.direct = !self.no_direct;
         Ok(config)
     }
-}
-
-fn absolute(spec: &LegSpec) -> Result<LegSpec> {
-    let full = |path: &PathBuf| {
-        std::path::absolute(path).with_context(|| format!("where is {}?", path.display()))
-    };
-    let secure = |tls: &Option<UriTls>| -> Result<Option<UriTls>> {
-        let Some(UriTls { certificates, hostname }) = tls else { return Ok(None) };
-        let certificates = certificates.as_ref().map(full).transpose()?;
-        Ok(Some(UriTls { certificates, hostname: hostname.clone() }))
-    };
-    Ok(match spec {
-        LegSpec::Path(path) => LegSpec::Path(full(path)?),
-        LegSpec::Stripe { paths, chunk } => {
-            LegSpec::Stripe { paths: paths.iter().map(full).collect::<Result<_>>()?, chunk: *chunk }
-        }
-        LegSpec::NbdUnix { socket, export, tls } => {
-            LegSpec::NbdUnix { socket: full(socket)?, export: export.clone(), tls: secure(tls)? }
-        }
-        LegSpec::NbdTcp { host, port, export, tls } => LegSpec::NbdTcp {
-            host: host.clone(),
-            port: *port,
-            export: export.clone(),
-            tls: secure(tls)?,
-        },
-    })
 }
 
 pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
@@ -204,27 +179,4 @@ fn change(which: &Which, path: &str, request: &impl serde::Serialize, done: &str
     client.block_on(client.post(path, request))?;
     writeln!(std::io::stdout(), "leg {done}")?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_sent_whole() {
-        let here = std::env::current_dir().expect("a test has a directory");
-        let whole = |text: &str| {
-            absolute(&text.parse().expect("a spec")).expect("paths can be made whole").to_string()
-        };
-        assert_eq!(whole("a.img"), here.join("a.img").display().to_string());
-        assert_eq!(
-            whole("stripe:a,/b,chunk=64KiB"),
-            format!("stripe:{},/b,chunk=64KiB", here.join("a").display())
-        );
-        assert_eq!(
-            whole("nbd+unix:///x?socket=s"),
-            format!("nbd+unix:///x?socket={}", here.join("s").display())
-        );
-        assert_eq!(whole("nbd://h/x"), "nbd://h/x");
-    }
 }

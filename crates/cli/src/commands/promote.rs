@@ -32,7 +32,8 @@ Examples:
   hemi promote /dev/nvme0n1p3 --accept-loss   do it
   hemi serve --leg /dev/nvme0n1p3 --nbd unix:/run/hemi/db.nbd")]
 pub(crate) struct PromoteArgs {
-    /// The leg: a path, stripe:PATH,PATH[,chunk=64K], or an NBD URI.
+    /// The leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH, or an
+    /// NBD URI.
     #[arg(value_name = "LEG")]
     leg: LegSpec,
 

@@ -13,8 +13,9 @@ pub(crate) struct VolumeArgs {
     #[arg(value_name = "CONFIG.toml")]
     file: Option<PathBuf>,
 
-    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], nbd://HOST[:PORT]/[EXPORT], or
-    /// nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through TLS). Once for each leg.
+    /// A leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH,
+    /// nbd://HOST[:PORT]/[EXPORT], or nbd+unix:///[EXPORT]?socket=PATH (nbds, nbds+unix through
+    /// TLS). Once for each leg.
     #[arg(long = "leg", value_name = "LEG", conflicts_with = "file")]
     legs: Vec<LegSpec>,
 

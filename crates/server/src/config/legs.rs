@@ -2,6 +2,7 @@
 //! configuration file.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -36,6 +37,15 @@ pub enum LegSpec {
         paths: Vec<PathBuf>,
         /// Stripe unit: a power of two from [`STRIPE_CHUNK_MIN`] to [`STRIPE_CHUNK_MAX`].
         chunk: Size,
+    },
+    /// A regular file or a block device whose first byte is the volume's first, with hemi's
+    /// metadata at its end.
+    End(PathBuf),
+    /// A regular file or a block device whose first byte is the volume's first, and another
+    /// one for hemi's metadata.
+    External {
+        /// The one with the data, then the one with the metadata.
+        paths: [PathBuf; 2],
     },
     /// An NBD export over TCP.
     NbdTcp {
@@ -122,17 +132,62 @@ impl LegSpec {
     pub fn tls(&self) -> Option<&UriTls> {
         match self {
             LegSpec::NbdTcp { tls, .. } | LegSpec::NbdUnix { tls, .. } => tls.as_ref(),
-            LegSpec::Path(_) | LegSpec::Stripe { .. } => None,
+            LegSpec::Path(_)
+            | LegSpec::Stripe { .. }
+            | LegSpec::End(_)
+            | LegSpec::External { .. } => None,
         }
     }
 
     /// The local files or devices of the leg, none for a remote one.
     pub fn paths(&self) -> &[PathBuf] {
         match self {
-            LegSpec::Path(path) => std::slice::from_ref(path),
+            LegSpec::Path(path) | LegSpec::End(path) => std::slice::from_ref(path),
             LegSpec::Stripe { paths, .. } => paths,
+            LegSpec::External { paths } => paths,
             LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => &[],
         }
+    }
+
+    /// Whether the leg's data begins at the first byte of its file or device, with the
+    /// metadata elsewhere.
+    pub fn is_apart(&self) -> bool {
+        matches!(self, LegSpec::End(_) | LegSpec::External { .. })
+    }
+
+    /// Returns the same leg with absolute paths, for a process in another directory.
+    ///
+    /// # Errors
+    /// The current directory is not known.
+    pub fn absolute(&self) -> io::Result<LegSpec> {
+        let full = |path: &PathBuf| std::path::absolute(path);
+        let secure = |tls: &Option<UriTls>| -> io::Result<Option<UriTls>> {
+            let Some(UriTls { certificates, hostname }) = tls else { return Ok(None) };
+            let certificates = certificates.as_ref().map(full).transpose()?;
+            Ok(Some(UriTls { certificates, hostname: hostname.clone() }))
+        };
+        Ok(match self {
+            LegSpec::Path(path) => LegSpec::Path(full(path)?),
+            LegSpec::Stripe { paths, chunk } => {
+                let paths = paths.iter().map(full).collect::<io::Result<_>>()?;
+                LegSpec::Stripe { paths, chunk: *chunk }
+            }
+            LegSpec::End(path) => LegSpec::End(full(path)?),
+            LegSpec::External { paths: [data, metadata] } => {
+                LegSpec::External { paths: [full(data)?, full(metadata)?] }
+            }
+            LegSpec::NbdUnix { socket, export, tls } => LegSpec::NbdUnix {
+                socket: full(socket)?,
+                export: export.clone(),
+                tls: secure(tls)?,
+            },
+            LegSpec::NbdTcp { host, port, export, tls } => LegSpec::NbdTcp {
+                host: host.clone(),
+                port: *port,
+                export: export.clone(),
+                tls: secure(tls)?,
+            },
+        })
     }
 }
 
@@ -150,6 +205,11 @@ impl fmt::Display for LegSpec {
                     write!(formatter, "{},", path.display())?;
                 }
                 write!(formatter, "chunk={chunk}")
+            }
+            LegSpec::End(path) => write!(formatter, "end:{}", path.display()),
+            LegSpec::External { paths: [data, metadata] } => {
+                let (data, metadata) = (data.display(), metadata.display());
+                write!(formatter, "external:{data}{METADATA_KEY}{metadata}")
             }
             LegSpec::NbdTcp { host, port, export, tls } => {
                 let address = Address::Tcp { host: host.clone(), port: *port };
@@ -183,11 +243,16 @@ impl FromStr for LegSpec {
             plain_path(rest)
         } else if let Some(rest) = spec.strip_prefix("stripe:") {
             stripe(rest)
+        } else if let Some(rest) = spec.strip_prefix("end:") {
+            path(rest).map(LegSpec::End)
+        } else if let Some(rest) = spec.strip_prefix("external:") {
+            external(rest)
         } else if NBD_SCHEMES.iter().any(|scheme| spec.starts_with(scheme)) {
             nbd(spec)
         } else if let Some((scheme, _)) = spec.split_once("://") {
             Err(format!(
-                "`{scheme}://` is not supported; use a path, stripe:PATH,PATH, nbd://HOST[:PORT]/[EXPORT] \
+                "`{scheme}://` is not supported; use a path, stripe:PATH,PATH, end:PATH, \
+                 external:PATH,metadata=PATH, nbd://HOST[:PORT]/[EXPORT] \
                  or nbd+unix:///[EXPORT]?socket=PATH, with TLS nbds:// or nbds+unix:// (for other protocols, export the drive by NBD)"
             ))
         } else {
@@ -197,19 +262,41 @@ impl FromStr for LegSpec {
     }
 }
 
+/// Stands before the second path of an `external:` spec.
+const METADATA_KEY: &str = ",metadata=";
+
 /// Schemes of NBD exports.
 const NBD_SCHEMES: [&str; 4] = ["nbd://", "nbd+unix://", "nbds://", "nbds+unix://"];
 
 fn has_scheme(text: &str) -> bool {
-    ["file:", "stripe:"].iter().any(|prefix| text.starts_with(prefix)) || text.contains("://")
+    ["file:", "stripe:", "end:", "external:"].iter().any(|prefix| text.starts_with(prefix))
+        || text.contains("://")
 }
 
-fn plain_path(text: &str) -> Result<LegSpec, String> {
+fn path(text: &str) -> Result<PathBuf, String> {
     match text {
         "" => Err("the path is empty".into()),
         _ if text.contains('\0') => Err("the path holds a NUL byte".into()),
-        _ => Ok(LegSpec::Path(PathBuf::from(text))),
+        _ => Ok(PathBuf::from(text)),
     }
+}
+
+fn plain_path(text: &str) -> Result<LegSpec, String> {
+    path(text).map(LegSpec::Path)
+}
+
+fn external(text: &str) -> Result<LegSpec, String> {
+    let Some((data, metadata)) = text.split_once(METADATA_KEY) else {
+        return Err("it names no place for the metadata; write external:PATH,metadata=PATH".into());
+    };
+    let paths = [path(data)?, path(metadata)?];
+    if paths[0] == paths[1] {
+        return Err(format!(
+            "{} cannot hold the data and the metadata; end:PATH has the metadata at the end",
+            paths[0].display()
+        ));
+    }
+    Ok(LegSpec::External { paths })
 }
 
 fn stripe(text: &str) -> Result<LegSpec, String> {
@@ -375,7 +462,7 @@ impl<'de> Deserialize<'de> for LegConfig {
         impl<'de> Visitor<'de> for SpecOrTable {
             type Value = LegConfig;
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a leg: a path, `stripe:…`, `nbd://…`, or a table with `path`")
+                formatter.write_str("a leg: a path, `stripe:…`, `end:…`, `external:…`, `nbd://…`, or a table with `path`")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<LegConfig, E> {
                 text.parse().map(LegConfig::new).map_err(E::custom)
@@ -404,6 +491,11 @@ mod tests {
             "/dev/sdb",
             "leg0.img",
             "file:stripe:odd",
+            "file:end:odd",
+            "end:/dev/sdb",
+            "end:leg,0.img",
+            "external:/dev/sdb,metadata=/var/lib/hemi/sdb.meta",
+            "external:/dev/disk/a,b,metadata=m=1",
             "stripe:/a,/b,chunk=64KiB",
             "stripe:/a,/b,/c,chunk=1MiB",
             "nbd://host/",
@@ -417,6 +509,25 @@ mod tests {
             let spec = parse(text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(spec.to_string(), text);
         }
+    }
+
+    #[test]
+    fn paths_are_made_whole() {
+        let here = std::env::current_dir().expect("a test has a directory");
+        let here = here.display();
+        let whole = |text: &str| {
+            let spec = parse(text).expect("a spec").absolute().expect("paths can be made whole");
+            spec.to_string()
+        };
+        assert_eq!(whole("a.img"), format!("{here}/a.img"));
+        assert_eq!(whole("stripe:a,/b,chunk=64KiB"), format!("stripe:{here}/a,/b,chunk=64KiB"));
+        assert_eq!(whole("end:a"), format!("end:{here}/a"));
+        assert_eq!(
+            whole("external:/dev/sdb,metadata=m"),
+            format!("external:/dev/sdb,metadata={here}/m")
+        );
+        assert_eq!(whole("nbd+unix:///x?socket=s"), format!("nbd+unix:///x?socket={here}/s"));
+        assert_eq!(whole("nbd://h/x"), "nbd://h/x");
     }
 
     #[test]
@@ -454,6 +565,11 @@ mod tests {
             ("nbd+unix:///", "names no socket"),
             ("nbd+unix:///?socket=", "names no socket"),
             ("nbd+unix://host/?socket=/x", "names a host"),
+            ("end:", "empty"),
+            ("external:/dev/sdb", "external:PATH,metadata=PATH"),
+            ("external:,metadata=/m", "empty"),
+            ("external:/dev/sdb,metadata=", "empty"),
+            ("external:/a,metadata=/a", "end:PATH"),
             ("iscsi://target/1", "`iscsi://` is not supported"),
         ] {
             let error = parse(text).expect_err(text);

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use hemi_core::format::Layout;
 
-use super::{CreateError, CreateOptions, LEGS_MIN};
+use super::largest::Room;
+use super::{CreateError, CreateOptions, LEGS_MIN, content};
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;
-use crate::leg::stripe;
+use crate::leg::{FileOptions, OpenLeg, Purpose, apart, stripe};
 use crate::probe::{Kind, Probe, contents_of_leg, folder_of};
 use hemi_core::units::LEGS_MAX;
 
@@ -28,18 +29,53 @@ pub(super) struct Candidate {
     pub(super) members: Vec<Member>,
     /// Whether a remote leg's content may be destroyed.
     pub(super) wipe_remote: bool,
+    /// Whether its first member's content stays, and becomes the volume's.
+    pub(super) adopted: bool,
 }
 
 impl Candidate {
-    /// How many bytes each member needs.
-    pub(super) fn share(&self, layout: &Layout) -> u64 {
+    /// How many bytes the member of this number needs.
+    pub(super) fn share(&self, member: usize, layout: &Layout) -> u64 {
         match &self.spec {
             LegSpec::Stripe { paths, chunk } => {
                 let share = layout.leg_bytes().div_ceil(paths.len() as u64);
                 stripe::DATA_OFFSET + share.next_multiple_of(chunk.0)
             }
-            _ => layout.leg_bytes(),
+            LegSpec::End(_) => apart::size_for(layout.leg_bytes()),
+            LegSpec::External { .. } if member == 0 => layout.volume_bytes(),
+            LegSpec::External { .. } => apart::METADATA_OFFSET + layout.data_offset(),
+            LegSpec::Path(_) | LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => {
+                layout.leg_bytes()
+            }
         }
+    }
+
+    /// Room it has for a volume.
+    pub(super) fn room(&self) -> Result<Room, CreateError> {
+        let size = |member: &Member| match member.probe.size {
+            0 => Err(CreateError::SizeOfNothing(member.path.clone())),
+            size => Ok(size),
+        };
+        let leg = match (&self.spec, &self.members[..]) {
+            (LegSpec::Stripe { chunk, .. }, members) => {
+                let sizes = members.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+                let smallest = sizes.into_iter().min().unwrap_or(0);
+                let share = smallest.saturating_sub(stripe::DATA_OFFSET) / chunk.0 * chunk.0;
+                share * members.len() as u64
+            }
+            (LegSpec::External { .. }, [data, metadata]) => {
+                let room = match metadata.probe.size {
+                    0 => u64::MAX,
+                    size => size.saturating_sub(apart::METADATA_OFFSET),
+                };
+                return Ok(Room { data: size(data)?, metadata: room, ..Room::ANY });
+            }
+            (LegSpec::End(_), [only]) => apart::end_of(size(only)?),
+            (_, [only]) => size(only)?,
+            // It has a size only once there is a session.
+            (spec, _) => OpenLeg::open(spec, FileOptions::default(), Purpose::Inspect)?.size(),
+        };
+        Ok(Room { leg, ..Room::ANY })
     }
 
     /// Whether files were missing: they are made.
@@ -50,12 +86,24 @@ impl Candidate {
 
 /// Understands the legs' names and looks at what is there.
 pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, CreateError> {
-    if !(LEGS_MIN..=LEGS_MAX).contains(&options.legs.len()) {
-        return Err(CreateError::LegCount(options.legs.len()));
-    }
     let mut specs = Vec::new();
+    if let Some(adopt) = &options.adopt {
+        let spec = adopt.spec();
+        let text = spec.to_string();
+        let named = |wipe: &&PathBuf| same_path(&adopt.path, wipe) || is_text(wipe, &text);
+        if let Some(wipe) = options.wipe.iter().find(named) {
+            return Err(CreateError::WipeAdopted(wipe.clone()));
+        }
+        if options.zero {
+            return Err(CreateError::ZeroAdopted);
+        }
+        specs.push((text, spec));
+    }
     for text in &options.legs {
-        specs.push((text, text.parse::<LegSpec>()?));
+        specs.push((text.clone(), text.parse::<LegSpec>()?));
+    }
+    if !(LEGS_MIN..=LEGS_MAX).contains(&specs.len()) {
+        return Err(CreateError::LegCount(specs.len()));
     }
     for wipe in &options.wipe {
         let named = specs.iter().any(|(text, spec)| {
@@ -66,8 +114,8 @@ pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, Crea
         }
     }
     let mut candidates = Vec::new();
-    for (text, spec) in specs {
-        let all = options.wipe.iter().any(|wipe| is_text(wipe, text));
+    for (index, (text, spec)) in specs.into_iter().enumerate() {
+        let all = options.wipe.iter().any(|wipe| is_text(wipe, &text));
         let mut members = Vec::new();
         for path in spec.paths() {
             members.push(Member {
@@ -76,7 +124,14 @@ pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, Crea
                 wipe: all || options.wipe.iter().any(|wipe| same_path(path, wipe)),
             });
         }
-        candidates.push(Candidate { text: text.clone(), spec, members, wipe_remote: all });
+        let adopted = index == 0 && options.adopt.is_some();
+        if let Some(Member { path, probe, .. }) = members.first().filter(|_| adopted)
+            && (probe.kind == Kind::Missing || probe.size == 0)
+        {
+            let reason = "there is nothing at this path".into();
+            return Err(CreateError::Adopt { path: path.clone(), reason });
+        }
+        candidates.push(Candidate { text, spec, members, wipe_remote: all, adopted });
     }
     Ok(candidates)
 }
@@ -94,19 +149,22 @@ fn same_path(one: &Path, other: &Path) -> bool {
 
 /// Everything that can be said before a leg is opened for writing.
 pub(super) fn check(candidates: &[Candidate], layout: &Layout) -> Result<(), CreateError> {
-    let members: Vec<_> =
-        candidates.iter().flat_map(|leg| leg.members.iter().map(move |one| (leg, one))).collect();
-    for (index, (_, member)) in members.iter().enumerate() {
-        for (_, other) in &members[..index] {
+    let members = || {
+        candidates.iter().flat_map(|leg| {
+            leg.members.iter().enumerate().map(move |(number, one)| (leg, number, one))
+        })
+    };
+    for (index, (_, _, member)) in members().enumerate() {
+        for (_, _, other) in members().take(index) {
             check_distinct(other, member)?;
         }
     }
-    for (candidate, member) in members {
+    for (candidate, number, member) in members() {
         let path = member.path.clone();
         if !member.probe.uses.is_empty() {
             return Err(CreateError::InUse { path, uses: member.probe.uses.clone() });
         }
-        let (has, needs) = (member.probe.size, candidate.share(layout));
+        let (has, needs) = (member.probe.size, candidate.share(number, layout));
         // A file without content is given its size, like one that is made.
         let fixed = member.probe.kind == Kind::Block || has > 0;
         if fixed && has < needs {
@@ -114,7 +172,7 @@ pub(super) fn check(candidates: &[Candidate], layout: &Layout) -> Result<(), Cre
             return Err(CreateError::TooSmall { path, has, needs, volume });
         }
     }
-    candidates.iter().try_for_each(check_members_empty)
+    candidates.iter().try_for_each(|candidate| check_members(candidate, layout))
 }
 
 fn check_distinct(one: &Member, other: &Member) -> Result<(), CreateError> {
@@ -137,8 +195,16 @@ fn missing_place(path: &Path) -> PathBuf {
     folder.join(path.file_name().unwrap_or_default())
 }
 
-fn check_members_empty(candidate: &Candidate) -> Result<(), CreateError> {
-    for member in candidate.members.iter().filter(|member| !member.wipe) {
+/// Checks that a leg's members are empty, or that what is on an adopted one can stay.
+fn check_members(candidate: &Candidate, layout: &Layout) -> Result<(), CreateError> {
+    for (number, member) in candidate.members.iter().enumerate() {
+        if candidate.adopted && number == 0 {
+            content::check(&member.probe, &candidate.spec, layout)?;
+            continue;
+        }
+        if member.wipe {
+            continue;
+        }
         let contents = member.probe.contents()?;
         if !contents.is_empty() {
             let what = member.path.display().to_string();
@@ -154,7 +220,7 @@ pub(super) fn check_opened(
     leg: &dyn BlockingLeg,
     layout: &Layout,
 ) -> Result<(), CreateError> {
-    check_members_empty(candidate)?;
+    check_members(candidate, layout)?;
     let (has, needs) = (leg.size(), layout.leg_bytes());
     if has < needs {
         let (path, volume) = (candidate.text.clone().into(), layout.volume_bytes());

@@ -8,7 +8,7 @@ use hemi_core::format::LayoutError;
 use hemi_core::format::superblock::NameError;
 use hemi_core::units::LEGS_MAX;
 
-use super::LEGS_MIN;
+use super::{LEGS_MIN, signature};
 use crate::config::legs::LegSpecError;
 use crate::config::units::Size;
 use crate::leg::OpenError;
@@ -41,6 +41,33 @@ pub enum CreateError {
         /// The next one above.
         above: u64,
     },
+    /// Not the smallest volume fits.
+    #[error(
+        "{0} has no room for the smallest volume: metadata takes 2 MiB at least, and 1 MiB more in \
+         a file of its own or on a member of a stripe"
+    )]
+    NoRoom(String),
+    /// `--size max` with a leg that has no size yet.
+    #[error(
+        "{} has no size yet, so that --size max has nothing to go by; name the size, or make the \
+         file first (truncate -s SIZE {})",
+        .0.display(), .0.display()
+    )]
+    SizeOfNothing(PathBuf),
+    /// The disk cannot be adopted.
+    #[error("{} cannot be adopted: {reason}", path.display())]
+    Adopt {
+        /// Its path.
+        path: PathBuf,
+        /// Why not, and the way out.
+        reason: String,
+    },
+    /// `--wipe` of what is adopted.
+    #[error("--wipe {} would destroy what --adopt keeps; leave one of them out", .0.display())]
+    WipeAdopted(PathBuf),
+    /// `--zero` with `--adopt`.
+    #[error("--zero makes all legs zeros, and --adopt takes the volume from a disk; leave one out")]
+    ZeroAdopted,
     /// The name.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -96,8 +123,9 @@ pub enum CreateError {
     },
     /// Something is on it.
     #[error(
-        "{what} is not empty; it holds {}. If that may be destroyed, add --wipe {what}",
-        List(contents)
+        "{what} is not empty; it holds {}. If that may be destroyed, add --wipe {what}{}",
+        List(contents),
+        keeping(contents)
     )]
     NotEmpty {
         /// The leg, or the member of a stripe.
@@ -156,6 +184,21 @@ pub enum CreateError {
         /// The system's word.
         source: io::Error,
     },
+}
+
+/// The way to keep what is on a disk, if that is a file system or the like.
+fn keeping(contents: &[Content]) -> &'static str {
+    let is_data = |content: &Content| {
+        matches!(content, Content::Signature { .. })
+            && !content.is_partition_table()
+            && !signature::is_ours(content)
+    };
+    match contents {
+        [content] if is_data(content) => {
+            "; if the volume is to hold it, name the disk with --adopt instead of --leg"
+        }
+        _ => "",
+    }
 }
 
 /// Items as a sentence has them.

@@ -7,6 +7,7 @@ use hemi_core::format::{Id, Layout, Superblock};
 use hemi_core::recovery::{HEAD_BYTES, newest_of};
 
 use super::candidate::{self, Candidate, Member};
+use super::signature::Signature;
 use super::{CreateError, Opened, prepare, random_id};
 use crate::config::legs::LegConfig;
 use crate::leg::{OpenLeg, Purpose};
@@ -23,6 +24,10 @@ pub struct JoinOptions {
     pub block_bytes: u32,
     /// Whether what is on it may be destroyed.
     pub wipe: bool,
+    /// The volume's id.
+    pub volume: Id,
+    /// The volume's name, perhaps empty.
+    pub name: String,
 }
 
 /// Checks the leg, destroys what may be destroyed, blanks its metadata and gives it a random
@@ -40,7 +45,8 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
         members.push(Member { path: path.clone(), probe, wipe: options.wipe });
     }
     let spec = spec.clone();
-    let candidate = Candidate { text: text.clone(), spec, members, wipe_remote: options.wipe };
+    let candidate =
+        Candidate { text: text.clone(), spec, members, wipe_remote: options.wipe, adopted: false };
     let candidates = [candidate];
     candidate::check(&candidates, layout)?;
     let [candidate] = &candidates;
@@ -56,7 +62,10 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
         });
     }
     opened.prepare(&candidates, layout, false)?;
-    let blanked = prepare::blank_metadata(&opened.legs[0], layout);
+    let signature = Signature { name: options.name.clone(), volume: options.volume };
+    let blanked = prepare::blank_metadata(&opened.legs[0], layout)
+        .and_then(|()| signature.write(&opened.legs[0]))
+        .and_then(|()| opened.legs[0].flush());
     blanked.map_err(|source| CreateError::Write { action: "blank", path: text, source })?;
     let id = random_id()?;
     prepare::forget_partitions(&candidates);

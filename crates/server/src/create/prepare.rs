@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +19,7 @@ use hemi_core::format::{BLOCK_BYTES, Layout, block};
 use super::candidate::{Candidate, Member};
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;
-use crate::leg::stripe;
+use crate::leg::{apart, stripe};
 use crate::probe::Kind;
 
 /// Most bytes zeroed by one call, which cannot be interrupted.
@@ -40,30 +41,62 @@ pub(super) fn prepare(
     if candidate.members.is_empty() {
         return prepare_remote(candidate, leg, layout, zero);
     }
-    let (metadata, start, end) = match candidate.spec {
-        // Where the volume's data begins on a member hangs on the chunk: take all of it.
-        LegSpec::Stripe { .. } => (
-            stripe::DATA_OFFSET + layout.data_offset(),
-            stripe::DATA_OFFSET,
-            candidate.share(layout),
-        ),
-        _ => (layout.data_offset(), layout.data_offset(), layout.leg_bytes()),
-    };
-    let mut is_zero = true;
-    for member in &candidate.members {
-        let storage = Storage::open(member)?;
-        if member.wipe {
-            storage.wipe(metadata)?;
+    let mut is_zero = !candidate.adopted;
+    for (number, member) in candidate.members.iter().enumerate() {
+        if candidate.adopted && number == 0 {
+            continue;
         }
-        if !storage.is_zero(start, end) {
+        let storage = Storage::open(member)?;
+        let Areas { head, tail, data } = Areas::of(candidate, number, layout);
+        if member.wipe {
+            storage.wipe(head, tail)?;
+        }
+        if !data.is_empty() && !storage.is_zero(data.start, data.end) {
             if zero {
-                storage.zero_data(start, end)?;
+                storage.zero_data(data.start, data.end)?;
             } else {
                 is_zero = false;
             }
         }
     }
     Ok(is_zero)
+}
+
+/// The areas of a leg's member, in bytes.
+struct Areas {
+    /// At its beginning, for metadata.
+    head: u64,
+    /// At its end, for metadata.
+    tail: u64,
+    /// For data.
+    data: Range<u64>,
+}
+
+impl Areas {
+    fn of(candidate: &Candidate, member: usize, layout: &Layout) -> Areas {
+        match candidate.spec {
+            // Where the volume's data begins on a member hangs on the chunk: take all of it.
+            LegSpec::Stripe { .. } => Areas {
+                head: stripe::DATA_OFFSET + layout.data_offset(),
+                tail: 0,
+                data: stripe::DATA_OFFSET..candidate.share(member, layout),
+            },
+            LegSpec::End(_) => {
+                Areas { head: 0, tail: layout.data_offset(), data: 0..layout.volume_bytes() }
+            }
+            LegSpec::External { .. } if member == 0 => {
+                Areas { head: 0, tail: 0, data: 0..layout.volume_bytes() }
+            }
+            LegSpec::External { .. } => {
+                Areas { head: apart::METADATA_OFFSET + layout.data_offset(), tail: 0, data: 0..0 }
+            }
+            LegSpec::Path(_) | LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => Areas {
+                head: layout.data_offset(),
+                tail: 0,
+                data: layout.data_offset()..layout.leg_bytes(),
+            },
+        }
+    }
 }
 
 /// A remote leg is what its protocol shows: nothing is known to be zero but what is written.
@@ -132,12 +165,14 @@ impl Storage {
     }
 
     /// Destroys what it held so that nothing recognises it any more: of a file everything,
-    /// of a device the first `metadata` bytes and both ends of the rest.
-    fn wipe(&self, metadata: u64) -> io::Result<()> {
-        self.erase_beginning()?;
+    /// of a device the first `head` and the last `tail` bytes and both ends of the rest.
+    fn wipe(&self, head: u64, tail: u64) -> io::Result<()> {
+        self.erase_superblocks()?;
         if self.device {
-            self.zero(0, (metadata + WIPE_BYTES).min(self.size))?;
-            self.zero(self.size - WIPE_BYTES.min(self.size), self.size)?;
+            self.zero(0, (head + WIPE_BYTES).min(self.size))?;
+            // Metadata at the end begins at a whole mebibyte: it reaches as far again.
+            let tail = (tail + 2 * WIPE_BYTES).min(self.size);
+            self.zero(self.size - tail, self.size)?;
         } else {
             self.zero(0, self.size)?;
         }
@@ -145,18 +180,21 @@ impl Storage {
     }
 
     fn zero_data(&self, start: u64, end: u64) -> io::Result<()> {
-        self.erase_beginning()?;
+        self.erase_superblocks()?;
         self.zero(start, end)?;
         self.file.sync_all()
     }
 
     /// A crash between here and the end of create must not leave a superblock or a stripe's
     /// identity that speaks of what is half gone.
-    fn erase_beginning(&self) -> io::Result<()> {
-        for slot in 0..2 {
-            let address = Layout::superblock_address(slot);
-            if address + BLOCK_BYTES as u64 <= self.size {
-                self.file.write_all_at(&block::blank(), address)?;
+    fn erase_superblocks(&self) -> io::Result<()> {
+        let heads = [Some(0), apart::head_at_end(self.size)];
+        for head in heads.into_iter().flatten() {
+            for slot in 0..2 {
+                let address = head + Layout::superblock_address(slot);
+                if address + BLOCK_BYTES as u64 <= self.size {
+                    self.file.write_all_at(&block::blank(), address)?;
+                }
             }
         }
         self.file.sync_all()

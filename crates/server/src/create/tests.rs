@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use super::format::{Plan, format};
 use crate::blocking::BlockingLeg;
 use crate::inspect::{SlotState, inspect_leg};
+use crate::leg::apart::places_at_end;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
@@ -113,6 +114,44 @@ fn format_until(
     (done, drives.map(|drive| drive.after_power_cut(random).durable.into_inner()))
 }
 
+/// A drive whose data begins at its first byte, with the metadata at its end.
+#[derive(Debug)]
+struct AtEnd<'a> {
+    drive: Drive<'a>,
+    data_offset: u64,
+}
+
+impl AtEnd<'_> {
+    fn places(&self, offset: u64, length: usize) -> Vec<(u64, u64)> {
+        places_at_end(self.drive.size(), self.data_offset, offset, length as u64)
+    }
+}
+
+impl BlockingLeg for AtEnd<'_> {
+    fn size(&self) -> u64 {
+        self.drive.size()
+    }
+    fn read_at(&self, offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+        for (place, length) in self.places(offset, into.len()) {
+            let (part, rest) = into.split_at_mut(length as usize);
+            self.drive.read_at(place, part)?;
+            into = rest;
+        }
+        Ok(())
+    }
+    fn write_at(&self, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        for (place, length) in self.places(offset, bytes.len()) {
+            let (part, rest) = bytes.split_at(length as usize);
+            self.drive.write_at(place, part)?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.drive.flush()
+    }
+}
+
 /// The volume on a drive, everything that its superblock speaks of having been checked.
 fn volume_on(content: Vec<u8>) -> Option<Id> {
     let power = Power(Cell::new(0));
@@ -124,12 +163,7 @@ fn volume_on(content: Vec<u8>) -> Option<Id> {
     assert!(table.dirty.count() == 0 && table.not_whole.is_empty(), "{table:?}");
     let lost = report.lost.expect("there is a superblock");
     assert!(lost.slots.iter().all(|slot| slot.state == SlotState::Valid), "{lost:?}");
-    let mut block = block::blank();
-    (0..2).find_map(|slot| {
-        let address = Layout::superblock_address(slot);
-        drive.read_at(address, &mut block).expect("memory can be read");
-        Superblock::decode(&block, slot).ok().map(|superblock| superblock.volume_id)
-    })
+    superblock_of(&drive)
 }
 
 /// Writes and flushes of one create on two legs with a table of one piece: two erasures and a
@@ -163,6 +197,46 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    /// A disk that is adopted holds what it held, whenever the power is cut, and no volume or a
+    /// complete one.
+    #[test]
+    fn a_crash_leaves_an_adopted_disk_as_it_was(
+        steps in 0..=STEPS, random in any::<u64>(), ragged in 0..3_usize,
+    ) {
+        let plan = Plan { whole: 1, ..plan(NEW, 1 << 20) };
+        let data_offset = plan.layout.data_offset();
+        let data: Vec<u8> = (0..1_u32 << 20).map(|byte| (byte % 251) as u8).collect();
+        let mut disk = data.clone();
+        // Behind the data is what the file system has left there.
+        disk.resize(data.len() + data_offset as usize, 0x5a);
+        disk.resize(disk.len() + ragged * 4096, 0xa5);
+        let power = Power(Cell::new(steps));
+        let adopted = AtEnd { drive: Drive::new(disk, &power), data_offset };
+        let other = Drive::new(vec![0; data_offset as usize], &power);
+        let done = format(&plan, &[&adopted, &other]).is_ok();
+        prop_assert_eq!(done, steps == STEPS);
+        let drive = adopted.drive.after_power_cut(random);
+        prop_assert!(drive.durable.borrow().starts_with(&data), "the data was touched");
+        let after = AtEnd { drive, data_offset };
+        let found = superblock_of(&after);
+        if done {
+            prop_assert_eq!(found, Some(NEW));
+        } else {
+            prop_assert!(found.is_none() || found == Some(NEW));
+        }
+    }
+}
+
+/// The volume that a leg's superblock speaks of.
+fn superblock_of(leg: &dyn BlockingLeg) -> Option<Id> {
+    let mut block = block::blank();
+    (0..2).find_map(|slot| {
+        leg.read_at(Layout::superblock_address(slot), &mut block).expect("memory can be read");
+        Superblock::decode(&block, slot).ok().map(|superblock| superblock.volume_id)
+    })
 }
 
 #[test]

@@ -8,6 +8,7 @@ use hemi_core::io::OutReason;
 use hemi_text::Plain;
 
 use crate::config::units::Size;
+use crate::leg::apart::MetadataPlace;
 
 use super::{LegReport, LegView, LostView, Runs, Slot, SlotState, SuperblockView, TableView};
 
@@ -48,13 +49,16 @@ impl Display for LegReport {
         writeln!(f, "{} ({})", self.path, Size(self.size_bytes))?;
         in_use_line(f, self.in_use, self.used_by)?;
         if let Some(superblock) = &self.superblock {
-            superblock.write(f)?;
+            superblock.write(f, self.metadata.as_ref())?;
             if self.size_bytes < superblock.leg_bytes {
                 let missing = superblock.leg_bytes - self.size_bytes;
                 line(f, "TOO SHORT", format_args!("it has been cut by {missing} bytes"))?;
             }
         } else {
             line(f, "volume", format_args!("none can be read here"))?;
+            if let Some(otherwise) = &self.otherwise {
+                line(f, "", format_args!("{}", Plain(otherwise)))?;
+            }
         }
         let [first, second] = &self.superblock_slots;
         line(f, "superblock", format_args!("slot 0 {first}; slot 1 {second}"))?;
@@ -79,7 +83,7 @@ impl Display for Slot {
 }
 
 impl SuperblockView {
-    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write(&self, f: &mut Formatter<'_>, metadata: Option<&MetadataPlace>) -> fmt::Result {
         let name = Plain(&self.name);
         let name = if self.name.is_empty() { String::new() } else { format!("\"{name}\" ") };
         line(f, "volume", format_args!("{name}{}", self.volume))?;
@@ -101,7 +105,14 @@ impl SuperblockView {
             None => line(f, "created", format_args!("{} s after 1970", self.created))?,
         }
         line(f, "this is", format_args!("leg {}, id {}", self.leg, self.leg_id))?;
-        line(f, "data", format_args!("at byte {}", self.data_offset))?;
+        match metadata {
+            None => line(f, "data", format_args!("at byte {}", self.data_offset))?,
+            Some(MetadataPlace { path, start, .. }) => {
+                let (end, path) = (start + self.data_offset - 1, path.display());
+                line(f, "data", format_args!("at byte 0"))?;
+                line(f, "metadata", format_args!("in bytes {start} to {end} of {path}"))?;
+            }
+        }
         let own = self.legs.iter().find(|leg| leg.leg == self.leg);
         let state = if own.is_some_and(|leg| leg.reason == Some(OutReason::Detached)) {
             "detached: the data area is a plain disk image, for use without hemi"

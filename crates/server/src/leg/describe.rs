@@ -13,6 +13,13 @@ use super::device::{Device, DeviceKind};
 
 /// Describes a local file or device.
 pub(super) fn device(device: &Device) -> LegDescription {
+    // A relative path means nothing to the next start, which may be in another directory.
+    let path = std::path::absolute(&device.path).unwrap_or_else(|_| device.path.clone());
+    named(&path.to_string_lossy(), device)
+}
+
+/// Describes the leg named `name` whose data is on a file or device.
+pub(super) fn named(name: &str, device: &Device) -> LegDescription {
     let (model, serial) = match device.kind {
         DeviceKind::Regular => (String::new(), String::new()),
         DeviceKind::Block => rustix::fs::fstat(&device.descriptor).map_or_else(
@@ -24,9 +31,7 @@ pub(super) fn device(device: &Device) -> LegDescription {
             },
         ),
     };
-    // A relative path means nothing to the next start, which may be in another directory.
-    let path = std::path::absolute(&device.path).unwrap_or_else(|_| device.path.clone());
-    LegDescription::new(&path.to_string_lossy(), &model, &serial)
+    LegDescription::new(name, &model, &serial)
 }
 
 /// Describes a leg by its spec alone.

@@ -92,7 +92,7 @@ impl Device {
         if purpose != Purpose::Inspect {
             lock(path, &descriptor)?;
         }
-        if let (DeviceKind::Regular, Purpose::Create { size }) = (kind, purpose) {
+        if let (DeviceKind::Regular, Purpose::Create { size, .. }) = (kind, purpose) {
             extend(path, existing.is_none(), &descriptor, size, options)?;
         }
         let size = rustix::fs::seek(&descriptor, rustix::fs::SeekFrom::End(0))

@@ -2,7 +2,7 @@ use std::fs::File;
 
 use super::*;
 
-const CREATE: Purpose = Purpose::Create { size: 1 << 20 };
+const CREATE: Purpose = Purpose::Create { size: 1 << 20, data_offset: 0 };
 
 fn open(path: &Path, purpose: Purpose) -> Result<Device, OpenError> {
     Device::open(path, FileOptions::default(), purpose)
@@ -12,7 +12,7 @@ fn open(path: &Path, purpose: Purpose) -> Result<Device, OpenError> {
 fn a_created_file_has_its_size_and_reads_back_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leg");
-    let device = open(&path, Purpose::Create { size: 5_000_001 }).unwrap();
+    let device = open(&path, Purpose::Create { size: 5_000_001, data_offset: 0 }).unwrap();
     assert_eq!(device.size(), 5_001_216);
     assert!(device.block() == 512 || device.block() == 4096);
     let bytes: Vec<u8> = (0..3_u32 << 20).map(|byte| (byte % 251) as u8).collect();
@@ -83,7 +83,7 @@ fn a_size_no_disk_has_is_refused_and_leaves_the_file_as_it_was() {
         if existing {
             std::fs::write(&path, "content").unwrap();
         }
-        let error = open(&path, Purpose::Create { size: 8 << 40 }).unwrap_err();
+        let error = open(&path, Purpose::Create { size: 8 << 40, data_offset: 0 }).unwrap_err();
         assert!(matches!(error, OpenError::Space { .. }), "{error}");
         assert!(error.to_string().contains("create it sparse"), "{error}");
         assert_eq!(path.exists(), existing);
@@ -97,7 +97,8 @@ fn a_sparse_file_reserves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leg");
     let options = FileOptions { sparse: true, ..FileOptions::default() };
-    let device = Device::open(&path, options, Purpose::Create { size: 1 << 30 }).unwrap();
+    let device =
+        Device::open(&path, options, Purpose::Create { size: 1 << 30, data_offset: 0 }).unwrap();
     assert_eq!(device.size(), 1 << 30);
     assert!(std::fs::metadata(&path).unwrap().blocks() < 100);
 }

@@ -6,7 +6,7 @@
 //!
 //! # Driver contract
 //!
-//! A driver (file, stripe, NBD) is a plain struct with these five functions, called by
+//! A driver (file, stripe, apart, NBD) is a plain struct with these five functions, called by
 //! [`Leg`] on the reactor's thread:
 //!
 //! - `submit(&mut self, cx, io)`: queue ring entries for the I/O, at once; never block. Every
@@ -24,6 +24,7 @@
 //! Changes of the whole leg (session lost, device gone, back) are [`LegContext::event`]s.
 //! Drivers allocate nothing per I/O once their tables have grown to the engine's window.
 
+pub mod apart;
 mod describe;
 pub mod device;
 pub mod file;
@@ -31,6 +32,7 @@ pub mod inject;
 pub mod nbd;
 mod open;
 pub mod pages;
+mod parts;
 pub mod stripe;
 
 use std::sync::Arc;
@@ -46,6 +48,7 @@ use crate::slots::SlotId;
 pub use inject::{Injection, InjectionState};
 pub use open::{FileOptions, OpenError, OpenLeg, Purpose};
 
+use apart::ApartLeg;
 use file::FileLeg;
 use inject::{Injector, Verdict};
 use nbd::NbdLeg;
@@ -125,6 +128,7 @@ impl LegContext<'_> {
 enum Driver {
     File(FileLeg),
     Stripe(StripeLeg),
+    Apart(ApartLeg),
     Nbd(Box<NbdLeg>),
 }
 
@@ -134,6 +138,7 @@ macro_rules! drive {
         match $driver {
             Driver::File($name) => $call,
             Driver::Stripe($name) => $call,
+            Driver::Apart($name) => $call,
             Driver::Nbd($name) => $call,
         }
     };
@@ -168,6 +173,7 @@ impl Leg {
         let driver = match opened {
             OpenLeg::File(device) => Driver::File(FileLeg::new(device, ring)?),
             OpenLeg::Stripe(stripe) => Driver::Stripe(StripeLeg::new(stripe, ring)?),
+            OpenLeg::Apart(apart) => Driver::Apart(ApartLeg::new(apart, ring)?),
             OpenLeg::Nbd(export) => Driver::Nbd(Box::new(NbdLeg::new(*export, ring)?)),
         };
         Ok(Leg {
@@ -276,7 +282,7 @@ impl Leg {
     pub fn no_session(&self) -> Option<&Arc<str>> {
         match &self.driver {
             Driver::Nbd(driver) => driver.no_session(),
-            Driver::File(_) | Driver::Stripe(_) => None,
+            Driver::File(_) | Driver::Stripe(_) | Driver::Apart(_) => None,
         }
     }
 

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
 
+use super::apart::{ApartError, MetadataPlace, OpenApart};
 use super::describe;
 use super::device::Device;
 use super::nbd::{BlockingNbd, NbdError, NbdOptions};
@@ -41,6 +42,8 @@ pub enum Purpose {
     Create {
         /// Bytes the leg must have at least; for a stripe, all members together.
         size: u64,
+        /// Where on the leg its data begins, in bytes: a multiple of 1 MiB.
+        data_offset: u64,
     },
     /// To look at it, though it may be in use: read-only, not locked.
     Inspect,
@@ -154,6 +157,9 @@ pub enum OpenError {
     /// A stripe whose members do not fit together.
     #[error(transparent)]
     Stripe(#[from] StripeError),
+    /// A leg whose metadata, which is apart from its data, was not found.
+    #[error(transparent)]
+    Apart(Box<ApartError>),
     /// Anything else the system said.
     #[error("could not open {path:?}: {source}")]
     Io {
@@ -170,6 +176,12 @@ pub enum OpenError {
         /// Why.
         source: NbdError,
     },
+}
+
+impl From<ApartError> for OpenError {
+    fn from(error: ApartError) -> OpenError {
+        OpenError::Apart(Box::new(error))
+    }
 }
 
 impl OpenError {
@@ -248,6 +260,8 @@ pub enum OpenLeg {
     File(Device),
     /// Several.
     Stripe(OpenStripe),
+    /// One file or block device whose data begins at its first byte.
+    Apart(OpenApart),
     /// An NBD export.
     Nbd(Box<BlockingNbd>),
 }
@@ -263,6 +277,9 @@ impl OpenLeg {
             LegSpec::Path(path) => Device::open(path, options, purpose).map(OpenLeg::File),
             LegSpec::Stripe { paths, chunk } => {
                 OpenStripe::open(paths, chunk.0, options, purpose).map(OpenLeg::Stripe)
+            }
+            LegSpec::End(_) | LegSpec::External { .. } => {
+                OpenApart::open(spec, options, purpose).map(OpenLeg::Apart)
             }
             LegSpec::NbdTcp { .. } | LegSpec::NbdUnix { .. } => {
                 OpenLeg::open_nbd(spec, NbdOptions::default(), None, purpose)
@@ -300,7 +317,7 @@ impl OpenLeg {
     /// a remote leg's quarantine, nothing for local ones, whose lock tells.
     pub fn quarantine(&self) -> Option<std::time::Duration> {
         match self {
-            OpenLeg::File(_) | OpenLeg::Stripe(_) => None,
+            OpenLeg::File(_) | OpenLeg::Stripe(_) | OpenLeg::Apart(_) => None,
             OpenLeg::Nbd(export) => Some(export.quarantine()),
         }
     }
@@ -311,6 +328,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.unlock(),
             OpenLeg::Stripe(stripe) => stripe.unlock(),
+            OpenLeg::Apart(apart) => apart.unlock(),
             // An export has no locks.
             OpenLeg::Nbd(_) => {}
         }
@@ -321,6 +339,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.size(),
             OpenLeg::Stripe(stripe) => stripe.size(),
+            OpenLeg::Apart(apart) => apart.size(),
             OpenLeg::Nbd(export) => export.size(),
         }
     }
@@ -330,6 +349,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.block(),
             OpenLeg::Stripe(stripe) => stripe.block(),
+            OpenLeg::Apart(apart) => apart.block(),
             OpenLeg::Nbd(export) => export.block(),
         }
     }
@@ -339,6 +359,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.fast_zeroes(),
             OpenLeg::Stripe(stripe) => stripe.fast_zeroes(),
+            OpenLeg::Apart(apart) => apart.fast_zeroes(),
             OpenLeg::Nbd(export) => export.fast_zeroes(),
         }
     }
@@ -348,6 +369,7 @@ impl OpenLeg {
         let thin = match self {
             OpenLeg::File(device) => device.is_thin(),
             OpenLeg::Stripe(stripe) => stripe.is_thin(),
+            OpenLeg::Apart(apart) => apart.is_thin(),
             // Nothing tells whether its server has reserved space.
             OpenLeg::Nbd(_) => false,
         };
@@ -359,6 +381,7 @@ impl OpenLeg {
     pub fn describe(&self) -> LegDescription {
         match self {
             OpenLeg::File(device) => describe::device(device),
+            OpenLeg::Apart(apart) => apart.describe(),
             OpenLeg::Stripe(_) | OpenLeg::Nbd(_) => describe::spec(&self.description()),
         }
     }
@@ -368,6 +391,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.path().display().to_string(),
             OpenLeg::Stripe(stripe) => stripe.description(),
+            OpenLeg::Apart(apart) => apart.description(),
             OpenLeg::Nbd(export) => export.description().to_owned(),
         }
     }
@@ -377,6 +401,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.read_at(offset, into),
             OpenLeg::Stripe(stripe) => stripe.read_at(offset, into),
+            OpenLeg::Apart(apart) => apart.read_at(offset, into),
             OpenLeg::Nbd(export) => export.read_at(offset, into),
         }
     }
@@ -387,6 +412,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.write_at(offset, bytes),
             OpenLeg::Stripe(stripe) => stripe.write_at(offset, bytes),
+            OpenLeg::Apart(apart) => apart.write_at(offset, bytes),
             OpenLeg::Nbd(export) => export.write_at(offset, bytes),
         }
     }
@@ -396,16 +422,27 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => device.flush(),
             OpenLeg::Stripe(stripe) => stripe.flush(),
+            OpenLeg::Apart(apart) => apart.flush(),
             OpenLeg::Nbd(export) => export.flush(),
         }
     }
 
-    /// Names the members of a stripe durably as belonging together; nothing for other legs.
+    /// Names the members of a stripe, or a leg's external metadata, durably as belonging
+    /// together; nothing for other legs.
     /// To be called by create once the operator's wish to overwrite is established.
     pub fn format(&mut self) -> io::Result<()> {
         match self {
             OpenLeg::File(_) | OpenLeg::Nbd(_) => Ok(()),
             OpenLeg::Stripe(stripe) => stripe.format(),
+            OpenLeg::Apart(apart) => apart.format(),
+        }
+    }
+
+    /// Returns the place of its metadata, if that is apart from its data.
+    pub fn metadata_place(&self) -> Option<MetadataPlace> {
+        match self {
+            OpenLeg::Apart(apart) => Some(apart.metadata_place()),
+            OpenLeg::File(_) | OpenLeg::Stripe(_) | OpenLeg::Nbd(_) => None,
         }
     }
 
@@ -415,6 +452,7 @@ impl OpenLeg {
         match self {
             OpenLeg::File(device) => std::slice::from_ref(device),
             OpenLeg::Stripe(stripe) => stripe.members(),
+            OpenLeg::Apart(apart) => apart.devices(),
             OpenLeg::Nbd(_) => &[],
         }
     }

@@ -9,16 +9,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hemi_core::io::LegError;
-use hemi_core::units::{Instant, IoId};
+use hemi_core::units::Instant;
 
 use super::device::Device;
-use super::file::{DeviceIo, FileIo, Task};
+use super::file::Task;
 use super::open::{FileOptions, OpenError, Purpose};
+use super::parts::{PartedIo, Piece};
 use super::{LegContext, ResolvedIo};
 use crate::random;
 use crate::ring::{Completion, Ring};
-use crate::slots::{SlotId, SlotTable};
 
 /// Where a member's data begins: aligned to everything drives like to be aligned to.
 pub const DATA_OFFSET: u64 = 1 << 20;
@@ -28,9 +27,6 @@ pub const MAGIC: [u8; 8] = *b"HEMISTRP";
 pub const VERSION: u32 = 1;
 /// Bytes of the identity block, checksum included.
 pub const IDENTITY_BYTES: usize = 4096;
-
-/// Joined I/Os the table holds before it grows.
-const TABLE_CAPACITY: usize = 256;
 
 /// Why members do not make a stripe.
 #[derive(Debug, thiserror::Error)]
@@ -189,17 +185,6 @@ struct Layout {
     data: u64,
 }
 
-/// A part of an extent on one member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    member: u8,
-    /// Byte on the member.
-    offset: u64,
-    length: u64,
-    /// Byte of the extent.
-    at: u64,
-}
-
 impl Layout {
     fn size(&self) -> u64 {
         self.members * self.data
@@ -215,7 +200,7 @@ impl Layout {
             let position = offset + at;
             let (chunk, within) = (position / self.chunk, position % self.chunk);
             let piece = Piece {
-                member: (chunk % self.members) as u8,
+                device: (chunk % self.members) as u8,
                 offset: DATA_OFFSET + chunk / self.members * self.chunk + within,
                 length: (self.chunk - within).min(length - at),
                 at,
@@ -237,7 +222,7 @@ impl Layout {
             };
             let (from, to) = (edge(offset), edge(end));
             (to > from).then_some(Piece {
-                member: member as u8,
+                device: member as u8,
                 offset: DATA_OFFSET + from,
                 length: to - from,
                 at: 0,
@@ -262,8 +247,9 @@ impl OpenStripe {
     ) -> Result<OpenStripe, OpenError> {
         let members = paths.len() as u64;
         let share = match purpose {
-            Purpose::Create { size } => Purpose::Create {
+            Purpose::Create { size, data_offset } => Purpose::Create {
                 size: DATA_OFFSET + size.div_ceil(members).next_multiple_of(chunk),
+                data_offset,
             },
             other => other,
         };
@@ -329,7 +315,7 @@ impl OpenStripe {
     pub(super) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         for piece in self.layout.pieces(offset, into.len() as u64) {
             let part = &mut into[piece.at as usize..(piece.at + piece.length) as usize];
-            self.devices[usize::from(piece.member)].read_at(piece.offset, part)?;
+            self.devices[usize::from(piece.device)].read_at(piece.offset, part)?;
         }
         Ok(())
     }
@@ -337,7 +323,7 @@ impl OpenStripe {
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         for piece in self.layout.pieces(offset, bytes.len() as u64) {
             let part = &bytes[piece.at as usize..(piece.at + piece.length) as usize];
-            self.devices[usize::from(piece.member)].write_at(piece.offset, part)?;
+            self.devices[usize::from(piece.device)].write_at(piece.offset, part)?;
         }
         Ok(())
     }
@@ -381,82 +367,33 @@ fn check(devices: &[Device], chunk: u64) -> Result<u64, OpenError> {
     Ok(first.map_or(0, |identity| identity.data))
 }
 
-/// An I/O and the parts of it still under way.
-#[derive(Debug)]
-struct Joined {
-    id: IoId,
-    parts: u32,
-    result: Result<(), LegError>,
-}
-
 /// A stripe in the reactor's hands.
 #[derive(Debug)]
 pub(super) struct StripeLeg {
-    io: FileIo,
+    io: PartedIo,
     layout: Layout,
-    joined: SlotTable<Joined>,
 }
 
 impl StripeLeg {
     pub(super) fn new(stripe: OpenStripe, ring: &mut Ring) -> io::Result<StripeLeg> {
-        Ok(StripeLeg {
-            io: FileIo::new(stripe.devices, ring)?,
-            layout: stripe.layout,
-            joined: SlotTable::with_capacity(TABLE_CAPACITY),
-        })
+        Ok(StripeLeg { io: PartedIo::new(stripe.devices, ring)?, layout: stripe.layout })
     }
 
     pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
-        let ResolvedIo { id, operation, offset, length, data } = io;
-        let task = Task::of(operation);
-        let joined = self.joined.insert(Joined { id, parts: 0, result: Ok(()) });
-        let token = joined.to_bits();
+        let ResolvedIo { operation, offset, length, data, .. } = io;
         let layout = self.layout;
-        let mut parts = 0;
-        match (task, data) {
-            (Task::Flush, _) => {
-                for device in 0..layout.members as u8 {
-                    let io = DeviceIo { token, device, task, offset: 0, length: 0, data: None };
-                    self.io.submit(cx, io);
-                    parts += 1;
-                }
-            }
-            (_, Some(data)) => {
-                for piece in layout.pieces(offset, length) {
-                    let data = Some(data.slice(piece.at as usize, piece.length as usize));
-                    let Piece { member: device, offset, length, .. } = piece;
-                    self.io.submit(cx, DeviceIo { token, device, task, offset, length, data });
-                    parts += 1;
-                }
-            }
-            (_, None) => {
-                for piece in layout.ranges(offset, length) {
-                    let Piece { member: device, offset, length, .. } = piece;
-                    let io = DeviceIo { token, device, task, offset, length, data: None };
-                    self.io.submit(cx, io);
-                    parts += 1;
-                }
-            }
-        }
-        if let Some(entry) = self.joined.get_mut(joined) {
-            entry.parts = parts;
+        let task = Task::of(operation);
+        if task == Task::Flush {
+            self.io.flush(cx, io.id, layout.members as u8);
+        } else if data.is_some() {
+            self.io.submit(cx, io, task, layout.pieces(offset, length));
+        } else {
+            self.io.submit(cx, io, task, layout.ranges(offset, length));
         }
     }
 
     pub(super) fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
-        let Some(ended) = self.io.completion(cx, completion) else { return };
-        let id = SlotId::from_bits(ended.token);
-        let Some(joined) = self.joined.get_mut(id) else { return };
-        joined.parts -= 1;
-        if joined.result.is_ok() {
-            joined.result = ended.result;
-        }
-        // The I/O ends with its last part: until then a part may still land.
-        if joined.parts == 0 {
-            let Joined { id: io, result, .. } = *joined;
-            self.joined.remove(id);
-            cx.done(io, result);
-        }
+        self.io.completion(cx, completion);
     }
 
     pub(super) fn deadline(&self) -> Instant {

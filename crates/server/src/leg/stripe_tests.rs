@@ -11,7 +11,10 @@ fn open(paths: &[PathBuf], chunk: u64, purpose: Purpose) -> Result<OpenStripe, O
 }
 
 fn formatted(paths: &[PathBuf], chunk: u64) {
-    open(paths, chunk, Purpose::Create { size: 4 << 20 }).unwrap().format().unwrap();
+    open(paths, chunk, Purpose::Create { size: 4 << 20, data_offset: 2 << 20 })
+        .unwrap()
+        .format()
+        .unwrap();
 }
 
 #[test]
@@ -116,17 +119,17 @@ proptest! {
         let mut per_member = vec![0; members as usize];
         for piece in layout.pieces(offset, length) {
             prop_assert_eq!(piece.at, at);
-            prop_assert_eq!((piece.member, piece.offset), place(offset + at));
+            prop_assert_eq!((piece.device, piece.offset), place(offset + at));
             let last = place(offset + at + piece.length - 1);
-            prop_assert_eq!((piece.member, piece.offset + piece.length - 1), last);
-            per_member[usize::from(piece.member)] += piece.length;
+            prop_assert_eq!((piece.device, piece.offset + piece.length - 1), last);
+            per_member[usize::from(piece.device)] += piece.length;
             at += piece.length;
         }
         prop_assert_eq!(at, length);
         let mut of_ranges = vec![0; members as usize];
         for range in layout.ranges(offset, length) {
-            of_ranges[usize::from(range.member)] += range.length;
-            let first = layout.pieces(offset, length).find(|piece| piece.member == range.member);
+            of_ranges[usize::from(range.device)] += range.length;
+            let first = layout.pieces(offset, length).find(|piece| piece.device == range.device);
             prop_assert_eq!(first.map(|piece| piece.offset), Some(range.offset));
         }
         prop_assert_eq!(per_member, of_ranges);

@@ -18,7 +18,8 @@ struct Bench {
 
 impl Bench {
     fn new((spec, options): &Kind, size: u64) -> Bench {
-        let mut opened = OpenLeg::open(spec, *options, Purpose::Create { size }).unwrap();
+        let mut opened =
+            OpenLeg::open(spec, *options, Purpose::Create { size, data_offset: 0 }).unwrap();
         opened.format().unwrap();
         let mut ring = Ring::new().unwrap();
         let mut memory = Mapping::new(4 << 20, false).unwrap();
@@ -141,7 +142,8 @@ fn zeroes_read_as_zeros_whatever_means_the_leg_has() {
 fn a_device_that_cannot_zero_is_written_to() {
     let folder = tempfile::tempdir().unwrap();
     let (spec, options) = kinds(&folder).remove(0);
-    let mut opened = OpenLeg::open(&spec, options, Purpose::Create { size: 4 << 20 }).unwrap();
+    let mut opened =
+        OpenLeg::open(&spec, options, Purpose::Create { size: 4 << 20, data_offset: 0 }).unwrap();
     if let OpenLeg::File(device) = &mut opened {
         (device.punch, device.zero_range) = (false, false);
     }
@@ -224,7 +226,7 @@ fn a_file_cut_short_is_found_out_without_being_read() {
 fn a_read_only_descriptor_fails_writes_and_the_leg_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let (spec, options) = kinds(&folder).remove(0);
-    drop(OpenLeg::open(&spec, options, Purpose::Create { size: 4 << 20 }).unwrap());
+    drop(OpenLeg::open(&spec, options, Purpose::Create { size: 4 << 20, data_offset: 0 }).unwrap());
     let opened = OpenLeg::open(&spec, options, Purpose::Inspect).unwrap();
     let mut ring = Ring::new().unwrap();
     let leg = Leg::attach(opened, &mut ring, 3, false).unwrap();

@@ -12,6 +12,7 @@ use crate::config::legs::LegConfig;
 use crate::control::volume::{Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+use crate::probe::other_spec;
 
 /// How a leg comes.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +69,14 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
     let layout = Layout::new(identity.size_bytes, identity.region_bytes).map_err(|error| {
         Refusal::new(RefusalKind::Failed, error.to_string(), "Report it: this is a defect.")
     })?;
-    let options =
-        JoinOptions { config: config.clone(), layout, block_bytes: identity.block_bytes, wipe };
+    let options = JoinOptions {
+        config: config.clone(),
+        layout,
+        block_bytes: identity.block_bytes,
+        wipe,
+        volume: identity.id,
+        name: identity.name.clone(),
+    };
     let (opened, id) = prepare_join(&options).map_err(unprepared)?;
     Ok((leg, opened, id))
 }
@@ -128,7 +135,8 @@ fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIn
     let label = config.label();
     let found = superblock_of(config).map_err(unprepared)?;
     let Some(superblock) = found else {
-        let what = format!("{label} is not a leg of any volume");
+        let what = other_spec(&config.path);
+        let what = what.unwrap_or_else(|| format!("{label} is not a leg of any volume"));
         let way_out = "hemi leg add makes a new leg of it (--wipe destroys what it holds).";
         return Err(Refusal::new(RefusalKind::BadRequest, what, way_out));
     };

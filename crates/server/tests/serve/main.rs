@@ -57,7 +57,7 @@ impl Served {
         let stripe = format!("stripe:{},{},chunk=64K", path("b"), path("c"));
         let names = vec![path("a"), stripe];
         create(&CreateOptions {
-            size: SIZE,
+            size: SIZE.into(),
             legs: names.clone(),
             name: "db".into(),
             ..CreateOptions::default()

@@ -259,7 +259,7 @@ impl BlockingNbd {
         // Requests of hemi are whole sectors, whatever less the server would take.
         let block = export.block_size.minimum.max(SECTOR_BYTES as u32);
         let size = export.size / u64::from(block) * u64::from(block);
-        if let Purpose::Create { size: needed } = purpose
+        if let Purpose::Create { size: needed, .. } = purpose
             && size < needed
         {
             return Err(NbdError::Shrunk { now: size, before: needed });

@@ -168,7 +168,10 @@ impl Target {
                 target.unix.clone_from(socket);
                 target.export.clone_from(export);
             }
-            LegSpec::Path(_) | LegSpec::Stripe { .. } => {}
+            LegSpec::Path(_)
+            | LegSpec::Stripe { .. }
+            | LegSpec::End(_)
+            | LegSpec::External { .. } => {}
         }
         if target.places.is_empty() {
             let none = io::Error::new(io::ErrorKind::NotFound, "it has no address");

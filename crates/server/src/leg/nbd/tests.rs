@@ -296,7 +296,7 @@ fn unfit_exports_are_refused_with_the_reason() {
     let looked_at = OpenLeg::open(&spec, Default::default(), Purpose::Inspect).unwrap();
     assert_eq!((looked_at.size(), looked_at.block()), (SIZE, 512));
     let server = Nbdkit::start(&["memory", "16M"]);
-    let message = open(&server.uri(), Purpose::Create { size: SIZE + 1 });
+    let message = open(&server.uri(), Purpose::Create { size: SIZE + 1, data_offset: 0 });
     assert!(message.contains("16777216 bytes now, 16777217 are needed"), "{message}");
     let socket = server.socket().to_owned();
     drop(server);

@@ -1,0 +1,125 @@
+//! What `hemi create` says of a new volume.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::candidate::Candidate;
+use super::format::Plan;
+use crate::config::units::Size;
+use crate::leg::apart::MetadataPlace;
+use crate::probe::hex;
+
+/// A leg of a volume just created.
+#[derive(Clone, Debug, Serialize)]
+pub struct CreatedLeg {
+    /// Its slot.
+    pub leg: usize,
+    /// As it was named.
+    pub path: String,
+    /// Its id.
+    pub id: String,
+    /// Whether the file was made.
+    pub made: bool,
+    /// Whether it holds the volume's content from the beginning; otherwise it is drained to
+    /// when the volume is served.
+    pub whole: bool,
+    /// The place of its metadata, if that is apart from its data, which begins at byte 0 then.
+    pub metadata: Option<MetadataPlace>,
+}
+
+/// A volume just created.
+#[derive(Clone, Debug, Serialize)]
+pub struct Created {
+    /// Its id.
+    pub volume: String,
+    /// Its name, perhaps empty.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its region size in bytes.
+    pub region_bytes: u64,
+    /// Its smallest request in bytes.
+    pub block_bytes: u32,
+    /// Where on each leg the data begins, in bytes.
+    pub data_offset: u64,
+    /// Its legs.
+    pub legs: Vec<CreatedLeg>,
+    /// Whether its content is all zeros; otherwise it is what the first whole leg held.
+    pub zeros: bool,
+}
+
+/// Returns what is said of a volume that was written.
+pub(super) fn created(
+    plan: &Plan,
+    candidates: &[Candidate],
+    places: Vec<Option<MetadataPlace>>,
+    zeros: bool,
+) -> Created {
+    let legs = candidates.iter().zip(&plan.legs).zip(places).enumerate();
+    Created {
+        volume: hex(plan.volume),
+        name: plan.name.as_str().into(),
+        size_bytes: plan.layout.volume_bytes(),
+        region_bytes: plan.layout.region_bytes(),
+        block_bytes: plan.block_bytes,
+        data_offset: plan.layout.data_offset(),
+        legs: legs
+            .map(|(leg, ((candidate, id), metadata))| CreatedLeg {
+                leg,
+                path: candidate.text.clone(),
+                id: hex(*id),
+                made: candidate.makes_files(),
+                whole: plan.whole >> leg & 1 == 1,
+                metadata,
+            })
+            .collect(),
+        zeros,
+    }
+}
+
+impl fmt::Display for Created {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.name.is_empty() { String::new() } else { format!(" \"{}\"", self.name) };
+        let (size, region) = (Size(self.size_bytes), Size(self.region_bytes));
+        writeln!(formatter, "created volume{name} {}", self.volume)?;
+        writeln!(formatter, "  size {size}, regions of {region}, blocks of {}", self.block_bytes)?;
+        let except = if self.legs.iter().any(|leg| leg.metadata.is_some()) {
+            ", unless said otherwise"
+        } else {
+            ""
+        };
+        writeln!(formatter, "  data at byte {} of each leg{except}", self.data_offset)?;
+        for leg in &self.legs {
+            let made = if leg.made { ", created" } else { "" };
+            let state = if leg.whole { "whole" } else { "to be drained to" };
+            writeln!(formatter, "  leg {}: {} ({state}{made})", leg.leg, leg.path)?;
+            if let Some(MetadataPlace { path, start, end }) = &leg.metadata {
+                writeln!(
+                    formatter,
+                    "    data at byte 0, metadata in bytes {start} to {} of {}",
+                    end - 1,
+                    path.display()
+                )?;
+            }
+        }
+        for leg in self.legs.iter().filter(|leg| leg.metadata.is_some()) {
+            writeln!(
+                formatter,
+                "  leg {} looks like what it holds, and mounts without hemi. A write that goes past \
+                 hemi is noticed by nobody, and the legs differ from then on: mount the volume, \
+                 never the leg",
+                leg.leg
+            )?;
+        }
+        if self.legs.iter().any(|leg| !leg.whole) {
+            let source = if self.zeros { "zeros" } else { "what leg 0 held" };
+            writeln!(
+                formatter,
+                "  the volume's content is {source}; the other legs are brought to it when the \
+                 volume is served"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,459 @@
+//! Legs whose data begins at the first byte of a file or block device, with hemi's metadata
+//! apart from it: at the end of the same device, or on another one. So a disk with data
+//! becomes a leg without a byte of it being moved, and can be used without hemi as it is.
+//!
+//! The addresses of such a leg are those of every leg: metadata first, data from the data
+//! offset on. Only their places differ. With metadata at the end, and the size of the device
+//! rounded down to a mebibyte as its end *E*:
+//!
+//! ```text
+//! leg 0 .. 1 MiB              E - 1 MiB ..            superblocks, lost lists
+//! leg 1 MiB .. data offset    E - data offset ..      region table
+//! leg data offset ..          0 ..                    data
+//! ```
+//!
+//! The head's place depends on nothing but the device's size, so that the superblock can be
+//! found before the volume's sizes are known. External metadata lies from [`METADATA_OFFSET`]
+//! of its file or device on, behind an identity block, without which it would look like a leg
+//! of its own.
+
+mod identity;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hemi_core::format::{LegDescription, Superblock, SuperblockError};
+use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use hemi_core::units::Instant;
+use serde::Serialize;
+
+use super::describe;
+use super::device::Device;
+use super::file::Task;
+use super::open::{FileOptions, OpenError, Purpose};
+use super::parts::{PartedIo, Piece};
+use super::{LegContext, ResolvedIo};
+use crate::config::legs::LegSpec;
+use crate::ring::{Completion, Ring};
+
+pub use identity::{IDENTITY_BYTES, Identity, MAGIC, VERSION};
+
+/// The end of a device is its size rounded down to this many bytes.
+const END_GRAIN: u64 = 1 << 20;
+/// First byte of external metadata in its file or device.
+pub const METADATA_OFFSET: u64 = 1 << 20;
+
+/// Why a leg's metadata was not found where its spec says.
+#[derive(Debug, thiserror::Error)]
+pub enum ApartError {
+    /// No superblock at the end.
+    #[error(
+        "there is no hemi superblock at the end of {path:?} (at byte {place}: {found}). If the \
+         device or file has another size than it had when it became a leg, give it that size \
+         back, and grow or shrink it no more; else serve the volume by its other legs, and make \
+         a new leg of it with hemi leg replace"
+    )]
+    NoSuperblock {
+        /// Its path.
+        path: PathBuf,
+        /// The byte looked at.
+        place: u64,
+        /// The content of that place.
+        found: SuperblockError,
+    },
+    /// Too small to be one.
+    #[error("{path:?} has {size} bytes: too few for a leg with its metadata at the end")]
+    TooSmall {
+        /// Its path.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+    },
+    /// No identity on what is named as metadata.
+    #[error("{path:?} does not hold the external metadata of a leg; check the path")]
+    NotMetadata {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A damaged identity.
+    #[error("the identity of the external metadata in {path:?} is damaged (its {what})")]
+    Damaged {
+        /// Its path.
+        path: PathBuf,
+        /// The part of it.
+        what: &'static str,
+    },
+    /// Written by another version.
+    #[error(
+        "{path:?} holds external metadata of format {version}; this hemi knows format {VERSION}"
+    )]
+    Version {
+        /// Its path.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// The data is on another device.
+    #[error(
+        "the metadata in {metadata:?} belongs to the disk with the serial number {expected:?} \
+         ({name}); {data:?} has the serial number {found:?}. Name the disk it belongs to"
+    )]
+    OtherDisk {
+        /// The metadata's path.
+        metadata: PathBuf,
+        /// The path named for the data.
+        data: PathBuf,
+        /// The disk's path when it became a leg.
+        name: String,
+        /// Its serial number.
+        expected: String,
+        /// The serial number found.
+        found: String,
+    },
+    /// The data's device, or the metadata's, has become smaller.
+    #[error(
+        "{path:?} has {size} bytes, and had {needed} when it became a part of its leg: it was cut \
+         short, or is another"
+    )]
+    CutShort {
+        /// Its path.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+        /// Bytes needed.
+        needed: u64,
+    },
+}
+
+/// Returns the place of a leg's first [`HEAD_BYTES`] on a device or file of `size` bytes that
+/// has the metadata at its end; none if it is too small for one.
+pub fn head_at_end(size: u64) -> Option<u64> {
+    let end = end_of(size);
+    (end > HEAD_BYTES).then(|| end - HEAD_BYTES)
+}
+
+/// Returns the end of a device or file of `size` bytes: all that a leg uses is before it.
+pub fn end_of(size: u64) -> u64 {
+    size / END_GRAIN * END_GRAIN
+}
+
+/// Returns the size that a device or file needs for a leg of `leg_bytes` with its metadata at
+/// the end, in bytes.
+pub fn size_for(leg_bytes: u64) -> u64 {
+    leg_bytes.next_multiple_of(END_GRAIN)
+}
+
+/// The place of a leg's metadata that is apart from its data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MetadataPlace {
+    /// The file or device.
+    pub path: PathBuf,
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+/// Where the metadata lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the end of the only device, which is here.
+    End(u64),
+    /// On the second device.
+    External,
+}
+
+/// The leg's addresses on its devices, the first of which has the data.
+#[derive(Clone, Copy, Debug)]
+struct Map {
+    data_offset: u64,
+    place: Place,
+}
+
+impl Map {
+    /// The device and byte of an address, and one past the last address that adjoins it.
+    fn place_of(self, address: u64) -> (u8, u64, u64) {
+        let Map { data_offset, place } = self;
+        if address >= data_offset {
+            return (0, address - data_offset, u64::MAX);
+        }
+        match place {
+            Place::External => (1, METADATA_OFFSET + address, data_offset),
+            Place::End(end) if address < HEAD_BYTES => (0, end - HEAD_BYTES + address, HEAD_BYTES),
+            Place::End(end) => (0, end - data_offset + (address - HEAD_BYTES), data_offset),
+        }
+    }
+
+    /// The pieces of an extent in the leg's order. The engine's I/Os are one piece each.
+    fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            if at == length {
+                return None;
+            }
+            let (device, place, border) = self.place_of(offset + at);
+            let room = border - (offset + at);
+            let piece = Piece { device, offset: place, length: room.min(length - at), at };
+            at += piece.length;
+            Some(piece)
+        })
+    }
+}
+
+/// A leg with its data from the first byte on, opened.
+#[derive(Debug)]
+pub struct OpenApart {
+    /// The device with the data, then that with external metadata.
+    devices: Vec<Device>,
+    map: Map,
+    spec: LegSpec,
+}
+
+impl OpenApart {
+    pub(super) fn open(
+        spec: &LegSpec,
+        options: FileOptions,
+        purpose: Purpose,
+    ) -> Result<OpenApart, OpenError> {
+        let (devices, map) = match spec {
+            LegSpec::External { paths } => open_external(paths, options, purpose)?,
+            other => {
+                let path = other.paths().first().map_or(Path::new(""), PathBuf::as_path);
+                open_end(path, options, purpose)?
+            }
+        };
+        Ok(OpenApart { devices, map, spec: spec.clone() })
+    }
+
+    /// Writes the identity of external metadata, durably.
+    pub(super) fn format(&mut self) -> io::Result<()> {
+        let [data, metadata] = &self.devices[..] else { return Ok(()) };
+        let path = std::path::absolute(data.path()).unwrap_or_else(|_| data.path().into());
+        let identity = Identity {
+            data_offset: self.map.data_offset,
+            data_bytes: data.size(),
+            name: path.to_string_lossy().into_owned(),
+            serial: describe::device(data).serial().to_owned(),
+        };
+        metadata.write_at(0, &identity.encode())?;
+        metadata.flush()
+    }
+
+    pub(super) fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    pub(super) fn metadata_place(&self) -> MetadataPlace {
+        let data_offset = self.map.data_offset;
+        let (device, start) = match self.map.place {
+            Place::End(end) => (&self.devices[0], end - data_offset),
+            Place::External => (&self.devices[1], METADATA_OFFSET),
+        };
+        MetadataPlace { path: device.path().into(), start, end: start + data_offset }
+    }
+
+    pub(super) fn unlock(&self) {
+        self.devices.iter().for_each(Device::unlock);
+    }
+
+    /// The metadata and all room for data.
+    pub(super) fn size(&self) -> u64 {
+        match self.map.place {
+            Place::End(end) => end,
+            Place::External => self.map.data_offset.saturating_add(self.devices[0].size()),
+        }
+    }
+
+    /// The block of the data's device. Metadata is written in blocks of 4096 bytes, which
+    /// every device takes.
+    pub(super) fn block(&self) -> u32 {
+        self.devices[0].block()
+    }
+
+    pub(super) fn fast_zeroes(&self) -> bool {
+        self.devices[0].fast_zeroes()
+    }
+
+    pub(super) fn is_thin(&self) -> bool {
+        self.devices[0].is_thin()
+    }
+
+    pub(super) fn description(&self) -> String {
+        self.spec.to_string()
+    }
+
+    pub(super) fn describe(&self) -> LegDescription {
+        let spec = self.spec.absolute().unwrap_or_else(|_| self.spec.clone());
+        describe::named(&spec.to_string(), &self.devices[0])
+    }
+
+    pub(super) fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        for piece in self.map.pieces(offset, into.len() as u64) {
+            let part = &mut into[piece.at as usize..(piece.at + piece.length) as usize];
+            self.devices[usize::from(piece.device)].read_at(piece.offset, part)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        for piece in self.map.pieces(offset, bytes.len() as u64) {
+            let part = &bytes[piece.at as usize..(piece.at + piece.length) as usize];
+            self.devices[usize::from(piece.device)].write_at(piece.offset, part)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.devices.iter().try_for_each(Device::flush)
+    }
+}
+
+fn open_end(
+    path: &Path,
+    options: FileOptions,
+    purpose: Purpose,
+) -> Result<(Vec<Device>, Map), OpenError> {
+    let share = match purpose {
+        Purpose::Create { size, data_offset } => {
+            Purpose::Create { size: size_for(size), data_offset }
+        }
+        other => other,
+    };
+    let device = Device::open(path, options, share)?;
+    let size = device.size();
+    let too_small = || ApartError::TooSmall { path: path.into(), size };
+    let place = head_at_end(size).ok_or_else(too_small)?;
+    let data_offset = match purpose {
+        Purpose::Create { data_offset, .. } => data_offset,
+        _ => match superblock_at(&device, place)? {
+            Ok(superblock) => superblock.layout.data_offset(),
+            // There is nothing to be found behind it, but its slots can be looked at.
+            Err(_) if purpose == Purpose::Inspect => HEAD_BYTES,
+            Err(found) => {
+                return Err(ApartError::NoSuperblock { path: path.into(), place, found }.into());
+            }
+        },
+    };
+    if data_offset > end_of(size) {
+        return Err(too_small().into());
+    }
+    Ok((vec![device], Map { data_offset, place: Place::End(end_of(size)) }))
+}
+
+fn superblock_at(
+    device: &Device,
+    place: u64,
+) -> Result<Result<Superblock, SuperblockError>, OpenError> {
+    let mut head = vec![0; HEAD_BYTES as usize];
+    let path = device.path().to_path_buf();
+    device.read_at(place, &mut head).map_err(|source| OpenError::Io { path, source })?;
+    Ok(newest_of(&head))
+}
+
+fn open_external(
+    [data, metadata]: &[PathBuf; 2],
+    options: FileOptions,
+    purpose: Purpose,
+) -> Result<(Vec<Device>, Map), OpenError> {
+    let (for_data, for_metadata) = match purpose {
+        Purpose::Create { size, data_offset } => (
+            Purpose::Create { size: size - data_offset, data_offset },
+            Purpose::Create { size: METADATA_OFFSET + data_offset, data_offset },
+        ),
+        other => (other, other),
+    };
+    let data = Device::open(data, options, for_data)?;
+    // Its space is reserved in any case: it is small, and a leg that cannot write it is out.
+    let reserved = FileOptions { sparse: false, ..options };
+    let metadata = Device::open(metadata, reserved, for_metadata)?;
+    let data_offset = match purpose {
+        Purpose::Create { data_offset, .. } => data_offset,
+        _ => check_identity(&data, &metadata)?,
+    };
+    Ok((vec![data, metadata], Map { data_offset, place: Place::External }))
+}
+
+/// Checks that the metadata is this data's, as far as can be told. Returns the data offset.
+fn check_identity(data: &Device, metadata: &Device) -> Result<u64, OpenError> {
+    let path = metadata.path().to_path_buf();
+    let mut block = [0; IDENTITY_BYTES];
+    if metadata.size() < METADATA_OFFSET {
+        return Err(ApartError::NotMetadata { path }.into());
+    }
+    metadata
+        .read_at(0, &mut block)
+        .map_err(|source| OpenError::Io { path: path.clone(), source })?;
+    let Identity { data_offset, data_bytes, name, serial } = Identity::decode(&block, &path)?;
+    let found = describe::device(data).serial().to_owned();
+    if !serial.is_empty() && !found.is_empty() && found != serial {
+        let (metadata, data) = (path, data.path().into());
+        return Err(ApartError::OtherDisk { metadata, data, name, expected: serial, found }.into());
+    }
+    let needs = [(data, data_bytes), (metadata, METADATA_OFFSET.saturating_add(data_offset))];
+    for (device, needed) in needs {
+        if device.size() < needed {
+            let (path, size) = (device.path().into(), device.size());
+            return Err(ApartError::CutShort { path, size, needed }.into());
+        }
+    }
+    Ok(data_offset)
+}
+
+/// Such a leg in the reactor's hands.
+#[derive(Debug)]
+pub(super) struct ApartLeg {
+    io: PartedIo,
+    map: Map,
+}
+
+impl ApartLeg {
+    pub(super) fn new(opened: OpenApart, ring: &mut Ring) -> io::Result<ApartLeg> {
+        Ok(ApartLeg { io: PartedIo::new(opened.devices, ring)?, map: opened.map })
+    }
+
+    pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {
+        let ResolvedIo { operation, offset, length, .. } = io;
+        let mut task = Task::of(operation);
+        if task == Task::Flush {
+            // Metadata is durable once it is written: only the data's device is flushed.
+            self.io.flush(cx, io.id, 1);
+            return;
+        }
+        if let Task::Write { durable } = &mut task {
+            *durable |= offset < self.map.data_offset;
+        }
+        self.io.submit(cx, io, task, self.map.pieces(offset, length));
+    }
+
+    pub(super) fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
+        self.io.completion(cx, completion);
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.io.deadline()
+    }
+
+    pub(super) fn tick(&mut self, cx: &mut LegContext<'_>) {
+        self.io.tick(cx);
+    }
+
+    pub(super) fn detach(self, ring: &mut Ring) {
+        self.io.detach(ring);
+    }
+}
+
+/// Where an extent of a leg with its metadata at the end lies: places and lengths in bytes.
+#[cfg(test)]
+pub(crate) fn places_at_end(
+    size: u64,
+    data_offset: u64,
+    offset: u64,
+    length: u64,
+) -> Vec<(u64, u64)> {
+    let map = Map { data_offset, place: Place::End(end_of(size)) };
+    map.pieces(offset, length).map(|piece| (piece.offset, piece.length)).collect()
+}
+
+#[cfg(test)]
+#[path = "apart_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! Legs of hemi volumes among what a file or device holds.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use hemi_core::format::{BLOCK_BYTES, Layout, Superblock, SuperblockError, block};
+use hemi_core::recovery::{HEAD_BYTES, newest_of};
+
+use super::{Content, Kind, Probe, hex};
+use crate::config::legs::LegSpec;
+use crate::leg::apart;
+
+/// A hemi superblock in either slot.
+pub(super) fn hemi(
+    size: u64,
+    mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<Option<Content>> {
+    let mut unusable = None;
+    for slot in 0..2 {
+        let address = Layout::superblock_address(slot);
+        if address + BLOCK_BYTES as u64 > size {
+            break;
+        }
+        let mut block = block::blank();
+        read_at(address, &mut block)?;
+        match Superblock::decode(&block, slot) {
+            Ok(superblock) => {
+                return Ok(Some(Content::Hemi {
+                    name: superblock.name.as_str().into(),
+                    volume: hex(superblock.volume_id),
+                    leg: superblock.leg.0,
+                    at_end: false,
+                }));
+            }
+            Err(SuperblockError::Blank | SuperblockError::NotHemi) => {}
+            Err(error) => unusable = Some(Content::HemiUnusable { reason: error.to_string() }),
+        }
+    }
+    Ok(unusable)
+}
+
+/// A leg whose metadata is at the end, or a leg's external metadata.
+pub(super) fn hemi_apart(file: &File, size: u64) -> io::Result<Option<Content>> {
+    if let Some(superblock) = superblock_at_end(file, size)? {
+        return Ok(Some(Content::Hemi {
+            name: superblock.name.as_str().into(),
+            volume: hex(superblock.volume_id),
+            leg: superblock.leg.0,
+            at_end: true,
+        }));
+    }
+    let mut block = [0; apart::IDENTITY_BYTES];
+    if size < block.len() as u64 {
+        return Ok(None);
+    }
+    file.read_exact_at(&mut block, 0)?;
+    let Ok(identity) = apart::Identity::decode(&block, Path::new("")) else { return Ok(None) };
+    let spec = format!("external:{},metadata=…", identity.name);
+    Ok(Some(Content::HemiMetadata { spec }))
+}
+
+/// Returns the superblock of a leg that has its metadata at the end of `file`, a file or device
+/// of `size` bytes, if there is one. To search for legs, ask for one at the beginning first: the
+/// data of such a leg may end with another leg, as that of a virtual machine's disk, and what
+/// is at the beginning then is the leg. The leg's spec is `end:PATH`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn superblock_at_end(file: &File, size: u64) -> io::Result<Option<Superblock>> {
+    let Some(place) = apart::head_at_end(size) else { return Ok(None) };
+    let mut head = vec![0; HEAD_BYTES as usize];
+    file.read_exact_at(&mut head, place)?;
+    let found = newest_of(&head).ok();
+    // What does not fit was written for another size, or is a copy in somebody's data.
+    Ok(found.filter(|superblock| superblock.layout.leg_bytes() <= apart::end_of(size)))
+}
+
+/// Returns the right spec, in a sentence, if `spec` is a path alone and belongs to a leg that is
+/// named otherwise. For the message about a path without a superblock at its beginning.
+pub fn other_spec(spec: &LegSpec) -> Option<String> {
+    let LegSpec::Path(path) = spec else { return None };
+    let size = match Probe::new(path) {
+        Ok(probe) if probe.kind != Kind::Missing => probe.size,
+        _ => return None,
+    };
+    let file = File::open(path).ok()?;
+    let shown = path.display();
+    match hemi_apart(&file, size).ok()?? {
+        leg @ Content::Hemi { .. } => Some(format!("{shown} is {leg}: name it end:{shown}")),
+        Content::HemiMetadata { spec } => Some(format!(
+            "{shown} holds the metadata of a leg whose data is elsewhere: name that leg {}{shown}",
+            spec.trim_end_matches('…')
+        )),
+        _ => None,
+    }
+}
