@@ -150,9 +150,10 @@ power-cut-test: setup release ## power cuts of logged drives, at every flush and
 # KERNEL_TEST_ARGS="--rounds 100 -- test_restarts.py": more kills in a row, some of the tests.
 KERNEL_TEST_ARGS ?=
 KERNEL := $(TARGET_DIR)/kernel
-kernel-test: setup release ## block devices in a user-mode kernel, which is built once (7 minutes): kills, stops, file systems
+kernel-test: setup release ## block devices in a user-mode kernel, which is built once (7 minutes): kills, stops, file systems, boots
 	@tests/kernel/build.sh "$(KERNEL)"
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/run.py --kernel "$(KERNEL)/linux" $(KERNEL_TEST_ARGS)
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest tests/kernel/test_boot.py
 
 # FUZZ_SECONDS: for each target. FUZZ_TARGETS="page lost": only these (fuzz/run.sh tells more).
 FUZZ_TARGETS ?=

@@ -31,6 +31,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 BUILDS = "builds hemi or installs packages, which takes minutes; the test has a build already"
+SCAN = "looks at the machine's devices, which have other names on the stage; test_scan.py does it"
 UBLK = "needs the kernel's ublk driver, which is not in every kernel; `make kernel-test` has one"
 # What is shown and not run, without the remark behind it, with the reason.
 NOT_RUN = {
@@ -53,6 +54,8 @@ NOT_RUN = {
         "docs/commands/demo.md",
         "hemi demo --seconds 30 --dir /srv --keep",
     ): "takes more than four minutes",
+    ("docs/commands/inspect.md", "hemi inspect --scan"): SCAN,
+    ("docs/commands/serve.md", "hemi serve --scan db --device"): SCAN,
     (
         "docs/commands/sim.md",
         "hemi sim presets --cards --markdown > docs/drives.md",

@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),
+    LookForLegs(commands::look_for_legs::LookForLegsArgs),
 }
 
 #[cfg(test)]

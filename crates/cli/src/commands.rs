@@ -14,6 +14,7 @@ pub(crate) mod inject;
 pub(crate) mod inspect;
 pub(crate) mod leg;
 pub(crate) mod load;
+pub(crate) mod look_for_legs;
 pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
@@ -44,6 +45,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Trace(arguments) => done(trace::run(&arguments)),
         Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),
+        Command::LookForLegs(arguments) => done(look_for_legs::run(&arguments)),
         Command::Generate(arguments) => done(generate::run(&arguments)),
     }
 }

@@ -69,6 +69,7 @@ fn served() -> &'static Served {
             block_bytes: 512,
             region_bytes: 1 << 20,
             ledger: hemi_server::ledger::LedgerStatus::default(),
+            given_up: None,
         };
         let legs = (0..2)
             .map(|leg| LegIdentity { leg, name: format!("l{leg}"), path: format!("/dev/l{leg}") })

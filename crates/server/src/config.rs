@@ -14,6 +14,7 @@ pub mod engine;
 pub mod exports;
 pub mod ledger;
 pub mod legs;
+pub mod scan;
 pub mod units;
 
 use crate::control::socket::check_path;
@@ -25,6 +26,8 @@ use hemi_core::settings::{FlushCopies, Policy, Settings};
 use hemi_core::units::LEGS_MAX;
 use ledger::LedgerPlace;
 use legs::LegConfig;
+use scan::ScanConfig;
+
 use units::{Size, Time};
 
 /// Most exports of one volume.
@@ -153,9 +156,14 @@ pub struct Config {
     pub drain_on_stop: Time,
     /// Time that a start waits for an absent leg that the volume cannot be served without.
     pub wait_for_legs: Time,
+    /// Whether a start gives up a leg that is missing after that, though it may hold more.
+    pub start_degraded: bool,
     /// The ledger's place.
     pub ledger: LedgerPlace,
-    /// The legs, in any order: each knows its slot.
+    /// The volume whose legs are found by what they hold. Default: none is looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan: Option<ScanConfig>,
+    /// The legs, in any order: each knows its slot. With `scan` those that it cannot find.
     pub legs: Vec<LegConfig>,
     /// The exports. Default: one NBD export on `unix:<run directory>/<volume>.nbd`.
     pub exports: Vec<ExportConfig>,
@@ -174,7 +182,9 @@ impl Default for Config {
             allow_inject: false,
             drain_on_stop: Time::seconds(30),
             wait_for_legs: Time(0),
+            start_degraded: false,
             ledger: LedgerPlace::default(),
+            scan: None,
             legs: Vec::new(),
             exports: Vec::new(),
             engine: EngineConfig::default(),
@@ -258,6 +268,13 @@ impl Config {
         if let Some(path) = &self.control {
             check_path(path).map_err(|reason| ConfigError::conflict("control", reason))?;
         }
+        if self.start_degraded && self.wait_for_legs == Time(0) {
+            return Err(ConfigError::conflict(
+                "start_degraded",
+                "it gives up a leg that is not there at once; say how long to wait for it first \
+                 (wait_for_legs, --wait-for-legs)",
+            ));
+        }
         self.check_legs()?;
         self.check_exports()?;
         self.engine.check()?;
@@ -275,12 +292,20 @@ impl Config {
 
     fn check_legs(&self) -> Result<(), ConfigError> {
         let count = self.legs.len();
-        if !(1..=LEGS_MAX).contains(&count) {
+        if let Some(scan) = &self.scan
+            && scan.volume.is_empty()
+        {
+            return Err(ConfigError::conflict("scan", "it is empty; give the volume's name or id"));
+        }
+        let least = if self.scan.is_some() { 0 } else { 1 };
+        if !(least..=LEGS_MAX).contains(&count) {
             return Err(ConfigError::conflict(
                 "legs",
                 match count {
                     0 => {
-                        "none is named; name each leg of the volume (--leg, or `legs = […]`)".into()
+                        "none is named; name each leg of the volume (--leg, or `legs = […]`), or have \
+                         them looked for (--scan NAME, or `scan = \"NAME\"`)"
+                            .into()
                     }
                     _ => format!("{count} are named; a volume has at most {LEGS_MAX}"),
                 },

@@ -33,6 +33,7 @@ pub mod volume;
 
 use routes::Shared;
 use service::Signals;
+pub(crate) use service::waiting;
 use socket::{OwnedSocket, SocketError, VolumeSocket};
 use volume::Volume;
 

@@ -269,7 +269,8 @@ pub fn inspect(spec: &str) -> Result<LegReport, InspectError> {
     Ok(report)
 }
 
-fn open(spec: &LegSpec) -> Result<OpenLeg, OpenError> {
+/// Opens a leg to look at it, through the page cache where its file system knows no other way.
+pub(crate) fn open(spec: &LegSpec) -> Result<OpenLeg, OpenError> {
     let open = |direct| {
         let options = FileOptions { direct, ..FileOptions::default() };
         OpenLeg::open(spec, options, Purpose::Inspect)

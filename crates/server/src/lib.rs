@@ -37,6 +37,7 @@ mod reactor;
 pub mod record;
 pub mod ring;
 pub mod ring_message;
+pub mod scan;
 pub mod serve;
 pub mod settle;
 pub mod slots;

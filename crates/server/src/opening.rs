@@ -8,17 +8,27 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hemi_core::format::{Ledger, Membership};
-use hemi_core::recovery::{self, HEAD_BYTES, LegImage, Opening, Outlived, Problem, Refusal};
+use hemi_core::format::{Ledger, Membership, Superblock};
+use hemi_core::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use crate::config::ledger::LedgerPlace;
 use crate::config::legs::{LegConfig, LegSpec};
+use crate::config::scan::ScanConfig;
 use crate::control::volume::{Identity, LegIdentity};
 use crate::ledger::{LedgerStatus, Ledgers};
-use crate::leg::{OpenError, OpenLeg, Purpose};
+use crate::leg::OpenLeg;
 use crate::probe::other_spec;
 use crate::serve::ServeError;
+use candidate::{Candidate, State};
+use give_up::{NotGivenUp, give_up_missing, lacks_legs_only};
+use search::Search;
+
+mod candidate;
+mod give_up;
+mod search;
+
+pub use give_up::GivenUp;
 
 /// Pause between two attempts to open an absent leg.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -33,16 +43,24 @@ pub struct OpenedVolume {
     /// Its file, or the reason why there is none.
     pub(crate) ledger_status: LedgerStatus,
     pub(crate) identities: Vec<LegIdentity>,
+    /// How its legs were opened, or would have been.
+    pub(crate) configs: Vec<LegConfig>,
+    /// What this start gave up, if it did.
+    pub(crate) given_up: Option<GivenUp>,
+}
+
+/// Returns a volume's name, or the beginning of its id if it has none.
+pub(crate) fn volume_name(superblock: &Superblock) -> String {
+    match superblock.name.as_str() {
+        "" => superblock.volume_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
+        name => name.to_owned(),
+    }
 }
 
 impl OpenedVolume {
     /// Returns the volume's name, or the beginning of its id if it has none.
     pub fn name(&self) -> String {
-        let superblock = &self.opening.superblock;
-        match superblock.name.as_str() {
-            "" => superblock.volume_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
-            name => name.to_owned(),
-        }
+        volume_name(&self.opening.superblock)
     }
 
     /// Returns what does not change while the volume is served.
@@ -55,6 +73,7 @@ impl OpenedVolume {
             block_bytes: superblock.block_bytes,
             region_bytes: superblock.layout.region_bytes(),
             ledger: self.ledger_status.clone(),
+            given_up: self.given_up.clone(),
         }
     }
 
@@ -65,24 +84,15 @@ impl OpenedVolume {
     }
 }
 
-/// A configured leg on the way to being opened.
-struct Candidate<'a> {
-    config: &'a LegConfig,
-    state: State,
-}
-
-enum State {
-    /// Open and locked, with the bytes in front of its data area.
-    Present { leg: OpenLeg, metadata: Vec<u8> },
-    /// Not there, with the reason in words.
-    Absent(String),
-}
-
 /// Says how to open a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions<'a> {
+    /// The volume whose legs are looked for, beside those that are named.
+    pub scan: Option<&'a ScanConfig>,
     /// Time that a leg which is needed and absent is waited for.
     pub patience: Duration,
+    /// After that, legs that are missing are given up, though they may hold more.
+    pub start_degraded: bool,
     /// The ledger's place.
     pub ledger: &'a LedgerPlace,
     /// An existing ledger is read even if none is to be kept, and no new one is made.
@@ -94,40 +104,77 @@ pub struct OpenOptions<'a> {
 }
 
 /// Opens and locks legs, reads their metadata and the ledger, and lets recovery decide. If
-/// recovery needs a leg that is absent, it is tried again.
+/// recovery needs a leg that is absent, it is tried again. `configs` are the legs that are named; others may
+/// be looked for.
 ///
 /// # Errors
 /// A leg that is there and cannot be opened; [`ServeError::Absent`] if none is there;
 /// [`ServeError::Ledger`] if the ledger cannot be read or kept; everything recovery objects to.
 pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume, ServeError> {
-    let patience = options.patience;
     let mut ledgers = Ledgers::new(options.ledger)?;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + options.patience;
     let mut candidates = Vec::new();
     for config in configs {
-        candidates.push(Candidate { config, state: reach(config)? });
+        candidates.push(Candidate::new(config.clone(), None)?);
     }
-    let mut told = false;
+    let mut search = options.scan.map(Search::new);
+    let (mut told, mut given_up) = (false, None);
     let mut opening = loop {
+        if let Some(search) = &mut search
+            && let Err(contradiction) = search.search(&mut candidates)?
+        {
+            // The paths to a disk appear before what joins them.
+            if Instant::now() >= deadline {
+                return Err(ServeError::Refused(contradiction.to_string()));
+            }
+            tell_waiting(&contradiction.to_string(), options.patience, &mut told);
+            sleep(RETRY_INTERVAL);
+            continue;
+        }
         let refusal = match assess(&candidates, &mut ledgers, &options)? {
             Ok(opening) => break opening,
             Err(refusal) => refusal,
         };
-        if !waits_for_legs(&refusal, &candidates) || Instant::now() >= deadline {
-            return Err(refused(&refusal, &candidates, &ledgers));
+        if let Some(search) = &mut search
+            && search.drop_strangers(&refusal, &mut candidates)
+        {
+            continue;
         }
-        if !told {
-            told = true;
-            let absent = absences(&candidates).join("; ");
-            let seconds = patience.as_secs_f64();
-            tracing::warn!(seconds, absent, "waiting for absent legs (wait_for_legs)");
+        let waits = waits_for_legs(&refusal, &candidates, search.is_some());
+        if waits && Instant::now() < deadline {
+            let absent = match &search {
+                Some(search) if candidates.is_empty() => search.nothing_found(),
+                _ => absences(&candidates).join("; "),
+            };
+            tell_waiting(&absent, options.patience, &mut told);
+            sleep(RETRY_INTERVAL);
+            for candidate in &mut candidates {
+                if candidate.wanted.is_none() {
+                    candidate.try_again()?;
+                }
+            }
+            continue;
         }
-        sleep(RETRY_INTERVAL);
-        for candidate in &mut candidates {
-            if let State::Absent(_) = candidate.state {
-                candidate.state = reach(candidate.config)?;
+        let mut why_not = None;
+        let may_give_up = options.start_degraded && given_up.is_none();
+        if may_give_up && !candidates.is_empty() && lacks_legs_only(&refusal) {
+            // The promotion locks it.
+            ledgers = Ledgers::new(options.ledger)?;
+            match give_up_missing(&mut candidates, options.ledger) {
+                Ok(done) => {
+                    tell_given_up(&done, &candidates);
+                    given_up = Some(done);
+                    continue;
+                }
+                Err(NotGivenUp::Failed(error)) => return Err(error),
+                Err(NotGivenUp::Unfit(reason)) => why_not = Some(reason),
             }
         }
+        let mut text = refused(&refusal, &candidates, &ledgers, search.as_ref());
+        if let (Some(reason), ServeError::Refused(text)) = (why_not, &mut text) {
+            text.push_str(&format!("\nstart_degraded gives up nothing here: {reason}"));
+        }
+        return Err(text);
     };
     let quarantine = present(&candidates).filter_map(|(_, leg, _)| leg.quarantine()).max();
     let quarantine = quarantine.unwrap_or_default();
@@ -141,71 +188,48 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
              landed (the leg's `quarantine`)"
         );
         sleep(quarantine);
-        for candidate in &mut candidates {
-            if let State::Present { leg, metadata } = &mut candidate.state {
-                match read_metadata(leg) {
-                    Ok(bytes) => *metadata = bytes,
-                    Err(error) => candidate.state = State::Absent(unreadable(&error)),
-                }
-            }
-        }
+        candidates.iter_mut().for_each(Candidate::read_again);
         opening = assess(&candidates, &mut ledgers, &options)?
-            .map_err(|refusal| refused(&refusal, &candidates, &ledgers))?;
+            .map_err(|refusal| refused(&refusal, &candidates, &ledgers, search.as_ref()))?;
     }
     for absence in absences(&candidates) {
         tracing::warn!(absence, "the volume is served without a leg that is out");
     }
     let identities = identities(&opening, &candidates);
+    let configs = candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let opened = candidates.into_iter().filter_map(|candidate| match candidate.state {
         State::Present { leg, .. } => Some(leg),
         State::Absent(_) => None,
     });
     let legs = opening.slots.iter().copied().zip(opened).collect();
     let (ledger, ledger_status) = ledgers.keep(&opening, options.settle)?;
-    Ok(OpenedVolume { opening, legs, ledger, ledger_status, identities })
+    Ok(OpenedVolume { opening, legs, configs, ledger, ledger_status, identities, given_up })
 }
 
-/// Opens, locks and reads a leg, or finds that it is absent.
-fn reach(config: &LegConfig) -> Result<State, ServeError> {
-    let leg = match OpenLeg::configured(config, Purpose::Serve) {
-        Ok(leg) => leg,
-        // Its leg is named beside the reason.
-        Err(OpenError::Nbd { source, .. }) if source.is_absence() => {
-            return Ok(State::Absent(source.to_string()));
-        }
-        Err(error) if error.is_absence() => return Ok(State::Absent(error.to_string())),
-        Err(source) => return Err(ServeError::Open { leg: config.label(), source }),
-    };
-    if leg.size() == 0 {
-        return Ok(State::Absent("it has a size of 0 bytes: the drive is not ready".into()));
+/// Says once in the log, and to systemd again and again, what a start waits for.
+fn tell_waiting(absent: &str, patience: Duration, told: &mut bool) {
+    crate::control::waiting(absent);
+    if !std::mem::replace(told, true) {
+        let seconds = patience.as_secs_f64();
+        tracing::warn!(seconds, absent, "waiting for absent legs (wait_for_legs)");
     }
-    Ok(match read_metadata(&leg) {
-        Ok(metadata) => State::Present { leg, metadata },
-        Err(error) => State::Absent(unreadable(&error)),
-    })
 }
 
-fn unreadable(error: &std::io::Error) -> String {
-    format!("its metadata could not be read: {error}")
-}
-
-/// Reads the beginning of a leg, as long as its metadata is.
-fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
-    let head = HEAD_BYTES.min(leg.size());
-    let mut bytes = vec![0; head as usize];
-    leg.read_at(0, &mut bytes)?;
-    // Without a superblock the head is all recovery needs to say what is wrong.
-    let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
-    if needed > head {
-        bytes.resize(needed as usize, 0);
-        leg.read_at(head, &mut bytes[head as usize..])?;
-    }
-    Ok(bytes)
+fn tell_given_up(given_up: &GivenUp, candidates: &[Candidate]) {
+    let absent = absences(candidates).join("; ");
+    tracing::error!(
+        legs = ?given_up.legs,
+        lacks_bytes = given_up.lacks_bytes,
+        uncertain_bytes = given_up.uncertain_bytes,
+        absent,
+        "start_degraded: missing legs are given up, and another decides alone; acknowledged writes that \
+         only they held are lost"
+    );
 }
 
 /// Lets recovery decide by the legs that are present, and by the ledger if one of them names it.
 fn assess(
-    candidates: &[Candidate<'_>],
+    candidates: &[Candidate],
     ledgers: &mut Ledgers<'_>,
     options: &OpenOptions<'_>,
 ) -> Result<Result<Opening, Refusal>, ServeError> {
@@ -221,17 +245,15 @@ fn assess(
     Ok(recovery::assess_outlived(&views, &outlived))
 }
 
-fn present<'a>(
-    candidates: &'a [Candidate<'a>],
-) -> impl Iterator<Item = (&'a LegConfig, &'a OpenLeg, &'a [u8])> {
+fn present(candidates: &[Candidate]) -> impl Iterator<Item = (&LegConfig, &OpenLeg, &[u8])> {
     candidates.iter().filter_map(|candidate| match &candidate.state {
-        State::Present { leg, metadata } => Some((candidate.config, leg, &metadata[..])),
+        State::Present { leg, metadata } => Some((&candidate.config, leg, &metadata[..])),
         State::Absent(_) => None,
     })
 }
 
 /// Tells of each absent leg why it is absent.
-fn absences(candidates: &[Candidate<'_>]) -> Vec<String> {
+fn absences(candidates: &[Candidate]) -> Vec<String> {
     let absent = candidates.iter().filter_map(|candidate| match &candidate.state {
         State::Present { .. } => None,
         State::Absent(reason) => {
@@ -241,17 +263,26 @@ fn absences(candidates: &[Candidate<'_>]) -> Vec<String> {
     absent.collect()
 }
 
-/// True if the return of an absent leg may be all that recovery needs.
-fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate<'_>]) -> bool {
+/// True if the return of an absent leg may be all that recovery needs. Where legs are looked for, one that
+/// nothing tells of may come.
+fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate], searches: bool) -> bool {
     let for_a_leg = |problem: &Problem| {
         matches!(problem, Problem::Missing { .. } | Problem::NoLegs | Problem::Undecided { .. })
     };
-    let any_absent = candidates.iter().any(|one| matches!(one.state, State::Absent(_)));
+    let any_absent = searches || candidates.iter().any(Candidate::is_absent);
     any_absent && refusal.problems.iter().all(for_a_leg)
 }
 
 /// Puts a refusal into words, with the reasons why legs are absent.
-fn refused(refusal: &Refusal, candidates: &[Candidate<'_>], ledgers: &Ledgers<'_>) -> ServeError {
+fn refused(
+    refusal: &Refusal,
+    candidates: &[Candidate],
+    ledgers: &Ledgers<'_>,
+    search: Option<&Search<'_>>,
+) -> ServeError {
+    if let Some(search) = search.filter(|_| candidates.is_empty()) {
+        return ServeError::Absent(search.nothing_found());
+    }
     let mut lines = absences(candidates);
     if !candidates.is_empty() && lines.len() == candidates.len() {
         return ServeError::Absent(lines.join("\n"));
@@ -262,13 +293,14 @@ fn refused(refusal: &Refusal, candidates: &[Candidate<'_>], ledgers: &Ledgers<'_
     lines.extend(otherwise_named(refusal, candidates));
     lines.extend(overwritten(refusal, candidates));
     lines.extend(looked_for(refusal, candidates, ledgers));
+    lines.extend(search.into_iter().flat_map(Search::doubts));
     ServeError::Refused(lines.join("\n"))
 }
 
 /// Tells where a ledger that is missing was looked for.
 fn looked_for(
     refusal: &Refusal,
-    candidates: &[Candidate<'_>],
+    candidates: &[Candidate],
     ledgers: &Ledgers<'_>,
 ) -> Option<String> {
     let is_missing = |problem: &Problem| matches!(problem, Problem::Ledger { error: None });
@@ -285,7 +317,7 @@ fn looked_for(
 
 /// Names the specs of legs that were configured by their path alone and are of another kind:
 /// with the metadata at the end, or elsewhere.
-fn otherwise_named(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Vec<String> {
+fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     let legs: Vec<_> = present(candidates).collect();
     let not_legs = refusal.problems.iter().filter_map(|problem| match problem {
         Problem::NotALeg { image, .. } => legs.get(*image),
@@ -311,7 +343,7 @@ fn otherwise_named(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Vec<Strin
 
 /// Names the legs that the other legs know by the path of something that is no leg: their
 /// superblocks were overwritten, or another disk has their path now.
-fn overwritten(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Vec<String> {
+fn overwritten(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     let legs: Vec<_> = present(candidates).collect();
     let superblocks: Vec<_> =
         legs.iter().filter_map(|(_, _, metadata)| recovery::newest_of(metadata).ok()).collect();
@@ -337,7 +369,7 @@ fn overwritten(refusal: &Refusal, candidates: &[Candidate<'_>]) -> Vec<String> {
 
 /// Names every leg of the volume by its slot: those that are present as configured, those that
 /// are absent by the configuration if it still tells, else by what the others know of them.
-fn identities(opening: &Opening, candidates: &[Candidate<'_>]) -> Vec<LegIdentity> {
+fn identities(opening: &Opening, candidates: &[Candidate]) -> Vec<LegIdentity> {
     let named = |leg: LegIndex, config: &LegConfig| LegIdentity {
         leg: leg.0,
         name: config.label(),
@@ -353,9 +385,9 @@ fn identities(opening: &Opening, candidates: &[Candidate<'_>]) -> Vec<LegIdentit
         if !is_member || opening.slots.contains(&slot) || last.is_empty() {
             continue;
         }
-        let absent = candidates.iter().filter(|one| matches!(one.state, State::Absent(_)));
-        let same = |config: &LegConfig| is_path(config, Path::new(last.path()));
-        identities.push(match absent.map(|one| one.config).find(|config| same(config)) {
+        let absent = candidates.iter().filter(|one| one.is_absent() && one.wanted.is_none());
+        let same = |config: &&LegConfig| is_path(config, Path::new(last.path()));
+        identities.push(match absent.map(|one| &one.config).find(same) {
             Some(config) => named(slot, config),
             None => LegIdentity {
                 leg: slot.0,

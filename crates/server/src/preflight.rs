@@ -14,10 +14,13 @@ use rustix::fs::{Access, access};
 use crate::config::Config;
 use crate::config::exports::Listen;
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
+use crate::config::scan::ScanConfig;
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
 use crate::leg::{OpenLeg, Purpose};
 use crate::probe::other_spec;
+use crate::scan::apart::Scanner;
+use crate::scan::legs_of;
 
 /// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
 /// that are missing, unreadable or of different pairs, legs that are missing or closed to this
@@ -81,6 +84,9 @@ pub fn probe(config: &Config) -> Vec<String> {
             Err(reason) => found.push(format!("legs[{index}].path: {reason}")),
         }
     }
+    if let Some(scan) = &config.scan {
+        found.extend(scan_for(scan).into_iter().map(|reason| format!("scan: {reason}")));
+    }
     if let (Some(wanted), Some(other)) = (&config.volume, names.first())
         && !other.is_empty()
         && wanted != other
@@ -132,6 +138,23 @@ fn is_there(path: &Path, is_right: impl Fn(&std::fs::FileType) -> bool) -> Resul
         Ok(_) => access(path, Access::READ_OK | Access::WRITE_OK).map_err(|errno| {
             format!("{shown} cannot be read and written: {}", io::Error::from(errno))
         }),
+    }
+}
+
+/// Returns what keeps a scan from finding every leg.
+fn scan_for(config: &ScanConfig) -> Vec<String> {
+    let scan = match Scanner::new(&config.places).scan() {
+        Ok(scan) => scan,
+        Err(error) => return vec![error.to_string()],
+    };
+    match legs_of(&scan, &config.volume) {
+        Err(error) => vec![error.to_string()],
+        Ok(chosen) if chosen.found.is_empty() => vec![scan.nothing_of(&config.volume)],
+        Ok(chosen) => {
+            // Remote ones are tried when the volume is served.
+            let local = chosen.missing.iter().filter(|leg| !leg.config.path.is_remote());
+            local.map(|leg| format!("leg {} was not found", leg.config.label())).collect()
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tells whether another process is alive. The kernel keeps what a killed hemi had open until its last I/O
+//! Tells what other processes are: whether they are alive, and who they are. The kernel keeps what a killed hemi had open until its last I/O
 //! has ended, mostly for some milliseconds.
 
 use std::os::fd::AsRawFd as _;
@@ -11,6 +11,14 @@ pub(crate) fn is_dead(process: u32) -> bool {
     // The state follows the command's name, which is in parentheses and may hold any.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     matches!(state, None | Some('Z' | 'X')) || read("cmdline").is_ok_and(|text| text.is_empty())
+}
+
+/// Returns true if a process is udev's, which locks each device for as long as it looks at it: whenever it appears,
+/// and whenever somebody who has written to it closes it.
+pub(crate) fn is_udev(process: u32) -> bool {
+    const NAMES: [&str; 3] = ["systemd-udevd", "(udev-worker)", "udevd"];
+    std::fs::read_to_string(format!("/proc/{process}/comm"))
+        .is_ok_and(|name| NAMES.contains(&name.trim_end()))
 }
 
 /// Returns the process that listens, or connected, at the other end of a unix socket; `None` if it cannot

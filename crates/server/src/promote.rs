@@ -152,7 +152,19 @@ impl<'a> PromotionPlan<'a> {
         options: FileOptions,
         place: &'a LedgerPlace,
     ) -> Result<PromotionPlan<'a>, PromoteError> {
-        let opened = OpenLeg::open(spec, options, Purpose::Serve)?;
+        PromotionPlan::of(spec, OpenLeg::open(spec, options, Purpose::Serve)?, place)
+    }
+
+    /// Works out what the promotion of an opened and locked leg means. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`PromotionPlan::new`].
+    pub(crate) fn of(
+        spec: &LegSpec,
+        opened: OpenLeg,
+        place: &'a LedgerPlace,
+    ) -> Result<PromotionPlan<'a>, PromoteError> {
         let path = opened.description();
         let refuse = |text: String| PromoteError::Refused(text);
         let bytes = read_metadata(&opened, spec)?;
@@ -180,6 +192,11 @@ impl<'a> PromotionPlan<'a> {
         let ledger = asked(&promotion, unreadable, &ledgers, before.volume_id);
         let report = report(path, &before, &promotion, ledger);
         Ok(PromotionPlan { opened, ledgers, promotion, report })
+    }
+
+    /// The leg.
+    pub(crate) fn leg(&self) -> &OpenLeg {
+        &self.opened
     }
 
     /// What is given up.

@@ -32,10 +32,12 @@ use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
+use crate::promote::PromoteError;
 use crate::random;
 use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
+use crate::scan::apart::ScanError;
 use crate::volume::ServedVolume;
 
 /// Why a volume is not served.
@@ -76,6 +78,12 @@ pub enum ServeError {
         /// The volume's.
         volume: u32,
     },
+    /// The legs could not be looked for.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// Missing legs were to be given up, and the one that is left could not be promoted.
+    #[error("start_degraded: {0}")]
+    GiveUp(#[from] PromoteError),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerFileError),
@@ -156,7 +164,7 @@ pub struct ServeOptions<'a> {
 ///
 /// # Errors
 /// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
-pub fn serve(config: Config, asked: ServeOptions) -> Result<Option<Successor>, ServeError> {
+pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor>, ServeError> {
     let mut inherited = Inheritance::take();
     descriptors::check(&config)?;
     let kind = config.device;
@@ -165,7 +173,9 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<Option<Successor>, S
         device::check(kind)?;
     }
     let options = OpenOptions {
+        scan: config.scan.as_ref(),
         patience: config.wait_for_legs.duration(),
+        start_degraded: config.start_degraded,
         ledger: &config.ledger,
         settle: false,
         accept_loss: asked.accept_loss,
@@ -174,6 +184,10 @@ pub fn serve(config: Config, asked: ServeOptions) -> Result<Option<Successor>, S
     let opened = opening::open(&config.legs, options)?;
     check(&config, &opened)?;
     inherited = inherited.filter(|of| of_this_volume(of, &opened));
+    if config.scan.is_some() {
+        config.legs.clone_from(&opened.configs);
+        descriptors::check(&config)?;
+    }
     match (&opened.ledger_status.path, &opened.ledger_status.why_none) {
         (Some(path), _) => tracing::info!(path = %path.display(), "ledger"),
         (None, why) => tracing::warn!(

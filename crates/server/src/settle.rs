@@ -36,8 +36,11 @@ pub struct SettleReport {
 /// As [`serve::serve`].
 pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
     let options = OpenOptions {
-        patience: config.wait_for_legs.duration(),
+        scan: config.scan.as_ref(),
+        // The machine is about to restart: what is not there will not come.
+        patience: Duration::ZERO,
         ledger: &config.ledger,
+        start_degraded: false,
         settle: true,
         accept_loss: false,
         settled: false,
@@ -51,6 +54,7 @@ pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
     let touched = state.touched.iter().filter(|touched| **touched).count() as u64;
     let ledger = opened.ledger_status.path.clone();
     let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
+    let config = &Config { legs: opened.configs.clone(), ..config.clone() };
     let options = ReactorOptions {
         settings: config.settings(),
         buffer_budget: config.buffer_budget.0,

@@ -64,7 +64,12 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
     if !*print {
         // Without any, there is the default one.
         let exports = config.exports.len().max(1);
-        println!("{file}: {} legs, {exports} exports: ok", config.legs.len());
+        let legs = match (&config.scan, config.legs.len()) {
+            (None, count) => format!("{count} legs"),
+            (Some(scan), 0) => format!("legs of {:?} looked for", scan.volume),
+            (Some(scan), count) => format!("legs of {:?} looked for beside {count}", scan.volume),
+        };
+        println!("{file}: {legs}, {exports} exports: ok");
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! `hemi inspect`: what legs' metadata says.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
 use hemi_server::inspect::inspect_all;
+use hemi_server::scan::apart::Scanner;
+use hemi_server::scan::udev_properties;
 
 use super::volume::LedgerArgs;
 use crate::failure::{Failure, Kind};
@@ -21,12 +24,26 @@ use crate::failure::{Failure, Kind};
 #[command(after_help = "\
 Examples:
   hemi inspect /dev/nvme0n1p3 /dev/sdb
+  hemi inspect --scan
   hemi inspect --json leg0.img | jq '.legs[0].superblock.data_offset'")]
 pub(crate) struct InspectArgs {
     /// A leg: a path, stripe:PATH,PATH[,chunk=64K], end:PATH, external:PATH,metadata=PATH, or an
     /// NBD URI.
-    #[arg(value_name = "LEG", required = true)]
+    #[arg(value_name = "LEG", required_unless_present = "scan")]
     legs: Vec<String>,
+
+    /// List the volumes whose legs are on this machine's block devices, with the legs.
+    #[arg(long, conflicts_with_all = ["legs", "ledger"])]
+    scan: bool,
+
+    /// Look for legs in this file or directory, too; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "scan")]
+    scan_in: Vec<PathBuf>,
+
+    /// Print what a rule of udev needs to know of one block device, as KEY=VALUE lines; nothing if it is
+    /// no leg and no volume.
+    #[arg(long, conflicts_with_all = ["scan", "json", "ledger"])]
+    udev: bool,
 
     #[command(flatten)]
     ledger: LedgerArgs,
@@ -37,6 +54,12 @@ pub(crate) struct InspectArgs {
 }
 
 pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
+    if arguments.scan {
+        return list(arguments);
+    }
+    if arguments.udev {
+        return tell_udev(&arguments.legs);
+    }
     let inspection = inspect_all(&arguments.legs, &arguments.ledger.place())?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -65,4 +88,29 @@ pub(crate) fn run(arguments: &InspectArgs) -> Result<()> {
         format!("no leg of a hemi volume can be read at {}", none.join(", ")),
         way_out,
     ))
+}
+
+/// Lists volumes and legs.
+fn list(arguments: &InspectArgs) -> Result<()> {
+    let scan = Scanner::new(&arguments.scan_in).scan()?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&scan)?)?;
+    } else {
+        write!(out, "{scan}")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn tell_udev(devices: &[String]) -> Result<()> {
+    let [device] = devices else {
+        return Err(Failure::error(Kind::Usage, "--udev takes one device", ""));
+    };
+    let mut out = std::io::stdout().lock();
+    for (key, value) in udev_properties(Path::new(device)) {
+        writeln!(out, "{key}={value}")?;
+    }
+    out.flush()?;
+    Ok(())
 }

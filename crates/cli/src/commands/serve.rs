@@ -20,8 +20,8 @@ use crate::logging::{self, LogArgs};
 
 /// Serve a volume.
 ///
-/// Name every leg of the volume, in any order, or a configuration file that does. Clients
-/// connect over NBD. The other hemi commands control the volume over HTTP on a unix socket.
+/// Name every leg of the volume, in any order, or a configuration file that does; or have the legs
+/// looked for by the volume's name. Clients connect over NBD. The other hemi commands control the volume over HTTP on a unix socket.
 ///
 /// TERM or INT stops the volume: legs drain for at most --drain-on-stop, then the volume is
 /// closed clean. A second signal skips the drain. Debts that remain are recorded either way, and
@@ -31,6 +31,7 @@ use crate::logging::{self, LogArgs};
 Examples:
   hemi serve --leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd
   hemi serve --leg ssd.img --leg nbd://storage/db --nbd tcp:0.0.0.0:10809 --http 127.0.0.1:9188
+  hemi serve --scan db
   hemi serve /etc/hemi/db.toml
   hemi serve /etc/hemi/db.toml --set engine.exposure.bytes=256MiB --print-config
 
@@ -91,6 +92,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DURATION")]
     wait_for_legs: Option<Time>,
 
+    /// After that, give up a leg that is missing and may hold more, as hemi promote does: writes that
+    /// were acknowledged and that it alone holds are lost.
+    #[arg(long)]
+    start_degraded: bool,
+
     /// Start by what the legs say, though the ledger that the volume was served with is missing or
     /// damaged. Writes that were acknowledged and not flushed may be lost.
     #[arg(long)]
@@ -150,6 +156,7 @@ impl ServeArgs {
         if let Some(wait) = self.wait_for_legs {
             config.wait_for_legs = wait;
         }
+        config.start_degraded |= self.start_degraded;
         config.allow_inject |= self.allow_inject;
         config.check()?;
         Ok(config)
@@ -250,6 +257,13 @@ mod tests {
             "/c",
             "--volume",
             "db",
+            "--scan",
+            "db",
+            "--scan-in",
+            "/srv",
+            "--start-degraded",
+            "--wait-for-legs",
+            "1m",
         ]);
         assert_eq!(config.legs.len(), 2);
         assert!(config.exports[0].read_only);
@@ -259,6 +273,9 @@ mod tests {
         assert_eq!(config.engine.wait.floor, Time::millis(10));
         assert!(config.allow_inject);
         assert_eq!(config.volume.as_deref(), Some("db"));
+        assert!(config.start_degraded);
+        let scan = config.scan.as_ref().expect("it scans");
+        assert_eq!((scan.volume.as_str(), &scan.places[..]), ("db", &["/srv".into()][..]));
         let printed = config.to_toml();
         let again = Config::parse(&printed, Path::new("printed"), &[]);
         assert_eq!(again.ok(), Some(config));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::scan::ScanConfig;
 use hemi_server::config::{Config, ConfigError};
 
 #[derive(Debug, Args)]
@@ -23,6 +24,14 @@ pub(crate) struct VolumeArgs {
     /// O_DIRECT).
     #[arg(long, requires = "legs")]
     no_direct: bool,
+
+    /// Look for the legs of the volume with this name or id, on all block devices of the machine.
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    scan: Option<String>,
+
+    /// Look for legs in this file or directory, too; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "scan")]
+    scan_in: Vec<PathBuf>,
 
     #[command(flatten)]
     ledger: LedgerArgs,
@@ -58,6 +67,10 @@ impl VolumeArgs {
             direct: leg.is_remote() || !self.no_direct,
             ..LegConfig::new(leg)
         }));
+        if let Some(volume) = &self.scan {
+            let (volume, places) = (volume.clone(), self.scan_in.clone());
+            config.scan = Some(ScanConfig { volume, places });
+        }
         if let Some(ledger) = &self.ledger.ledger {
             config.ledger = ledger.clone();
         }

@@ -14,6 +14,7 @@ use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
 use crate::ledger::LedgerStatus;
+use crate::opening::GivenUp;
 
 /// A latency distribution. Quantiles are at most 25 % high (bucket ends).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -324,6 +325,9 @@ pub struct VolumeStatus {
     /// The block device that it is; `null` if it is none.
     #[serde(default)]
     pub device: Option<String>,
+    /// What this start gave up to go on without legs that were missing; `null` if nothing.
+    #[serde(default)]
+    pub given_up: Option<GivenUp>,
     /// Where it is in its life.
     pub phase: Phase,
     /// Health in one word.

@@ -22,6 +22,7 @@ pub fn at_risk(status: &VolumeStatus, settings: &Settings) -> Vec<Risk> {
     };
     add("P1", lost(status));
     add("P1", sole_leg(status));
+    add("P1", given_up(status));
     add("P3", flush_copies(status, settings));
     add("P4", stall(status, settings));
     add("P5", exposure(status));
@@ -125,6 +126,19 @@ fn sole_leg(status: &VolumeStatus) -> Option<String> {
     Some(format!(
         "The volume runs on {} alone; if it is lost now, the volume is lost. {way_out}",
         label(sole)
+    ))
+}
+
+fn given_up(status: &VolumeStatus) -> Option<String> {
+    let given_up = status.given_up.as_ref()?;
+    let legs: Vec<LegStatus> =
+        given_up.legs.iter().map(|&leg| LegStatus { leg, ..Default::default() }).collect();
+    Some(format!(
+        "This start gave up {}, which was missing (start_degraded): acknowledged writes that it alone \
+         held are lost, {} for certain, and perhaps some in {} more.",
+        list(&legs.iter().collect::<Vec<_>>()),
+        bytes(given_up.lacks_bytes),
+        bytes(given_up.uncertain_bytes)
     ))
 }
 

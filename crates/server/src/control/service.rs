@@ -18,6 +18,9 @@ use crate::handover::store;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How much more time is asked of systemd, again and again while a stop drains.
 const STOP_EXTENSION: Duration = Duration::from_secs(15);
+/// How much more time is asked of systemd, again and again while a start waits for legs. A scan of the machine
+/// may come between.
+const WAIT_EXTENSION: Duration = Duration::from_secs(60);
 /// Exit code after a third signal, as a shell gives for SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
 
@@ -141,6 +144,14 @@ async fn notify(shared: Shared) {
 /// Tells systemd that the end has begun.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
+}
+
+/// Tells systemd that a start waits, and that it may wait on.
+pub(crate) fn waiting(text: &str) {
+    let more = u32::try_from(WAIT_EXTENSION.as_micros()).unwrap_or(u32::MAX);
+    // A line break would begin another message.
+    let text = text.replace('\n', "; ");
+    tell(&[NotifyState::ExtendTimeoutUsec(more), NotifyState::Status(&text)]);
 }
 
 fn tell(states: &[NotifyState<'_>]) {

@@ -57,6 +57,7 @@ impl Served {
             block_bytes: 512,
             region_bytes: 65536,
             ledger: crate::ledger::LedgerStatus::default(),
+            given_up: None,
         };
         let legs = (0..2)
             .map(|leg| LegIdentity { leg, name: format!("l{leg}"), path: format!("/dev/l{leg}") })

@@ -34,6 +34,7 @@ pub fn volume_status(
         region_bytes: snapshot.identity.region_bytes,
         ledger: snapshot.identity.ledger.clone(),
         device: snapshot.device.clone(),
+        given_up: snapshot.identity.given_up.clone(),
         phase: snapshot.phase,
         health: health(snapshot),
         policy: settings.policy,

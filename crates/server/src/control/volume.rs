@@ -19,6 +19,7 @@ use crate::config::legs::LegConfig;
 use crate::config::units::Time;
 use crate::ledger::LedgerStatus;
 use crate::leg::InjectionState;
+use crate::opening::GivenUp;
 
 /// What does not change while a volume is served.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,8 @@ pub struct Identity {
     pub region_bytes: u64,
     /// The ledger.
     pub ledger: LedgerStatus,
+    /// What this start gave up to go on without legs that were missing.
+    pub given_up: Option<GivenUp>,
 }
 
 /// Where a volume is in its life.

@@ -31,6 +31,17 @@ pub(super) fn target(name: &str) -> Option<PathBuf> {
     Some(Path::new("/dev").join(target.file_name()?))
 }
 
+/// Lists the names of volumes with the kernel's names of their devices.
+pub(super) fn all() -> Vec<(String, String)> {
+    let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return Vec::new() };
+    let named = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        let target = std::fs::read_link(entry.path()).ok()?;
+        Some((name, target.file_name()?.to_str()?.to_owned()))
+    });
+    named.collect()
+}
+
 /// Takes the name away.
 pub(super) fn remove(name: &str) {
     if let Err(error) = std::fs::remove_file(path(name)) {

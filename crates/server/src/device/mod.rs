@@ -97,7 +97,10 @@ pub fn attach(reactor: &ReactorHandle, kind: DeviceKind) -> Result<String, Devic
         Driver::Nbd => nbd::attach(reactor, identity)?,
     };
     match link::put(&identity.name, Path::new(&path)) {
-        Ok(link) => tracing::info!(path, link = %link.display(), "block device"),
+        Ok(link) => {
+            announce(&path);
+            tracing::info!(path, link = %link.display(), "block device");
+        }
         Err(error) => {
             tracing::warn!(path, %error, "block device, without a name of its own in /dev/hemi");
         }
@@ -156,6 +159,18 @@ fn hold(path: &str) -> Result<Option<File>, DeviceError> {
     }
 }
 
+/// Returns the kernel's names of the block devices that volumes of hemi are, as `ublkb0`.
+pub(crate) fn linked() -> Vec<String> {
+    link::all().into_iter().map(|(_, device)| device).collect()
+}
+
+/// Returns the name of the volume that the block device at `path` is, if it is one.
+pub fn volume_at(path: &Path) -> Option<String> {
+    let device = path.canonicalize().ok()?;
+    let device = device.file_name()?.to_str()?;
+    link::all().into_iter().find(|(_, known)| known == device).map(|(name, _)| name)
+}
+
 /// Holds the block device as [`hold`] does, with everything written to it on the legs.
 fn hold_flushed(path: &str) -> Result<Option<File>, DeviceError> {
     let held = hold(path)?;
@@ -163,6 +178,15 @@ fn hold_flushed(path: &str) -> Result<Option<File>, DeviceError> {
         file.sync_all().map_err(failed("cannot flush", path))?;
     }
     Ok(held)
+}
+
+/// Has udev look at a device again, now that its name in /dev/hemi is there.
+fn announce(device: &str) {
+    let name = Path::new(device).file_name().unwrap_or_default();
+    let path = Path::new("/sys/block").join(name).join("uevent");
+    if let Err(error) = std::fs::write(&path, "change") {
+        tracing::debug!(path = %path.display(), %error, "udev was not told of the block device");
+    }
 }
 
 /// Sets a key of a block device's queue in sysfs. A failure costs speed only, and is logged.

@@ -5,10 +5,10 @@
 //! falls only after the last I/O has ended: a successor that gets the lock cannot be
 //! overtaken by its predecessor's writes.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use super::open::{FileOptions, OpenError, Purpose};
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 use crate::probe::folder_of;
-use crate::process::is_dead;
+use crate::process::{is_dead, is_udev};
 
 /// Granularity of blocking I/O.
 const BOUNCE_BYTES: usize = 1 << 20;
-/// Longest wait for the lock of a process that is dead.
+/// Longest wait for the lock of a process that is dead, or udev's.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for a block device that is held by nobody known.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -290,7 +290,7 @@ fn claim(
         };
         let plain = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         match plain.ok().and_then(|descriptor| lock_owner(&descriptor)) {
-            Some(process) if is_dead(process) && begun.elapsed() <= LOCK_WAIT_MAX => {
+            Some(process) if lets_go(process) && begun.elapsed() <= LOCK_WAIT_MAX => {
                 std::thread::sleep(LOCK_RETRY);
             }
             Some(process) => {
@@ -347,8 +347,13 @@ fn open_descriptor(
     }
 }
 
+/// Returns true if a process that holds a lock will let go of it by itself, and soon.
+fn lets_go(process: u32) -> bool {
+    is_dead(process) || is_udev(process)
+}
+
 /// Takes the exclusive lock on this very open file description. A holder that is dead still
-/// has I/O in the kernel, which mostly ends in milliseconds: that is waited for.
+/// has I/O in the kernel, which mostly ends in milliseconds: that is waited for, and so is udev.
 fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
     let begun = std::time::Instant::now();
     loop {
@@ -360,8 +365,8 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
             }
             Err(Errno::WOULDBLOCK) => {
                 let by = lock_owner(descriptor);
-                let dead = by.is_none_or(is_dead);
-                if !dead || begun.elapsed() > LOCK_WAIT_MAX {
+                let waits = by.is_none_or(lets_go);
+                if !waits || begun.elapsed() > LOCK_WAIT_MAX {
                     return Err(OpenError::InUse { path: path.into(), by });
                 }
                 std::thread::sleep(LOCK_RETRY);
@@ -486,15 +491,19 @@ fn lock_owner(descriptor: &OwnedFd) -> Option<u32> {
         .find_map(|line| line.split_whitespace().nth(4)?.parse().ok())
 }
 
-/// Runs `use_it` with `length` bytes of aligned memory, one user at a time.
+/// Runs `use_it` with `length` bytes of aligned memory. Each thread has its own: a drive that hangs holds up
+/// nobody else's I/O.
 fn bounce<T>(length: usize, use_it: impl FnOnce(Span) -> Result<T, Errno>) -> Result<T, Errno> {
-    static BOUNCE: Mutex<Option<Mapping>> = Mutex::new(None);
-    let mut bounce = BOUNCE.lock().unwrap_or_else(PoisonError::into_inner);
-    if bounce.is_none() {
-        *bounce = Mapping::new(BOUNCE_BYTES, false).ok();
+    thread_local! {
+        static BOUNCE: RefCell<Option<Mapping>> = const { RefCell::new(None) };
     }
-    let mapping = bounce.as_ref().ok_or(Errno::NOMEM)?;
-    use_it(mapping.span(0, length))
+    BOUNCE.with_borrow_mut(|bounce| {
+        if bounce.is_none() {
+            *bounce = Mapping::new(BOUNCE_BYTES, false).ok();
+        }
+        let mapping = bounce.as_ref().ok_or(Errno::NOMEM)?;
+        use_it(mapping.span(0, length))
+    })
 }
 
 fn read_once(descriptor: impl AsFd, offset: u64, mut span: Span) -> Result<usize, Errno> {

@@ -129,6 +129,22 @@ fn only_what_has_ended_is_dead() {
 }
 
 #[test]
+fn udev_is_known_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!is_udev(std::process::id()));
+    assert!(!is_udev(u32::MAX - 1));
+    let worker = folder.path().join("(udev-worker)");
+    let sleep = ["/usr/bin/sleep", "/bin/sleep"].iter().find(|path| Path::new(path).exists());
+    // A process is named after the path it is started by.
+    std::os::unix::fs::symlink(sleep.unwrap(), &worker).unwrap();
+    let mut child = std::process::Command::new(&worker).arg("60").spawn().unwrap();
+    let known = is_udev(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(known);
+}
+
+#[test]
 fn a_disk_is_held_by_who_holds_a_partition_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path();

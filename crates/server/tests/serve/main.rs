@@ -124,7 +124,9 @@ impl Served {
 
 /// Opens at once, without a ledger.
 const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
+    scan: None,
     patience: Duration::ZERO,
+    start_degraded: false,
     ledger: &LedgerPlace::None,
     settle: false,
     accept_loss: false,
@@ -172,6 +174,7 @@ fn run(
         block_bytes,
         region_bytes: layout.region_bytes(),
         ledger: LedgerStatus::default(),
+        given_up: None,
     };
     let options =
         ReactorOptions { settings: Settings::default(), buffer_budget: budget, allow_inject: true };

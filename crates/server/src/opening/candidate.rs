@@ -1,0 +1,121 @@
+//! A leg on the way to being opened: named by the configuration or found by a scan.
+
+use hemi_core::recovery::{self, HEAD_BYTES};
+
+use crate::config::legs::LegConfig;
+use crate::leg::{OpenError, OpenLeg, Purpose};
+use crate::probe::hex;
+use crate::serve::ServeError;
+
+/// A leg on the way to being opened.
+pub(super) struct Candidate {
+    /// How to open it.
+    pub(super) config: LegConfig,
+    /// The id that the leg must have; that of no particular one if it is configured.
+    pub(super) wanted: Option<String>,
+    pub(super) state: State,
+}
+
+pub(super) enum State {
+    /// Open and locked, with the bytes in front of its data area.
+    Present { leg: OpenLeg, metadata: Vec<u8> },
+    /// Not there, with the reason in words.
+    Absent(String),
+}
+
+impl Candidate {
+    /// Opens a leg, or finds that it is absent.
+    ///
+    /// # Errors
+    /// It is there, and cannot be opened.
+    pub(super) fn new(config: LegConfig, wanted: Option<String>) -> Result<Candidate, ServeError> {
+        let state = reach(&config, wanted.as_deref())?;
+        Ok(Candidate { config, wanted, state })
+    }
+
+    /// Makes one that is absent, for this reason.
+    pub(super) fn absent(config: LegConfig, wanted: String, reason: &str) -> Candidate {
+        Candidate { config, wanted: Some(wanted), state: State::Absent(reason.to_owned()) }
+    }
+
+    /// Tries an absent leg again.
+    ///
+    /// # Errors
+    /// As [`Candidate::new`].
+    pub(super) fn try_again(&mut self) -> Result<(), ServeError> {
+        if self.is_absent() {
+            self.state = reach(&self.config, self.wanted.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Reads the metadata of a present leg again.
+    pub(super) fn read_again(&mut self) {
+        if let State::Present { leg, metadata } = &mut self.state {
+            match read_metadata(leg) {
+                Ok(bytes) => *metadata = bytes,
+                Err(error) => self.state = State::Absent(unreadable(&error)),
+            }
+        }
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self.state, State::Absent(_))
+    }
+
+    /// Returns the id of the leg that is there, if one is.
+    pub(super) fn id(&self) -> Option<String> {
+        match &self.state {
+            State::Present { metadata, .. } => id_of(metadata),
+            State::Absent(_) => None,
+        }
+    }
+}
+
+/// Opens, locks and reads a leg, or finds that it is absent.
+fn reach(config: &LegConfig, wanted: Option<&str>) -> Result<State, ServeError> {
+    let leg = match OpenLeg::configured(config, Purpose::Serve) {
+        Ok(leg) => leg,
+        // Its leg is named beside the reason.
+        Err(OpenError::Nbd { source, .. }) if source.is_absence() => {
+            return Ok(State::Absent(source.to_string()));
+        }
+        Err(error) if error.is_absence() => return Ok(State::Absent(error.to_string())),
+        Err(source) => return Err(ServeError::Open { leg: config.label(), source }),
+    };
+    if leg.size() == 0 {
+        return Ok(State::Absent("it has a size of 0 bytes: the drive is not ready".into()));
+    }
+    let metadata = match read_metadata(&leg) {
+        Ok(metadata) => metadata,
+        Err(error) => return Ok(State::Absent(unreadable(&error))),
+    };
+    match wanted {
+        Some(wanted) if id_of(&metadata).as_deref() != Some(wanted) => {
+            Ok(State::Absent("something else is there now".into()))
+        }
+        _ => Ok(State::Present { leg, metadata }),
+    }
+}
+
+fn id_of(metadata: &[u8]) -> Option<String> {
+    recovery::newest_of(metadata).ok().map(|superblock| hex(superblock.own_record().id))
+}
+
+fn unreadable(error: &std::io::Error) -> String {
+    format!("its metadata could not be read: {error}")
+}
+
+/// Reads the beginning of a leg, as long as its metadata is.
+fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
+    let head = HEAD_BYTES.min(leg.size());
+    let mut bytes = vec![0; head as usize];
+    leg.read_at(0, &mut bytes)?;
+    // Without a superblock the head is all recovery needs to say what is wrong.
+    let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
+    if needed > head {
+        bytes.resize(needed as usize, 0);
+        leg.read_at(head, &mut bytes[head as usize..])?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,122 @@
+//! Gives up legs that are missing, for an operator who has said beforehand that a start may
+//! (`start_degraded`).
+//!
+//! That is `hemi promote` of the leg that is left, and costs the same. It is done for missing legs only: not
+//! where the leg that is left is damaged, where histories contradict each other, or where several legs are
+//! left and somebody has to say which of them decides.
+
+use hemi_core::format::Membership;
+use hemi_core::recovery::{Problem, Refusal, newest_of};
+use serde::{Deserialize, Serialize};
+
+use super::candidate::{Candidate, State};
+use crate::config::ledger::LedgerPlace;
+use crate::config::legs::LegSpec;
+use crate::inspect::{LegReport, Slot, SlotState, inspect_leg};
+use crate::leg::OpenLeg;
+use crate::promote::{LedgerAsked, PromoteError, PromotionPlan};
+use crate::serve::ServeError;
+
+/// What a start has given up to go on without the legs that were missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Slots of the legs given up.
+    pub legs: Vec<u8>,
+    /// Bytes that the leg that is left knows it lacks: they fail to be read until they are written again.
+    pub lacks_bytes: u64,
+    /// Bytes of the regions in which it may lack the newest writes.
+    pub uncertain_bytes: u64,
+}
+
+/// Why missing legs were not given up.
+pub(super) enum NotGivenUp {
+    /// It would not be for missing legs only. In words.
+    Unfit(String),
+    /// It was tried, and failed.
+    Failed(ServeError),
+}
+
+impl From<PromoteError> for NotGivenUp {
+    fn from(error: PromoteError) -> NotGivenUp {
+        match error {
+            PromoteError::Refused(reason) => NotGivenUp::Unfit(reason),
+            error => NotGivenUp::Failed(error.into()),
+        }
+    }
+}
+
+/// Returns true if a volume does not open for missing legs and for no other reason.
+pub(super) fn lacks_legs_only(refusal: &Refusal) -> bool {
+    refusal.problems.iter().all(|problem| matches!(problem, Problem::Missing { .. }))
+}
+
+/// Makes the only leg that is there decide alone. No ledger may be locked. The leg is closed and opened
+/// again.
+pub(super) fn give_up_missing(
+    candidates: &mut [Candidate],
+    place: &LedgerPlace,
+) -> Result<GivenUp, NotGivenUp> {
+    let mut present = candidates.iter_mut().filter(|candidate| !candidate.is_absent());
+    let (Some(candidate), None) = (present.next(), present.next()) else {
+        return unfit(
+            "several legs are there, and one of them has to be named to decide alone (hemi promote)",
+        );
+    };
+    let state = std::mem::replace(&mut candidate.state, State::Absent("being promoted".into()));
+    let outcome = match state {
+        State::Present { leg, metadata } => promote(&candidate.config.path, leg, &metadata, place),
+        State::Absent(_) => unreachable!("only legs that are present were looked through"),
+    };
+    candidate.try_again().map_err(NotGivenUp::Failed)?;
+    outcome
+}
+
+fn promote(
+    spec: &LegSpec,
+    leg: OpenLeg,
+    metadata: &[u8],
+    place: &LedgerPlace,
+) -> Result<GivenUp, NotGivenUp> {
+    let own = newest_of(metadata).map_err(|error| NotGivenUp::Unfit(error.to_string()))?;
+    if own.own_record().state != Membership::In {
+        return unfit("the leg that is there is out, and decides nothing");
+    }
+    if let Some(quarantine) = leg.quarantine().filter(|_| own.open) {
+        // A late write of the process before must not land on what is written now.
+        std::thread::sleep(quarantine);
+    }
+    let plan = PromotionPlan::of(spec, leg, place)?;
+    let report = plan.report();
+    if let LedgerAsked::Unknown { problem, .. } = &report.ledger {
+        return unfit(&format!(
+            "the ledger that the volume was served with since the machine started {problem}"
+        ));
+    }
+    if is_damaged(&inspect_leg(&report.path, plan.leg(), &[])) {
+        return unfit("metadata of the leg that is there is damaged (hemi inspect)");
+    }
+    let given_up = GivenUp {
+        legs: report.others.clone(),
+        lacks_bytes: report.lacks_bytes,
+        uncertain_bytes: u64::from(report.uncertain_regions) * report.region_bytes,
+    };
+    plan.carry_out()?;
+    Ok(given_up)
+}
+
+fn unfit<T>(reason: &str) -> Result<T, NotGivenUp> {
+    Err(NotGivenUp::Unfit(reason.to_owned()))
+}
+
+/// Returns true if any of a leg's metadata is neither as it was written nor as a cut write leaves it.
+fn is_damaged(report: &LegReport) -> bool {
+    let bad = |slot: &Slot| {
+        matches!(slot.state, SlotState::Damaged | SlotState::Unreadable | SlotState::Refused)
+    };
+    let in_table = report.table.as_ref().is_none_or(|table| {
+        let slots = table.slots;
+        slots.damaged + slots.unreadable + slots.refused > 0 || table.unknown.count() > 0
+    });
+    let in_lost = report.lost.as_ref().is_none_or(|lost| lost.slots.iter().any(bad));
+    report.superblock_slots.iter().any(bad) || in_table || in_lost
+}

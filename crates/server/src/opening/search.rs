@@ -1,0 +1,125 @@
+//! Legs that are looked for by what they hold, and brought among the candidates.
+
+use std::time::{Duration, Instant};
+
+use hemi_core::recovery::{Problem, Refusal};
+
+use super::candidate::Candidate;
+use crate::config::legs::LegConfig;
+use crate::config::scan::ScanConfig;
+use crate::scan::apart::Scanner;
+use crate::scan::{Contradiction, Scan, legs_of};
+use crate::serve::ServeError;
+
+/// Shortest time between two scans of the machine.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A volume whose legs are looked for.
+pub(super) struct Search<'a> {
+    config: &'a ScanConfig,
+    scanner: Scanner,
+    scan: Scan,
+    next: Instant,
+    /// True until the candidates are as the scan says.
+    is_new: bool,
+    /// Ids of legs that the volume has no more.
+    dropped: Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(config: &'a ScanConfig) -> Search<'a> {
+        Search {
+            config,
+            scanner: Scanner::new(&config.places),
+            scan: Scan::default(),
+            next: Instant::now(),
+            is_new: false,
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Scans, unless it has just been done, and brings the candidates up to date: legs that were found are
+    /// opened, remote ones that these know of as well, and legs that were not found are absent.
+    ///
+    /// If what was found contradicts itself, the candidates stay as they are.
+    ///
+    /// # Errors
+    /// What was found cannot be opened.
+    pub(super) fn search(
+        &mut self,
+        candidates: &mut Vec<Candidate>,
+    ) -> Result<Result<(), Contradiction>, ServeError> {
+        if Instant::now() >= self.next {
+            self.scan = self.scanner.scan()?;
+            self.next = Instant::now() + SCAN_INTERVAL;
+            self.is_new = true;
+        }
+        let chosen = match legs_of(&self.scan, &self.config.volume) {
+            Ok(chosen) => chosen,
+            Err(contradiction) => return Ok(Err(contradiction)),
+        };
+        if !std::mem::take(&mut self.is_new) {
+            return Ok(Ok(()));
+        }
+        candidates.retain(|one| one.wanted.is_none() || !one.is_absent());
+        let present: Vec<String> = candidates.iter().filter_map(Candidate::id).collect();
+        let is_new = |id: &String| !present.contains(id) && !self.dropped.contains(id);
+        for leg in chosen.found.iter().filter(|leg| is_new(&leg.id)) {
+            let config = LegConfig::new(leg.spec.clone());
+            candidates.push(Candidate::new(config, Some(leg.id.clone()))?);
+        }
+        for leg in chosen.missing.iter().filter(|leg| is_new(&leg.id)) {
+            let (config, id) = (leg.config.clone(), leg.id.clone());
+            if candidates.iter().any(|one| one.wanted.is_none() && one.config.path == config.path) {
+                // Configured, and absent as such.
+                continue;
+            }
+            candidates.push(if config.path.is_remote() {
+                Candidate::new(config, Some(id))?
+            } else {
+                Candidate::absent(config, id, "it was not found on this machine")
+            });
+        }
+        Ok(Ok(()))
+    }
+
+    /// Leaves out legs that were found and that the volume has no more. Returns true if there were any,
+    /// beside others that are of the volume.
+    pub(super) fn drop_strangers(
+        &mut self,
+        refusal: &Refusal,
+        candidates: &mut Vec<Candidate>,
+    ) -> bool {
+        let is_stranger = |index: usize| {
+            refusal.problems.iter().any(
+                |problem| matches!(problem, Problem::Stranger { image, .. } if *image == index),
+            )
+        };
+        let present = candidates.iter().filter(|candidate| !candidate.is_absent());
+        let (strangers, others): (Vec<_>, Vec<_>) = present
+            .enumerate()
+            .partition(|(index, one)| one.wanted.is_some() && is_stranger(*index));
+        if strangers.is_empty() || others.is_empty() {
+            return false;
+        }
+        for (_, stranger) in strangers {
+            let leg = stranger.config.label();
+            tracing::warn!(leg, "was a leg of the volume once and is none any more: left out");
+            self.dropped.extend(stranger.wanted.clone());
+        }
+        let is_dropped =
+            |one: &Candidate| one.wanted.as_ref().is_some_and(|id| self.dropped.contains(id));
+        candidates.retain(|candidate| !is_dropped(candidate));
+        true
+    }
+
+    /// Says that nothing of the volume was found.
+    pub(super) fn nothing_found(&self) -> String {
+        self.scan.nothing_of(&self.config.volume)
+    }
+
+    /// Names what may hold a leg that was not found.
+    pub(super) fn doubts(&self) -> impl Iterator<Item = String> {
+        self.scan.doubts()
+    }
+}

@@ -1,0 +1,298 @@
+//! Finds legs by what they hold: which volumes are on this machine, and on which devices.
+//!
+//! Everything is only read, and nothing is locked. A device that does not answer holds up nobody for
+//! longer than [`PATIENCE`]: each is read on a thread of its own, and all of these threads are in a process
+//! of their own ([`apart`]), since a process does not end while a read of its hangs in the kernel.
+//!
+//! [`read_candidate`] alone knows where on a device the metadata of a leg is.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use hemi_core::format::{Membership, Superblock, SuperblockError};
+use hemi_core::io::OutReason;
+use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use serde::{Deserialize, Serialize};
+
+use crate::config::legs::LegSpec;
+use crate::config::units::Size;
+use crate::leg::stripe::{IDENTITY_BYTES, Identity as MemberIdentity, MAGIC};
+use crate::opening::volume_name;
+use crate::probe::{hex, superblock_at_end};
+use devices::Candidate;
+
+pub mod apart;
+mod choose;
+mod devices;
+mod report;
+mod udev;
+
+pub use choose::{Chosen, Contradiction, Missing, legs_of};
+pub use report::{VolumeFound, volumes};
+pub use udev::udev_properties;
+
+/// Longest wait for the devices to answer: more than a disk takes to spin up.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a machine holds of hemi's volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Every leg by the device to open it by. A leg that is here twice is there twice: a disk and its copy,
+    /// or two paths to one disk.
+    pub legs: Vec<FoundLeg>,
+    /// Devices and files that may hold a leg, and from which none can be told.
+    pub others: Vec<Other>,
+    /// Devices and files that were looked at.
+    pub looked_at: Vec<PathBuf>,
+}
+
+/// A leg, by its newest superblock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundLeg {
+    /// Where it is: a device, a file, or a stripe of several.
+    pub spec: LegSpec,
+    /// The volume's name, or the beginning of its id if it has none.
+    pub name: String,
+    /// The volume's id, as a UUID is written.
+    pub volume: String,
+    /// The volume's size in bytes.
+    pub size_bytes: u64,
+    /// Its slot.
+    pub leg: u8,
+    /// Its id.
+    pub id: String,
+    /// The superblock's sequence.
+    pub sequence: u64,
+    /// Served, or not closed when it last was.
+    pub open: bool,
+    /// The volume's legs, as this one knows them.
+    pub members: Vec<Member>,
+}
+
+/// A leg of a volume, as one of its legs knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its slot.
+    pub leg: u8,
+    /// Its id.
+    pub id: String,
+    /// True if it is out.
+    pub out: bool,
+    /// True if it was detached.
+    pub detached: bool,
+    /// The path by which it was last opened, or its NBD URI; empty if unknown.
+    pub path: String,
+    /// Its device as people read it: path, model and serial number, as far as known.
+    pub last: String,
+}
+
+/// A device or file from which no leg can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Other {
+    /// Its path.
+    pub path: PathBuf,
+    /// The kind of trouble.
+    pub state: OtherState,
+    /// The trouble in words, as they follow the path.
+    pub reason: String,
+}
+
+/// Why no leg can be told from a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherState {
+    /// It did not answer in time.
+    Silent,
+    /// It could not be opened or read.
+    Unreadable,
+    /// It is a leg's, and its metadata cannot be used.
+    Unusable,
+    /// It belongs to a stripe of which other devices were not found.
+    IncompleteStripe,
+}
+
+/// What was read from a candidate.
+#[derive(Clone, Debug)]
+enum Reading {
+    /// A leg.
+    Leg(Box<FoundLeg>),
+    /// A part of a striped leg.
+    Member(MemberIdentity),
+    /// Something of hemi's that is of no use, or nothing that could be read.
+    Other(OtherState, String),
+    /// Nothing of hemi's.
+    Nothing,
+}
+
+/// Reads what a candidate says of itself: the superblock of a leg, or the identity of a stripe's member.
+fn read_candidate(spec: &LegSpec) -> Reading {
+    let unreadable = |error: String| Reading::Other(OtherState::Unreadable, error);
+    let leg = match crate::inspect::open(spec) {
+        Ok(leg) => leg,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let mut head = vec![0; HEAD_BYTES.min(leg.size()) as usize];
+    if let Err(error) = leg.read_at(0, &mut head) {
+        return unreadable(format!("cannot be read: {error}"));
+    }
+    if let (LegSpec::Path(path), Some(block)) = (spec, head.first_chunk::<IDENTITY_BYTES>())
+        && block.starts_with(&MAGIC)
+    {
+        return match MemberIdentity::decode(block, path) {
+            Ok(identity) => Reading::Member(identity),
+            Err(error) => Reading::Other(OtherState::Unusable, error.to_string()),
+        };
+    }
+    match newest_of(&head) {
+        Ok(superblock) => Reading::Leg(Box::new(FoundLeg::new(spec.clone(), &superblock))),
+        Err(SuperblockError::Blank | SuperblockError::NotHemi) => read_end(spec, leg.size()),
+        Err(error) => Reading::Other(OtherState::Unusable, error.to_string()),
+    }
+}
+
+/// Reads the end of a candidate whose beginning is no leg's: it may be a disk with data that has become a
+/// leg where it is.
+fn read_end(spec: &LegSpec, size: u64) -> Reading {
+    let LegSpec::Path(path) = spec else { return Reading::Nothing };
+    match File::open(path).and_then(|file| superblock_at_end(&file, size)) {
+        Ok(Some(superblock)) => {
+            Reading::Leg(Box::new(FoundLeg::new(LegSpec::End(path.clone()), &superblock)))
+        }
+        Ok(None) => Reading::Nothing,
+        Err(error) => Reading::Other(OtherState::Unreadable, format!("cannot be read: {error}")),
+    }
+}
+
+impl FoundLeg {
+    fn new(spec: LegSpec, superblock: &Superblock) -> FoundLeg {
+        let members = superblock.legs.iter().zip(0u8..).filter_map(|(record, leg)| {
+            let last = &superblock.descriptions[usize::from(leg)];
+            (record.state != Membership::Empty).then(|| Member {
+                leg,
+                id: hex(record.id),
+                out: record.state != Membership::In,
+                detached: record.state == Membership::Out(OutReason::Detached),
+                path: last.path().to_owned(),
+                last: last.to_string(),
+            })
+        });
+        FoundLeg {
+            spec,
+            name: volume_name(superblock),
+            volume: hex(superblock.volume_id),
+            size_bytes: superblock.layout.volume_bytes(),
+            leg: superblock.leg.0,
+            id: hex(superblock.own_record().id),
+            sequence: superblock.sequence,
+            open: superblock.open,
+            members: members.collect(),
+        }
+    }
+
+    /// Returns the volume as messages call it.
+    pub fn volume_text(&self) -> String {
+        format!("{:?} ({}, {})", self.name, self.volume, Size(self.size_bytes))
+    }
+}
+
+/// Looks at the machine's block devices and at `places`, but for the paths in `except`. May leave threads
+/// behind that hang: see [`apart`].
+fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
+    let mut scan = Scan::default();
+    let mut candidates = devices::candidates(places, &mut scan.others);
+    candidates.retain(|candidate| !except.contains(&candidate.path));
+    scan.looked_at = candidates.iter().map(|candidate| candidate.path.clone()).collect();
+    let specs = candidates.iter().map(|candidate| LegSpec::Path(candidate.path.clone()));
+    let readings = read_all(specs.collect());
+    let (mut legs, mut members) = (Vec::new(), Vec::new());
+    for (candidate, reading) in candidates.into_iter().zip(readings) {
+        match reading {
+            Reading::Leg(leg) => legs.push((candidate, leg)),
+            Reading::Member(member) => members.push((candidate, member)),
+            Reading::Other(state, reason) => {
+                scan.others.push(Other { path: candidate.path, state, reason });
+            }
+            Reading::Nothing => {}
+        }
+    }
+    devices::keep_uppermost(&mut legs, |leg| leg.id.clone());
+    devices::keep_uppermost(&mut members, |member| (member.stripe, member.member));
+    scan.legs = legs.into_iter().map(|(_, leg)| *leg).collect();
+    let stripes = stripes_of(members, &mut scan.others);
+    for (spec, reading) in stripes.clone().into_iter().zip(read_all(stripes)) {
+        match reading {
+            Reading::Leg(leg) => scan.legs.push(*leg),
+            Reading::Other(state, reason) => {
+                let reason = format!("{reason} (of {spec})");
+                let path = spec.paths()[0].clone();
+                scan.others.push(Other { path, state, reason });
+            }
+            Reading::Member(_) | Reading::Nothing => {}
+        }
+    }
+    scan
+}
+
+/// Reads candidates side by side, and no longer than [`PATIENCE`].
+fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
+    let silent = format!("did not answer within {} s", PATIENCE.as_secs());
+    let mut readings = vec![Reading::Other(OtherState::Silent, silent); specs.len()];
+    let (sender, answers) = mpsc::channel();
+    for (index, spec) in specs.into_iter().enumerate() {
+        let sender = sender.clone();
+        let read = move || {
+            // Nobody waits any more: there is nobody to tell.
+            let _ = sender.send((index, read_candidate(&spec)));
+        };
+        if let Err(error) = std::thread::Builder::new().spawn(read) {
+            let reason = format!("cannot be read: no thread for it: {error}");
+            readings[index] = Reading::Other(OtherState::Unreadable, reason);
+        }
+    }
+    drop(sender);
+    let deadline = Instant::now() + PATIENCE;
+    // Ends early when every thread has answered and gone.
+    while let Ok((index, reading)) =
+        answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+    {
+        readings[index] = reading;
+    }
+    readings
+}
+
+/// Puts the members of stripes together. Those of which some were not found, or some twice, go to `others`.
+fn stripes_of(members: Vec<(Candidate, MemberIdentity)>, others: &mut Vec<Other>) -> Vec<LegSpec> {
+    let mut stripes: BTreeMap<[u8; 16], Vec<(Candidate, MemberIdentity)>> = BTreeMap::new();
+    for (candidate, member) in members {
+        stripes.entry(member.stripe).or_default().push((candidate, member));
+    }
+    let mut specs = Vec::new();
+    for mut found in stripes.into_values() {
+        found.sort_by_key(|(_, member)| member.member);
+        let (count, chunk) = (found[0].1.members, Size(found[0].1.chunk));
+        let whole = found.iter().map(|(_, member)| member.member).eq(0..count);
+        let paths = found.iter().map(|(candidate, _)| candidate.path.clone());
+        if whole {
+            specs.push(LegSpec::Stripe { paths: paths.collect(), chunk });
+            continue;
+        }
+        let places = found.iter().map(|(_, member)| member.member.to_string());
+        let places = places.collect::<Vec<_>>().join(", ");
+        let state = OtherState::IncompleteStripe;
+        others.extend(paths.map(|path| Other {
+            path,
+            state,
+            reason: format!(
+                "belongs to a stripe of {count} devices, of which those at the places {places} \
+                 were found (from 0)"
+            ),
+        }));
+    }
+    specs
+}
+
+#[cfg(test)]
+mod tests;

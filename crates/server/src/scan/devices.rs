@@ -1,0 +1,159 @@
+//! Devices and files that may hold a leg, and which of them are the same storage.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::{Other, OtherState};
+use crate::device;
+use crate::probe::Identity;
+
+/// Where the kernel lists block devices, and partitions with them.
+const BLOCK_DEVICES: &str = "/sys/class/block";
+/// Levels of devices upon devices that are looked through.
+const LEVELS_MAX: u32 = 8;
+
+/// A device or file that may hold a leg.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Its path.
+    pub(super) path: PathBuf,
+    /// To tell whether two paths lead to the same storage.
+    pub(super) storage: Identity,
+}
+
+/// Lists the machine's block devices, then what `places` names, each storage once. Left out are devices that
+/// cannot hold a leg to be served: empty ones, read-only ones, and volumes of hemi itself. Places that
+/// cannot be looked at go to `others`.
+pub(super) fn candidates(places: &[PathBuf], others: &mut Vec<Other>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    let mut add = |path: PathBuf, metadata: &Metadata| {
+        let storage = storage_of(metadata);
+        if candidates.iter().all(|known: &Candidate| known.storage != storage) {
+            candidates.push(Candidate { path, storage });
+        }
+    };
+    let own = device::linked();
+    for name in names_in(Path::new(BLOCK_DEVICES)).unwrap_or_default() {
+        let sys = Path::new(BLOCK_DEVICES).join(&name);
+        let tells = |key: &str| fs::read_to_string(sys.join(key)).unwrap_or_default();
+        if own.contains(&name) || tells("size").trim() == "0" || tells("ro").trim() == "1" {
+            continue;
+        }
+        // The kernel writes a slash in a name of its own as an exclamation mark.
+        let path = Path::new("/dev").join(name.replace('!', "/"));
+        if let Some(metadata) =
+            fs::metadata(&path).ok().filter(|it| it.file_type().is_block_device())
+        {
+            add(path, &metadata);
+        }
+    }
+    for place in places {
+        match within(place) {
+            Ok(found) => found.into_iter().for_each(|(path, metadata)| add(path, &metadata)),
+            Err(error) => others.push(Other {
+                path: place.clone(),
+                state: OtherState::Unreadable,
+                reason: format!("cannot be looked at: {error}"),
+            }),
+        }
+    }
+    candidates
+}
+
+/// Returns a file or device, or those that a directory holds itself, but for files that are empty.
+fn within(place: &Path) -> std::io::Result<Vec<(PathBuf, Metadata)>> {
+    let place = &std::path::absolute(place)?;
+    let metadata = fs::metadata(place)?;
+    let is_storage = |metadata: &Metadata| {
+        let kind = metadata.file_type();
+        kind.is_block_device() || (kind.is_file() && metadata.size() > 0)
+    };
+    if !metadata.is_dir() {
+        let found = std::iter::once((place.to_owned(), metadata));
+        return Ok(found.filter(|(_, metadata)| is_storage(metadata)).collect());
+    }
+    let paths = names_in(place)?.into_iter().map(|name| place.join(name));
+    let found = paths.filter_map(|path| fs::metadata(&path).ok().map(|metadata| (path, metadata)));
+    Ok(found.filter(|(_, metadata)| is_storage(metadata)).collect())
+}
+
+/// Lists the names in a directory, sorted. A name that is not text is left out: no leg can be named so.
+fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(directory)?
+        .flatten()
+        .filter_map(|it| it.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+fn storage_of(metadata: &Metadata) -> Identity {
+    if metadata.file_type().is_block_device() {
+        Identity::Block(metadata.rdev())
+    } else {
+        Identity::File(metadata.dev(), metadata.ino())
+    }
+}
+
+/// Of those with the same key, drops what another lies on: the disks under a multipath device, the file
+/// behind a loop device, a partition that covers its disk. The uppermost is the one that others may have
+/// in use.
+pub(super) fn keep_uppermost<T, K: PartialEq>(
+    found: &mut Vec<(Candidate, T)>,
+    key: impl Fn(&T) -> K,
+) {
+    let is_covered = |index: usize| {
+        let (lower, what) = &found[index];
+        let mut others = found.iter().enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, (upper, other))| key(other) == key(what) && lies_on(upper, lower))
+    };
+    let covered: Vec<bool> = (0..found.len()).map(is_covered).collect();
+    let mut covered = covered.into_iter();
+    found.retain(|_| !covered.next().expect("one for each"));
+}
+
+/// Returns true if what is on `lower` is what `upper` shows.
+fn lies_on(upper: &Candidate, lower: &Candidate) -> bool {
+    let Identity::Block(number) = upper.storage else { return false };
+    let sys = sys_of(number);
+    if let Identity::Block(lower) = lower.storage
+        && (is_among_slaves(&sys, lower, LEVELS_MAX) || is_partition_from_zero(&sys, lower))
+    {
+        return true;
+    }
+    let backing = fs::read_to_string(sys.join("loop/backing_file")).unwrap_or_default();
+    let backing = backing.trim_end_matches('\n');
+    !backing.is_empty()
+        && fs::metadata(backing).is_ok_and(|metadata| storage_of(&metadata) == lower.storage)
+}
+
+/// Returns the directory of sysfs with this device.
+fn sys_of(number: u64) -> PathBuf {
+    PathBuf::from("/sys/dev/block").join(number_text(number))
+}
+
+fn number_text(number: u64) -> String {
+    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
+}
+
+fn is_number(sys: &Path, number: u64) -> bool {
+    fs::read_to_string(sys.join("dev")).is_ok_and(|text| text.trim() == number_text(number))
+}
+
+/// Returns true if a device is made of the one with this number, or of one that is.
+fn is_among_slaves(sys: &Path, number: u64, levels: u32) -> bool {
+    let slaves = sys.join("slaves");
+    levels > 0
+        && names_in(&slaves).unwrap_or_default().iter().any(|name| {
+            let slave = slaves.join(name);
+            is_number(&slave, number) || is_among_slaves(&slave, number, levels - 1)
+        })
+}
+
+/// Returns true if the device with this number is a partition of the disk, and begins where that does.
+fn is_partition_from_zero(disk: &Path, number: u64) -> bool {
+    let partition = sys_of(number);
+    let begins = fs::read_to_string(partition.join("start")).is_ok_and(|text| text.trim() == "0");
+    begins && fs::canonicalize(partition.join("..")).ok() == fs::canonicalize(disk).ok()
+}

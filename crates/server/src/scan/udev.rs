@@ -1,0 +1,80 @@
+//! What a rule of udev is told of a block device.
+
+use std::path::Path;
+
+use super::{Reading, read_candidate};
+use crate::config::legs::LegSpec;
+use crate::device;
+
+/// Returns properties of a block device in udev's terms: those that tell other programs to keep off a leg or
+/// a part of one, and the volume's name for a device that is a volume. Empty for any other, and for one that
+/// cannot be read.
+pub fn udev_properties(device: &Path) -> Vec<(&'static str, String)> {
+    if let Some(name) = device::volume_at(device) {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        // udev would change other characters in the name of a link, and it would be another link.
+        let plain = name.bytes().all(is_plain);
+        return plain.then_some(("HEMI_DEVICE", name)).into_iter().collect();
+    }
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    if ["ublkb", "nbd"].iter().any(|prefix| name.starts_with(prefix)) {
+        // A read would wait for a server that may be gone.
+        return Vec::new();
+    }
+    let member =
+        |format: &str| vec![("ID_FS_TYPE", format.to_owned()), ("ID_FS_USAGE", "raid".to_owned())];
+    match read_candidate(&LegSpec::Path(device.into())) {
+        Reading::Leg(leg) => {
+            let mut properties = member("hemi_leg");
+            properties.extend([
+                ("ID_FS_UUID", leg.volume.clone()),
+                ("ID_FS_UUID_ENC", leg.volume),
+                ("ID_FS_UUID_SUB", leg.id.clone()),
+                ("ID_FS_UUID_SUB_ENC", leg.id),
+                ("ID_FS_LABEL", safe(&leg.name)),
+                ("ID_FS_LABEL_ENC", encoded(&leg.name)),
+                ("HEMI_LEG", leg.leg.to_string()),
+            ]);
+            properties
+        }
+        Reading::Member(_) => member("hemi_stripe_member"),
+        Reading::Other(..) | Reading::Nothing => Vec::new(),
+    }
+}
+
+/// Puts an underscore in the place of each character that may have a meaning to whoever reads it.
+fn safe(name: &str) -> String {
+    let safe = |c: char| if is_safe(c) { c } else { '_' };
+    name.chars().map(safe).collect()
+}
+
+/// Writes such characters as udev does, as `\\x20`.
+fn encoded(name: &str) -> String {
+    let mut text = String::new();
+    let mut bytes = [0; 4];
+    for character in name.chars() {
+        if is_safe(character) {
+            text.push(character);
+        } else {
+            let bytes = character.encode_utf8(&mut bytes).bytes();
+            text.extend(bytes.map(|byte| format!("\\x{byte:02x}")));
+        }
+    }
+    text
+}
+
+fn is_safe(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "#+-.:=@_".contains(character)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_as_udev_has_them() {
+        assert_eq!((safe("db-1"), encoded("db-1")), ("db-1".into(), "db-1".into()));
+        assert_eq!(safe("a b\n$(x)"), "a_b___x_");
+        assert_eq!(encoded("a b\\é"), "a\\x20b\\x5c\\xc3\\xa9");
+    }
+}
