@@ -115,7 +115,11 @@ impl Backend {
             match completion.tag.source {
                 Source::Leg => leg.completion(&mut cx, completion),
                 Source::Wake => cx.ring.arm_wake(),
-                Source::Listener | Source::Device | Source::Connection | Source::Nobody => {}
+                Source::Listener
+                | Source::Device
+                | Source::Guest
+                | Source::Connection
+                | Source::Nobody => {}
             }
         }
         if leg.deadline() <= now {

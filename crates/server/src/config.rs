@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod legs;
 pub mod scan;
 pub mod units;
+pub mod vhost;
 
 use crate::control::socket::check_path;
 use bounds::Bounds;
@@ -29,8 +30,9 @@ use legs::LegConfig;
 use scan::ScanConfig;
 
 use units::{Size, Time};
+use vhost::VhostConfig;
 
-/// Most exports of one volume.
+/// Most exports of one volume, and most sockets for virtual machines.
 pub const EXPORTS_MAX: usize = 16;
 
 /// Why a configuration was refused.
@@ -167,6 +169,9 @@ pub struct Config {
     pub legs: Vec<LegConfig>,
     /// The exports. Default: one NBD export on `unix:<run directory>/<volume>.nbd`.
     pub exports: Vec<ExportConfig>,
+    /// Sockets by which virtual machines have the volume as a disk. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vhost: Vec<VhostConfig>,
     /// The engine's settings.
     pub engine: EngineConfig,
 }
@@ -187,6 +192,7 @@ impl Default for Config {
             scan: None,
             legs: Vec::new(),
             exports: Vec::new(),
+            vhost: Vec::new(),
             engine: EngineConfig::default(),
         }
     }
@@ -277,6 +283,7 @@ impl Config {
         }
         self.check_legs()?;
         self.check_exports()?;
+        vhost::check(&self.vhost)?;
         self.engine.check()?;
         if self.engine.policy == Policy::WriteBehind
             && self.engine.flush_copies.0 != FlushCopies::All

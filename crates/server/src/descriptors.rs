@@ -9,10 +9,14 @@ use crate::config::Config;
 use crate::config::exports::{ExportConfig, ExportLimits, Listen};
 use crate::config::legs::{LegConfig, LegSpec};
 use crate::control::connections::CONNECTIONS_MAX as CONTROL_CONNECTIONS_MAX;
+use crate::vhost::{QUEUES_MAX, REGIONS_MAX};
 
 /// The ring, its event counters, timers, signals, standard streams, ledger, recording, files that are
 /// read again, and what libraries open for a moment.
 const RESERVED: u64 = 64;
+/// The socket of a virtual machine's disk, its connection four times, one that is refused, an event counter
+/// for the thread, one message's files, and two event counters for each queue.
+const GUEST: u64 = 7 + REGIONS_MAX as u64 + 2 * QUEUES_MAX as u64;
 /// Addresses that a host of a TCP export usually has.
 const ADDRESSES_PER_HOST: u64 = 2;
 
@@ -51,7 +55,8 @@ fn needed(config: &Config) -> u64 {
     };
     let legs: u64 = config.legs.iter().map(of_leg).sum();
     let control = 1 + u64::from(config.http.is_some());
-    exports + legs + control * (1 + CONTROL_CONNECTIONS_MAX as u64) + RESERVED
+    let guests = config.vhost.len() as u64 * GUEST;
+    exports + guests + legs + control * (1 + CONTROL_CONNECTIONS_MAX as u64) + RESERVED
 }
 
 fn of_export(export: &ExportConfig) -> u64 {

@@ -42,4 +42,5 @@ pub mod serve;
 pub mod settle;
 pub mod slots;
 mod tls;
+pub mod vhost;
 pub mod volume;

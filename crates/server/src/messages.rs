@@ -18,6 +18,7 @@ use crate::export::Gate;
 use crate::leg::{Injection, OpenLeg};
 pub use crate::reactor::UpgradeWish;
 use crate::ring::Waker;
+use crate::vhost::GuestMessage;
 
 /// Messages that may wait for the reactor.
 pub const MESSAGES_MAX: usize = 64;
@@ -123,6 +124,8 @@ pub enum ReactorMessage {
         /// [`ReactorError::Attach`] if there is no such connection.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
+    /// Do what the connection to a virtual machine asks for.
+    Guest(GuestMessage),
     /// Say when the block device has ended, after the kernel was asked to stop it.
     AwaitDeviceEnd {
         /// Answered then; at once if there is none.
@@ -162,6 +165,7 @@ impl std::fmt::Debug for ReactorMessage {
             ReactorMessage::AttachDevice { opened, .. } => write!(f, "AttachDevice({opened:?})"),
             ReactorMessage::ServeKernel { socket, .. } => write!(f, "ServeKernel({socket:?})"),
             ReactorMessage::WatchKernel { .. } => write!(f, "WatchKernel"),
+            ReactorMessage::Guest(message) => write!(f, "{message:?}"),
             ReactorMessage::AwaitDeviceEnd { .. } => write!(f, "AwaitDeviceEnd"),
             ReactorMessage::Upgrade { wish, .. } => write!(f, "Upgrade({wish:?})"),
             ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
@@ -209,18 +213,39 @@ impl ReactorHandle {
         &self,
         make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
     ) -> Result<(), ReactorError> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let reply: ReplyTo<_> = Box::new(move |result| {
-            // There is room for the one answer.
-            let _ = sender.try_send(result);
-        });
+        let (reply, answer) = reply_and_answer();
         self.send(make(reply))?;
-        // A dropped reply: the reactor has ended without it.
-        receiver.recv().unwrap_or(Err(ReactorError::Ended))
+        answer()
+    }
+
+    /// As [`ReactorHandle::wait_for`], and waits where the queue is full, too.
+    ///
+    /// # Errors
+    /// The reactor's answer; [`ReactorError::Ended`] if it gives none.
+    pub(crate) fn wait_in_line<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(ReplyTo<Result<T, ReactorError>>) -> ReactorMessage,
+    ) -> Result<T, ReactorError> {
+        let (reply, answer) = reply_and_answer();
+        self.messages.send(make(reply)).map_err(|_| ReactorError::Ended)?;
+        self.waker.wake();
+        answer()
     }
 
     /// The latest snapshot, at most [`SNAPSHOT_INTERVAL`] old while the reactor runs.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.load_full()
     }
+}
+
+/// Returns a reply for a message, and what waits for it.
+fn reply_and_answer<T: Send + 'static>()
+-> (ReplyTo<Result<T, ReactorError>>, impl FnOnce() -> Result<T, ReactorError>) {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let reply: ReplyTo<_> = Box::new(move |result| {
+        // There is room for the one answer.
+        let _ = sender.try_send(result);
+    });
+    // A dropped reply: the reactor has ended without it.
+    (reply, move || receiver.recv().unwrap_or(Err(ReactorError::Ended)))
 }

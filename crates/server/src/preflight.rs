@@ -49,6 +49,11 @@ pub fn check(config: &Config) -> Vec<String> {
             found.push(format!("{}: {reason}", key("nbd")));
         }
     }
+    for (index, guest) in config.vhost.iter().enumerate() {
+        if let Err(reason) = can_hold(&guest.socket) {
+            found.push(format!("vhost[{index}].socket: {reason}"));
+        }
+    }
     if let Err(reason) = descriptors::check(config) {
         found.push(format!("exports: {reason}"));
     }

@@ -266,7 +266,7 @@ impl Reactor {
     fn dispatch(&mut self, completion: Completion) {
         match completion.tag.source {
             Source::Leg => self.leg_completion(completion),
-            Source::Connection | Source::Listener | Source::Device => {
+            Source::Connection | Source::Listener | Source::Device | Source::Guest => {
                 self.with_exports(|exports, cx| exports.completion(cx, completion));
             }
             Source::Wake => {
@@ -499,6 +499,9 @@ impl Reactor {
             }
             ReactorMessage::WatchKernel { ended, reply } => {
                 reply(self.exports.watch_kernel(ended));
+            }
+            ReactorMessage::Guest(message) => {
+                self.with_exports(|exports, cx| exports.guest_message(cx, message));
             }
             ReactorMessage::AwaitDeviceEnd { reply } => self.exports.await_device_end(reply),
             ReactorMessage::Populated { mapping } => {

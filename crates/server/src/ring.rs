@@ -58,6 +58,8 @@ pub enum Source {
     Nobody = 4,
     /// The block device.
     Device = 5,
+    /// A disk of a virtual machine; the owner is its number.
+    Guest = 6,
 }
 
 /// The 64-bit word that names an entry: source (4 bits), owner (12), slot and generation
@@ -100,6 +102,7 @@ impl Tag {
             3 => Source::Connection,
             4 => Source::Nobody,
             5 => Source::Device,
+            6 => Source::Guest,
             _ => return None,
         };
         Some(Tag { source, owner: (bits >> 48 & 0xFFF) as u16, id: SlotId::from_bits(bits) })
@@ -501,6 +504,21 @@ impl Ring {
         let entry =
             with_file!(file, |fd| opcode::UringCmd16::new(fd, operation).cmd(argument).build());
         self.push(entry, tag);
+    }
+
+    /// Has a completion come each time somebody writes to the event counter, which is not read. It stays
+    /// armed while completions say that more will come (Linux 5.13; EINVAL before).
+    pub fn watch_readable(&mut self, file: RingFile, tag: Tag) {
+        let entry = with_file!(file, |fd| opcode::PollAdd::new(fd, libc::POLLIN as u32)
+            .multi(true)
+            .build());
+        self.push(entry, tag);
+    }
+
+    /// Adds the number in `span` to the event counter, mostly within the submission.
+    pub fn signal(&mut self, file: RingFile, span: Span, tag: Tag) {
+        self.write(file, span, 0, false, tag);
+        self.immediate += 1;
     }
 
     /// Waits until the socket hangs up or fails, whatever else happens on it.

@@ -38,6 +38,7 @@ use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
 use crate::ring::{Ring, RingError};
 use crate::scan::apart::ScanError;
+use crate::vhost::{GuestListener, Listening};
 use crate::volume::ServedVolume;
 
 /// Why a volume is not served.
@@ -215,14 +216,16 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     }
     let gates = exports_of(&config, &opened)?;
     let listeners = listen(&gates, inherited.as_mut())?;
+    let guests = config.vhost.iter().map(GuestListener::bind).collect::<Result<Vec<_>, _>>();
+    let guests = guests.map_err(ListenError::from)?;
     let snapshot = Snapshot::opening(opened.identity(), opened.identities.clone());
     let options = ReactorOptions {
         settings: config.settings(),
         buffer_budget: config.buffer_budget.0,
         allow_inject: config.allow_inject,
     };
-    for listener in &listeners {
-        tracing::info!(address = listener.name(), "export");
+    for name in listeners.iter().map(Listener::name).chain(guests.iter().map(GuestListener::name)) {
+        tracing::info!(address = name, "export");
     }
     let inherited = inherited.map(|inherited| inherited.into_clients(gates.options.clone()));
     let front = Front { listeners, recorder, inherited };
@@ -240,12 +243,14 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
             return Err(error.into());
         }
     };
+    let guests = serve_guests(guests, &running.handle);
     let device = is_device.then(|| attach_device(&running.handle, kind)).transpose()?;
     let mut result = running.end();
     if let Some(device) = device {
         let is_upgrade = matches!(result, Ok(Some(_)));
         result = result.and_then(|handed| end_device(device, &name, is_upgrade).map(|()| handed));
     }
+    guests.into_iter().for_each(Listening::stop);
     if let Some(recording) = recording {
         recording.join();
     }
@@ -282,6 +287,16 @@ fn of_this_volume(inherited: &Inheritance, opened: &OpenedVolume) -> bool {
         tracing::error!("the program before served another volume: its clients are cut off");
     }
     is
+}
+
+/// Serves the disks of virtual machines, each on a thread of its own.
+fn serve_guests(guests: Vec<GuestListener>, reactor: &ReactorHandle) -> Vec<Listening> {
+    let serve = |(export, guest): (u16, GuestListener)| {
+        let name = guest.name().to_owned();
+        let served = guest.spawn(export, reactor.clone());
+        served.inspect_err(|error| tracing::error!(name, %error, "the disk is not served")).ok()
+    };
+    (0..).zip(guests).filter_map(serve).collect()
 }
 
 type Attaching = JoinHandle<Result<String, DeviceError>>;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use hemi_server::config::device::DeviceKind;
 use hemi_server::config::exports::{ExportConfig, Listen};
 use hemi_server::config::units::{Size, Time};
+use hemi_server::config::vhost::VhostConfig;
 use hemi_server::config::{Config, ConfigError, HttpAddress};
 use hemi_server::handover::CheckAnswer;
 use hemi_server::ledger::LedgerFileError;
@@ -27,6 +28,7 @@ use crate::logging::{self, LogArgs};
 /// closed clean. A second signal skips the drain. Debts that remain are recorded either way, and
 /// drained after the next start.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("exports").args(["nbd", "vhost"]).multiple(true)))]
 #[command(after_help = "\
 Examples:
   hemi serve --leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd
@@ -44,6 +46,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "nbd", value_name = "ADDRESS", conflicts_with = "file")]
     nbd: Vec<Listen>,
 
+    /// Be a virtual machine's disk (vhost-user-blk) on the unix socket PATH; may be repeated. The machine
+    /// goes on when hemi serve is started again.
+    #[arg(long = "vhost", value_name = "PATH", conflicts_with = "file")]
+    vhost: Vec<PathBuf>,
+
     /// Make the volume a block device, /dev/hemi/NAME: auto or ublk. It outlives hemi serve.
     #[arg(
         long,
@@ -54,8 +61,8 @@ pub(crate) struct ServeArgs {
     )]
     device: Option<DeviceKind>,
 
-    /// Refuse writes on the exports named by --nbd.
-    #[arg(long, requires = "nbd")]
+    /// Refuse writes on the exports named by --nbd and --vhost.
+    #[arg(long, requires = "exports")]
     read_only: bool,
 
     /// Record every request in this file, which must not exist yet, for hemi trace and hemi load.
@@ -135,6 +142,10 @@ impl ServeArgs {
                 ..ExportConfig::new(listen)
             }),
         );
+        let read_only = self.read_only;
+        config
+            .vhost
+            .extend(self.vhost.iter().cloned().map(|socket| VhostConfig { socket, read_only }));
         if let Some(volume) = &self.volume {
             config.volume = Some(volume.clone());
         }

@@ -28,7 +28,7 @@ use error::{failed, is_refusal};
 pub use nbd::KernelSocket;
 pub use process::prepare;
 pub use ublk::OpenDevice;
-pub(crate) use ublk::{COMMIT_AND_FETCH, Descriptor, FETCH, io_command};
+pub(crate) use ublk::{COMMIT_AND_FETCH, FETCH, io_command};
 
 /// Time for the server before this one to be gone altogether. It may have to wait for a drive that hangs.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ pub(super) const LINES_PER_SECOND: u32 = 10;
 
 /// Counts of the lines logged and dropped in the present second.
 #[derive(Debug, Default)]
-pub(super) struct Complaints {
+pub(crate) struct Complaints {
     begun: Instant,
     logged: u32,
     dropped: u64,
@@ -19,14 +19,14 @@ pub(super) struct Complaints {
 
 impl Complaints {
     /// Logs why a client was cut off, with its own words in plain text.
-    pub(super) fn log(&mut self, now: Instant, peer: &str, reason: &str) {
+    pub(crate) fn log(&mut self, now: Instant, peer: &str, reason: &str) {
         if self.admit(now) {
             tracing::info!(peer, reason = %Plain(reason), "a client is cut off");
         }
     }
 
     /// Says whether a line may be logged now.
-    fn admit(&mut self, now: Instant) -> bool {
+    pub(crate) fn admit(&mut self, now: Instant) -> bool {
         if now.since(self.begun) >= SECOND {
             if self.dropped > 0 {
                 tracing::info!(clients = self.dropped, "more clients were cut off");

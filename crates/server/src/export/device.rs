@@ -7,14 +7,15 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::io::{Buffers, Operation, Reply, Request, RequestError};
-use hemi_core::units::{BufferAt, BufferId, Instant, SECTOR_BYTES};
+use hemi_core::io::{Operation, Reply, RequestError};
+use hemi_core::units::{BufferAt, BufferId, Instant};
 use rustix::io::Errno;
 
+use super::block::{BlockClient, BlockRequest, Blocked, Turn};
 use super::connection::Next;
-use super::request::{LONG_BYTES, Requests};
-use super::{ExportContext, REQUESTS_PER_TURN, release};
-use crate::device::{COMMIT_AND_FETCH, Descriptor, FETCH, OpenDevice, io_command};
+use super::request::Requests;
+use super::{ExportContext, release};
+use crate::device::{COMMIT_AND_FETCH, FETCH, OpenDevice, io_command};
 use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Answered;
 use crate::ring::{Completion, OWNERS_MAX, Ring, RingFile, Source, Tag};
@@ -26,17 +27,6 @@ pub(super) const DEVICE: SlotId = SlotId { slot: OWNERS_MAX as u32, generation: 
 const CONNECTION: u32 = u32::MAX;
 /// The bit of a token that says that the request is the device's.
 const TOKEN: u64 = 1 << 63;
-/// Bytes of payload copied from clients in one turn: some 2 ms of the reactor's time at most.
-const TURN_BYTES_MAX: u64 = 8 << 20;
-
-/// A request that the engine works on.
-#[derive(Clone, Copy, Debug)]
-struct InFlight {
-    operation: Operation,
-    descriptor: Descriptor,
-    arrived: Instant,
-}
-
 /// The condition of a tag.
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -45,29 +35,21 @@ enum State {
     /// Its request waits for room, or is held for the next server.
     Waiting(Instant),
     /// The engine has its request.
-    InFlight(InFlight),
+    InFlight(BlockRequest),
     /// The device has been stopped.
     Ended,
-}
-
-/// A reason to keep a request from the engine for now.
-enum Blocked {
-    /// Room in the engine or the buffers.
-    Room,
-    /// Another long one.
-    Long,
 }
 
 /// The device's queue.
 pub(super) struct Device {
     opened: OpenDevice,
     file: RingFile,
+    client: BlockClient,
     tags: Vec<State>,
     /// Requests not handed to the engine yet, in order.
     pending: VecDeque<u16>,
     /// Those of them that wait for another long one to end.
     long: VecDeque<u16>,
-    has_long: bool,
     /// Set while the queue is among those that wait for room or for their next turn.
     queued: bool,
     /// Set once no more requests are taken.
@@ -81,17 +63,18 @@ impl Device {
     pub(super) fn new(opened: OpenDevice, cx: &mut ExportContext<'_>) -> Device {
         let file = cx.ring.plain_file(opened.file());
         let depth = opened.depth();
-        cx.engine.connection_opened(CONNECTION);
+        let client = BlockClient::new(DEVICE, CONNECTION);
+        client.open(cx);
         for tag in 0..depth {
             cx.ring.command(file, FETCH, io_command(tag, 0), ring_tag(tag));
         }
         Device {
             opened,
             file,
+            client,
             tags: vec![State::Fetching; usize::from(depth)],
             pending: VecDeque::with_capacity(usize::from(depth)),
             long: VecDeque::with_capacity(usize::from(depth)),
-            has_long: false,
             queued: false,
             stopped: false,
             ending: Vec::new(),
@@ -131,22 +114,24 @@ impl Device {
     /// Hands waiting requests to the engine, as far as there is room and the turn lasts.
     pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         self.queued = false;
-        let (mut turns, mut bytes) = (REQUESTS_PER_TURN, TURN_BYTES_MAX);
+        let mut turn = Turn::new();
         while !self.stopped {
-            let long = self.long.front().filter(|_| !self.has_long).copied();
+            let long = self.long.front().filter(|_| !self.client.has_long()).copied();
             let Some(tag) = long.or_else(|| self.pending.front().copied()) else { break };
-            if turns == 0 || bytes == 0 {
+            if turn.is_over() {
                 self.queued = true;
                 return Next::Again;
             }
-            turns -= 1;
             match self.admit(cx, requests, tag) {
-                Ok(copied) => bytes = bytes.saturating_sub(copied),
+                Ok(copied) => turn.count(copied),
                 Err(Blocked::Room) => {
                     self.queued = true;
                     return Next::Wait;
                 }
-                Err(Blocked::Long) => self.long.push_back(tag),
+                Err(Blocked::Long) => {
+                    turn.count(0);
+                    self.long.push_back(tag);
+                }
             }
             let _ = if long.is_some() { self.long.pop_front() } else { self.pending.pop_front() };
         }
@@ -164,53 +149,24 @@ impl Device {
             self.commit(cx.ring, tag, -Errno::OPNOTSUPP.raw_os_error());
             return Ok(0);
         };
-        if !cx.engine.has_room() {
-            return Err(Blocked::Room);
-        }
-        let length = descriptor.extent().bytes();
-        let has_payload = has_payload(operation);
-        let is_long = is_long(operation, length);
-        if is_long && self.has_long {
-            return Err(Blocked::Long);
-        }
-        let mut buffer = None;
-        if has_payload {
-            if !requests.quota.charge(DEVICE, length) {
-                return Err(Blocked::Room);
-            }
-            buffer = cx.engine.buffers_mut().allocate(descriptor.sectors);
-            if buffer.is_none() {
-                requests.quota.discharge(DEVICE, length);
-                return Err(Blocked::Room);
-            }
-        }
-        if let (Operation::Write, Some(buffer)) = (operation, buffer)
-            && let Err(error) = self.take_payload(cx, tag, buffer, descriptor.sectors)
-        {
-            tracing::warn!(path = self.path(), %error, "a write's payload could not be taken");
-            release(cx.engine.buffers_mut(), Some(buffer));
-            requests.quota.discharge(DEVICE, length);
-            self.commit(cx.ring, tag, -Errno::IO.raw_os_error());
-            return Ok(0);
-        }
-        self.has_long |= is_long;
         let arrived = match self.tags[usize::from(tag)] {
             State::Waiting(arrived) => arrived,
             _ => cx.now,
         };
-        self.tags[usize::from(tag)] = State::InFlight(InFlight { operation, descriptor, arrived });
-        let token = TOKEN | u64::from(tag);
-        let request = Request {
-            token,
-            operation,
-            extent: descriptor.extent(),
-            buffer,
-            fua: descriptor.is_fua() && operation != Operation::Read,
-            connection: CONNECTION,
-        };
-        requests.submitted += 1;
-        cx.engine.submit(cx.now, request);
-        Ok(if operation == Operation::Write { length } else { 0 })
+        let fua = descriptor.is_fua() && operation != Operation::Read;
+        let request = BlockRequest { operation, extent: descriptor.extent(), fua, arrived };
+        let buffer = self.client.admit(cx, requests, &request)?;
+        if let (Operation::Write, Some(buffer)) = (operation, buffer)
+            && let Err(error) = self.take_payload(cx, tag, buffer, descriptor.sectors)
+        {
+            tracing::warn!(path = self.path(), %error, "a write's payload could not be taken");
+            self.client.give_up(cx, requests, &request, Some(buffer));
+            self.commit(cx.ring, tag, -Errno::IO.raw_os_error());
+            return Ok(0);
+        }
+        self.tags[usize::from(tag)] = State::InFlight(request);
+        self.client.submit(cx, requests, TOKEN | u64::from(tag), &request, buffer);
+        Ok(if operation == Operation::Write { request.extent.bytes() } else { 0 })
     }
 
     fn take_payload(
@@ -238,7 +194,7 @@ impl Device {
             release(cx.engine.buffers_mut(), reply.buffer);
             return None;
         };
-        let length = request.descriptor.extent().bytes();
+        let length = request.extent.bytes();
         let result = match (reply.result, request.operation, reply.buffer) {
             (Ok(()), Operation::Read, Some(buffer)) => self.give_payload(cx, tag, buffer, &request),
             (Ok(()), Operation::Read, None) => Err(Errno::IO),
@@ -249,11 +205,7 @@ impl Device {
             // The next server gets it.
             (Err(RequestError::ShuttingDown), ..) => Err(Errno::AGAIN),
         };
-        release(cx.engine.buffers_mut(), reply.buffer);
-        if has_payload(request.operation) {
-            requests.quota.discharge(DEVICE, length);
-        }
-        self.has_long &= !is_long(request.operation, length);
+        self.client.ended(cx, requests, &request, &reply);
         match result {
             Ok(bytes) => self.commit(cx.ring, tag, bytes),
             Err(Errno::AGAIN) => {
@@ -262,14 +214,7 @@ impl Device {
             }
             Err(errno) => self.commit(cx.ring, tag, -errno.raw_os_error()),
         }
-        Some(Answered {
-            arrived: request.arrived,
-            kind: recorded(request.operation),
-            offset: request.descriptor.extent().start * SECTOR_BYTES,
-            bytes: length,
-            fua: request.descriptor.is_fua(),
-            failed: result.is_err(),
-        })
+        Some(request.answered(result.is_err()))
     }
 
     fn give_payload(
@@ -277,9 +222,9 @@ impl Device {
         cx: &ExportContext<'_>,
         tag: u16,
         buffer: BufferId,
-        request: &InFlight,
+        request: &BlockRequest,
     ) -> Result<i32, Errno> {
-        let sectors = request.descriptor.sectors;
+        let sectors = request.extent.sectors() as u32;
         let span = cx.engine.buffers().span(BufferAt { buffer, offset: 0 }, sectors);
         match self.opened.copy_out(tag, span) {
             Ok(()) => Ok(span.length() as i32),
@@ -298,7 +243,7 @@ impl Device {
 
     /// Returns true if a long request can go on now that another has ended.
     pub(super) fn wants_turn(&self) -> bool {
-        !self.queued && !self.stopped && !self.has_long && !self.long.is_empty()
+        !self.queued && !self.stopped && !self.client.has_long() && !self.long.is_empty()
     }
 
     /// Notes that the queue has been put among those that wait.
@@ -353,23 +298,4 @@ pub(super) fn is_device(token: u64) -> bool {
 fn ring_tag(tag: u16) -> Tag {
     let id = SlotId { slot: u32::from(tag), generation: 0 };
     Tag { source: Source::Device, owner: 0, id }
-}
-
-fn has_payload(operation: Operation) -> bool {
-    matches!(operation, Operation::Read | Operation::Write)
-}
-
-/// Returns true if it is one of those of which the device has one in flight at a time.
-fn is_long(operation: Operation, length: u64) -> bool {
-    !has_payload(operation) && operation != Operation::Flush && length > LONG_BYTES
-}
-
-fn recorded(operation: Operation) -> hemi_capture::Kind {
-    match operation {
-        Operation::Read => hemi_capture::Kind::Read,
-        Operation::Write => hemi_capture::Kind::Write,
-        Operation::Flush => hemi_capture::Kind::Flush,
-        Operation::Discard => hemi_capture::Kind::Trim,
-        Operation::WriteZeroes { .. } => hemi_capture::Kind::WriteZeroes,
-    }
 }

@@ -12,6 +12,7 @@ use hemi_core::io::{Operation, Reply, Request};
 use hemi_core::units::{Extent, Instant, MILLISECOND};
 
 use super::connection::{Connection, ConnectionMemory};
+use super::guest::Guest;
 use super::kernel::KernelClient;
 use super::listener::{ExportOptions, Listener};
 use super::{ExportContext, Exports};
@@ -22,7 +23,7 @@ use crate::slots::SlotId;
 /// Time that clients have to take their answers in an upgrade; the rest goes along.
 pub const ANSWERS_TIME: u64 = 100 * MILLISECOND;
 /// The bit of a token that says that the request is a flush of an upgrade's.
-const TOKEN: u64 = 1 << 62;
+const TOKEN: u64 = 1 << 61;
 
 /// How far the pause of the exports has come.
 #[derive(Debug)]
@@ -60,6 +61,7 @@ impl Exports {
         if let Some(device) = &mut self.device {
             device.stop();
         }
+        self.guests.iter_mut().for_each(Guest::stop);
         let (stage, unflushed) = (Stage::Requests, VecDeque::new());
         self.pause = Some(Pause { stage, unflushed, flushing: 0 });
     }
@@ -86,6 +88,10 @@ impl Exports {
             && device.go_on()
         {
             self.again.push_back(super::DEVICE);
+        }
+        for guest in &mut self.guests {
+            guest.go_on();
+            self.again.push_back(guest.place());
         }
     }
 
@@ -148,6 +154,7 @@ impl Exports {
     fn has_come_to_rest(&self) -> bool {
         self.requests.in_engine == 0
             && self.device.as_ref().is_none_or(|device| !device.is_in_flight())
+            && !self.guests.iter().any(Guest::is_in_flight)
             && !self.listeners.iter().any(|listener| listener.accepting)
             && !self.connections.iter().any(|(_, one)| one.input.busy)
     }

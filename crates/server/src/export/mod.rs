@@ -8,9 +8,11 @@
 //! what others wait for has to move ([`pace`]).
 
 mod admission;
+mod block;
 mod complaints;
 mod connection;
 mod device;
+mod guest;
 mod handover;
 mod input;
 mod kernel;
@@ -34,13 +36,15 @@ use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Recorder;
 use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
+use crate::vhost::{GuestMessage, GuestOrder};
 use hemi_core::engine::Engine;
 use rustix::io::Errno;
 
 use admission::STATUS_STEPS_MAX;
-use complaints::Complaints;
+pub(crate) use complaints::Complaints;
 use connection::{Connection, ConnectionMemory, Next};
 use device::{DEVICE, Device};
+use guest::Guest;
 pub use handover::ANSWERS_TIME;
 pub(crate) use handover::CarriedClients;
 use handover::Pause;
@@ -90,6 +94,8 @@ pub(crate) struct Exports {
     device: Option<Device>,
     /// The kernel's NBD client, if the volume is a block device of its.
     kernel: Option<KernelClient>,
+    /// Disks of virtual machines, by number.
+    guests: Vec<Guest>,
     requests: Requests,
     /// Connections that wait for room in the engine or the buffers, in order.
     waiting: VecDeque<SlotId>,
@@ -123,6 +129,7 @@ impl Exports {
             connections: SlotTable::with_capacity(TABLE_CAPACITY),
             device: None,
             kernel: None,
+            guests: Vec::new(),
             requests: Requests::new(buffer_budget),
             waiting: VecDeque::with_capacity(TABLE_CAPACITY),
             again: VecDeque::with_capacity(TABLE_CAPACITY),
@@ -150,7 +157,8 @@ impl Exports {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts { open: self.connections.len() as u64, ..self.counts }
+        let guests = self.guests.iter().filter(|guest| guest.is_connected()).count();
+        Counts { open: (self.connections.len() + guests) as u64, ..self.counts }
     }
 
     /// Clients come through these gates from now on, one for each configured export. Those that
@@ -172,6 +180,7 @@ impl Exports {
         match completion.tag.source {
             Source::Listener => return self.accepted(cx, owner, completion),
             Source::Device => return self.device_completion(cx, completion),
+            Source::Guest => return self.guest_completion(cx, completion),
             _ => {}
         }
         let id = SlotId { slot: u32::from(owner), generation: completion.tag.id.generation };
@@ -197,6 +206,38 @@ impl Exports {
             return;
         }
         self.follow(DEVICE, next);
+    }
+
+    /// Takes in the end of an entry of a virtual machine's disk.
+    fn guest_completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
+        let Some(guest) = self.guests.get_mut(usize::from(completion.tag.owner)) else { return };
+        self.requests.quota.set_first(self.waiting.is_empty());
+        let next = guest.completion(cx, &mut self.requests, completion);
+        let place = guest.place();
+        self.follow(place, next);
+    }
+
+    /// Does what the connection to a virtual machine asks for, and answers it.
+    pub(crate) fn guest_message(&mut self, cx: &mut ExportContext<'_>, message: GuestMessage) {
+        let GuestMessage { export, order, reply } = message;
+        while self.guests.len() <= usize::from(export) {
+            match Guest::new(self.guests.len() as u16, cx) {
+                Ok(guest) => self.guests.push(guest),
+                Err(error) => {
+                    tracing::warn!(%error, "no memory for a virtual machine's disk");
+                    return reply(Err(ReactorError::Busy));
+                }
+            }
+        }
+        if self.stopped && matches!(order, GuestOrder::Connect { .. }) {
+            return reply(Err(ReactorError::Ended));
+        }
+        self.counts.accepted += u64::from(matches!(order, GuestOrder::Connect { .. }));
+        let guest = &mut self.guests[usize::from(export)];
+        self.requests.quota.set_first(self.waiting.is_empty());
+        let next = guest.order(cx, &mut self.requests, order, reply);
+        let place = guest.place();
+        self.follow(place, next);
     }
 
     /// Serves a block device as well. There is one at most.
@@ -289,6 +330,9 @@ impl Exports {
         if id == DEVICE {
             let device = self.device.as_mut()?;
             return Some(device.process(cx, &mut self.requests));
+        }
+        if let Some(guest) = guest::at_place(id) {
+            return Some(self.guests.get_mut(guest)?.process(cx, &mut self.requests));
         }
         let connection = self.connections.get_mut(id)?;
         Some(connection.process(cx, &mut self.requests))
@@ -388,6 +432,9 @@ impl Exports {
         if self.flushed(&reply) {
             return;
         }
+        if let Some(guest) = guest::of_token(reply.token) {
+            return self.guest_reply(cx, guest, reply);
+        }
         let Some(done) = self.requests.reply(cx.engine.buffers_mut(), reply) else { return };
         if let Some(recorder) = &mut self.recorder {
             recorder.push(cx.now, &done.as_recorded());
@@ -411,6 +458,22 @@ impl Exports {
         if device.wants_turn() {
             device.note_queued();
             self.again.push_back(DEVICE);
+        }
+        if let (Some(answered), Some(recorder)) = (answered, &mut self.recorder) {
+            recorder.push(cx.now, &answered);
+        }
+    }
+
+    fn guest_reply(&mut self, cx: &mut ExportContext<'_>, guest: usize, reply: Reply) {
+        let Some(guest) = self.guests.get_mut(guest) else {
+            tracing::error!(token = reply.token, "the engine answered a guest that never was");
+            return release(cx.engine.buffers_mut(), reply.buffer);
+        };
+        let answered = guest.reply(cx, &mut self.requests, reply);
+        if guest.wants_turn() {
+            guest.note_queued();
+            let place = guest.place();
+            self.again.push_back(place);
         }
         if let (Some(answered), Some(recorder)) = (answered, &mut self.recorder) {
             recorder.push(cx.now, &answered);
@@ -483,6 +546,11 @@ impl Exports {
                 self.remove(cx, id);
             }
         }
+        for guest in &mut self.guests {
+            if let Some((name, reason)) = guest.finish_turn(cx) {
+                self.complaints.log(cx.now, &name, &reason);
+            }
+        }
     }
 
     fn remove(&mut self, cx: &mut ExportContext<'_>, id: SlotId) {
@@ -548,6 +616,7 @@ impl Exports {
         if let Some(device) = &mut self.device {
             device.stop();
         }
+        self.guests.iter_mut().for_each(Guest::stop);
         let ids: Vec<SlotId> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             if let Some(connection) = self.connections.get_mut(id) {

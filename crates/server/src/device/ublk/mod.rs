@@ -19,7 +19,7 @@ use super::{
 };
 use crate::control::volume::Identity;
 use crate::messages::{ReactorHandle, ReactorMessage};
-pub(crate) use abi::{COMMIT_AND_FETCH, Descriptor, FETCH, io_command};
+pub(crate) use abi::{COMMIT_AND_FETCH, FETCH, io_command};
 use abi::{DeviceInfo, Parameters};
 use control::{CONTROL_PATH, Control};
 pub use payload::OpenDevice;

@@ -1,0 +1,41 @@
+//! Sockets by which virtual machines have the volume as a disk.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, EXPORTS_MAX};
+use crate::control::socket::check_path;
+
+/// A socket for one virtual machine (vhost-user-blk).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub struct VhostConfig {
+    /// Path of the unix socket; a stale socket file there is replaced.
+    pub socket: PathBuf,
+    /// Whether writes are refused. Default false.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// Checks every socket, and that no two are the same.
+///
+/// # Errors
+/// [`ConfigError::Conflict`], which names the first that is not as it has to be.
+pub(super) fn check(sockets: &[VhostConfig]) -> Result<(), ConfigError> {
+    if sockets.len() > EXPORTS_MAX {
+        let reason = format!("{} are named; at most {EXPORTS_MAX}", sockets.len());
+        return Err(ConfigError::conflict("vhost", reason));
+    }
+    for (index, socket) in sockets.iter().enumerate() {
+        let key = format!("vhost[{index}].socket");
+        check_path(&socket.socket).map_err(|reason| ConfigError::conflict(&key, reason))?;
+        if sockets[..index].iter().any(|earlier| earlier.socket == socket.socket) {
+            let path = socket.socket.display();
+            let reason =
+                format!("{path} is named twice; each virtual machine needs its own socket");
+            return Err(ConfigError::conflict(key, reason));
+        }
+    }
+    Ok(())
+}

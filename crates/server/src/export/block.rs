@@ -1,0 +1,191 @@
+//! Clients that ask for whole requests: the block device and virtual machines' disks.
+//!
+//! Their requests come from queues of a fixed depth, with payload in memory that somebody else owns.
+//! Admission, quota, long requests and the end of a request are the same for all of them, and are
+//! here; each client knows by itself where its requests come from, and how payload is copied.
+
+use hemi_core::io::{Buffers as _, Operation, Reply, Request};
+use hemi_core::units::{BufferId, Extent, Instant, SECTOR_BYTES};
+
+use super::ExportContext;
+use super::request::{LONG_BYTES, Requests};
+use super::{REQUESTS_PER_TURN, release};
+use crate::record::Answered;
+use crate::slots::SlotId;
+
+/// Bytes of payload copied from one such client in a turn: some 2 ms of the reactor's time at most.
+pub(super) const TURN_BYTES_MAX: u64 = 8 << 20;
+
+/// A request, or the part of one that has a buffer of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockRequest {
+    pub(super) operation: Operation,
+    /// Its place in the volume; of no meaning for a flush.
+    pub(super) extent: Extent,
+    pub(super) fua: bool,
+    pub(super) arrived: Instant,
+}
+
+impl BlockRequest {
+    /// Returns true if it has payload.
+    pub(super) fn has_payload(&self) -> bool {
+        matches!(self.operation, Operation::Read | Operation::Write)
+    }
+
+    /// Returns true if it is one of those of which a client has one in flight at a time.
+    fn is_long(&self) -> bool {
+        !self.has_payload()
+            && self.operation != Operation::Flush
+            && self.extent.bytes() > LONG_BYTES
+    }
+
+    /// Returns what a recording has of it.
+    pub(super) fn answered(&self, failed: bool) -> Answered {
+        Answered {
+            arrived: self.arrived,
+            kind: match self.operation {
+                Operation::Read => hemi_capture::Kind::Read,
+                Operation::Write => hemi_capture::Kind::Write,
+                Operation::Flush => hemi_capture::Kind::Flush,
+                Operation::Discard => hemi_capture::Kind::Trim,
+                Operation::WriteZeroes { .. } => hemi_capture::Kind::WriteZeroes,
+            },
+            offset: self.extent.start * SECTOR_BYTES,
+            bytes: self.extent.bytes(),
+            fua: self.fua,
+            failed,
+        }
+    }
+}
+
+/// A reason to keep a request from the engine for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// Room in the engine or the buffers.
+    Room,
+    /// Another long one.
+    Long,
+}
+
+/// A client's share of the volume.
+#[derive(Debug)]
+pub(super) struct BlockClient {
+    /// Its place among the connections, which none of them has.
+    place: SlotId,
+    /// The engine's name for its stream of requests, which no connection has.
+    connection: u32,
+    has_long: bool,
+}
+
+impl BlockClient {
+    pub(super) fn new(place: SlotId, connection: u32) -> BlockClient {
+        BlockClient { place, connection, has_long: false }
+    }
+
+    /// Returns true while a long request of the client's is in flight.
+    pub(super) fn has_long(&self) -> bool {
+        self.has_long
+    }
+
+    /// Tells the engine that the client's requests begin.
+    pub(super) fn open(&self, cx: &mut ExportContext<'_>) {
+        cx.engine.connection_opened(self.connection);
+    }
+
+    /// Finds room for a request: returns the buffer of its payload, if it has any. What was found is to be
+    /// submitted, or given up.
+    pub(super) fn admit(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        request: &BlockRequest,
+    ) -> Result<Option<BufferId>, Blocked> {
+        if !cx.engine.has_room() {
+            return Err(Blocked::Room);
+        }
+        if request.is_long() && self.has_long {
+            return Err(Blocked::Long);
+        }
+        if !request.has_payload() {
+            return Ok(None);
+        }
+        let length = request.extent.bytes();
+        if !requests.quota.charge(self.place, length) {
+            return Err(Blocked::Room);
+        }
+        let buffer = cx.engine.buffers_mut().allocate(request.extent.sectors() as u32);
+        if buffer.is_none() {
+            requests.quota.discharge(self.place, length);
+            return Err(Blocked::Room);
+        }
+        Ok(buffer)
+    }
+
+    /// Gives up what [`BlockClient::admit`] found: a write's payload could not be taken.
+    pub(super) fn give_up(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        request: &BlockRequest,
+        buffer: Option<BufferId>,
+    ) {
+        release(cx.engine.buffers_mut(), buffer);
+        requests.quota.discharge(self.place, request.extent.bytes());
+    }
+
+    /// Hands an admitted request to the engine.
+    pub(super) fn submit(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        token: u64,
+        request: &BlockRequest,
+        buffer: Option<BufferId>,
+    ) {
+        self.has_long |= request.is_long();
+        let BlockRequest { operation, extent, fua, .. } = *request;
+        requests.submitted += 1;
+        let connection = self.connection;
+        cx.engine.submit(cx.now, Request { token, operation, extent, buffer, fua, connection });
+    }
+
+    /// Takes in the end of a request: what it held is free again. A read's payload has been taken out of
+    /// the reply's buffer.
+    pub(super) fn ended(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        request: &BlockRequest,
+        reply: &Reply,
+    ) {
+        release(cx.engine.buffers_mut(), reply.buffer);
+        if request.has_payload() {
+            requests.quota.discharge(self.place, request.extent.bytes());
+        }
+        self.has_long &= !request.is_long();
+    }
+}
+
+/// The requests and bytes that a client may still have taken in its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    requests: u32,
+    bytes: u64,
+}
+
+impl Turn {
+    pub(super) fn new() -> Turn {
+        Turn { requests: REQUESTS_PER_TURN, bytes: TURN_BYTES_MAX }
+    }
+
+    /// Returns true if it is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.requests == 0 || self.bytes == 0
+    }
+
+    /// Counts a request whose payload of so many bytes was copied.
+    pub(super) fn count(&mut self, copied: u64) {
+        self.requests = self.requests.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(copied);
+    }
+}

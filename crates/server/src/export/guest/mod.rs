@@ -1,0 +1,507 @@
+//! Requests of a virtual machine's disk (vhost-user-blk): from the guest's queues to the engine and back.
+//!
+//! The disk is one more client of the volume, as the block device is. A kick ends an entry in the ring,
+//! upon which requests are taken as far as there is room and the turn lasts; answers of a turn become
+//! visible to the guest together, with one call for each queue. Whatever the guest or its front end do
+//! against the rules ends the connection, and nothing else. A request that is not answered stays in the
+//! front end's inflight region, so at a stop nothing needs to be refused.
+
+mod queue;
+
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use hemi_core::io::{Operation, Reply, RequestError};
+use hemi_core::units::{BufferAt, SECTOR_BYTES};
+use rustix::io::Errno;
+
+use super::block::{BlockClient, BlockRequest, Blocked, Turn};
+use super::connection::Next;
+use super::device::DEVICE;
+use super::request::Requests;
+use super::{ExportContext, release};
+use crate::memory::{Mapping, Span};
+use crate::messages::{ReactorError, ReplyTo};
+use crate::record::Answered;
+use crate::ring::{Completion, Source, Tag};
+use crate::slots::{GENERATION_BITS, SlotId, SlotTable};
+use crate::vhost::{Asked, Broken, Disk, GuestMemory, GuestOrder, QUEUES_MAX, STATUS_OK};
+use queue::{PartEnd, Queue};
+
+/// The bit of a token that says that the request is a guest's.
+const TOKEN: u64 = 1 << 62;
+/// Where the guest's number stands in a token, above the part's name.
+const GUEST_SHIFT: u32 = 48;
+/// Kinds of a queue's entries in the ring.
+const KICK: u32 = 0;
+const CALL: u32 = 1;
+const KIND_BITS: u32 = 1;
+/// Parts in flight that the table holds before it grows.
+const TABLE_CAPACITY: usize = 256;
+
+/// What every queue of a guest names in the ring.
+pub(super) struct Signals {
+    guest: u16,
+    memory: Mapping,
+}
+
+impl Signals {
+    /// Returns the value of a call.
+    fn one(&self) -> Span {
+        self.memory.span(0, 8)
+    }
+
+    fn tag_of(&self, slot: u32, generation: u32) -> Tag {
+        Tag { source: Source::Guest, owner: self.guest, id: SlotId { slot, generation } }
+    }
+}
+
+/// A front end that is connected.
+struct Connected {
+    stream: UnixStream,
+    disk: Disk,
+    memory: Arc<GuestMemory>,
+}
+
+/// A part of a request that the engine works on.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    block: BlockRequest,
+    queue: u16,
+    generation: u32,
+    head: u16,
+    /// Its first byte in the request's payload.
+    at: u64,
+}
+
+/// A reason to leave a queue.
+enum Left {
+    /// Nothing more is there.
+    Empty,
+    /// The turn is over.
+    Turn,
+    /// There is no room.
+    Room,
+    Broken(Broken),
+}
+
+impl From<Broken> for Left {
+    fn from(broken: Broken) -> Left {
+        Left::Broken(broken)
+    }
+}
+
+/// A disk of a virtual machine, whether one is connected or not.
+pub(super) struct Guest {
+    place: SlotId,
+    client: BlockClient,
+    connected: Option<Connected>,
+    queues: Vec<Option<Queue>>,
+    parts: SlotTable<Part>,
+    signals: Signals,
+    /// How many queues have been started.
+    starts: u32,
+    /// The queue that is looked at first.
+    first: usize,
+    /// Set while it is among those that wait for room or for their next turn.
+    queued: bool,
+    /// Set once no more requests are taken.
+    stopped: bool,
+    /// Whose connection was ended and why, to be logged.
+    complaint: Option<(String, String)>,
+}
+
+/// Returns the place of a guest among the connections, which none of them has.
+fn place_of(guest: u16) -> SlotId {
+    SlotId { slot: DEVICE.slot + 1 + u32::from(guest), generation: 0 }
+}
+
+/// Returns the number of the guest that has this place, if one has.
+pub(super) fn at_place(id: SlotId) -> Option<usize> {
+    id.slot.checked_sub(DEVICE.slot + 1).map(|guest| guest as usize)
+}
+
+/// Returns the number of the guest that a request with this token is of, if it is of one.
+pub(super) fn of_token(token: u64) -> Option<usize> {
+    let is_guest = token & TOKEN != 0;
+    is_guest.then_some(((token & !TOKEN) >> GUEST_SHIFT) as usize)
+}
+
+/// Returns a queue that runs.
+fn running(queues: &mut [Option<Queue>], number: u16) -> Option<&mut Queue> {
+    queues.get_mut(usize::from(number))?.as_mut()
+}
+
+impl Guest {
+    /// Makes the disk with this number, to which nobody is connected.
+    ///
+    /// # Errors
+    /// The system's: no memory.
+    pub(super) fn new(guest: u16, cx: &mut ExportContext<'_>) -> io::Result<Guest> {
+        let place = place_of(guest);
+        // Below that of the block device, and no connection's.
+        let client = BlockClient::new(place, u32::MAX - 1 - u32::from(guest));
+        client.open(cx);
+        let memory = Mapping::new(8, false)?;
+        memory.span(0, 8).copy_from(&1_u64.to_ne_bytes());
+        Ok(Guest {
+            place,
+            client,
+            connected: None,
+            queues: (0..QUEUES_MAX).map(|_| None).collect(),
+            parts: SlotTable::with_capacity(TABLE_CAPACITY),
+            signals: Signals { guest, memory },
+            starts: 0,
+            first: 0,
+            queued: false,
+            stopped: false,
+            complaint: None,
+        })
+    }
+
+    /// Returns its place among the connections.
+    pub(super) fn place(&self) -> SlotId {
+        self.place
+    }
+
+    /// Returns true if a virtual machine is connected.
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected.is_some()
+    }
+
+    /// Carries out what the connection's thread asks for, and answers it.
+    pub(super) fn order(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        order: GuestOrder,
+        reply: ReplyTo<Result<u16, ReactorError>>,
+    ) -> Next {
+        let Guest { queues, signals, .. } = self;
+        match order {
+            GuestOrder::Connect { stream, disk } => {
+                if self.stopped || self.connected.is_some() {
+                    reply(Err(ReactorError::Busy));
+                    return Next::Nothing;
+                }
+                let memory = Arc::default();
+                self.connected = Some(Connected { stream, disk, memory });
+            }
+            GuestOrder::Disconnect => self.close(cx),
+            // The reactor has hung up: whatever comes meanwhile is of no use.
+            _ if self.connected.is_none() => {
+                reply(Err(ReactorError::Ended));
+                return Next::Nothing;
+            }
+            GuestOrder::Memory { memory, places } => {
+                if let Some(connected) = &mut self.connected {
+                    connected.memory = memory;
+                }
+                for (queue, places) in places {
+                    if let Some(queue) = running(queues, queue) {
+                        queue.set_places(places);
+                    }
+                }
+            }
+            GuestOrder::Start { queue: number, opened } => {
+                self.starts = (self.starts + 1) % (1 << GENERATION_BITS);
+                let started = Queue::start(*opened, number, self.starts, cx.ring, signals);
+                if let Some(place) = queues.get_mut(usize::from(number))
+                    && let Some(before) = place.replace(started)
+                {
+                    before.close(cx.ring, signals);
+                }
+            }
+            GuestOrder::Call { queue, call } => {
+                if let Some(queue) = running(queues, queue) {
+                    queue.set_call(call, cx.ring, signals);
+                }
+            }
+            GuestOrder::Enable { queue, enabled } => {
+                if let Some(queue) = running(queues, queue) {
+                    queue.set_enabled(enabled);
+                }
+            }
+            GuestOrder::Stop { queue } => {
+                match running(queues, queue) {
+                    Some(queue) => queue.stop(reply),
+                    None => reply(Ok(0)),
+                }
+                return self.look(cx, requests);
+            }
+        }
+        reply(Ok(0));
+        self.look(cx, requests)
+    }
+
+    /// Looks for requests, unless a look is due already.
+    fn look(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
+        if self.queued { Next::Nothing } else { self.process(cx, requests) }
+    }
+
+    /// An entry of a queue's ended: the guest has kicked, or was called.
+    pub(super) fn completion(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        completion: Completion,
+    ) -> Next {
+        let SlotId { slot, generation } = completion.tag.id;
+        let Guest { queues, signals, .. } = self;
+        let number = (slot >> KIND_BITS) as u16;
+        let Some(queue) = running(queues, number).filter(|queue| queue.generation == generation)
+        else {
+            return Next::Nothing;
+        };
+        if slot & ((1 << KIND_BITS) - 1) == CALL {
+            queue.called(cx.ring, signals);
+            return Next::Nothing;
+        }
+        match completion.outcome() {
+            Ok(_) if completion.more => {}
+            Ok(_) => queue.listen(cx.ring, signals),
+            Err(errno) => {
+                let reason = match errno {
+                    Errno::INVAL => "kicks cannot be heard: it needs Linux 5.13".to_owned(),
+                    _ => format!("kicks cannot be heard: {errno}"),
+                };
+                self.hang_up(cx, reason);
+                return Next::Nothing;
+            }
+        }
+        self.look(cx, requests)
+    }
+
+    /// Takes requests from the queues, as far as there is room and the turn lasts.
+    pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
+        self.queued = false;
+        let mut turn = Turn::new();
+        let count = self.queues.len();
+        for step in 0..count {
+            let number = (self.first + step) % count;
+            if self.stopped || self.queues[number].is_none() {
+                continue;
+            }
+            match self.process_queue(cx, requests, number, &mut turn) {
+                Left::Empty => {}
+                Left::Turn => {
+                    self.first = (number + 1) % count;
+                    self.queued = true;
+                    return Next::Again;
+                }
+                Left::Room => {
+                    self.first = number;
+                    self.queued = true;
+                    return Next::Wait;
+                }
+                Left::Broken(broken) => {
+                    self.hang_up(cx, broken.to_string());
+                    return Next::Nothing;
+                }
+            }
+        }
+        Next::Nothing
+    }
+
+    fn process_queue(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        number: usize,
+        turn: &mut Turn,
+    ) -> Left {
+        loop {
+            if turn.is_over() {
+                return Left::Turn;
+            }
+            match self.step(cx, requests, number) {
+                Ok(copied) => turn.count(copied),
+                Err(left) => return left,
+            }
+        }
+    }
+
+    /// Hands a part of a request to the engine, or answers one. Returns the bytes that were copied.
+    fn step(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        number: usize,
+    ) -> Result<u64, Left> {
+        let Guest { client, connected, queues, parts, signals, .. } = self;
+        let (Some(connected), Some(queue)) = (connected, &mut queues[number]) else {
+            return Err(Left::Empty);
+        };
+        let memory = &*connected.memory;
+        let next = queue.next(memory, &connected.disk, cx.now, !client.has_long())?;
+        let head = match next {
+            None => return Err(Left::Empty),
+            Some(queue::Next::Answer(head, asked)) => {
+                let (status, written) = match asked {
+                    Asked::Identity { skip } => {
+                        let identity = connected.disk.identity();
+                        memory.write(queue.segments(head), skip, &identity)?;
+                        (STATUS_OK, identity.len() as u32)
+                    }
+                    Asked::Refused(status) => (status, 0),
+                    Asked::Operation { .. } => (STATUS_OK, 0),
+                };
+                queue.answer(memory, head, status, written)?;
+                return Ok(0);
+            }
+            Some(queue::Next::Request(head)) => head,
+        };
+        let generation = queue.generation;
+        let Some((taken, segments)) = queue.taken(head) else { return Err(Left::Empty) };
+        let Some((block, at)) = taken.part() else {
+            queue.current = None;
+            return Ok(0);
+        };
+        let buffer = match client.admit(cx, requests, &block) {
+            Ok(buffer) => buffer,
+            Err(Blocked::Room) => return Err(Left::Room),
+            Err(Blocked::Long) => {
+                queue.current = None;
+                queue.long.push_back(head);
+                return Ok(0);
+            }
+        };
+        let mut copied = 0;
+        if let (Operation::Write, Some(buffer)) = (block.operation, buffer) {
+            let sectors = block.extent.sectors() as u32;
+            let span = cx.engine.buffers().span(BufferAt { buffer, offset: 0 }, sectors);
+            if let Err(broken) = memory.copy_in(segments, taken.skip + at, span) {
+                client.give_up(cx, requests, &block, Some(buffer));
+                return Err(Left::Broken(broken));
+            }
+            copied = u64::from(sectors) * SECTOR_BYTES;
+        }
+        taken.submitted();
+        if taken.part().is_none() {
+            queue.current = None;
+        }
+        let part = Part { block, queue: number as u16, generation, head, at };
+        let name = parts.insert(part).to_bits();
+        let token = TOKEN | u64::from(signals.guest) << GUEST_SHIFT | name;
+        client.submit(cx, requests, token, &block, buffer);
+        Ok(copied)
+    }
+
+    /// The engine answered a part of a request. Returns what a recording has of the request, once it is
+    /// given back.
+    pub(super) fn reply(
+        &mut self,
+        cx: &mut ExportContext<'_>,
+        requests: &mut Requests,
+        reply: Reply,
+    ) -> Option<Answered> {
+        let Some(part) = self.parts.remove(SlotId::from_bits(reply.token)) else {
+            tracing::error!(token = reply.token, "the engine answered an unknown request");
+            release(cx.engine.buffers_mut(), reply.buffer);
+            return None;
+        };
+        let answered = self.give_back(cx, &part, &reply);
+        self.client.ended(cx, requests, &part.block, &reply);
+        answered.unwrap_or_else(|broken| {
+            self.hang_up(cx, broken.to_string());
+            None
+        })
+    }
+
+    /// Gives a part back to the guest, if it is there still.
+    fn give_back(
+        &mut self,
+        cx: &ExportContext<'_>,
+        part: &Part,
+        reply: &Reply,
+    ) -> Result<Option<Answered>, Broken> {
+        let Guest { connected, queues, .. } = self;
+        let queue = running(queues, part.queue).filter(|it| it.generation == part.generation);
+        let (Some(connected), Some(queue)) = (connected, queue) else { return Ok(None) };
+        let memory = &*connected.memory;
+        let mut end = match reply.result {
+            Ok(()) => PartEnd::Done,
+            Err(RequestError::ShuttingDown) => PartEnd::LeftOver,
+            Err(RequestError::Io | RequestError::NoSpace) => PartEnd::Failed,
+        };
+        if (end, part.block.operation) == (PartEnd::Done, Operation::Read) {
+            match (reply.buffer, queue.taken(part.head)) {
+                (Some(buffer), Some((taken, segments))) => {
+                    let sectors = part.block.extent.sectors() as u32;
+                    let span = cx.engine.buffers().span(BufferAt { buffer, offset: 0 }, sectors);
+                    memory.copy_out(segments, taken.skip + part.at, span)?;
+                }
+                _ => end = PartEnd::Failed,
+            }
+        }
+        queue.part_ended(memory, part.head, end)
+    }
+
+    /// Has the guest see the answers of this turn, and ends queues that are to stop. Returns whose
+    /// connection was ended, and why, if one was.
+    pub(super) fn finish_turn(&mut self, cx: &mut ExportContext<'_>) -> Option<(String, String)> {
+        if self.connected.is_some() {
+            let Guest { queues, signals, .. } = self;
+            for place in queues {
+                let Some(queue) = place else { continue };
+                queue.publish(cx.ring, signals);
+                if queue.has_stopped()
+                    && let Some(queue) = place.take()
+                {
+                    queue.close(cx.ring, signals);
+                }
+            }
+        }
+        self.complaint.take()
+    }
+
+    /// Ends the connection for what the guest or its front end did. Its thread does the rest.
+    fn hang_up(&mut self, cx: &mut ExportContext<'_>, reason: String) {
+        if let Some(connected) = &self.connected {
+            let _ = connected.stream.shutdown(Shutdown::Both);
+            self.complaint = Some((format!("the machine of {}", connected.disk.name), reason));
+        }
+        self.close(cx);
+    }
+
+    /// Lets go of a connection. What is in flight finishes into nothing, and stays in the inflight region.
+    fn close(&mut self, cx: &mut ExportContext<'_>) {
+        self.connected = None;
+        let Guest { queues, signals, .. } = self;
+        for queue in queues.iter_mut().filter_map(Option::take) {
+            queue.close(cx.ring, signals);
+        }
+    }
+
+    /// Returns true if a long request can go on now that another has ended.
+    pub(super) fn wants_turn(&self) -> bool {
+        let waits = |queue: &Queue| !queue.long.is_empty();
+        !self.queued
+            && !self.stopped
+            && !self.client.has_long()
+            && self.queues.iter().flatten().any(waits)
+    }
+
+    /// Notes that it has been put among those that wait.
+    pub(super) fn note_queued(&mut self) {
+        self.queued = true;
+    }
+
+    /// Returns true if the engine has a request of the guest's.
+    pub(super) fn is_in_flight(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Takes requests again after [`Guest::stop`]. It is to be among those whose turn comes.
+    pub(super) fn go_on(&mut self) {
+        (self.stopped, self.queued) = (false, true);
+    }
+
+    /// Takes no more requests: those that come, and those not handed to the engine yet, are the next
+    /// server's.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+}
