@@ -46,7 +46,8 @@ def ext4(sandbox: Sandbox, disk: Path, kib: int | None = None) -> dict[str, str]
     hashes = tree(sandbox)
     size = [] if kib is None else [f"{kib}K"]
     # A regular file is never cut to the file system's size.
-    run("mke2fs", "-q", "-F", "-t", "ext4", "-d", sandbox.dir / "tree", disk, *size)
+    small = ("-J", "size=4")
+    run("mke2fs", "-q", "-F", "-t", "ext4", *small, "-d", sandbox.dir / "tree", disk, *size)
     return hashes
 
 
