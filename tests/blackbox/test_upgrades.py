@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -28,8 +29,10 @@ from hemi_harness import (
     wait_until,
 )
 from hemi_harness.hemi import MIB, assert_identical
+from hemi_harness.history import History
 from hemi_harness.journal import Journal
 from hemi_harness.sandbox import PATIENCE, free_port
+from hemi_harness.verifying_load import Mix, VerifyingLoad
 
 SIZE = 64 * MIB
 # Clients wait less than a second on a machine of their own. Tests share one.
@@ -170,6 +173,61 @@ def test_a_verified_load_goes_on(sandbox: Sandbox, transport: str) -> None:
     load.wait()
     volume.stop()
     assert_identical(volume.legs, SIZE)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_read_is_right_over_upgrades_and_a_kill(sandbox: Sandbox, seed: int) -> None:
+    """All kinds of requests over several connections; with few buffers, so that some wait."""
+    rng = random.Random(seed)
+    budget = rng.choice(["16MiB", "256MiB"])
+    volume = Volume.on_files(sandbox, SIZE, options=("--buffer-budget", budget))
+    load = VerifyingLoad(volume.uri, History(SIZE // 4096, 4096))
+    failed: list[BaseException] = []
+
+    def upgrades_and_kill() -> None:
+        try:
+            for _ in range(6):
+                upgrade(volume)
+                enough = load.writes + 20
+
+                def goes_on(enough: int = enough) -> bool:
+                    return load.writes >= enough
+
+                wait_until("the load goes on", goes_on)
+        except BaseException as error:  # told below, by the main thread
+            failed.append(error)
+        finally:
+            volume.kill()
+
+    load.connect(Mix.drawn(rng, 1024))
+    thread = threading.Thread(target=upgrades_and_kill)
+    thread.start()
+    load.run(Mix.drawn(random.Random(seed), 1024), rng, lambda: volume.process.running)
+    thread.join()
+    if failed:
+        raise failed[0]
+    volume.start()
+    load.verify()
+
+
+@pytest.mark.parametrize("copy", ["write", "read"])
+def test_a_copy_goes_on(sandbox: Sandbox, copy: str) -> None:
+    volume = Volume.on_files(sandbox, 4 * SIZE)
+    image, other = sandbox.path("image"), sandbox.path("other")
+    image.write_bytes(b"".join(pattern(part, SIZE) for part in range(4)))
+    if copy == "read":
+        run("nbdcopy", image, volume.uri)
+    source, target = (image, volume.uri) if copy == "write" else (volume.uri, other)
+    other.touch()
+    os.truncate(other, 4 * SIZE)
+    copying = sandbox.start("nbdcopy", "--connections=4", "--flush", source, target, name="copy")
+    upgrade(volume)
+    while copying.running:
+        upgrade(volume)
+    assert copying.wait() == 0, copying.output()
+    if copy == "write":
+        run("nbdcopy", volume.uri, other)
+    assert other.read_bytes() == image.read_bytes()
 
 
 def test_qemu_sees_a_pause_and_nothing_else(sandbox: Sandbox) -> None:
