@@ -8,7 +8,7 @@ use hemi_nbd::server::{Export, ServerConfig, ServerEvent, ServerSession, TlsMode
 const SIZE: u64 = 1 << 20;
 
 /// Whatever a client sends, in whatever pieces: the server's session neither panics nor takes
-/// more than it was given, and every request it passes on is valid.
+/// more than it was given, and every request it passes on is valid, wherever it is saved and restored.
 pub(crate) fn nbd_server(input: &[u8]) {
     let Some((&[mode, cut], mut input)) = input.split_first_chunk::<2>() else { return };
     let export = Export {
@@ -22,11 +22,18 @@ pub(crate) fn nbd_server(input: &[u8]) {
     let tls = [TlsMode::Off, TlsMode::Allowed, TlsMode::Required][usize::from(mode) % 3];
     let config = ServerConfig::new(vec![export], tls).expect("a sound configuration");
     let mut output = Vec::new();
-    let mut session = ServerSession::new(Arc::new(config), &mut output);
+    let config = Arc::new(config);
+    let mut session = ServerSession::new(Arc::clone(&config), &mut output);
+    let mut saved = Vec::new();
     let cut = usize::from(cut).max(1);
     while !input.is_empty() {
         let (mut piece, rest) = input.split_at(cut.min(input.len()));
         input = rest;
+        // Another program goes on from here, where one can.
+        saved.clear();
+        if session.save(&mut saved) {
+            session = ServerSession::restore(Arc::clone(&config), &saved).expect("it was saved");
+        }
         loop {
             output.clear();
             let Ok(advance) = session.advance(piece, &mut output) else { return };

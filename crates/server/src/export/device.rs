@@ -24,7 +24,7 @@ use crate::slots::SlotId;
 /// The device's place among the connections, which none of them has.
 pub(super) const DEVICE: SlotId = SlotId { slot: OWNERS_MAX as u32, generation: 0 };
 /// The engine's name for the device's stream of requests, which no connection has.
-const CONNECTION: u32 = u32::MAX;
+pub(super) const CONNECTION: u32 = u32::MAX;
 /// The bit of a token that says that the request is the device's.
 const TOKEN: u64 = 1 << 63;
 /// The condition of a tag.
@@ -149,6 +149,10 @@ impl Device {
             self.commit(cx.ring, tag, -Errno::OPNOTSUPP.raw_os_error());
             return Ok(0);
         };
+        if operation == Operation::Flush && std::mem::take(&mut requests.device_owed_loss) {
+            self.commit(cx.ring, tag, -Errno::IO.raw_os_error());
+            return Ok(0);
+        }
         let arrived = match self.tags[usize::from(tag)] {
             State::Waiting(arrived) => arrived,
             _ => cx.now,

@@ -12,6 +12,7 @@ use hemi_core::io::{Operation, Reply, Request};
 use hemi_core::units::{Extent, Instant, MILLISECOND};
 
 use super::connection::{Connection, ConnectionMemory};
+use super::device::{CONNECTION, DEVICE};
 use super::guest::Guest;
 use super::kernel::KernelClient;
 use super::listener::{ExportOptions, Listener};
@@ -87,7 +88,7 @@ impl Exports {
         if let Some(device) = &mut self.device
             && device.go_on()
         {
-            self.again.push_back(super::DEVICE);
+            self.again.push_back(DEVICE);
         }
         for guest in &mut self.guests {
             guest.go_on();
@@ -108,13 +109,18 @@ impl Exports {
         if pause.stage == Stage::Requests && self.has_come_to_rest() {
             pause.stage = Stage::Flushes;
             let served = self.connections.iter().filter(|(_, one)| one.session.in_transmission());
-            pause.unflushed = served.map(|(id, _)| id).collect();
+            let device = self.device.is_some().then_some(DEVICE);
+            pause.unflushed = served.map(|(id, _)| id).chain(device).collect();
         }
         if pause.stage == Stage::Flushes {
             while cx.engine.has_room()
                 && let Some(id) = pause.unflushed.pop_front()
             {
-                let Some(connection) = self.connections.get(id) else { continue };
+                let connection = match self.connections.get(id) {
+                    Some(connection) => connection.number,
+                    None if id == DEVICE => CONNECTION,
+                    None => continue,
+                };
                 pause.flushing += 1;
                 let request = Request {
                     token: TOKEN | id.to_bits(),
@@ -122,7 +128,7 @@ impl Exports {
                     extent: Extent { start: 0, end: 0 },
                     buffer: None,
                     fua: false,
-                    connection: connection.number,
+                    connection,
                 };
                 cx.engine.submit(cx.now, request);
             }
@@ -168,10 +174,13 @@ impl Exports {
             pause.flushing = pause.flushing.saturating_sub(1);
         }
         let id = SlotId::from_bits(reply.token & !TOKEN);
-        if reply.result.is_err()
-            && let Some(connection) = self.connections.get_mut(id)
-        {
-            // The engine tells a loss once, and this was the client's turn.
+        if reply.result.is_ok() {
+            return true;
+        }
+        // The engine tells a loss once, and this was the client's turn.
+        if id == DEVICE {
+            self.requests.device_owed_loss = true;
+        } else if let Some(connection) = self.connections.get_mut(id) {
             connection.owed_loss = true;
         }
         true
@@ -188,6 +197,7 @@ impl Exports {
         let mut state = State {
             accepted: self.counts.accepted,
             refused: self.counts.refused,
+            device_owed_loss: self.requests.device_owed_loss,
             ..State::default()
         };
         let mut descriptors = Vec::new();
@@ -219,6 +229,7 @@ impl Exports {
     pub(crate) fn take_on(&mut self, cx: &mut ExportContext<'_>, carried: CarriedClients) {
         self.counts.accepted = carried.accepted;
         self.counts.refused = carried.refused;
+        self.requests.device_owed_loss = carried.device_owed_loss;
         for (known, descriptor) in carried.connections {
             let owner = match &known.device {
                 Some(path) => self.take_on_kernel(path, &carried.options),
@@ -285,6 +296,7 @@ impl Exports {
 pub(crate) struct CarriedClients {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    pub(crate) device_owed_loss: bool,
     /// The volume, as it is exported.
     pub(crate) options: ExportOptions,
     pub(crate) listeners: Vec<ListenerState>,

@@ -164,6 +164,8 @@ pub(super) struct Requests {
     pub(super) paused: bool,
     /// While set, nothing is sent.
     pub(super) sends_stopped: bool,
+    /// Whether the block device's next flush has to fail, since what was written to it was lost.
+    pub(super) device_owed_loss: bool,
 }
 
 impl Requests {
@@ -179,6 +181,7 @@ impl Requests {
             in_engine: 0,
             paused: false,
             sends_stopped: false,
+            device_owed_loss: false,
         }
     }
 

@@ -111,6 +111,7 @@ impl Inheritance {
         let clients = CarriedClients {
             accepted: self.state.accepted,
             refused: self.state.refused,
+            device_owed_loss: self.state.device_owed_loss,
             options,
             listeners,
             connections: self.connections,

@@ -59,6 +59,8 @@ pub(crate) struct State {
     /// Connections accepted and refused since clients first connected.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    /// Whether the block device's next flush has to fail, since what was written to it was lost.
+    pub(crate) device_owed_loss: bool,
     pub(crate) listeners: Vec<ListenerState>,
     pub(crate) control: Option<RawFd>,
     pub(crate) http: Option<RawFd>,
@@ -248,7 +250,7 @@ mod tests {
     fn the_format_stays() {
         let bytes = example().encode();
         assert_eq!(&bytes[..12], b"hemi-up\n\x01\0\0\0");
-        let header = r#"{"process":17,"volume":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"version":"1.2.3","upgrades":1,"paused_at":0,"rested_at":0,"closed_at":0,"settled":false,"cut":0,"accepted":3,"refused":0,"listeners":[{"address":"unix:/s","index":0,"descriptor":8}],"control":7,"http":null,"connections":[{"descriptor":9,"listener":0,"number":3,"served":true,"finishing":false,"owed_loss":false,"next":1048576,"failed":false,"lengths":[2,1,5,0,1]}]}"#;
+        let header = r#"{"process":17,"volume":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"version":"1.2.3","upgrades":1,"paused_at":0,"rested_at":0,"closed_at":0,"settled":false,"cut":0,"accepted":3,"refused":0,"device_owed_loss":false,"listeners":[{"address":"unix:/s","index":0,"descriptor":8}],"control":7,"http":null,"connections":[{"descriptor":9,"listener":0,"number":3,"served":true,"finishing":false,"owed_loss":false,"next":1048576,"failed":false,"lengths":[2,1,5,0,1]}]}"#;
         let end = PREFIX_BYTES + header.len();
         assert_eq!(std::str::from_utf8(&bytes[PREFIX_BYTES..end]).expect("JSON"), header);
         assert_eq!(&bytes[16..24], &(header.len() as u64).to_le_bytes());
