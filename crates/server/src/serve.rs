@@ -211,9 +211,6 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
         None => (None, None),
     };
     let control = Listeners::open(&config, &name, inherited.as_mut())?;
-    if inherited.is_some() {
-        handover::let_signals_in();
-    }
     let gates = exports_of(&config, &opened)?;
     let listeners = listen(&gates, inherited.as_mut())?;
     let guests = config.vhost.iter().map(GuestListener::bind).collect::<Result<Vec<_>, _>>();
@@ -254,9 +251,12 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     if let Some(recording) = recording {
         recording.join();
     }
-    let Some(handed) = result? else {
-        control.stop();
-        return Ok(None);
+    let handed = match result {
+        Ok(Some(handed)) => handed,
+        other => {
+            control.stop();
+            return other.map(|_| None);
+        }
     };
     let is_stopped = control.hand_over();
     let (control, http) = sockets;

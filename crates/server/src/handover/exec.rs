@@ -9,6 +9,7 @@ use std::process::Command;
 
 use rustix::fs::MemfdFlags;
 use rustix::io::FdFlags;
+use sd_notify::NotifyState;
 
 use super::{DESCRIPTOR, FALLBACK, FILE_NAME, HandedOver};
 
@@ -53,12 +54,10 @@ impl Successor {
                 return errno.into();
             }
         }
-        // systemd waits for READY=1 again, which the successor says.
-        let _ = sd_notify::notify(&[
-            sd_notify::NotifyState::Reloading,
-            sd_notify::NotifyState::monotonic_usec_now()
-                .unwrap_or(sd_notify::NotifyState::Reloading),
-        ]);
+        // systemd waits for READY=1 again, which the successor says. If nobody is told, nothing is lost.
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            let _ = sd_notify::notify(&[NotifyState::Reloading, now]);
+        }
         block_signals();
         let error = replace(&binary, &file, None);
         let reason = format!("{} could not be run: {error}", binary.display());
@@ -109,13 +108,18 @@ pub(crate) fn reset_signals() {
     }
 }
 
-/// Keeps signals waiting until the successor attends to them.
+/// Keeps signals waiting until there is a successor: one that meets the program in between would be lost.
 fn block_signals() {
     mask(libc::SIG_BLOCK);
 }
 
+/// Lets in the signals that the program before kept waiting.
+pub(super) fn let_signals_in() {
+    mask(libc::SIG_UNBLOCK);
+}
+
 /// Changes the calling thread's mask for the signals that stop or reload a volume.
-pub(super) fn mask(how: i32) {
+fn mask(how: i32) {
     // SAFETY: the set is initialised by `sigemptyset`, and the calls change nothing but this thread's mask.
     unsafe {
         let mut signals = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

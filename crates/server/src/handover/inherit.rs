@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::io::FdFlags;
 
-use super::exec::mask;
+use super::exec::let_signals_in;
 use super::state::{ConnectionState, ListenerState, State};
 use super::{DESCRIPTOR, FALLBACK, FILE_NAME, Taken, store};
 use crate::clock;
@@ -32,7 +32,11 @@ impl Inheritance {
     /// cannot be understood is logged and closed: the clients are cut off.
     pub(crate) fn take() -> Option<Inheritance> {
         let taken = match std::env::var(DESCRIPTOR) {
-            Ok(named) => take_in_place(&named).inspect_err(|_| close_inherited()),
+            Ok(named) => {
+                // TERM ends this program from here on, as any that has not opened its volume yet.
+                let_signals_in();
+                take_in_place(&named).inspect_err(|_| close_inherited())
+            }
             Err(_) => store::take(),
         };
         match taken {
@@ -180,9 +184,4 @@ fn close_inherited() {
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }
-}
-
-/// Lets in the signals that the program before kept waiting. To be called once they are attended to.
-pub(crate) fn let_signals_in() {
-    mask(libc::SIG_UNBLOCK);
 }

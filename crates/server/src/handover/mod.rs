@@ -20,7 +20,7 @@ pub use check::{CHECK_TIME, CheckAnswer};
 pub(crate) use check::{CheckError, check, own_binary};
 pub use exec::Successor;
 pub(crate) use exec::reset_signals;
-pub(crate) use inherit::{Inheritance, let_signals_in};
+pub(crate) use inherit::Inheritance;
 
 /// The environment variable that names the descriptor of the memory file.
 const DESCRIPTOR: &str = "HEMI_HANDOVER_FD";

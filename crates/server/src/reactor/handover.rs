@@ -62,7 +62,9 @@ impl Reactor {
         if self.upgrade.is_some() {
             return reply(Err(ReactorError::Busy));
         }
-        let attempt = Attempt { wish, reply, last: self.now + TRY_TIME };
+        // A stop does not wait.
+        let patience = if wish.binary.is_some() { TRY_TIME } else { 0 };
+        let attempt = Attempt { wish, reply, last: self.now + patience };
         self.try_upgrade(attempt);
     }
 
