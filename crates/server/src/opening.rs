@@ -160,7 +160,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         if may_give_up && !candidates.is_empty() && lacks_legs_only(&refusal) {
             // The promotion locks it.
             ledgers = Ledgers::new(options.ledger)?;
-            match give_up_missing(&mut candidates, options.ledger) {
+            match give_up_missing(&refusal, &mut candidates, options.ledger) {
                 Ok(done) => {
                     tell_given_up(&done, &candidates);
                     given_up = Some(done);

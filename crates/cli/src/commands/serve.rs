@@ -22,7 +22,8 @@ use crate::logging::{self, LogArgs};
 /// Serve a volume.
 ///
 /// Name every leg of the volume, in any order, or a configuration file that does; or have the legs
-/// looked for by the volume's name. Clients connect over NBD. The other hemi commands control the volume over HTTP on a unix socket.
+/// looked for by the volume's name. Clients connect over NBD. The other hemi commands control the
+/// volume over HTTP on a unix socket.
 ///
 /// TERM or INT stops the volume: legs drain for at most --drain-on-stop, then the volume is
 /// closed clean. A second signal skips the drain. Debts that remain are recorded either way, and

@@ -47,12 +47,13 @@ impl From<PromoteError> for NotGivenUp {
 
 /// Returns true if a volume does not open for missing legs and for no other reason.
 pub(super) fn lacks_legs_only(refusal: &Refusal) -> bool {
-    refusal.problems.iter().all(|problem| matches!(problem, Problem::Missing { .. }))
+    refusal.problems.iter().all(|problem| missing(problem).is_some())
 }
 
-/// Makes the only leg that is there decide alone. No ledger may be locked. The leg is closed and opened
-/// again.
+/// Makes the only leg that is there decide alone, where a start was refused for missing legs. No ledger may be
+/// locked. The leg is closed and opened again.
 pub(super) fn give_up_missing(
+    refusal: &Refusal,
     candidates: &mut [Candidate],
     place: &LedgerPlace,
 ) -> Result<GivenUp, NotGivenUp> {
@@ -64,7 +65,9 @@ pub(super) fn give_up_missing(
     };
     let state = std::mem::replace(&mut candidate.state, State::Absent("being promoted".into()));
     let outcome = match state {
-        State::Present { leg, metadata } => promote(&candidate.config.path, leg, &metadata, place),
+        State::Present { leg, metadata } => {
+            promote(refusal, &candidate.config.path, leg, &metadata, place)
+        }
         State::Absent(_) => unreachable!("only legs that are present were looked through"),
     };
     candidate.try_again().map_err(NotGivenUp::Failed)?;
@@ -72,6 +75,7 @@ pub(super) fn give_up_missing(
 }
 
 fn promote(
+    refusal: &Refusal,
     spec: &LegSpec,
     leg: OpenLeg,
     metadata: &[u8],
@@ -96,12 +100,19 @@ fn promote(
         return unfit("metadata of the leg that is there is damaged (hemi inspect)");
     }
     let given_up = GivenUp {
-        legs: report.others.clone(),
+        legs: refusal.problems.iter().filter_map(missing).collect(),
         lacks_bytes: report.lacks_bytes,
         uncertain_bytes: u64::from(report.uncertain_regions) * report.region_bytes,
     };
     plan.carry_out()?;
     Ok(given_up)
+}
+
+fn missing(problem: &Problem) -> Option<u8> {
+    match problem {
+        Problem::Missing { leg, .. } => Some(leg.0),
+        _ => None,
+    }
 }
 
 fn unfit<T>(reason: &str) -> Result<T, NotGivenUp> {
