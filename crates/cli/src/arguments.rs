@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Attach(commands::attach::AttachArgs),
     DetachDevice(commands::attach::DetachArgs),
     Upgrade(commands::upgrade::UpgradeArgs),
+    Grow(commands::grow::GrowArgs),
     Leg(commands::leg::LegArgs),
     Scrub(commands::scrub::ScrubArgs),
     Inspect(commands::inspect::InspectArgs),

@@ -10,6 +10,7 @@ pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod create;
 pub(crate) mod generate;
+pub(crate) mod grow;
 pub(crate) mod inject;
 pub(crate) mod inspect;
 pub(crate) mod leg;
@@ -35,6 +36,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Attach(arguments) => done(attach::attach(&arguments)),
         Command::DetachDevice(arguments) => done(attach::detach(&arguments)),
         Command::Upgrade(arguments) => done(upgrade::run(&arguments)),
+        Command::Grow(arguments) => done(grow::run(&arguments)),
         Command::Leg(arguments) => done(leg::run(&arguments)),
         Command::Scrub(arguments) => done(scrub::run(&arguments)),
         Command::Promote(arguments) => done(promote::run(&arguments)),

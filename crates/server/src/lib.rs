@@ -18,6 +18,7 @@ pub mod create;
 pub mod descriptors;
 pub mod device;
 pub mod export;
+pub mod grow;
 pub mod handover;
 pub mod inspect;
 pub mod ledger;

@@ -41,6 +41,16 @@ pub const SAMPLE_BYTES: u64 = 64 << 10;
 /// What `wipefs` calls partition tables.
 const PARTITION_TABLES: [&str; 8] = ["dos", "gpt", "PMBR", "mac", "sun", "sgi", "bsd", "atari"];
 
+/// Returns true if a range of a regular file is known to read as zeros: all hole, or reserved but never
+/// written.
+pub(crate) fn reads_as_zeros(file: &File, start: u64, end: u64) -> bool {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(start)) {
+        Err(Errno::NXIO) => true,
+        Ok(data) => data >= end,
+        Err(_) => false,
+    }
+}
+
 /// What kind of thing is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -26,6 +26,7 @@ use crate::control::{ControlError, Listeners};
 use crate::descriptors::{self, TooFew};
 use crate::device::{self, DeviceError};
 use crate::export::{CarriedClients, ExportOptions, Exports, GateFiles, ListenError, Listener};
+use crate::grow::grow;
 use crate::handover::{self, HandedOver, Inheritance, Successor};
 use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
@@ -182,6 +183,17 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
         accept_loss: asked.accept_loss,
         settled: inherited.as_ref().is_some_and(Inheritance::is_settled),
     };
+    if let Some(inherited) = &mut inherited
+        && let Some(to) = inherited.grow()
+    {
+        match grow(&config, to) {
+            Ok(grown) => tracing::info!("{grown}"),
+            Err(error) => {
+                tracing::error!(%error, "the volume has not grown, and is served as it is");
+                inherited.not_grown(format!("{error}. {}", error.way_out()));
+            }
+        }
+    }
     let opened = opening::open(&config.legs, options)?;
     check(&config, &opened)?;
     inherited = inherited.filter(|of| of_this_volume(of, &opened));

@@ -98,11 +98,11 @@ impl Volume for ServedVolume {
                 let way_out = "Stop the volume, and serve it without --record.";
                 Err(Refusal::new(RefusalKind::Conflict, what, way_out))
             }),
-            Request::Upgrade { binary, force } => {
-                upgrading::upgrade(self.reactor.clone(), binary, force)
+            Request::Upgrade { binary, force, grow } => {
+                upgrading::upgrade(self.reactor.clone(), binary, force, grow)
             }
             Request::HandOver => {
-                let wish = UpgradeWish { binary: None, force: true };
+                let wish = UpgradeWish { binary: None, force: true, grow: None };
                 self.ask(|reply| ReactorMessage::Upgrade { wish, reply })
             }
             Request::Shutdown { drain } => {

@@ -13,7 +13,7 @@ use crate::client::{Client, Which};
 use crate::failure::{Failure, Kind};
 
 /// Time that the new program has to serve. Opening a volume may wait for absent legs.
-const SERVE_TIME: Duration = Duration::from_secs(300);
+pub(super) const SERVE_TIME: Duration = Duration::from_secs(300);
 /// The same if the answer to the request was lost, so that it may not have been taken up.
 const LOST_ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Pause between two looks at whether it does.
@@ -74,7 +74,11 @@ pub(crate) fn run(arguments: &UpgradeArgs) -> Result<()> {
 }
 
 /// Waits until the new program serves.
-async fn served(client: &Client, before: &VolumeStatus, time: Duration) -> Result<VolumeStatus> {
+pub(super) async fn served(
+    client: &Client,
+    before: &VolumeStatus,
+    time: Duration,
+) -> Result<VolumeStatus> {
     let upgrades =
         |status: &VolumeStatus| status.taken_over.as_ref().map_or(0, |over| over.upgrades);
     let until = Instant::now() + time;

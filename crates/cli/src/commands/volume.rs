@@ -53,6 +53,11 @@ impl LedgerArgs {
 }
 
 impl VolumeArgs {
+    /// Returns true if a volume is named at all.
+    pub(crate) fn is_named(&self) -> bool {
+        self.file.is_some() || !self.legs.is_empty() || self.scan.is_some()
+    }
+
     /// Reads the configuration, lays `--set KEY=VALUE` assignments and the flags over it. The caller
     /// adds its own flags and calls [`Config::check`].
     ///

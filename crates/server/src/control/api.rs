@@ -13,6 +13,7 @@ use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, Refusa
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::opening::GivenUp;
 
@@ -459,6 +460,16 @@ pub struct Upgrade {
     /// The program that goes on; without it, the file that the running one was started from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary: Option<PathBuf>,
+    /// Clients that cannot be handed over may be cut off.
+    pub force: bool,
+}
+
+/// `POST /v1/grow`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grow {
+    /// The size; as large as the legs allow without it.
+    pub to: GrowTo,
     /// Clients that cannot be handed over may be cut off.
     pub force: bool,
 }

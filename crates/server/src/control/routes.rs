@@ -18,8 +18,8 @@ use tokio_stream::wrappers::IntervalStream;
 
 use super::Life;
 use super::api::{
-    AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Health, Inject, OneLeg, ReplaceLeg, Scrub,
-    Shutdown, Upgrade, VolumeStatus,
+    AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Grow, Health, Inject, OneLeg, ReplaceLeg,
+    Scrub, Shutdown, Upgrade, VolumeStatus,
 };
 use super::connections::Peer;
 use super::history::History;
@@ -75,6 +75,7 @@ pub(super) fn control(shared: Shared) -> Router {
         .route("/v1/device/detach", post(detach_device))
         .route("/v1/reload", post(reload))
         .route("/v1/upgrade", post(upgrade))
+        .route("/v1/grow", post(grow))
         .route("/v1/shutdown", post(shutdown))
         .merge(observed())
         .fallback(no_such_route)
@@ -201,7 +202,14 @@ async fn upgrade(
             format!("`binary` is {}, which is no absolute path", path.display()),
             "Name the program by a path that begins with /.",
         )),
-        binary => Ok(Request::Upgrade { binary, force }),
+        binary => Ok(Request::Upgrade { binary, force, grow: None }),
+    })
+    .await
+}
+
+async fn grow(State(shared): State<Shared>, body: Received) -> Response {
+    act(&shared, body, |Grow { to, force }| {
+        Ok(Request::Upgrade { binary: None, force, grow: Some(to) })
     })
     .await
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::leg::InjectionState;
 use crate::opening::GivenUp;
@@ -89,6 +90,9 @@ pub struct HandoverReport {
     /// The reason why this is the program from before, if the new one could not be run.
     #[serde(default)]
     pub fallback: Option<String>,
+    /// The reason why the volume has not grown, if it was to.
+    #[serde(default)]
+    pub not_grown: Option<String>,
 }
 
 /// Client connections.
@@ -303,6 +307,8 @@ pub enum Request {
         binary: Option<PathBuf>,
         /// Clients that cannot be handed over may be cut off.
         force: bool,
+        /// The size that the volume is to grow to meanwhile.
+        grow: Option<GrowTo>,
     },
     /// Close for the next start of the service, which goes on with the clients.
     HandOver,
@@ -362,7 +368,8 @@ impl fmt::Display for Request {
             Request::AttachDevice { .. } => formatter.write_str("attach the block device"),
             Request::DetachDevice => formatter.write_str("detach the block device"),
             Request::Reload => formatter.write_str("reload certificates"),
-            Request::Upgrade { binary, force } => {
+            Request::Upgrade { grow: Some(to), .. } => write!(formatter, "grow to {to:?}"),
+            Request::Upgrade { binary, force, .. } => {
                 let cutting = if *force { ", cutting clients off if need be" } else { "" };
                 match binary {
                     Some(binary) => write!(formatter, "upgrade to {}{cutting}", binary.display()),

@@ -20,7 +20,7 @@ use super::candidate::{Candidate, Member};
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;
 use crate::leg::{apart, stripe};
-use crate::probe::Kind;
+use crate::probe::{Kind, reads_as_zeros};
 
 /// Most bytes zeroed by one call, which cannot be interrupted.
 const ZERO_AT_ONCE: u64 = 1 << 30;
@@ -203,14 +203,7 @@ impl Storage {
     /// Whether a range of a regular file is known to read as zeros: all hole, or reserved
     /// but never written.
     fn is_zero(&self, start: u64, end: u64) -> bool {
-        if self.device {
-            return false;
-        }
-        match rustix::fs::seek(&self.file, SeekFrom::Data(start)) {
-            Err(Errno::NXIO) => true,
-            Ok(data) => data >= end,
-            Err(_) => false,
-        }
+        !self.device && reads_as_zeros(&self.file, start, end)
     }
 
     fn zero(&self, start: u64, end: u64) -> io::Result<()> {

@@ -12,6 +12,7 @@ use super::{DESCRIPTOR, FALLBACK, FILE_NAME, Taken, store};
 use crate::clock;
 use crate::control::volume::{HandoverReport, HandoverTimes};
 use crate::export::{CarriedClients, ExportOptions};
+use crate::grow::GrowTo;
 
 /// What a predecessor handed over, with its sockets, which are closed with it.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Inheritance {
     pub(crate) control: Option<OwnedFd>,
     pub(crate) http: Option<OwnedFd>,
     fallback: Option<String>,
+    /// The reason why the volume has not grown, if it was to.
+    not_grown: Option<String>,
     /// When this program began, on the monotonic clock.
     taken_at: u64,
 }
@@ -72,12 +75,31 @@ impl Inheritance {
         let (control, http) = (take(state.control), take(state.http));
         let fallback = std::env::var(FALLBACK).ok();
         let taken_at = clock::now().0;
-        Inheritance { state, listeners, connections, control, http, fallback, taken_at }
+        Inheritance {
+            state,
+            listeners,
+            connections,
+            control,
+            http,
+            fallback,
+            not_grown: None,
+            taken_at,
+        }
     }
 
     /// Returns true if nothing that was written to a remote leg can still land there.
     pub(crate) fn is_settled(&self) -> bool {
         self.state.settled
+    }
+
+    /// Returns the size that the volume is to grow to before it is opened.
+    pub(crate) fn grow(&self) -> Option<GrowTo> {
+        self.state.grow
+    }
+
+    /// Notes why the volume has not grown.
+    pub(crate) fn not_grown(&mut self, reason: String) {
+        self.not_grown = Some(reason);
     }
 
     /// Returns true if it is of the volume with this id.
@@ -110,6 +132,7 @@ impl Inheritance {
                 taken_at: self.taken_at,
             },
             fallback: self.fallback,
+            not_grown: self.not_grown,
         };
         let listeners = self.listeners.into_iter().map(|(known, _)| known).collect();
         let clients = CarriedClients {

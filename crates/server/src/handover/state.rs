@@ -12,6 +12,8 @@ use std::os::fd::RawFd;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grow::GrowTo;
+
 /// The format written, and the newest that is read.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"hemi-up\n";
@@ -54,6 +56,9 @@ pub(crate) struct State {
     pub(crate) closed_at: u64,
     /// Whether no write to a remote leg can land any more.
     pub(crate) settled: bool,
+    /// The size that the volume is to grow to before it is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grow: Option<GrowTo>,
     /// Clients that could not be handed over.
     pub(crate) cut: u64,
     /// Connections accepted and refused since clients first connected.

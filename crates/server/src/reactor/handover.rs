@@ -12,6 +12,7 @@ use hemi_core::units::{Instant, MILLISECOND, SECOND};
 
 use super::{Outcome, Reactor, TOKEN_CLOSE};
 use crate::control::volume::{HandoverReport, HandoverTimes, Phase};
+use crate::grow::GrowTo;
 use crate::handover::HandedOver;
 use crate::messages::{ReactorError, ReplyTo};
 
@@ -36,6 +37,8 @@ pub struct UpgradeWish {
     pub binary: Option<PathBuf>,
     /// Clients that cannot be handed over may be cut.
     pub force: bool,
+    /// The size that the volume is to grow to meanwhile.
+    pub grow: Option<GrowTo>,
 }
 
 /// An upgrade that can still be given up.
@@ -177,6 +180,7 @@ impl Reactor {
         let Attempt { wish, reply, .. } = attempt;
         let (mut state, descriptors) = self.with_exports(|exports, cx| exports.hand_over(cx));
         (state.paused_at, state.rested_at) = (since.0, self.now.0);
+        state.grow = wish.grow;
         state.volume = self.published.load().identity.id;
         state.upgrades = self.taken_over.as_ref().map_or(0, |report| report.upgrades) + 1;
         let clients = state.connections.len();

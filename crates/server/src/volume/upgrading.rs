@@ -4,18 +4,25 @@ use std::path::PathBuf;
 
 use super::{on_a_thread, refusal};
 use crate::control::volume::{Outcome, Refusal, RefusalKind};
+use crate::grow::GrowTo;
 use crate::handover::{self, CheckError};
 use crate::messages::{ReactorHandle, ReactorMessage, UpgradeWish};
 
 /// Has the reactor close the volume for `binary`, or the file that this program was started from. Done once
 /// clients are at rest and there is no way back.
-pub(super) fn upgrade(reactor: ReactorHandle, binary: Option<PathBuf>, force: bool) -> Outcome {
+/// The volume grows on the way, if it is to.
+pub(super) fn upgrade(
+    reactor: ReactorHandle,
+    binary: Option<PathBuf>,
+    force: bool,
+    grow: Option<GrowTo>,
+) -> Outcome {
     on_a_thread("hemi-upgrade", "asking the new program", move || {
         let binary =
             binary.map_or_else(handover::own_binary, Ok).map_err(|error| check_refusal(&error))?;
         let answer = handover::check(&binary).map_err(|error| check_refusal(&error))?;
         tracing::info!(binary = %binary.display(), version = answer.version, "upgrading");
-        let wish = UpgradeWish { binary: Some(binary), force };
+        let wish = UpgradeWish { binary: Some(binary), force, grow };
         reactor.wait_for(|reply| ReactorMessage::Upgrade { wish, reply }).map_err(refusal)
     })
 }

@@ -182,7 +182,12 @@ impl Served {
     fn watch(&mut self, index: u32) -> Result<(), ReactorError> {
         self.index = index;
         let ended = self.sender.clone();
-        self.reactor.wait_for(|reply| ReactorMessage::WatchKernel { ended, reply })
+        self.reactor.wait_for(|reply| ReactorMessage::WatchKernel { ended, reply })?;
+        // The volume may have grown.
+        if let Err(error) = self.netlink.resize(index, self.options.size, &self.backend) {
+            tracing::warn!(path = self.path(), %error, "the block device keeps its size");
+        }
+        Ok(())
     }
 
     /// Makes a new device: the first that is not connected, or one more.

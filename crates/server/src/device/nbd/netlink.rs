@@ -122,6 +122,16 @@ impl Netlink {
         self.command(RECONFIGURE, attributes)
     }
 
+    /// Tells a device its size.
+    ///
+    /// # Errors
+    /// As [`Netlink::reconnect`].
+    pub(super) fn resize(&mut self, index: u32, bytes: u64, backend: &str) -> io::Result<()> {
+        let attributes =
+            vec![number(INDEX, index), long(SIZE_BYTES, bytes), text(BACKEND, backend)];
+        self.command(RECONFIGURE, attributes)
+    }
+
     /// Disconnects a device: requests that wait fail.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ const IO_BYTES: u32 = 16;
 pub(super) const ADD: u32 = command(READ_WRITE, CONTROL_BYTES as u32, 0x04);
 /// `UBLK_U_CMD_DEL_DEV`.
 pub(super) const DELETE: u32 = command(READ_WRITE, CONTROL_BYTES as u32, 0x05);
+/// `UBLK_U_CMD_UPDATE_SIZE` (Linux 6.16).
+pub(super) const UPDATE_SIZE: u32 = command(READ_WRITE, CONTROL_BYTES as u32, 0x15);
 /// `UBLK_U_CMD_DEL_DEV_ASYNC` (Linux 6.9).
 pub(super) const DELETE_LATER: u32 = command(READ, CONTROL_BYTES as u32, 0x14);
 /// `UBLK_U_CMD_START_DEV`.
@@ -50,6 +52,8 @@ pub(super) const USER_RECOVERY: u64 = 1 << 3;
 pub(super) const REISSUE: u64 = 1 << 4;
 /// `UBLK_F_CMD_IOCTL_ENCODE`: commands are ioctl numbers.
 pub(super) const IOCTL_ENCODE: u64 = 1 << 6;
+/// `UBLK_F_UPDATE_SIZE`: a device can be given another size.
+pub(super) const RESIZABLE: u64 = 1 << 10;
 /// `UBLK_F_USER_COPY`: payload is read and written through the character device.
 pub(super) const USER_COPY: u64 = 1 << 7;
 

@@ -137,6 +137,14 @@ impl Control {
         self.plain(abi::END_RECOVERY, device, u64::from(std::process::id()))
     }
 
+    /// Tells a device its size in sectors of 512 bytes.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP before Linux 6.16, or another of the system's.
+    pub(super) fn update_size(&mut self, device: u32, sectors: u64) -> io::Result<()> {
+        self.plain(abi::UPDATE_SIZE, device, sectors)
+    }
+
     /// Takes the block device away. Requests that come still fail.
     ///
     /// # Errors

@@ -146,7 +146,7 @@ fn make(
         queues: 1,
         queue_depth: DEPTH,
         io_bytes_max: REQUEST_BYTES_MAX,
-        flags: NEEDED,
+        flags: NEEDED | control.features().unwrap_or(0) & abi::RESIZABLE,
         volume: mark_of(identity.id),
         ..DeviceInfo::default()
     };
@@ -200,7 +200,7 @@ fn take_over(
 ) -> Result<(), DeviceError> {
     let path = block_path(info.number);
     let sectors = control.sectors(info.number).map_err(failed("cannot look at", &path))?;
-    if sectors != identity.size_bytes >> 9 {
+    if sectors > identity.size_bytes >> 9 {
         let (device, volume) = (sectors << 9, identity.size_bytes);
         return Err(DeviceError::Size { path, device, volume });
     }
@@ -220,7 +220,18 @@ fn take_over(
     }
     debug_assert!(info.state == abi::STATE_QUIESCED || info.state == abi::STATE_LIVE);
     hand_over(reactor, &info, identity)?;
-    control.end_recovery(info.number).map_err(failed("cannot take over", &path))
+    control.end_recovery(info.number).map_err(failed("cannot take over", &path))?;
+    // The volume may have grown.
+    if sectors < identity.size_bytes >> 9
+        && let Err(error) = control.update_size(info.number, identity.size_bytes >> 9)
+    {
+        tracing::warn!(
+            path, %error,
+            "the block device keeps its size (before Linux 6.16): unmount it, hemi detach-device, \
+             hemi attach"
+        );
+    }
+    Ok(())
 }
 
 /// Hands the character device to the reactor, which takes requests from then on.
