@@ -4,23 +4,23 @@
 //! is in flight is answered), closed (the socket is shut down; the connection goes once the
 //! ring has let go of its memory).
 
+mod handover;
+
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use hemi_core::io::RequestError;
 use hemi_core::units::Instant;
 use hemi_nbd::codec::ErrorCode;
-use hemi_nbd::server::{Command, Request, ServerEvent, ServerSession};
+use hemi_nbd::server::{ServerEvent, ServerSession};
 use rustix::io::Errno;
 
 use super::input::{Input, InputMemory, Intake};
 use super::listener::{Gate, Listener};
 use super::output::{Answer, Output, OutputMemory, TEXT_BYTES_MAX};
 use super::pace::{Pace, Sample};
-use super::request::{ClientRequest, Held, Kind, PART_BYTES, Requests};
+use super::request::{ClientRequest, Held, Kind, Requests};
 use super::{ExportContext, HANDSHAKE_TIMEOUT, REQUESTS_PER_TURN, STALL_TIMEOUT, release};
-use crate::handover::state::ConnectionState;
 use crate::ring::{Completion, Ring, RingFile, Source, Tag};
 use crate::slots::SlotId;
 use crate::tls::Tls;
@@ -530,148 +530,6 @@ impl Connection {
         }
     }
 
-    /// Ends the receive that is in the ring soon, without losing what it receives.
-    pub(super) fn cancel_receive(&self, cx: &mut ExportContext<'_>) {
-        if self.input.busy {
-            cx.ring.cancel(self.tag(RECEIVE));
-        }
-    }
-
-    /// Ends the send that is in the ring soon; what it did not send stays.
-    pub(super) fn cancel_send(&self, cx: &mut ExportContext<'_>) {
-        if self.output.busy {
-            cx.ring.cancel(self.tag(SEND));
-        }
-    }
-
-    /// Sends the rest of a message that was stopped for a pause.
-    pub(super) fn go_on_sending(&mut self, cx: &mut ExportContext<'_>) {
-        if self.state != State::Closed {
-            let (file, tag) = (self.file, self.tag(SEND));
-            self.output.go_on(cx, file, tag);
-        }
-    }
-
-    /// Whether it has input that a pause keeps from being processed.
-    pub(super) fn is_paused(&self) -> bool {
-        self.blocked == Blocked::Paused
-    }
-
-    /// Whether anything is left to be sent.
-    pub(super) fn has_output(&self) -> bool {
-        self.state != State::Closed && !self.output.is_empty(self.tls.as_ref())
-    }
-
-    /// Whether a message is in the ring.
-    pub(super) fn is_sending(&self) -> bool {
-        self.output.busy
-    }
-
-    /// Whether no other program could go on with it: it has TLS, whose keys stay here.
-    pub(super) fn is_bound_here(&self) -> bool {
-        self.state != State::Closed && self.tls.is_some()
-    }
-
-    /// Takes the connection apart for a successor; nothing of it is in the ring or the engine. `None` if it is
-    /// over, or no successor could go on with it.
-    pub(super) fn hand_over(
-        mut self,
-        cx: &ExportContext<'_>,
-        requests: &Requests,
-    ) -> Option<(ConnectionState, OwnedFd)> {
-        if self.state == State::Closed || self.tls.is_some() {
-            return None;
-        }
-        let mut known = ConnectionState {
-            descriptor: self.descriptor.as_raw_fd(),
-            listener: self.listener.into(),
-            number: self.number,
-            served: self.served,
-            finishing: self.state == State::Finishing,
-            owed_loss: self.owed_loss,
-            ..ConnectionState::default()
-        };
-        if !self.session.save(&mut known.session) {
-            return None;
-        }
-        match self.input.intake {
-            Intake::Idle => {}
-            Intake::Admitting(request) => request.save(&mut known.request),
-            // Nothing of the answer has been sent: it is read anew.
-            Intake::Reading { request, .. } => {
-                requests.get(request)?.as_asked().save(&mut known.request);
-            }
-            Intake::Writing { request, next, part } => {
-                let request = requests.get(request)?;
-                request.as_asked().save(&mut known.request);
-                known.failed = request.error.is_some();
-                known.next = next;
-                if let Some(part) = part {
-                    part.append_to(cx, &mut known.payload);
-                }
-            }
-        }
-        self.input.append_unused(&mut known.input);
-        self.output.append_unsent(cx, requests, &mut known.output);
-        Some((known, self.descriptor))
-    }
-
-    /// A connection of a predecessor's. [`Connection::take_up`] follows, once it has its slot.
-    ///
-    /// # Errors
-    /// The reason why it cannot go on, with its socket.
-    pub(super) fn taken_on(
-        owner: u16,
-        listener: &Listener,
-        descriptor: OwnedFd,
-        file: RingFile,
-        known: &ConnectionState,
-        memory: ConnectionMemory,
-        now: Instant,
-    ) -> Result<Connection, (String, OwnedFd)> {
-        let session = ServerSession::restore(Arc::clone(&listener.config), &known.session);
-        let session = match session {
-            Ok(session) => session,
-            Err(error) => return Err((error.to_string(), descriptor)),
-        };
-        if let Err(reason) = check_request(known, &session) {
-            return Err((reason.to_owned(), descriptor));
-        }
-        let (mut input, mut output) = (Input::new(memory.input), Output::new(memory.output, now));
-        input.carry([known.payload.as_slice(), &known.input].concat());
-        output.text().extend_from_slice(&known.output);
-        let stream = Stream { descriptor, file, session, input, output };
-        let mut connection = Connection::on(stream, owner, listener, known.number, now);
-        connection.served = known.served;
-        connection.owed_loss = known.owed_loss;
-        Ok(connection)
-    }
-
-    /// Goes on with what the predecessor had begun.
-    pub(super) fn take_up(
-        &mut self,
-        known: &ConnectionState,
-        requests: &mut Requests,
-        now: Instant,
-    ) {
-        if let Ok(request) = Request::restore(&known.request) {
-            self.input.intake = match request.command {
-                Command::Write if self.session.payload_left().is_some() => {
-                    let mut write = ClientRequest::new(self.id, Kind::Write, &request, now);
-                    write.error = known.failed.then_some(RequestError::Io);
-                    self.in_flight += 1;
-                    self.in_flight_bytes += request.length;
-                    let id = requests.insert(write);
-                    Intake::Writing { request: id, next: known.next, part: None }
-                }
-                _ => Intake::Admitting(request),
-            };
-        }
-        if known.finishing {
-            self.finish();
-        }
-    }
-
     /// Gives the memory back for the next connection.
     pub(super) fn dissolve(self, ring: &mut Ring) -> ConnectionMemory {
         ring.remove_file(self.file, self.descriptor);
@@ -686,45 +544,6 @@ struct Stream {
     session: ServerSession,
     input: Input,
     output: Output,
-}
-
-/// Checks that a request which a predecessor had received is one that the session would let in: its
-/// configuration may have changed.
-fn check_request(known: &ConnectionState, session: &ServerSession) -> Result<(), &'static str> {
-    if known.request.is_empty() {
-        let begun = known.next > 0 || !known.payload.is_empty();
-        return if begun { Err("its state is damaged: data of no request") } else { Ok(()) };
-    }
-    let request = Request::restore(&known.request)
-        .map_err(|_| "its state is damaged: a request that is none")?;
-    if !session.in_transmission() {
-        return Err("its state is damaged: a request in the handshake");
-    }
-    let export = session.export();
-    let end = request.offset.checked_add(request.length);
-    let block = u64::from(export.block_size.minimum);
-    let has_payload = matches!(request.command, Command::Read { .. } | Command::Write);
-    let most = if has_payload { export.block_size.maximum_payload.into() } else { export.size };
-    if end.is_none_or(|end| end > export.size)
-        || request.length > most
-        || !(request.offset | request.length).is_multiple_of(block)
-    {
-        return Err("its request is not allowed any more");
-    }
-    let is_write = request.command == Command::Write;
-    let left = session.payload_left();
-    let fits = match left {
-        Some(left) => {
-            let whole = known.next.is_multiple_of(PART_BYTES) && known.next < request.length;
-            let part = request.length.saturating_sub(known.next).min(PART_BYTES);
-            is_write
-                && whole
-                && left == request.length - known.next
-                && known.payload.len() as u64 <= part
-        }
-        None => !is_write && known.next == 0 && known.payload.is_empty(),
-    };
-    if fits { Ok(()) } else { Err("its state is damaged: data that is not its request's") }
 }
 
 /// One step through the input.
