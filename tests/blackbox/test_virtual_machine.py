@@ -19,7 +19,7 @@ BUSYBOX = Path("/bin/busybox")
 VOLUME = 64 * MIB
 WRITERS = 4
 # Modules in the order in which they need each other.
-MODULES = ("virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci")
+MODULES = ("virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci")
 
 pytestmark = [
     pytest.mark.skipif(
@@ -105,7 +105,7 @@ class Guest:
         self.console = sandbox.path("console")
         self.console.touch()
         self.process: Process = sandbox.start(
-            *(QEMU or "", "-accel", "kvm", "-accel", "tcg", "-smp", 2, "-m", "256M"),
+            *(QEMU or "", "-accel", "tcg", "-smp", 2, "-m", "256M"),
             *("-object", "memory-backend-memfd,id=mem,size=256M,share=on"),
             *("-numa", "node,memdev=mem", "-nodefaults", "-display", "none", "-no-reboot"),
             *("-chardev", f"socket,id=disk,path={socket},reconnect=1"),

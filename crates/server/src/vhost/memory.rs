@@ -256,7 +256,9 @@ pub(super) fn map(file: &File, length: u64) -> Result<SharedMapping, String> {
     let metadata = file.metadata().map_err(failed)?;
     let system = rustix::fs::fstatfs(file).map_err(|error| failed(error.into()))?;
     #[allow(clippy::unnecessary_cast)] // It has another type on other machines.
-    if !FILE_SYSTEMS.contains(&(system.f_type as i64)) {
+    let in_memory = FILE_SYSTEMS.contains(&(system.f_type as i64));
+    // Devices lie on a tmpfs, too.
+    if !(in_memory && metadata.is_file()) {
         return Err("is not in memory: share it from a memfd, /dev/shm or hugetlbfs".into());
     }
     if metadata.len() < length {

@@ -113,7 +113,7 @@ fn indices_wrap() {
 fn the_guest_is_called_when_it_asked_for_it() {
     let mut world = World::new(ALL);
     let event_at = 0x1004 + 2 * u64::from(SIZE);
-    let mut give_back = |world: &mut World, count: u16, event: u16| {
+    let give_back = |world: &mut World, count: u16, event: u16| {
         world.put(event_at, &event.to_le_bytes());
         for _ in 0..count {
             world.queue.give_back(0, 1);
