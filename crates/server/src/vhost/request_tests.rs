@@ -16,7 +16,7 @@ fn ask(disk: &Disk, kind: u32, sector: u64, payload: &[u8], room: u32) -> Result
     header[8..].copy_from_slice(&sector.to_le_bytes());
     let segment = |address: u64, length: u32, writable: bool| Segment { address, length, writable };
     let mut segments = vec![
-        segment(BASE + 500, 5, false),
+        segment(BASE + 0x4000, 5, false),
         segment(BASE, 11 + payload.len() as u32, false),
         segment(BASE + 0x8000, room, true),
     ];

@@ -38,8 +38,8 @@ const GUEST_SHIFT: u32 = 48;
 const KICK: u32 = 0;
 const CALL: u32 = 1;
 const KIND_BITS: u32 = 1;
-/// Parts in flight that the table holds before it grows.
-const TABLE_CAPACITY: usize = 256;
+/// Parts of requests that a guest has in flight at most, of all its queues: the engine has room for others.
+const IN_FLIGHT_MAX: usize = 1024;
 
 /// What every queue of a guest names in the ring.
 pub(super) struct Signals {
@@ -84,6 +84,8 @@ enum Left {
     Turn,
     /// There is no room.
     Room,
+    /// The guest has as much in flight as it may.
+    Full,
     Broken(Broken),
 }
 
@@ -105,6 +107,8 @@ pub(super) struct Guest {
     starts: u32,
     /// The queue that is looked at first.
     first: usize,
+    /// Set while requests wait for others of its own.
+    is_full: bool,
     /// Set while it is among those that wait for room or for their next turn.
     queued: bool,
     /// Set once no more requests are taken.
@@ -151,10 +155,11 @@ impl Guest {
             client,
             connected: None,
             queues: (0..QUEUES_MAX).map(|_| None).collect(),
-            parts: SlotTable::with_capacity(TABLE_CAPACITY),
+            parts: SlotTable::with_capacity(IN_FLIGHT_MAX),
             signals: Signals { guest, memory },
             starts: 0,
             first: 0,
+            is_full: false,
             queued: false,
             stopped: false,
             complaint: None,
@@ -277,6 +282,7 @@ impl Guest {
     /// Takes requests from the queues, as far as there is room and the turn lasts.
     pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         self.queued = false;
+        self.is_full = false;
         let mut turn = Turn::new();
         let count = self.queues.len();
         for step in 0..count {
@@ -295,6 +301,11 @@ impl Guest {
                     self.first = number;
                     self.queued = true;
                     return Next::Wait;
+                }
+                Left::Full => {
+                    self.first = number;
+                    self.is_full = true;
+                    return Next::Nothing;
                 }
                 Left::Broken(broken) => {
                     self.hang_up(cx, broken.to_string());
@@ -334,6 +345,9 @@ impl Guest {
         let (Some(connected), Some(queue)) = (connected, &mut queues[number]) else {
             return Err(Left::Empty);
         };
+        if parts.len() >= IN_FLIGHT_MAX {
+            return Err(Left::Full);
+        }
         let memory = &*connected.memory;
         let next = queue.next(memory, &connected.disk, cx.now, !client.has_long())?;
         let head = match next {
@@ -475,13 +489,15 @@ impl Guest {
         }
     }
 
-    /// Returns true if a long request can go on now that another has ended.
+    /// Returns true if requests can go on now that another has ended.
     pub(super) fn wants_turn(&self) -> bool {
+        if self.queued || self.stopped {
+            return false;
+        }
         let waits = |queue: &Queue| !queue.long.is_empty();
-        !self.queued
-            && !self.stopped
-            && !self.client.has_long()
-            && self.queues.iter().flatten().any(waits)
+        let long = !self.client.has_long() && self.queues.iter().flatten().any(waits);
+        // Once for many, not for each.
+        long || (self.is_full && self.parts.len() <= IN_FLIGHT_MAX / 2)
     }
 
     /// Notes that it has been put among those that wait.
