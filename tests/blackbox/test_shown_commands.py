@@ -160,6 +160,12 @@ def upgrade_page(stage: Stage) -> None:
         client.wait_output("connected")
 
 
+def grow_page(stage: Stage) -> None:
+    """A volume on two files."""
+    stage.must("hemi create --name demo --size 64MiB --leg fast.img --leg slow.img")
+    serve(stage, "--leg fast.img --leg slow.img")
+
+
 def create_page(stage: Stage) -> None:
     stage.must("mkfs.ext4 -q /dev/sdc && mkfs.ext4 -q /dev/sdd")
 
@@ -296,6 +302,7 @@ SCENES = {
     "docs/commands/sim.md": Scene(prepare=sim_page),
     "docs/commands/status.md": Scene(DEVICES, prepare=frozen_leg),
     "docs/commands/trace.md": Scene(DEVICES, prepare=trace_page),
+    "docs/commands/grow.md": Scene(prepare=grow_page),
     "docs/commands/upgrade.md": Scene(DEVICES, prepare=upgrade_page),
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Create(commands::create::CreateArgs),
-    Serve(commands::serve::ServeArgs),
+    Serve(Box<commands::serve::ServeArgs>),
     Status(commands::status::StatusArgs),
     Attach(commands::attach::AttachArgs),
     DetachDevice(commands::attach::DetachArgs),

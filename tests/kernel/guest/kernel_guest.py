@@ -58,9 +58,9 @@ class Volume:
         #: So that a test can put something else between hemi and a disk.
         self.legs = list(LEGS)
 
-    def create(self) -> None:
+    def create(self, size: str = str(SIZE)) -> None:
         named = [part for leg in self.legs for part in ("--leg", leg, "--wipe", leg)]
-        hemi("create", "--size", str(SIZE), "--name", "vol", *named)
+        hemi("create", "--size", size, "--name", "vol", *named)
 
     def log(self) -> str:
         return Path(f"/run/serve-{self.starts}.log").read_text(errors="replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kernel_guest import DEVICE, SIZE, Volume, hemi, messages, run
+from kernel_guest import DEVICE, SIZE, Volume, hemi, messages, run, wait_until
 
 
 def queue(key: str) -> str:
@@ -147,3 +147,44 @@ def test_a_device_of_another_volume_is_left_alone(volume: Volume) -> None:
     DEVICE.symlink_to(device)
     volume.stop()
     hemi("detach-device", "--volume", "vol")
+
+
+def test_a_mounted_volume_grows(volume: Volume) -> None:
+    """RAM disks cannot: what hemi sees of them can."""
+    half = int(run("blockdev", "--getsz", "/dev/ram0")) // 2
+    names = [f"grown{number}" for number in range(2)]
+    for number, name in enumerate(names):
+        run("dmsetup", "create", name, "--table", f"0 {half} linear /dev/ram{number} 0")
+    run("dmsetup", "mknodes")
+    volume.legs = [f"/dev/mapper/{name}" for name in names]
+    mount = Path("/run/mount")
+    mount.mkdir(exist_ok=True)
+    try:
+        volume.create("16MiB")
+        volume.start("--device", "--ledger", "/run")
+        run("mkfs.ext4", "-q", str(DEVICE))
+        run("mount", str(DEVICE), str(mount))
+        (mount / "file").write_bytes(b"x" * 1_000_000)
+        for number, name in enumerate(names):
+            run("dmsetup", "reload", name, "--table", f"0 {2 * half} linear /dev/ram{number} 0")
+            run("dmsetup", "resume", name)
+        assert "has grown from 16MiB to 62MiB" in hemi("grow")
+        volume.wait_attached()
+        size = int(run("blockdev", "--getsize64", str(DEVICE)))
+        # The kernel's ublk cannot, before 6.16.
+        assert size == (62 << 20 if volume.driver == "nbd" else 16 << 20)
+        if volume.driver == "nbd":
+            run("resize2fs", str(DEVICE))
+            (mount / "large").write_bytes(bytes(40 << 20))
+        assert (mount / "file").read_bytes() == b"x" * 1_000_000
+        run("umount", str(mount))
+        run("fsck.ext4", "-fn", str(DEVICE))
+        wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
+        assert hemi("scrub").strip() == "all legs of vol are alike"
+        assert messages() == []
+    finally:
+        if volume.server is not None:
+            volume.kill()
+        run("umount", str(mount), expect=None)
+        for name in names:
+            run("dmsetup", "remove", "--retry", name, expect=None)
