@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import busy, first_pass, flush, freeze, md, replay, restart, slow_leg, speed
+from . import busy, devices, first_pass, flush, freeze, md, replay, restart, slow_leg, speed
 from .measure import table
 from .settings import LENGTHS
 
@@ -27,7 +27,7 @@ What has the same letter below was measured on the same machine.
 Unless a table says otherwise, the client is fio's NBD engine on one unix-socket connection,
 and files are written in full before they are measured. hemi keeps its ledger on a tmpfs.
 """
-MODULES = (speed, busy, first_pass, slow_leg, freeze, flush, restart, md, replay)
+MODULES = (speed, busy, first_pass, slow_leg, freeze, flush, restart, md, devices, replay)
 GUEST = (
     "*In the guest*: Linux md and hemi in user-mode Linux on RAM disks, with one processor; md "
     "without a socket in between."
@@ -49,6 +49,7 @@ def page(results: dict[str, Any]) -> str:
         ("flush", flush, flush.report),
         ("slow-leg", slow_leg, slow_leg.report),
         ("md", md, md.report),
+        ("devices", devices, devices.report),
         ("speed", speed, speed.latencies),
     ):
         if part in results:
