@@ -1,4 +1,4 @@
-"""MariaDB on a volume whose server is killed, stopped and upgraded: it sees no more than a pause."""
+"""MariaDB on a volume whose server is killed, stopped and upgraded: it sees a pause at most."""
 
 from __future__ import annotations
 
