@@ -1,4 +1,4 @@
-//! Growth of a closed volume: what it writes, what it refuses, and what a power cut in it leaves.
+//! Growth of a closed volume: its writes, its refusals, and the state after a power failure.
 
 use hemi_core::format::create::{self, NewVolume};
 use hemi_core::format::superblock::Name;
@@ -152,7 +152,7 @@ fn the_largest_size_has_the_same_data_offset() {
 }
 
 proptest! {
-    /// Of the step that the power cut came in, each block has been written or not, or in part.
+    /// The power fails within a step: each of its blocks is written, not written, or written in part.
     #[test]
     fn a_power_cut_leaves_the_old_size_or_the_new_one(
         regions in 1_u64..2 * PAGE,
@@ -186,7 +186,7 @@ proptest! {
             prop_assert!(entry.whole() == before.whole() || entry.whole() == believed);
             prop_assert!(entry.whole() != 0 && !entry.is_dirty());
         }
-        // It can go on: by itself where nobody is doubted.
+        // Where no leg is doubted, it can go on by itself.
         if doubted == 0 && !grown {
             prop_assert!(grow(&opening, (regions + more) * REGION, new_whole).is_ok());
         }

@@ -162,7 +162,7 @@ proptest! {
         prop_assert_eq!(output, expected);
     }
 
-    /// Bytes of one bit's difference, cut, or made up: refused, or a session that goes on.
+    /// Bytes with one bit flipped, cut short or made up are refused, or make a session that goes on.
     #[test]
     fn damaged_bytes_are_refused_or_harmless(
         style in 0_u32..3,

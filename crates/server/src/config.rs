@@ -158,11 +158,11 @@ pub struct Config {
     pub drain_on_stop: Time,
     /// Time that a start waits for an absent leg that the volume cannot be served without.
     pub wait_for_legs: Time,
-    /// Whether a start gives up a leg that is missing after that, though it may hold more.
+    /// True if a start gives up a leg that is missing after that, though it may hold more.
     pub start_degraded: bool,
     /// The ledger's place.
     pub ledger: LedgerPlace,
-    /// The volume whose legs are found by what they hold. Default: none is looked for.
+    /// The volume whose legs are found by their content. Default: none is looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<ScanConfig>,
     /// The legs, in any order: each knows its slot. With `scan` those that it cannot find.

@@ -88,7 +88,7 @@ impl Listeners {
         Listeners::open(config, volume, None)
     }
 
-    /// As [`Listeners::bind`]. Sockets that a predecessor had bound there are used on.
+    /// Binds like [`Listeners::bind`], but goes on using sockets that a predecessor had bound there.
     pub(crate) fn open(
         config: &Config,
         volume: &str,
@@ -223,16 +223,16 @@ fn is_bound_to(listener: &TcpListener, address: &HttpAddress) -> bool {
     let Ok(mut wanted) = (address.host.as_str(), address.port).to_socket_addrs() else {
         return false;
     };
-    // With port 0 any will do.
+    // With port 0 any port will do.
     wanted.any(|one| one.ip() == bound.ip() && (one.port() == bound.port() || one.port() == 0))
 }
 
-/// How the process's life goes on, as far as control and its owner tell each other.
+/// The end of the service, as control and its owner tell each other of it.
 #[derive(Debug, Default)]
 struct Life {
-    /// Another program goes on: sockets stay, and the service does not end.
+    /// True once another program goes on: sockets stay, and the service does not end.
     is_handed_over: AtomicBool,
-    /// A signal has asked for the volume's end.
+    /// True once a signal has asked for the volume to be stopped.
     is_stopped: AtomicBool,
 }
 
@@ -270,7 +270,7 @@ impl ControlThread {
     }
 
     /// Stops serving, and leaves the sockets to a successor. Returns true if a signal has asked for the
-    /// volume's end: then there is to be none.
+    /// volume to be stopped: then there must be no successor.
     pub(crate) fn hand_over(self) -> bool {
         let life = Arc::clone(&self.life);
         life.is_handed_over.store(true, Ordering::Release);

@@ -42,14 +42,14 @@ use signature::Signature;
 /// Fewest legs a volume is created with.
 pub const LEGS_MIN: usize = 2;
 
-/// How large a volume is to be.
+/// The size that a new volume is to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeSize {
-    /// So many bytes, a multiple of 4096.
+    /// A number of bytes, a multiple of 4096.
     Bytes(u64),
-    /// As large as all legs can hold.
+    /// The largest size that all legs can hold.
     Max,
-    /// As large as the first leg can hold.
+    /// The largest size that the first leg can hold.
     #[default]
     First,
 }
@@ -60,7 +60,7 @@ impl From<u64> for VolumeSize {
     }
 }
 
-/// A disk whose content becomes the volume's, where it is.
+/// A disk whose content becomes the volume's in place.
 #[derive(Clone, Debug)]
 pub struct Adopt {
     /// The disk, or a file.
@@ -70,7 +70,7 @@ pub struct Adopt {
 }
 
 impl Adopt {
-    /// The leg that it becomes.
+    /// Returns the leg that it becomes.
     fn spec(&self) -> LegSpec {
         let path = self.path.clone();
         match &self.metadata {
@@ -85,7 +85,7 @@ impl Adopt {
 pub struct CreateOptions {
     /// The volume's size.
     pub size: VolumeSize,
-    /// The disk that becomes the first leg and keeps what it holds.
+    /// The disk that becomes the first leg and keeps its content.
     pub adopt: Option<Adopt>,
     /// The other legs, as on the command line; the first leg gets slot 0.
     pub legs: Vec<String>,
@@ -111,7 +111,7 @@ pub struct CreateOptions {
 /// See [`CreateError`].
 pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     if let VolumeSize::Bytes(size) = options.size {
-        // Said whatever the legs are.
+        // This error comes first, whatever the legs are.
         layout(size, options.region_bytes)?;
     }
     let name = name(&options.name)?;
@@ -138,7 +138,7 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     let signature = Signature { name: name.as_str().into(), volume };
     opened.sign(&candidates, &signature)?;
     let whole = match (&options.adopt, zero_legs) {
-        // Where nothing is known to be zeros the first leg's content is the volume's.
+        // Where no leg is known to be zeros, the first leg's content is the volume's.
         (Some(_), _) | (None, 0) => 1,
         (None, zero_legs) => zero_legs,
     };
@@ -164,7 +164,7 @@ pub fn create(options: &CreateOptions) -> Result<Created, CreateError> {
     Ok(created(&plan, &candidates, places, options.adopt.is_none() && zero_legs != 0))
 }
 
-/// The volume's size in bytes.
+/// Returns the volume's size in bytes.
 fn size(options: &CreateOptions, candidates: &[Candidate]) -> Result<u64, CreateError> {
     let legs = match options.size {
         VolumeSize::Bytes(size) => return Ok(size),
@@ -291,7 +291,7 @@ impl Opened {
         Ok(zero_legs)
     }
 
-    /// Writes what other programs see on the legs.
+    /// Writes the signature that other programs see to the legs.
     fn sign(&self, candidates: &[Candidate], signature: &Signature) -> Result<(), CreateError> {
         for (candidate, leg) in candidates.iter().zip(&self.legs) {
             signature.write(leg).map_err(|source| CreateError::Write {

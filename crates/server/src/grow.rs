@@ -1,9 +1,9 @@
 //! `hemi grow`: a volume takes up the room that its legs have gained.
 //!
-//! Only metadata is written, and only on a closed volume ([`hemi_core::recovery::grow`]): a volume that is
-//! served is closed for it and opened again in the same process, as in an upgrade. What the legs hold in
-//! their new room becomes the volume's content there, from the first leg that is known to read as zeros, or
-//! else from the first of all. The others are filled from it.
+//! Only metadata is written, and only on a closed volume ([`hemi_core::recovery::grow`]). A volume that is
+//! served is closed for it and opened again in the same process, as in an upgrade. In the new room one leg's
+//! content becomes the volume's: that of the first leg known to read as zeros there, or else that of the
+//! first leg. The others are filled from it.
 
 use std::fs::File;
 use std::io;
@@ -22,24 +22,24 @@ use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::probe::{self, Kind, Probe};
 use crate::serve::ServeError;
 
-/// How large a volume is to become.
+/// The size that a volume is to grow to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrowTo {
-    /// As large as all legs can hold.
+    /// The largest size that all legs can hold.
     #[default]
     Max,
-    /// So many bytes, a multiple of 4096.
+    /// A number of bytes, a multiple of 4096.
     Bytes(u64),
 }
 
-/// Why a volume did not grow. Its size is what it was.
+/// A reason why a volume did not grow. Its size is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum GrowError {
-    /// It cannot be opened.
+    /// The volume cannot be opened.
     #[error(transparent)]
     Open(#[from] ServeError),
-    /// It cannot have that size, or not now.
+    /// The volume cannot have that size, or not now.
     #[error(transparent)]
     Growth(#[from] GrowthError),
     /// A leg is too small.
@@ -57,7 +57,7 @@ pub enum GrowError {
     /// No leg has gained room.
     #[error("leg {leg} has no room for more than the volume's {bytes} bytes")]
     NoGain {
-        /// The leg that has least.
+        /// The leg with the least room.
         leg: String,
         /// The volume's size.
         bytes: u64,
@@ -67,13 +67,13 @@ pub enum GrowError {
     Write {
         /// The leg.
         leg: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl GrowError {
-    /// Returns what to do about it.
+    /// Returns advice on resolving it.
     pub fn way_out(&self) -> &'static str {
         match self {
             GrowError::Open(_) => "See the log.",
@@ -97,9 +97,9 @@ impl GrowError {
 pub struct Grown {
     /// Its name.
     pub volume: String,
-    /// Its size before, bytes.
+    /// Its previous size in bytes.
     pub before_bytes: u64,
-    /// Its size now, bytes.
+    /// Its new size in bytes.
     pub size_bytes: u64,
     /// Slots of the legs that are whole in the new room. Others are filled from them.
     pub whole: Vec<u8>,
@@ -115,14 +115,14 @@ impl std::fmt::Display for Grown {
 /// Grows the closed volume that the configuration names.
 ///
 /// # Errors
-/// [`GrowError`]. But for [`GrowError::Write`], nothing has been written.
+/// [`GrowError`]. Nothing has been written, except at [`GrowError::Write`].
 pub fn grow(config: &Config, to: GrowTo) -> Result<Grown, GrowError> {
     let options = OpenOptions {
         scan: config.scan.as_ref(),
         patience: config.wait_for_legs.duration(),
         start_degraded: false,
         ledger: &config.ledger,
-        // None is needed for a closed volume, and none is made.
+        // A closed volume needs no ledger, and none is made.
         settle: true,
         accept_loss: false,
         settled: true,
@@ -183,8 +183,8 @@ fn largest(opened: &OpenedVolume, layout: &Layout) -> Result<u64, GrowError> {
     Err(GrowError::NoGain { leg, bytes })
 }
 
-/// Returns the legs whose content in the new room is alike: those that are known to read as zeros there, or
-/// else the first that is in.
+/// Returns the legs whose content in the new room is alike: those known to read as zeros there, or else the
+/// first leg that is in.
 fn whole_legs(opened: &OpenedVolume, before: &Layout, bytes: u64) -> u8 {
     let superblock = &opened.opening.superblock;
     let is_in = |slot: &LegIndex| superblock.legs[slot.index()].state == Membership::In;

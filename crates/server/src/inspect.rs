@@ -234,9 +234,9 @@ pub struct LegReport {
     pub path: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// The place of its metadata, if that is apart from its data, which begins at byte 0 then.
+    /// The place of its metadata, if that is apart from its data. The data then begins at byte 0.
     pub metadata: Option<MetadataPlace>,
-    /// How the path has to be named to be seen as the leg that it belongs to, in a sentence.
+    /// A sentence with the right spec, if the path belongs to a leg that is named otherwise.
     pub otherwise: Option<String>,
     /// Whether it is locked by a hemi; what is read may then be changing.
     pub in_use: bool,
@@ -269,7 +269,7 @@ pub fn inspect(spec: &str) -> Result<LegReport, InspectError> {
     Ok(report)
 }
 
-/// Opens a leg to look at it, through the page cache where its file system knows no other way.
+/// Opens a leg for inspection, through the page cache if its file system has no direct I/O.
 pub(crate) fn open(spec: &LegSpec) -> Result<OpenLeg, OpenError> {
     let open = |direct| {
         let options = FileOptions { direct, ..FileOptions::default() };

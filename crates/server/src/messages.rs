@@ -46,10 +46,10 @@ pub enum ReactorError {
     /// A leg could not be attached.
     #[error("the leg could not be attached: {0}")]
     Attach(String),
-    /// A leg does not answer, so that nothing else can take its place.
+    /// A leg does not answer and has I/O in flight, so that no other program could open it.
     #[error("leg {0} does not answer and has I/O under way; another program could not open it")]
     LegSilent(u8),
-    /// Clients would be cut off.
+    /// Clients use TLS, and would be cut off.
     #[error("clients use TLS ({0}); no other program can go on with their connections")]
     WouldCut(u64),
     /// The clients' requests are not answered.
@@ -106,25 +106,25 @@ pub enum ReactorMessage {
     AttachDevice {
         /// The device, opened.
         opened: Box<OpenDevice>,
-        /// Answered at once; its requests are taken from the end of the turn on.
+        /// The reply, sent at once. The device's requests are taken from the end of the turn on.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
     /// Serve the kernel's NBD client as well.
     ServeKernel {
-        /// The socket, and whose it is.
+        /// The socket and its device.
         socket: Box<KernelSocket>,
-        /// Answered at once; its requests are taken from the end of the turn on.
+        /// The reply, sent at once. The client's requests are taken from the end of the turn on.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Tell when the connection of the kernel's NBD client ends, which a predecessor had.
+    /// Tell when the connection of the kernel's NBD client that a predecessor had ends.
     WatchKernel {
-        /// Told then.
+        /// The sender that is told then.
         ended: SyncSender<()>,
-        /// Answered at once: with [`ReactorError::Busy`] if somebody else is told, with
+        /// The reply, sent at once: [`ReactorError::Busy`] if another sender is told already,
         /// [`ReactorError::Attach`] if there is no such connection.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
-    /// Do what the connection to a virtual machine asks for.
+    /// Carry out an order of the connection to a virtual machine.
     Guest(GuestMessage),
     /// Say when the block device has ended, after the kernel was asked to stop it.
     AwaitDeviceEnd {
@@ -138,9 +138,10 @@ pub enum ReactorMessage {
     },
     /// Bring the clients to rest, close the volume and give both to another program.
     Upgrade {
-        /// How.
+        /// The wishes of the operator.
         wish: UpgradeWish,
-        /// Answered once the clients are at rest, with no way back; or that nothing has changed.
+        /// The reply, sent once the clients are at rest, with no way back, or with the reason why
+        /// nothing has changed.
         reply: ReplyTo<Result<(), ReactorError>>,
     },
     /// Stop accepting, finish and drain for at most this many nanoseconds, close clean, end.
@@ -218,7 +219,7 @@ impl ReactorHandle {
         answer()
     }
 
-    /// As [`ReactorHandle::wait_for`], and waits where the queue is full, too.
+    /// Waits like [`ReactorHandle::wait_for`], and also while the queue is full.
     ///
     /// # Errors
     /// The reactor's answer; [`ReactorError::Ended`] if it gives none.
@@ -238,7 +239,7 @@ impl ReactorHandle {
     }
 }
 
-/// Returns a reply for a message, and what waits for it.
+/// Returns a reply for a message, and a function that waits for it.
 fn reply_and_answer<T: Send + 'static>()
 -> (ReplyTo<Result<T, ReactorError>>, impl FnOnce() -> Result<T, ReactorError>) {
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
@@ -246,6 +247,6 @@ fn reply_and_answer<T: Send + 'static>()
         // There is room for the one answer.
         let _ = sender.try_send(result);
     });
-    // A dropped reply: the reactor has ended without it.
+    // The reply was dropped: the reactor has ended.
     (reply, move || receiver.recv().unwrap_or(Err(ReactorError::Ended)))
 }

@@ -43,9 +43,9 @@ pub struct OpenedVolume {
     /// Its file, or the reason why there is none.
     pub(crate) ledger_status: LedgerStatus,
     pub(crate) identities: Vec<LegIdentity>,
-    /// How its legs were opened, or would have been.
+    /// The specs and options of its legs, absent ones included.
     pub(crate) configs: Vec<LegConfig>,
-    /// What this start gave up, if it did.
+    /// The loss that this start accepted, if there was one.
     pub(crate) given_up: Option<GivenUp>,
 }
 
@@ -87,11 +87,11 @@ impl OpenedVolume {
 /// Says how to open a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions<'a> {
-    /// The volume whose legs are looked for, beside those that are named.
+    /// The volume whose legs are looked for, besides those that are named.
     pub scan: Option<&'a ScanConfig>,
     /// Time that a leg which is needed and absent is waited for.
     pub patience: Duration,
-    /// After that, legs that are missing are given up, though they may hold more.
+    /// True if missing legs are given up after that, though they may hold more.
     pub start_degraded: bool,
     /// The ledger's place.
     pub ledger: &'a LedgerPlace,
@@ -99,7 +99,7 @@ pub struct OpenOptions<'a> {
     pub settle: bool,
     /// The operator accepts to lose what only a missing or damaged ledger could tell.
     pub accept_loss: bool,
-    /// The server before has seen the end of all its writes: remote legs' need no quarantine.
+    /// True if the previous server has seen the end of all its writes: remote legs need no quarantine.
     pub settled: bool,
 }
 
@@ -123,7 +123,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         if let Some(search) = &mut search
             && let Err(contradiction) = search.search(&mut candidates)?
         {
-            // The paths to a disk appear before what joins them.
+            // The paths to a disk appear before the multipath device that joins them.
             if Instant::now() >= deadline {
                 return Err(ServeError::Refused(contradiction.to_string()));
             }
@@ -158,7 +158,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
         let mut why_not = None;
         let may_give_up = options.start_degraded && given_up.is_none();
         if may_give_up && !candidates.is_empty() && lacks_legs_only(&refusal) {
-            // The promotion locks it.
+            // The promotion locks the ledger.
             ledgers = Ledgers::new(options.ledger)?;
             match give_up_missing(&refusal, &mut candidates, options.ledger) {
                 Ok(done) => {
@@ -206,7 +206,7 @@ pub fn open(configs: &[LegConfig], options: OpenOptions) -> Result<OpenedVolume,
     Ok(OpenedVolume { opening, legs, configs, ledger, ledger_status, identities, given_up })
 }
 
-/// Says once in the log, and to systemd again and again, what a start waits for.
+/// Reports the legs that a start waits for: once to the log, and again and again to systemd.
 fn tell_waiting(absent: &str, patience: Duration, told: &mut bool) {
     crate::control::waiting(absent);
     if !std::mem::replace(told, true) {
@@ -263,8 +263,8 @@ fn absences(candidates: &[Candidate]) -> Vec<String> {
     absent.collect()
 }
 
-/// True if the return of an absent leg may be all that recovery needs. Where legs are looked for, one that
-/// nothing tells of may come.
+/// Returns true if the return of an absent leg may be all that recovery needs. In a search, a leg may come
+/// that no other leg names.
 fn waits_for_legs(refusal: &Refusal, candidates: &[Candidate], searches: bool) -> bool {
     let for_a_leg = |problem: &Problem| {
         matches!(problem, Problem::Missing { .. } | Problem::NoLegs | Problem::Undecided { .. })
@@ -315,8 +315,8 @@ fn looked_for(
     ))
 }
 
-/// Names the specs of legs that were configured by their path alone and are of another kind:
-/// with the metadata at the end, or elsewhere.
+/// Returns the right specs of legs that were configured by their path alone and have their metadata
+/// at the end, or elsewhere.
 fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     let legs: Vec<_> = present(candidates).collect();
     let not_legs = refusal.problems.iter().filter_map(|problem| match problem {
@@ -327,7 +327,7 @@ fn otherwise_named(refusal: &Refusal, candidates: &[Candidate]) -> Vec<String> {
     not_legs
         .filter_map(|(config, ..)| {
             other_spec(&config.path).or_else(|| {
-                // A disk whose metadata is elsewhere says nothing itself; the other legs do.
+                // A disk whose metadata is elsewhere has no trace of it. The other legs know.
                 let LegSpec::Path(path) = &config.path else { return None };
                 let own = std::path::absolute(path).ok()?;
                 let specs = superblocks().flat_map(|superblock| {

@@ -146,7 +146,7 @@ fn is_there(path: &Path, is_right: impl Fn(&std::fs::FileType) -> bool) -> Resul
     }
 }
 
-/// Returns what keeps a scan from finding every leg.
+/// Returns the reasons why a scan does not find every leg.
 fn scan_for(config: &ScanConfig) -> Vec<String> {
     let scan = match Scanner::new(&config.places).scan() {
         Ok(scan) => scan,
@@ -156,7 +156,7 @@ fn scan_for(config: &ScanConfig) -> Vec<String> {
         Err(error) => vec![error.to_string()],
         Ok(chosen) if chosen.found.is_empty() => vec![scan.nothing_of(&config.volume)],
         Ok(chosen) => {
-            // Remote ones are tried when the volume is served.
+            // Remote legs are tried when the volume is served.
             let local = chosen.missing.iter().filter(|leg| !leg.config.path.is_remote());
             local.map(|leg| format!("leg {} was not found", leg.config.label())).collect()
         }

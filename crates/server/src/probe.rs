@@ -133,7 +133,7 @@ pub enum Content {
         volume: String,
         /// Which leg.
         leg: u8,
-        /// Whether its metadata is at the end of the device, and its data at the beginning.
+        /// True if its metadata is at the end of the device, and its data at the beginning.
         at_end: bool,
     },
     /// A hemi superblock that cannot be used.
@@ -171,7 +171,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Whether it is a partition table, or partitions that the kernel knows.
+    /// Returns true if it is a partition table, or partitions that the kernel knows.
     pub fn is_partition_table(&self) -> bool {
         match self {
             Content::Partitions { .. } => true,
@@ -180,7 +180,7 @@ impl Content {
         }
     }
 
-    /// Whether it is hemi's.
+    /// Returns true if it belongs to hemi.
     pub fn is_hemi(&self) -> bool {
         matches!(
             self,
@@ -346,10 +346,10 @@ impl Probe {
         Ok(contents)
     }
 
-    /// Returns all on it that is recognised, without a look at the bytes between.
+    /// Returns all recognised content, without reading the bytes between.
     ///
     /// # Errors
-    /// As [`Probe::contents`].
+    /// Those of [`Probe::contents`].
     pub fn known_contents(&self) -> Result<Vec<Content>, ProbeError> {
         if self.kind == Kind::Missing || self.size == 0 {
             return Ok(Vec::new());
@@ -368,7 +368,7 @@ impl Probe {
             }
         }
         let is_leg = contents.iter().any(Content::is_hemi);
-        // What a leg shows to other programs tells nothing more of it.
+        // The signature of a leg adds nothing to the leg itself.
         let news = |content: &Content| !(is_leg && signature::is_ours(content));
         contents.extend(system::signatures(path).into_iter().filter(news));
         Ok(contents)

@@ -1,5 +1,5 @@
-//! Tells what other processes are: whether they are alive, and who they are. The kernel keeps what a killed hemi had open until its last I/O
-//! has ended, mostly for some milliseconds.
+//! Facts about other processes: whether they are alive, and whose they are. The kernel keeps the files of a
+//! killed hemi open until its last I/O has ended, mostly for some milliseconds.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
@@ -13,8 +13,8 @@ pub(crate) fn is_dead(process: u32) -> bool {
     matches!(state, None | Some('Z' | 'X')) || read("cmdline").is_ok_and(|text| text.is_empty())
 }
 
-/// Returns true if a process is udev's, which locks each device for as long as it looks at it: whenever it appears,
-/// and whenever somebody who has written to it closes it.
+/// Returns true if a process belongs to udev. It locks a device while it looks at it: when the device
+/// appears, and when a program that has written to it closes it.
 pub(crate) fn is_udev(process: u32) -> bool {
     const NAMES: [&str; 3] = ["systemd-udevd", "(udev-worker)", "udevd"];
     std::fs::read_to_string(format!("/proc/{process}/comm"))

@@ -155,11 +155,11 @@ impl<'a> PromotionPlan<'a> {
         PromotionPlan::of(spec, OpenLeg::open(spec, options, Purpose::Serve)?, place)
     }
 
-    /// Works out what the promotion of an opened and locked leg means. Writes nothing.
+    /// Works out the effects of promoting an opened and locked leg. Writes nothing.
     ///
     /// # Errors
     ///
-    /// As [`PromotionPlan::new`].
+    /// Those of [`PromotionPlan::new`].
     pub(crate) fn of(
         spec: &LegSpec,
         opened: OpenLeg,
@@ -194,7 +194,7 @@ impl<'a> PromotionPlan<'a> {
         Ok(PromotionPlan { opened, ledgers, promotion, report })
     }
 
-    /// The leg.
+    /// Returns the leg.
     pub(crate) fn leg(&self) -> &OpenLeg {
         &self.opened
     }
@@ -266,7 +266,7 @@ fn read_metadata(opened: &OpenLeg, spec: &LegSpec) -> Result<Vec<u8>, PromoteErr
     read(length)
 }
 
-/// Says that there is no leg at a path, or which spec it has.
+/// Returns an error that says that a path is not a leg, or names its right spec.
 fn not_a_leg(spec: &LegSpec, path: &str, error: SuperblockError) -> PromoteError {
     PromoteError::Refused(other_spec(spec).unwrap_or_else(|| format!("{path}: {error}")))
 }

@@ -98,7 +98,7 @@ pub(crate) struct Reactor {
     halted: Option<ServeError>,
     /// An upgrade to another program, while there is one.
     upgrade: Option<Upgrade>,
-    /// What was taken over from the program before this one.
+    /// A report of what was taken over from the previous program.
     taken_over: Option<HandoverReport>,
     now: Instant,
     /// What legs may still be handed in this turn, in bytes.
@@ -175,15 +175,14 @@ impl Reactor {
         self.exports.set_fast_zeroes(self.legs.iter().flatten().all(Leg::fast_zeroes));
     }
 
-    /// Takes on the clients of the program before this one, before the loop runs.
+    /// Takes on the clients of the previous program, before the loop runs.
     pub(crate) fn take_on(&mut self, clients: CarriedClients, report: HandoverReport) {
         self.with_exports(|exports, cx| exports.take_on(cx, clients));
         self.note_taken_over(report);
     }
 
-    /// Runs until the volume is closed. Returns what is handed to another program, if this is an
-    /// upgrade. An error is one the loop cannot go on after; the volume is then as after a kill:
-    /// nothing acknowledged is lost.
+    /// Runs until the volume is closed. In an upgrade, returns the state for the next program. After an
+    /// error the loop cannot go on, and the volume is as after a kill: nothing acknowledged is lost.
     pub(crate) fn run(mut self) -> Result<Option<HandedOver>, ServeError> {
         tracing::info!(capabilities = %self.ring.capabilities(), "serving");
         loop {

@@ -506,7 +506,7 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Has a completion come each time somebody writes to the event counter, which is not read. It stays
+    /// Watches an event counter, which is not read: each write to it makes a completion. The entry stays
     /// armed while completions say that more will come (Linux 5.13; EINVAL before).
     pub fn watch_readable(&mut self, file: RingFile, tag: Tag) {
         let entry = with_file!(file, |fd| opcode::PollAdd::new(fd, libc::POLLIN as u32)
@@ -515,7 +515,7 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Adds the number in `span` to the event counter, mostly within the submission.
+    /// Adds the number in `span` to the event counter, usually during the submission.
     pub fn signal(&mut self, file: RingFile, span: Span, tag: Tag) {
         self.write(file, span, 0, false, tag);
         self.immediate += 1;

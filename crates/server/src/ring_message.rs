@@ -61,11 +61,11 @@ impl Gather {
     /// Appends a copy of the bytes left to `into`.
     ///
     /// # Safety
-    /// Nobody writes to the pieces meanwhile, and each is of memory that has been filled.
+    /// Nobody writes to the pieces meanwhile, and their memory has been filled.
     pub(crate) unsafe fn append_to(&self, into: &mut Vec<u8>) {
         let Inner { vectors, first, end, .. } = &**self.inner;
         for vector in &vectors[*first..*end] {
-            // SAFETY: a piece is of a span, which stays mapped; the caller sees to the rest.
+            // SAFETY: a piece belongs to a span, which stays mapped; the caller guarantees the rest.
             let piece = unsafe {
                 std::slice::from_raw_parts(
                     vector.iov_base.cast::<u8>().cast_const(),

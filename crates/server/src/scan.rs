@@ -1,10 +1,10 @@
-//! Finds legs by what they hold: which volumes are on this machine, and on which devices.
+//! A scan of this machine for legs, by the content of its devices.
 //!
-//! Everything is only read, and nothing is locked. A device that does not answer holds up nobody for
-//! longer than [`PATIENCE`]: each is read on a thread of its own, and all of these threads are in a process
-//! of their own ([`apart`]), since a process does not end while a read of its hangs in the kernel.
+//! Everything is only read, and nothing is locked. A device that does not answer delays the scan by
+//! [`PATIENCE`] at most. Each is read on a thread of its own, and all of these threads are in a process of
+//! their own ([`apart`]), since a process does not end while one of its reads hangs in the kernel.
 //!
-//! [`read_candidate`] alone knows where on a device the metadata of a leg is.
+//! Only [`read_candidate`] knows the place of a leg's metadata on a device.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,13 +37,13 @@ pub use udev::udev_properties;
 /// Longest wait for the devices to answer: more than a disk takes to spin up.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a machine holds of hemi's volumes.
+/// The legs of hemi's volumes on a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// Every leg by the device to open it by. A leg that is here twice is there twice: a disk and its copy,
-    /// or two paths to one disk.
+    /// Every leg, with the device to open it by. A leg that is listed twice exists twice: as a disk and its
+    /// copy, or as two paths to one disk.
     pub legs: Vec<FoundLeg>,
-    /// Devices and files that may hold a leg, and from which none can be told.
+    /// Devices and files that may hold a leg that could not be read.
     pub others: Vec<Other>,
     /// Devices and files that were looked at.
     pub looked_at: Vec<PathBuf>,
@@ -52,7 +52,7 @@ pub struct Scan {
 /// A leg, by its newest superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLeg {
-    /// Where it is: a device, a file, or a stripe of several.
+    /// The device, the file, or the stripe of several that it is on.
     pub spec: LegSpec,
     /// The volume's name, or the beginning of its id if it has none.
     pub name: String,
@@ -66,7 +66,7 @@ pub struct FoundLeg {
     pub id: String,
     /// The superblock's sequence.
     pub sequence: u64,
-    /// Served, or not closed when it last was.
+    /// True if it is being served, or was not closed after it was last served.
     pub open: bool,
     /// The volume's legs, as this one knows them.
     pub members: Vec<Member>,
@@ -85,22 +85,22 @@ pub struct Member {
     pub detached: bool,
     /// The path by which it was last opened, or its NBD URI; empty if unknown.
     pub path: String,
-    /// Its device as people read it: path, model and serial number, as far as known.
+    /// Its device in words: path, model and serial number, as far as known.
     pub last: String,
 }
 
-/// A device or file from which no leg can be told.
+/// A device or file that may hold a leg that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Other {
     /// Its path.
     pub path: PathBuf,
     /// The kind of trouble.
     pub state: OtherState,
-    /// The trouble in words, as they follow the path.
+    /// The trouble in words that follow the path.
     pub reason: String,
 }
 
-/// Why no leg can be told from a device.
+/// A reason why no leg could be read from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OtherState {
@@ -108,26 +108,26 @@ pub enum OtherState {
     Silent,
     /// It could not be opened or read.
     Unreadable,
-    /// It is a leg's, and its metadata cannot be used.
+    /// It belongs to a leg, and its metadata cannot be used.
     Unusable,
     /// It belongs to a stripe of which other devices were not found.
     IncompleteStripe,
 }
 
-/// What was read from a candidate.
+/// The content that was read from a candidate.
 #[derive(Clone, Debug)]
 enum Reading {
     /// A leg.
     Leg(Box<FoundLeg>),
     /// A part of a striped leg.
     Member(MemberIdentity),
-    /// Something of hemi's that is of no use, or nothing that could be read.
+    /// Unusable content of hemi, or a candidate that could not be read.
     Other(OtherState, String),
-    /// Nothing of hemi's.
+    /// No content of hemi.
     Nothing,
 }
 
-/// Reads what a candidate says of itself: the superblock of a leg, or the identity of a stripe's member.
+/// Reads the identity of a candidate: the superblock of a leg, or the identity of a stripe's member.
 fn read_candidate(spec: &LegSpec) -> Reading {
     let unreadable = |error: String| Reading::Other(OtherState::Unreadable, error);
     let leg = match crate::inspect::open(spec) {
@@ -153,8 +153,8 @@ fn read_candidate(spec: &LegSpec) -> Reading {
     }
 }
 
-/// Reads the end of a candidate whose beginning is no leg's: it may be a disk with data that has become a
-/// leg where it is.
+/// Reads the end of a candidate without a leg at its beginning. It may be a disk with data that was adopted
+/// as a leg.
 fn read_end(spec: &LegSpec, size: u64) -> Reading {
     let LegSpec::Path(path) = spec else { return Reading::Nothing };
     match File::open(path).and_then(|file| superblock_at_end(&file, size)) {
@@ -198,8 +198,8 @@ impl FoundLeg {
     }
 }
 
-/// Looks at the machine's block devices and at `places`, but for the paths in `except`. May leave threads
-/// behind that hang: see [`apart`].
+/// Looks at the machine's block devices and at `places`, except for the paths in `except`. May leave
+/// hanging threads behind: see [`apart`].
 fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
     let mut scan = Scan::default();
     let mut candidates = devices::candidates(places, &mut scan.others);
@@ -236,7 +236,7 @@ fn look(places: &[PathBuf], except: &[PathBuf]) -> Scan {
     scan
 }
 
-/// Reads candidates side by side, and no longer than [`PATIENCE`].
+/// Reads candidates in parallel, for [`PATIENCE`] at most.
 fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     let silent = format!("did not answer within {} s", PATIENCE.as_secs());
     let mut readings = vec![Reading::Other(OtherState::Silent, silent); specs.len()];
@@ -244,7 +244,7 @@ fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     for (index, spec) in specs.into_iter().enumerate() {
         let sender = sender.clone();
         let read = move || {
-            // Nobody waits any more: there is nobody to tell.
+            // An error means that nobody waits any more.
             let _ = sender.send((index, read_candidate(&spec)));
         };
         if let Err(error) = std::thread::Builder::new().spawn(read) {
@@ -263,7 +263,8 @@ fn read_all(specs: Vec<LegSpec>) -> Vec<Reading> {
     readings
 }
 
-/// Puts the members of stripes together. Those of which some were not found, or some twice, go to `others`.
+/// Puts the members of stripes together. Stripes with members that are missing, or there twice, go to
+/// `others`.
 fn stripes_of(members: Vec<(Candidate, MemberIdentity)>, others: &mut Vec<Other>) -> Vec<LegSpec> {
     let mut stripes: BTreeMap<[u8; 16], Vec<(Candidate, MemberIdentity)>> = BTreeMap::new();
     for (candidate, member) in members {

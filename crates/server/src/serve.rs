@@ -80,10 +80,10 @@ pub enum ServeError {
         /// The volume's.
         volume: u32,
     },
-    /// The legs could not be looked for.
+    /// The search for legs failed.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// Missing legs were to be given up, and the one that is left could not be promoted.
+    /// Missing legs were to be given up, but the remaining one could not be promoted.
     #[error("start_degraded: {0}")]
     GiveUp(#[from] PromoteError),
     /// The ledger.
@@ -292,7 +292,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     }
 }
 
-/// Returns true if what was handed over is of the volume that the legs make.
+/// Returns true if the state handed over belongs to the volume of the legs.
 fn of_this_volume(inherited: &Inheritance, opened: &OpenedVolume) -> bool {
     let is = inherited.is_of(opened.opening.superblock.volume_id);
     if !is {
@@ -454,7 +454,7 @@ impl Running {
         self.end().map(drop)
     }
 
-    /// As [`Running::join`]; returns what is handed to another program, if the volume was closed for one.
+    /// Waits like [`Running::join`]. Returns the state for another program, if the volume was closed for one.
     pub(crate) fn end(self) -> Result<Option<HandedOver>, ServeError> {
         match self.thread.join() {
             Ok(result) => result,
@@ -478,11 +478,11 @@ pub fn start(
     start_with(opened, options, front, snapshot)
 }
 
-/// What a reactor has to do with clients.
+/// The reactor's listeners and clients.
 struct Front {
     listeners: Vec<Listener>,
     recorder: Option<Recorder>,
-    /// The clients of the program before this one.
+    /// The clients of the previous program.
     inherited: Option<(CarriedClients, HandoverReport)>,
 }
 

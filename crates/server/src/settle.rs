@@ -37,7 +37,7 @@ pub struct SettleReport {
 pub fn settle(config: &Config) -> Result<SettleReport, ServeError> {
     let options = OpenOptions {
         scan: config.scan.as_ref(),
-        // The machine is about to restart: what is not there will not come.
+        // The machine is about to restart: an absent leg will not come.
         patience: Duration::ZERO,
         ledger: &config.ledger,
         start_degraded: false,

@@ -29,8 +29,8 @@ pub struct ServedVolume {
 }
 
 impl ServedVolume {
-    /// The volume of this reactor, whose exports have these TLS files. `is_recorded` says that its
-    /// requests are recorded in a file.
+    /// Returns the volume of this reactor, whose exports have these TLS files. `is_recorded` says that
+    /// its requests are recorded in a file.
     pub fn new(reactor: ReactorHandle, gates: GateFiles, is_recorded: bool) -> ServedVolume {
         ServedVolume { reactor, gates, is_recorded }
     }

@@ -111,7 +111,7 @@ fn devices_become_legs_and_the_largest_block_counts() {
     assert_eq!((whole(&created), created.zeros), (vec![true, true], true));
 }
 
-/// Fails unless all that programs find on a device is what hemi shows them.
+/// Fails unless other programs find only hemi's signature on a device.
 fn assert_only_signed(device: &str) {
     let found = run("wipefs", &["--no-act", "--noheadings", device]);
     assert!(found.lines().count() == 1 && found.contains("iso9660"), "{found}");

@@ -42,7 +42,7 @@ pub(crate) struct DetachArgs {
     #[command(flatten)]
     which: Which,
 
-    /// Remove the device of a volume that nobody serves though it is in use: what uses it fails.
+    /// Remove the device of a volume that nobody serves even if it is in use: its users get I/O errors.
     #[arg(long, requires = "volume")]
     force: bool,
 }

@@ -15,7 +15,7 @@ use crate::format::{
 };
 use crate::units::{LEGS_MAX, LegIndex};
 
-/// What growing a volume means: the blocks that do it.
+/// The growth of a volume: the blocks to write.
 pub struct Growth {
     /// The layout that the volume will have.
     pub layout: Layout,
@@ -33,19 +33,19 @@ pub struct LegWrite {
     pub block: Box<Block>,
 }
 
-/// Why a volume cannot grow.
+/// A reason why a volume cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrowthError {
-    /// It was not closed.
+    /// The volume was not closed.
     #[error("the volume was not closed: serve it, and stop it")]
     NotClosed,
     /// A leg missed the close.
     #[error("leg {} missed the last close: serve the volume until it is healthy, and stop it", .0.0)]
     Doubted(LegIndex),
-    /// A leg that is in is not there.
+    /// A leg that is in is absent.
     #[error("leg {} is not there: all legs that are in have to be", .0.0)]
     Absent(LegIndex),
-    /// It has that size, or a larger one.
+    /// The volume has that size already, or a larger one.
     #[error("the volume has {bytes} bytes, and {asked} are no more than that: it does not shrink")]
     NotLarger {
         /// Its size.
@@ -75,7 +75,7 @@ pub fn largest(layout: &Layout) -> u64 {
         Layout::new(bytes, layout.region_bytes())
             .is_ok_and(|grown| grown.data_offset() == layout.data_offset())
     };
-    // The number of whole regions for which it holds; it holds for those that there are.
+    // The number of whole regions for which it holds. It holds for the present ones.
     let (mut most, mut end) = (layout.volume_bytes() / layout.region_bytes(), 1 << 25);
     while end - most > 1 {
         let middle = most.midpoint(end);
@@ -88,9 +88,8 @@ pub fn largest(layout: &Layout) -> u64 {
     (most * layout.region_bytes()).max(layout.volume_bytes())
 }
 
-/// Works out how a volume grows to `volume_bytes`. In its new regions the legs of `whole` are whole, a
-/// bit for each slot: their content there is the volume's, and they are alike. Another leg is filled from
-/// them.
+/// Works out how a volume grows to `volume_bytes`. `whole` has a bit for each slot: these legs are alike in
+/// the new regions, and their content there becomes the volume's. The other legs are filled from them.
 ///
 /// # Errors
 /// [`GrowthError`].
@@ -214,8 +213,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the entry of a region that was short, and whose new part legs are alike in where they are whole
-/// by `whole`: only legs that are alike in both parts stay whole.
+/// Returns the new entry of a region that was short. In its new part the legs of `whole` are alike. Only
+/// legs that are alike in both parts stay whole.
 fn longer(entry: RegionEntry, whole: u8) -> RegionEntry {
     let decides = match entry.is_dirty() {
         true => entry.authority().bit(),
@@ -227,7 +226,7 @@ fn longer(entry: RegionEntry, whole: u8) -> RegionEntry {
     entry.with_whole(if alike == 0 { one } else { alike })
 }
 
-/// Returns a sequence above every one of which a leg has a trace that can be told.
+/// Returns a sequence above all those of which a leg has a readable trace.
 fn next_sequence(state: &ObjectState) -> u64 {
     let told = state.traced.iter().copied().filter(|traced| *traced != u64::MAX);
     told.fold(state.sequence, u64::max) + 1

@@ -211,8 +211,8 @@ impl ServerSession {
         }
     }
 
-    /// A session with a client that knows the first export without a handshake, and expects simple
-    /// replies: the kernel's, which is told by other means.
+    /// Returns a session with a client that knows the first export without a handshake, and expects
+    /// simple replies: the kernel's client, which learns of the export by other means.
     pub fn past_handshake(config: Arc<ServerConfig>) -> ServerSession {
         ServerSession {
             announced: config.exports()[0].features | TransmissionFlags::HAS_FLAGS,
@@ -288,7 +288,7 @@ impl ServerSession {
         )
     }
 
-    /// Bytes of a write's payload that are still to be taken; `None` if no payload comes now.
+    /// Returns the bytes of a write's payload that are still to be taken; `None` if no payload comes now.
     pub fn payload_left(&self) -> Option<u64> {
         match self.phase {
             Phase::Payload { remaining } => Some(remaining),

@@ -58,7 +58,7 @@ impl Haggling {
         Haggling { no_zeroes, structured, extended, selected, options, data, ..new }
     }
 
-    /// Returns what has been agreed: zeroes left out, structured replies, extended headers.
+    /// Returns the agreed options: zeroes left out, structured replies, extended headers.
     pub(super) fn agreed(&self) -> (bool, bool, bool) {
         (self.no_zeroes, self.structured, self.extended)
     }

@@ -1,9 +1,8 @@
 //! A session as bytes, for the program that goes on with its connection.
 //!
-//! A server that is replaced by another program hands the connection's socket over, and with it what
-//! was agreed with the client and how far the stream has been read. The bytes begin with
-//! [`FORMAT`]; integers are little-endian. A session over TLS cannot go on elsewhere: its keys are not
-//! here.
+//! A server that is replaced by another program hands the connection's socket over, and with it the
+//! options agreed with the client and the position in the stream. The bytes begin with [`FORMAT`].
+//! Integers are little-endian. A session over TLS cannot go on elsewhere: its keys are not here.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,23 +21,23 @@ pub const FORMAT: u8 = 1;
 /// Longest payload of a block status request that is gathered.
 const STATUS_PAYLOAD_MAX: u64 = (BlockStatusPayload::BYTES + 4 * CONTEXTS_MAX) as u64;
 
-/// The bytes are no saved session or request, or none that this server can go on with.
+/// The bytes are not a saved session or request, or this server cannot go on with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SavedError {
-    /// Another format.
+    /// The bytes have another format.
     #[error("a saved session of format {0}; this program reads {FORMAT}")]
     Format(u8),
-    /// They end early, go on beyond the end, or hold a value that nothing has.
+    /// The bytes end early, go on beyond the end, or hold an invalid value.
     #[error("a saved session is damaged: {0}")]
     Damaged(&'static str),
-    /// The export chosen is not offered any more.
+    /// The chosen export is not offered any more.
     #[error("a saved session is of export {0}, which is not offered any more")]
     NoExport(u32),
 }
 
 impl ServerSession {
-    /// Appends the session to `into`; nothing if it cannot go on elsewhere, as after the client has
-    /// disconnected or while TLS is on its way. Returns false then.
+    /// Appends the session to `into`. Returns false, and appends nothing, if it cannot go on elsewhere: the
+    /// client has disconnected, or TLS is being negotiated.
     pub fn save(&self, into: &mut Vec<u8>) -> bool {
         let phase: (u8, u64, u64) = match self.phase {
             Phase::ClientFlags => (0, 0, 0),
@@ -76,7 +75,7 @@ impl ServerSession {
         into.push(self.contexts.bits());
         into.push(self.gather.bytes().len() as u8);
         into.extend_from_slice(self.gather.bytes());
-        // What is left of the last option means nothing once the next begins.
+        // The rest of the last option means nothing once the next begins.
         let has_data = matches!(self.phase, Phase::OptionData { .. });
         self.haggling.save(has_data, into);
         true
@@ -236,7 +235,7 @@ impl<'a> Source<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Takes a set of contexts, of which the export offers so many.
+    /// Takes a set of contexts of an export that offers `offered`.
     pub(super) fn contexts(&mut self, offered: usize) -> Result<ContextSet, SavedError> {
         let contexts = ContextSet::of(self.byte()?);
         if contexts.indices().any(|index| index >= offered) {

@@ -149,7 +149,7 @@ impl LegSpec {
         }
     }
 
-    /// Whether the leg's data begins at the first byte of its file or device, with the
+    /// Returns true if the leg's data begins at the first byte of its file or device, with the
     /// metadata elsewhere.
     pub fn is_apart(&self) -> bool {
         matches!(self, LegSpec::End(_) | LegSpec::External { .. })
@@ -262,7 +262,7 @@ impl FromStr for LegSpec {
     }
 }
 
-/// Stands before the second path of an `external:` spec.
+/// The text before the second path of an `external:` spec.
 const METADATA_KEY: &str = ",metadata=";
 
 /// Schemes of NBD exports.

@@ -1,4 +1,4 @@
-//! The option by which a volume's legs are found by what they hold, wherever they are.
+//! The option that finds a volume's legs by their content, wherever they are.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use serde::{Serialize, Serializer};
 
 /// The volume whose legs are looked for, and where.
 ///
-/// In a file either the volume alone or a table.
+/// A configuration file has either the volume alone or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanConfig {
     /// The volume's name or its id.
     pub volume: String,
-    /// Files, devices and directories that are looked at beside the machine's block devices. Of a
-    /// directory those files and devices that it holds itself.
+    /// Files, devices and directories that are looked at besides the machine's block devices. A
+    /// directory stands for the files and devices directly in it.
     pub places: Vec<PathBuf>,
 }
 

@@ -13,7 +13,7 @@ use crate::control::socket::check_path;
 pub struct VhostConfig {
     /// Path of the unix socket; a stale socket file there is replaced.
     pub socket: PathBuf,
-    /// Whether writes are refused. Default false.
+    /// True if writes are refused. Default false.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -21,7 +21,7 @@ pub struct VhostConfig {
 /// Checks every socket, and that no two are the same.
 ///
 /// # Errors
-/// [`ConfigError::Conflict`], which names the first that is not as it has to be.
+/// [`ConfigError::Conflict`], which names the first invalid socket.
 pub(super) fn check(sockets: &[VhostConfig]) -> Result<(), ConfigError> {
     if sockets.len() > EXPORTS_MAX {
         let reason = format!("{} are named; at most {EXPORTS_MAX}", sockets.len());

@@ -326,7 +326,7 @@ pub struct VolumeStatus {
     /// The block device that it is; `null` if it is none.
     #[serde(default)]
     pub device: Option<String>,
-    /// What this start gave up to go on without legs that were missing; `null` if nothing.
+    /// The loss that this start accepted to go on without missing legs; `null` if there was none.
     #[serde(default)]
     pub given_up: Option<GivenUp>,
     /// Where it is in its life.
@@ -359,7 +359,7 @@ pub struct VolumeStatus {
     pub scrub: ScrubStatus,
     /// Payload memory.
     pub buffers: BufferUse,
-    /// What was taken over from the program that this one replaced; `null` if it replaced none.
+    /// A report of what was taken over from the program that this one replaced; `null` if it replaced none.
     #[serde(default)]
     pub taken_over: Option<HandoverReport>,
     /// Promises that do not hold in full now, in words.
@@ -421,7 +421,7 @@ pub struct Empty {}
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AttachDevice {
-    /// The kernel's driver; the best there is without it.
+    /// The kernel's driver. Default: the best available.
     pub driver: DeviceKind,
 }
 
@@ -457,10 +457,10 @@ pub struct Shutdown {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upgrade {
-    /// The program that goes on; without it, the file that the running one was started from.
+    /// The program that goes on. Default: the file that the running one was started from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary: Option<PathBuf>,
-    /// Clients that cannot be handed over may be cut off.
+    /// True if clients that cannot be handed over may be cut off.
     pub force: bool,
 }
 
@@ -468,9 +468,9 @@ pub struct Upgrade {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grow {
-    /// The size; as large as the legs allow without it.
+    /// The size. Default: as large as the legs allow.
     pub to: GrowTo,
-    /// Clients that cannot be handed over may be cut off.
+    /// True if clients that cannot be handed over may be cut off.
     pub force: bool,
 }
 

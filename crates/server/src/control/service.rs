@@ -18,8 +18,8 @@ use crate::handover::store;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How much more time is asked of systemd, again and again while a stop drains.
 const STOP_EXTENSION: Duration = Duration::from_secs(15);
-/// How much more time is asked of systemd, again and again while a start waits for legs. A scan of the machine
-/// may come between.
+/// The extension of the start time-out that systemd is asked for, again and again, while a start waits for
+/// legs. It is longer than a scan of the machine, which may come between two requests.
 const WAIT_EXTENSION: Duration = Duration::from_secs(60);
 /// Exit code after a third signal, as a shell gives for SIGTERM.
 const EXIT_AT_ONCE: i32 = 143;
@@ -87,8 +87,8 @@ async fn stop_on(mut signals: Signals, shared: Shared) {
     }
 }
 
-/// Hands the clients over to the next start of the service, if systemd keeps them until then. Returns false
-/// if not: then the volume is to be stopped as ever.
+/// Hands the clients over to the next start of the service, if systemd keeps them until then. Otherwise
+/// returns false, and the volume is to be stopped as usual.
 async fn is_handed_over(signal: &str, shared: &Shared) -> bool {
     if signal != "TERM" || store::room() == 0 {
         return false;

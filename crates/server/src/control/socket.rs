@@ -204,7 +204,7 @@ impl SocketFile {
         &self.path
     }
 
-    /// Leaves the file where it is: somebody else listens on.
+    /// Leaves the file where it is, for a successor that goes on listening.
     pub fn keep(mut self) {
         self.device_and_inode = None;
     }
@@ -256,8 +256,8 @@ impl OwnedSocket {
         Ok(OwnedSocket { listener, file })
     }
 
-    /// Listens on with a socket that a predecessor bound to `path`. `None` if it is bound elsewhere, or the
-    /// path does not lead to it any more.
+    /// Takes over a socket that a predecessor bound to `path`. Returns `None` if it is bound elsewhere, or
+    /// if the path does not lead to it any more.
     pub(crate) fn adopt(path: &Path, socket: OwnedFd) -> Option<OwnedSocket> {
         let listener = UnixListener::from(socket);
         let is_there = listener.local_addr().is_ok_and(|bound| bound.as_pathname() == Some(path));

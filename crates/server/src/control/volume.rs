@@ -37,7 +37,7 @@ pub struct Identity {
     pub region_bytes: u64,
     /// The ledger.
     pub ledger: LedgerStatus,
-    /// What this start gave up to go on without legs that were missing.
+    /// The loss that this start accepted to go on without missing legs.
     pub given_up: Option<GivenUp>,
 }
 
@@ -61,36 +61,36 @@ pub enum Phase {
 /// The steps of an upgrade, in nanoseconds on the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoverTimes {
-    /// Clients began to wait.
+    /// The time at which clients began to wait.
     pub paused_at: u64,
-    /// They were at rest.
+    /// The time at which they were at rest.
     pub rested_at: u64,
-    /// The volume was closed.
+    /// The time at which the volume was closed.
     pub closed_at: u64,
-    /// The new program began.
+    /// The time at which the new program began.
     pub taken_at: u64,
 }
 
-/// What a server took over from the program that it replaced.
+/// A report of what a server took over from the program that it replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverReport {
     /// Upgrades since the first server began.
     pub upgrades: u64,
     /// Version of the program before.
     pub version: String,
-    /// Clients that went on.
+    /// The number of clients that went on.
     pub connections: u64,
-    /// Clients that were cut off.
+    /// The number of clients that were cut off.
     pub cut: u64,
     /// Time that clients waited; zero until they are served.
     pub pause_ns: u64,
-    /// When which step was done.
+    /// The times of the steps.
     #[serde(skip)]
     pub times: HandoverTimes,
-    /// The reason why this is the program from before, if the new one could not be run.
+    /// The reason why the program from before goes on, if the new one could not be run.
     #[serde(default)]
     pub fallback: Option<String>,
-    /// The reason why the volume has not grown, if it was to.
+    /// The reason why the volume has not grown, if it was to grow.
     #[serde(default)]
     pub not_grown: Option<String>,
 }
@@ -154,7 +154,7 @@ pub struct Snapshot {
     /// The reasons why remote legs have no session, by slot, in plain text. Legs that have one, and
     /// local legs, have no entry.
     pub no_session: Vec<(u8, Arc<str>)>,
-    /// What was taken over from the program before.
+    /// A report of what was taken over from the program before.
     pub taken_over: Option<HandoverReport>,
 }
 
@@ -303,9 +303,9 @@ pub enum Request {
     Reload,
     /// Close for another program, which goes on with the clients.
     Upgrade {
-        /// The program; without it, the file that the running one was started from.
+        /// The program. Default: the file that the running one was started from.
         binary: Option<PathBuf>,
-        /// Clients that cannot be handed over may be cut off.
+        /// True if clients that cannot be handed over may be cut off.
         force: bool,
         /// The size that the volume is to grow to meanwhile.
         grow: Option<GrowTo>,

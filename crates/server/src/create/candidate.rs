@@ -29,12 +29,12 @@ pub(super) struct Candidate {
     pub(super) members: Vec<Member>,
     /// Whether a remote leg's content may be destroyed.
     pub(super) wipe_remote: bool,
-    /// Whether its first member's content stays, and becomes the volume's.
+    /// True if its first member's content stays, and becomes the volume's.
     pub(super) adopted: bool,
 }
 
 impl Candidate {
-    /// How many bytes the member of this number needs.
+    /// Returns the bytes that the member with this number needs.
     pub(super) fn share(&self, member: usize, layout: &Layout) -> u64 {
         match &self.spec {
             LegSpec::Stripe { paths, chunk } => {
@@ -50,7 +50,7 @@ impl Candidate {
         }
     }
 
-    /// Room it has for a volume.
+    /// Returns the room that it has for a volume.
     pub(super) fn room(&self) -> Result<Room, CreateError> {
         let size = |member: &Member| match member.probe.size {
             0 => Err(CreateError::SizeOfNothing(member.path.clone())),
@@ -195,7 +195,7 @@ fn missing_place(path: &Path) -> PathBuf {
     folder.join(path.file_name().unwrap_or_default())
 }
 
-/// Checks that a leg's members are empty, or that what is on an adopted one can stay.
+/// Checks that a leg's members are empty, or that the content of an adopted one can stay.
 fn check_members(candidate: &Candidate, layout: &Layout) -> Result<(), CreateError> {
     for (number, member) in candidate.members.iter().enumerate() {
         if candidate.adopted && number == 0 {

@@ -1,8 +1,8 @@
-//! What a disk that is to be adopted holds, and where that ends.
+//! The content of a disk that is to be adopted, and its end.
 //!
-//! The metadata of an adopted leg may only go where nothing is. That is known of formats whose
-//! own superblock tells their size; a blank end of the disk is no proof. Everything here reads
-//! only.
+//! The metadata of an adopted leg may only go where nothing is. The end is known for formats whose
+//! own superblock tells their size. A blank end of the disk is no proof. Everything here only
+//! reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,14 +16,14 @@ use crate::config::units::Size;
 use crate::leg::apart;
 use crate::probe::{Content, Kind, Probe};
 
-/// How much of a disk's beginning the formats are recognised by.
+/// The bytes at a disk's beginning by which the formats are recognised.
 const HEAD_BYTES: usize = 128 << 10;
 
 /// A format whose superblock was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     format: Format,
-    /// One past its last byte, where it tells.
+    /// One past its last byte, if the format tells.
     end: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl Format {
         matches!(self, Format::Gpt | Format::Dos)
     }
 
-    /// Whether this is what `wipefs` calls it.
+    /// Returns true if `wipefs` calls it by this name.
     fn is_called(self, name: &str) -> bool {
         match self {
             Format::Ext => matches!(name, "ext2" | "ext3" | "ext4" | "ext4dev" | "jbd"),
@@ -78,7 +78,8 @@ impl Format {
         }
     }
 
-    /// How room is made at the disk's end, so that the format ends at `end` or before.
+    /// Returns the instructions for making room at the disk's end, so that the format ends at `end` or
+    /// before.
     fn shrink(self, probe: &Probe, end: u64) -> String {
         let (path, kib) = (probe.path.display(), end / 1024);
         match self {
@@ -142,7 +143,7 @@ fn held_by_hemi(probe: &Probe, leg: &Content) -> String {
     }
 }
 
-/// Whether the metadata can go to the end of the disk.
+/// Checks that the metadata can go to the end of the disk.
 fn at_end(
     probe: &Probe,
     found: Option<&Found>,
@@ -216,7 +217,7 @@ fn at_end(
     ))
 }
 
-/// Whether everything on the disk is in the volume, the metadata being elsewhere.
+/// Checks that everything on the disk is in the volume if the metadata is elsewhere.
 fn external(
     probe: &Probe,
     found: Option<&Found>,
@@ -229,7 +230,7 @@ fn external(
             _ => false,
         })
     };
-    // What nobody knows the end of may reach to the end of the disk.
+    // Content with an unknown end may reach to the end of the disk.
     let end = match found {
         Some(Found { format, end: Some(end) }) if alone(*format) => {
             check_end(probe, *format, *end)?;
@@ -256,7 +257,7 @@ fn external(
     ))
 }
 
-/// A format that ends behind its disk is damaged, or was cut off.
+/// Refuses a format that ends behind its disk: it is damaged, or was cut off.
 fn check_end(probe: &Probe, format: Format, end: u64) -> Result<(), String> {
     if end <= probe.size {
         return Ok(());
@@ -277,7 +278,7 @@ fn recognise(head: &[u8], size: u64) -> Option<Found> {
     found.or_else(|| dos(&head))
 }
 
-/// A disk's beginning. What is behind its end reads as none.
+/// A disk's beginning. Reads behind its end return nothing.
 struct Head<'a>(&'a [u8]);
 
 impl Head<'_> {
@@ -310,7 +311,7 @@ impl Head<'_> {
     }
 }
 
-/// `s_blocks_count` in two halves, of which the upper counts with a feature only.
+/// Recognises ext2, ext3 and ext4. `s_blocks_count` has two halves; the upper counts with a feature only.
 fn ext(head: &Head<'_>, _: u64) -> Option<Found> {
     const AT: usize = 1024;
     const INCOMPAT_64BIT: u32 = 0x80;
@@ -335,7 +336,7 @@ fn xfs(head: &Head<'_>, _: u64) -> Option<Found> {
     Some(Found { format: Format::Xfs, end: Some(end) })
 }
 
-/// The size of this disk is in the item that the superblock has of it.
+/// Recognises btrfs. The size of this disk is in the superblock's item for it.
 fn btrfs(head: &Head<'_>, _: u64) -> Option<Found> {
     const AT: usize = 64 << 10;
     const ITEM: usize = AT + 0xc9;
@@ -346,7 +347,8 @@ fn btrfs(head: &Head<'_>, _: u64) -> Option<Found> {
     Some(Found { format: Format::Btrfs { device }, end: Some(head.little_64(ITEM + 8)?) })
 }
 
-/// A label in one of the first four sectors; the size follows the physical volume's id.
+/// Recognises LVM by the label in one of the first four sectors. The size follows the physical
+/// volume's id.
 fn lvm(head: &Head<'_>, _: u64) -> Option<Found> {
     let label = (0..4)
         .map(|sector| sector * 512)
@@ -359,7 +361,7 @@ fn luks(head: &Head<'_>, _: u64) -> Option<Found> {
     head.has(0, b"LUKS\xba\xbe").then_some(Found { format: Format::Luks, end: None })
 }
 
-/// Pages of 4096 bytes, as on most machines; swap with others is not recognised.
+/// Recognises swap with pages of 4096 bytes, as on most machines, and no other.
 fn swap(head: &Head<'_>, _: u64) -> Option<Found> {
     if !head.has(4086, b"SWAPSPACE2") || head.little_32(1024)? != 1 {
         return None;
@@ -368,13 +370,14 @@ fn swap(head: &Head<'_>, _: u64) -> Option<Found> {
     Some(Found { format: Format::Swap, end: Some(end) })
 }
 
-/// The header is in the second sector, whichever size sectors have. Its copy is in the last.
+/// Recognises a GPT by its header in the second sector, whatever the size of a sector. Its copy is in
+/// the last.
 fn gpt(head: &Head<'_>, size: u64) -> Option<Found> {
     let found = [512, 4096].iter().any(|&at| head.has(at, b"EFI PART"));
     found.then_some(Found { format: Format::Gpt, end: Some(size) })
 }
 
-/// Four entries of partitions with sane flags, at least one in use.
+/// Recognises a DOS table: four entries with sane flags, at least one in use.
 fn dos(head: &Head<'_>) -> Option<Found> {
     if head.little_16(510)? != 0xaa55 {
         return None;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A beginning with bytes at these places.
+/// Returns a disk's beginning with bytes at these places.
 fn head(parts: &[(usize, &[u8])]) -> Vec<u8> {
     let mut head = vec![0; HEAD_BYTES];
     for (at, bytes) in parts {
@@ -118,7 +118,7 @@ fn the_way_to_make_room_is_a_command() {
 }
 
 proptest! {
-    /// Whatever stands behind a magic, something is found or not, and nothing overflows.
+    /// Nothing overflows, whatever follows a magic number.
     #[test]
     fn any_bytes_behind_a_magic_are_borne(
         which in 0..9_usize, length in 0..HEAD_BYTES, noise in prop::collection::vec(any::<u8>(), 4096),
@@ -142,7 +142,7 @@ proptest! {
             head[at..at + magic.len()].copy_from_slice(magic);
         }
         let whole = recognise(&head, 1 << 40);
-        // What was found in a part is what is found in all of it.
+        // A part and the whole give the same result.
         head.truncate(length);
         if let Some(found) = recognise(&head, 1 << 40) {
             prop_assert!(whole.is_some(), "{found:?}");

@@ -1,4 +1,4 @@
-//! What `hemi create` says of a new volume.
+//! The report of `hemi create` on a new volume.
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ use crate::probe::hex;
 pub struct CreatedLeg {
     /// Its slot.
     pub leg: usize,
-    /// As it was named.
+    /// The spec by which it was named.
     pub path: String,
     /// Its id.
     pub id: String,
-    /// Whether the file was made.
+    /// True if the file was created.
     pub made: bool,
-    /// Whether it holds the volume's content from the beginning; otherwise it is drained to
-    /// when the volume is served.
+    /// True if it holds the volume's content from the beginning. Otherwise it is drained to when the
+    /// volume is served.
     pub whole: bool,
-    /// The place of its metadata, if that is apart from its data, which begins at byte 0 then.
+    /// The place of its metadata, if that is apart from its data. The data then begins at byte 0.
     pub metadata: Option<MetadataPlace>,
 }
 
@@ -41,15 +41,15 @@ pub struct Created {
     pub region_bytes: u64,
     /// Its smallest request in bytes.
     pub block_bytes: u32,
-    /// Where on each leg the data begins, in bytes.
+    /// The byte of each leg at which the data begins.
     pub data_offset: u64,
     /// Its legs.
     pub legs: Vec<CreatedLeg>,
-    /// Whether its content is all zeros; otherwise it is what the first whole leg held.
+    /// True if its content is all zeros. Otherwise it is the content of the first whole leg.
     pub zeros: bool,
 }
 
-/// Returns what is said of a volume that was written.
+/// Returns the report on a volume that was written.
 pub(super) fn created(
     plan: &Plan,
     candidates: &[Candidate],

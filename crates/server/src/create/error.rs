@@ -41,7 +41,7 @@ pub enum CreateError {
         /// The next one above.
         above: u64,
     },
-    /// Not the smallest volume fits.
+    /// Not even the smallest volume fits.
     #[error(
         "{0} has no room for the smallest volume: metadata takes 2 MiB at least, and 1 MiB more in \
          a file of its own or on a member of a stripe"
@@ -59,13 +59,13 @@ pub enum CreateError {
     Adopt {
         /// Its path.
         path: PathBuf,
-        /// Why not, and the way out.
+        /// The reason, and the way out.
         reason: String,
     },
-    /// `--wipe` of what is adopted.
+    /// `--wipe` names the adopted disk.
     #[error("--wipe {} would destroy what --adopt keeps; leave one of them out", .0.display())]
     WipeAdopted(PathBuf),
-    /// `--zero` with `--adopt`.
+    /// `--zero` is used together with `--adopt`.
     #[error("--zero makes all legs zeros, and --adopt takes the volume from a disk; leave one out")]
     ZeroAdopted,
     /// The name.
@@ -186,7 +186,7 @@ pub enum CreateError {
     },
 }
 
-/// The way to keep what is on a disk, if that is a file system or the like.
+/// Returns advice on keeping a disk's content, if that is a file system or the like.
 fn keeping(contents: &[Content]) -> &'static str {
     let is_data = |content: &Content| {
         matches!(content, Content::Signature { .. })

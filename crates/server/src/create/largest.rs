@@ -10,9 +10,9 @@ use hemi_core::format::layout::{
 pub(super) struct Room {
     /// Bytes for metadata and data together.
     pub(super) leg: u64,
-    /// Bytes for data, where that is on a device of its own.
+    /// Bytes for data, if it is on a device of its own.
     pub(super) data: u64,
-    /// Bytes for metadata, likewise.
+    /// Bytes for metadata, if it is on a device of its own.
     pub(super) metadata: u64,
 }
 
@@ -37,13 +37,13 @@ impl Room {
 }
 
 /// Returns the size in bytes of the largest volume that fits, with regions of `region_bytes` or
-/// of the size that is the volume's default; none if not the smallest fits.
+/// of the size that is the volume's default; `None` if not even the smallest fits.
 pub(super) fn largest_volume(room: Room, region_bytes: Option<u64>) -> Option<u64> {
     if let Some(region_bytes) = region_bytes {
         return largest_with(room, region_bytes, |_| true);
     }
-    // Metadata grows with the volume, but not where the default region does: there it becomes
-    // less. With each default the sizes it is for are looked at by themselves, largest first.
+    // Metadata grows with the volume, but shrinks where the default region grows. So the sizes of
+    // each default are searched by themselves, largest first.
     let mut region_bytes = REGION_BYTES_MAX;
     while region_bytes >= REGION_BYTES_MIN {
         let found =
@@ -58,8 +58,8 @@ pub(super) fn largest_volume(room: Room, region_bytes: Option<u64>) -> Option<u6
     None
 }
 
-/// The largest volume that fits with such regions and is `allowed`, by halving: if a volume is
-/// too large, so is every larger one.
+/// Returns the largest volume that fits with such regions and is `allowed`. Bisects: if a volume
+/// is too large, so is every larger one.
 fn largest_with(room: Room, region_bytes: u64, allowed: impl Fn(u64) -> bool) -> Option<u64> {
     let fits = |grains: u64| {
         let volume = grains * VOLUME_GRAIN;
@@ -90,8 +90,8 @@ mod tests {
         Room { leg, ..Room::ANY }
     }
 
-    /// The size found fits, and no larger one does. Metadata takes at least 2 MiB, so that
-    /// these are all there are.
+    /// Checks that the size found fits, and that no larger one does. Metadata takes at least 2 MiB, which
+    /// bounds the sizes to try.
     fn check(leg: u64, region_bytes: Option<u64>) {
         let bytes = |volume| {
             let region = region_bytes.unwrap_or_else(|| default_region_bytes(volume));

@@ -64,18 +64,18 @@ pub(super) fn prepare(
 
 /// The areas of a leg's member, in bytes.
 struct Areas {
-    /// At its beginning, for metadata.
+    /// Bytes at its beginning, for metadata.
     head: u64,
-    /// At its end, for metadata.
+    /// Bytes at its end, for metadata.
     tail: u64,
-    /// For data.
+    /// The bytes for data.
     data: Range<u64>,
 }
 
 impl Areas {
     fn of(candidate: &Candidate, member: usize, layout: &Layout) -> Areas {
         match candidate.spec {
-            // Where the volume's data begins on a member hangs on the chunk: take all of it.
+            // The first byte of the volume's data on a member depends on the chunk: take all of it.
             LegSpec::Stripe { .. } => Areas {
                 head: stripe::DATA_OFFSET + layout.data_offset(),
                 tail: 0,

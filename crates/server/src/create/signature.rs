@@ -1,11 +1,11 @@
 //! A readable note on a leg: an ISO 9660 image of one file, where the format of a leg has
 //! unused bytes.
 //!
-//! Programs that look for what a disk holds know file systems, and not hemi. To them a leg is
-//! blank, and free to be formatted. The image makes them find a file system labelled with the
-//! volume's name, and its file tells who mounts it what the disk is. It is written when a leg is
-//! formatted or joins, and read by nothing of hemi's. `docs/design/disk-format.md` has its place,
-//! and decision 0015 the reasons. Sections below are of ECMA-119, which defines the format.
+//! Programs that probe disks know file systems, and not hemi. To them a leg is blank, and free to be
+//! formatted. The image makes them find a file system labelled with the volume's name, and its file
+//! tells whoever mounts it what the disk is. It is written when a leg is formatted or joins, and hemi
+//! itself never reads it. `docs/design/disk-format.md` has its place, and decision 0015 the reasons.
+//! Section numbers below refer to ECMA-119, which defines the format.
 
 use std::io;
 
@@ -18,9 +18,9 @@ use crate::probe::{Content, hex};
 /// The image's first byte on a leg, and on each member of a stripe: ISO 9660 leaves 32 KiB
 /// before itself unused, and the first superblock is there.
 pub(crate) const OFFSET: u64 = 32 << 10;
-/// The image's size in bytes: it ends before the second superblock, at 64 KiB.
+/// The image's size in bytes. It ends before the second superblock, which is at 64 KiB.
 pub(crate) const IMAGE_BYTES: usize = 16 << 10;
-/// What the volume's name follows in the label.
+/// The prefix of the volume's name in the label.
 const LABEL_PREFIX: &str = "HEMI_";
 /// The label's size in bytes.
 const LABEL_BYTES: usize = 32;
@@ -37,7 +37,7 @@ const README: u32 = 21;
 /// Sectors from the leg's beginning to the image's end.
 const SECTORS: u32 = (OFFSET as usize / SECTOR + IMAGE_BYTES / SECTOR) as u32;
 
-/// The volume that a leg is of.
+/// The volume that a leg belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Signature {
     /// Its name, perhaps empty.
@@ -47,11 +47,11 @@ pub(crate) struct Signature {
 }
 
 impl Signature {
-    /// Writes the image to a leg, or to each of a stripe's members. A leg whose data begins at
-    /// its first byte gets none. Not flushed.
+    /// Writes the image to a leg, or to each of a stripe's members, without a flush. A leg whose data
+    /// begins at its first byte gets none.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn write(&self, leg: &OpenLeg) -> io::Result<()> {
         if leg.metadata_place().is_some() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Signature {
         }
     }
 
-    /// The label: the volume's name in the characters that ISO 9660 has for one (§ 7.4.1).
+    /// Returns the label: the volume's name in the characters that ISO 9660 allows (§ 7.4.1).
     fn label(&self) -> String {
         let id = hex(self.volume);
         let name = if self.name.is_empty() { &id[..8] } else { &self.name };
@@ -92,7 +92,7 @@ impl Signature {
         )
     }
 
-    /// The image, to be written at [`OFFSET`].
+    /// Returns the image, to be written at [`OFFSET`].
     fn image(&self) -> Vec<u8> {
         let mut image = vec![0; IMAGE_BYTES];
         let readme = self.readme();
@@ -115,7 +115,7 @@ impl Signature {
         image
     }
 
-    /// The primary volume descriptor (§ 8.4).
+    /// Returns the primary volume descriptor (§ 8.4).
     fn descriptor(&self) -> [u8; SECTOR] {
         let mut block = [0; SECTOR];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -144,7 +144,7 @@ impl Signature {
     }
 }
 
-/// Whether this is what [`Signature`] makes others see.
+/// Returns true if this is the content that [`Signature`] shows to other programs.
 pub(crate) fn is_ours(content: &Content) -> bool {
     matches!(
         content,
@@ -156,7 +156,7 @@ pub(crate) fn is_ours(content: &Content) -> bool {
 /// Bytes of a path table with the root alone.
 const PATH_TABLE_BYTES: u32 = 10;
 
-/// A path table (§ 9.4) in one byte order.
+/// Returns a path table (§ 9.4) in one byte order.
 fn path_table(long: fn(u32) -> [u8; 4], short: fn(u16) -> [u8; 2]) -> [u8; 10] {
     let mut table = [0; PATH_TABLE_BYTES as usize];
     // The length of the name, which is a zero byte.
@@ -166,7 +166,7 @@ fn path_table(long: fn(u32) -> [u8; 4], short: fn(u16) -> [u8; 2]) -> [u8; 10] {
     table
 }
 
-/// A directory record (§ 9.1), of a date that is not specified.
+/// Returns a directory record (§ 9.1) without a date.
 fn directory_record(name: &[u8], sector: u32, bytes: u32, is_directory: bool) -> Vec<u8> {
     let length = (33 + name.len()).next_multiple_of(2);
     let mut record = vec![0; length];
@@ -194,7 +194,7 @@ fn both_16(value: u16) -> [u8; 4] {
     bytes
 }
 
-/// A text filled up with blanks.
+/// Returns a text padded with blanks.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [b' '; N];
     bytes[..text.len()].copy_from_slice(text.as_bytes());

@@ -200,8 +200,7 @@ proptest! {
 }
 
 proptest! {
-    /// A disk that is adopted holds what it held, whenever the power is cut, and no volume or a
-    /// complete one.
+    /// An adopted disk keeps its content whenever the power fails, and has no volume or a complete one.
     #[test]
     fn a_crash_leaves_an_adopted_disk_as_it_was(
         steps in 0..=STEPS, random in any::<u64>(), ragged in 0..3_usize,
@@ -210,7 +209,7 @@ proptest! {
         let data_offset = plan.layout.data_offset();
         let data: Vec<u8> = (0..1_u32 << 20).map(|byte| (byte % 251) as u8).collect();
         let mut disk = data.clone();
-        // Behind the data is what the file system has left there.
+        // The file system has left some bytes behind the data.
         disk.resize(data.len() + data_offset as usize, 0x5a);
         disk.resize(disk.len() + ragged * 4096, 0xa5);
         let power = Power(Cell::new(steps));
@@ -230,7 +229,7 @@ proptest! {
     }
 }
 
-/// The volume that a leg's superblock speaks of.
+/// Returns the volume that a leg's superblock names.
 fn superblock_of(leg: &dyn BlockingLeg) -> Option<Id> {
     let mut block = block::blank();
     (0..2).find_map(|slot| {

@@ -1,16 +1,16 @@
-//! Reasons why a volume is not, or cannot cease to be, a block device.
+//! Reasons why a volume cannot become, or cannot cease to be, a block device.
 
 use std::io;
 
 use crate::messages::ReactorError;
 
-/// A reason why a volume is not, or cannot cease to be, a block device.
+/// A reason why a volume cannot become, or cannot cease to be, a block device.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The kernel has no ublk driver, or it is not loaded.
     #[error("this kernel offers no ublk (/dev/ublk-control: {0})")]
     NoUblk(io::Error),
-    /// Its features do not suffice.
+    /// The ublk driver lacks features.
     #[error(
         "this kernel's ublk lacks what a device that outlives its server needs (features {found:#x}, \
          needed {needed:#x})"
@@ -24,29 +24,29 @@ pub enum DeviceError {
     /// The kernel has no NBD client, or it is not loaded.
     #[error("this kernel offers no NBD client (netlink family \"nbd\": {0})")]
     NoNbd(io::Error),
-    /// Its NBD client does not keep whose a device is.
+    /// The kernel's NBD client does not record the volume of a device.
     #[error("this kernel's NBD client does not keep which volume a device is ({path} is missing)")]
     OldNbd {
-        /// The file that has it.
+        /// The file that would have it.
         path: String,
     },
     /// Neither driver can be used.
     #[error("no block device can be made: {ublk}; {nbd}")]
     NoDriver {
-        /// Why ublk cannot.
+        /// The reason why ublk cannot be used.
         ublk: Box<DeviceError>,
-        /// Why the NBD client cannot.
+        /// The reason why the NBD client cannot be used.
         nbd: Box<DeviceError>,
     },
-    /// No right to make devices.
+    /// The process may not make devices.
     #[error("not allowed to make block devices ({at}: {source})")]
     NotAllowed {
-        /// The driver's door.
+        /// The driver's entry point.
         at: &'static str,
         /// The system's answer.
         source: io::Error,
     },
-    /// The volume is a block device of another process's.
+    /// The volume is already a block device that another process serves.
     #[error("{path} is this volume already, served by process {server}")]
     Served {
         /// The device.
@@ -54,13 +54,13 @@ pub enum DeviceError {
         /// Its server.
         server: i32,
     },
-    /// Something of the server before does not end.
+    /// The previous server still holds the device.
     #[error("{path} is still held by the server before this one, which does not end")]
     Predecessor {
         /// The device.
         path: String,
     },
-    /// The device has another size than the volume.
+    /// The device and the volume differ in size.
     #[error("{path} has {device} bytes, the volume {volume}")]
     Size {
         /// The device.
@@ -89,16 +89,16 @@ pub enum DeviceError {
         doing: &'static str,
         /// The device, or its node.
         path: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The event loop would not serve it.
+    /// The event loop refused to serve the device.
     #[error("the block device is not served: {0}")]
     Reactor(#[from] ReactorError),
 }
 
 impl DeviceError {
-    /// Returns what to do about it.
+    /// Returns advice on resolving it.
     pub fn way_out(&self) -> &'static str {
         match self {
             DeviceError::NoUblk(_) => {
@@ -136,13 +136,13 @@ impl DeviceError {
     }
 }
 
-/// Names a step, and the device it failed on.
+/// Returns a function that adds the step, and the device it failed on, to an error.
 pub(super) fn failed(doing: &'static str, path: &str) -> impl FnOnce(io::Error) -> DeviceError {
     let path = path.to_owned();
     move |source| DeviceError::Failed { doing, path, source }
 }
 
-/// Returns true if the system refused for want of rights.
+/// Returns true if the system refused for lack of permission.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }

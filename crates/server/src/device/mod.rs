@@ -1,12 +1,12 @@
-//! The volume as a block device of this machine, through a driver of the kernel's: ublk, or where that
-//! is missing its NBD client.
+//! The volume as a block device of this machine, through a driver of the kernel: ublk, or its NBD client
+//! where ublk is missing.
 //!
-//! `/dev/hemi/NAME` leads to the device, whatever its number. The device outlives its server: while none
-//! is there, requests wait, and those that a server left unanswered go to the next. Every write of a
-//! volume may be done twice, so that is safe; and that no I/O of the server before is left in flight is
-//! what the legs' locks are for. A device is known for the volume's by the volume's id, which the kernel
-//! keeps for us. Making one and taking it over are done on a thread that may wait; requests are the
-//! reactor's (`export/`).
+//! `/dev/hemi/NAME` leads to the device, whatever its number. The device outlives its server. While there
+//! is no server, requests wait, and the next server gets those that the last one left unanswered. That is
+//! safe: every write of a volume may be done twice, and the legs' locks make sure that no I/O of the
+//! previous server is left in flight. The kernel keeps the volume's id with the device, which identifies
+//! it. A thread that may wait makes a device and takes one over. The reactor serves the requests
+//! (`export/`).
 
 mod error;
 mod link;
@@ -33,7 +33,7 @@ pub(crate) use ublk::{COMMIT_AND_FETCH, FETCH, io_command};
 /// Time for the server before this one to be gone altogether. It may have to wait for a drive that hangs.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A driver of the kernel's that makes block devices.
+/// A kernel driver that makes block devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     Ublk,
@@ -41,7 +41,7 @@ enum Driver {
 }
 
 impl Driver {
-    /// Returns the driver asked for; the best one there is if none is.
+    /// Returns the requested driver, or the best available one if none is requested.
     fn choose(kind: DeviceKind) -> Result<Driver, DeviceError> {
         match kind {
             DeviceKind::Ublk => ublk::check().map(|()| Driver::Ublk),
@@ -79,9 +79,9 @@ pub fn exists(id: [u8; 16]) -> bool {
     Driver::of(id).is_some()
 }
 
-/// Makes the volume that this reactor serves a block device, or takes over the one it has been, of
-/// whatever kind. Returns the device's path, at once if it is one already. Waits: for a server before this
-/// one to be gone, and for the first requests.
+/// Makes the volume that this reactor serves a block device, or takes over its existing device, of
+/// whatever kind. Returns the device's path, at once if it is one already. Waits for the previous server
+/// to be gone, and for the first requests.
 ///
 /// # Errors
 /// [`DeviceError`]; what had been made is gone again.
@@ -125,12 +125,12 @@ pub fn detach(reactor: &ReactorHandle) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Removes the block device of a volume that nobody serves: what was written to it and waits is lost. With
-/// `force`, what has it mounted or open sees errors from then on.
+/// Removes the block device of a volume that nobody serves. Writes that still wait are lost. With `force`,
+/// a mount or program that still has it open sees errors from then on.
 ///
 /// # Errors
-/// As [`detach`], but for [`DeviceError::InUse`] with `force`; [`DeviceError::Served`] if somebody does
-/// serve it.
+/// Those of [`detach`], without [`DeviceError::InUse`] if `force` is set, and [`DeviceError::Served`] if
+/// somebody serves it.
 pub fn remove(name: &str, force: bool) -> Result<(), DeviceError> {
     let none = || DeviceError::None { name: name.to_owned() };
     let device = link::target(name).ok_or_else(none)?;
@@ -140,7 +140,7 @@ pub fn remove(name: &str, force: bool) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Returns the path of the name that a volume's block device keeps.
+/// Returns the path of the link that always leads to a volume's block device.
 pub fn link_of(name: &str) -> PathBuf {
     link::path(name)
 }
@@ -159,19 +159,19 @@ fn hold(path: &str) -> Result<Option<File>, DeviceError> {
     }
 }
 
-/// Returns the kernel's names of the block devices that volumes of hemi are, as `ublkb0`.
+/// Returns the kernel's names of hemi's block devices, such as `ublkb0`.
 pub(crate) fn linked() -> Vec<String> {
     link::all().into_iter().map(|(_, device)| device).collect()
 }
 
-/// Returns the name of the volume that the block device at `path` is, if it is one.
+/// Returns the name of the volume whose block device is at `path`, if there is one.
 pub fn volume_at(path: &Path) -> Option<String> {
     let device = path.canonicalize().ok()?;
     let device = device.file_name()?.to_str()?;
     link::all().into_iter().find(|(_, known)| known == device).map(|(name, _)| name)
 }
 
-/// Holds the block device as [`hold`] does, with everything written to it on the legs.
+/// Holds the block device as [`hold`] does, after flushing everything written to it to the legs.
 fn hold_flushed(path: &str) -> Result<Option<File>, DeviceError> {
     let held = hold(path)?;
     if let Some(file) = &held {

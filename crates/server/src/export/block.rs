@@ -2,7 +2,7 @@
 //!
 //! Their requests come from queues of a fixed depth, with payload in memory that somebody else owns.
 //! Admission, quota, long requests and the end of a request are the same for all of them, and are
-//! here; each client knows by itself where its requests come from, and how payload is copied.
+//! here. Each client itself takes its requests from their source and copies the payload.
 
 use hemi_core::io::{Buffers as _, Operation, Reply, Request};
 use hemi_core::units::{BufferId, Extent, Instant, SECTOR_BYTES};
@@ -13,14 +13,14 @@ use super::{REQUESTS_PER_TURN, release};
 use crate::record::Answered;
 use crate::slots::SlotId;
 
-/// Bytes of payload copied from one such client in a turn: some 2 ms of the reactor's time at most.
+/// Most bytes of payload copied from one such client in a turn: some 2 ms of the reactor's time.
 pub(super) const TURN_BYTES_MAX: u64 = 8 << 20;
 
 /// A request, or the part of one that has a buffer of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockRequest {
     pub(super) operation: Operation,
-    /// Its place in the volume; of no meaning for a flush.
+    /// Its place in the volume. Meaningless for a flush.
     pub(super) extent: Extent,
     pub(super) fua: bool,
     pub(super) arrived: Instant,
@@ -32,14 +32,14 @@ impl BlockRequest {
         matches!(self.operation, Operation::Read | Operation::Write)
     }
 
-    /// Returns true if it is one of those of which a client has one in flight at a time.
+    /// Returns true if it is long: a client has one long request in flight at a time.
     fn is_long(&self) -> bool {
         !self.has_payload()
             && self.operation != Operation::Flush
             && self.extent.bytes() > LONG_BYTES
     }
 
-    /// Returns what a recording has of it.
+    /// Returns its entry for a recording.
     pub(super) fn answered(&self, failed: bool) -> Answered {
         Answered {
             arrived: self.arrived,
@@ -61,18 +61,18 @@ impl BlockRequest {
 /// A reason to keep a request from the engine for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// Room in the engine or the buffers.
+    /// No room in the engine or the buffers.
     Room,
-    /// Another long one.
+    /// Another long request is in flight.
     Long,
 }
 
 /// A client's share of the volume.
 #[derive(Debug)]
 pub(super) struct BlockClient {
-    /// Its place among the connections, which none of them has.
+    /// A place among the connections that no connection has.
     place: SlotId,
-    /// The engine's name for its stream of requests, which no connection has.
+    /// The engine's name for its stream of requests. No connection has the same.
     connection: u32,
     has_long: bool,
 }
@@ -92,8 +92,8 @@ impl BlockClient {
         cx.engine.connection_opened(self.connection);
     }
 
-    /// Finds room for a request: returns the buffer of its payload, if it has any. What was found is to be
-    /// submitted, or given up.
+    /// Finds room for a request, and returns the buffer of its payload, if it has any. The caller submits the
+    /// request or gives it up.
     pub(super) fn admit(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -121,7 +121,7 @@ impl BlockClient {
         Ok(buffer)
     }
 
-    /// Gives up what [`BlockClient::admit`] found: a write's payload could not be taken.
+    /// Gives up the room that [`BlockClient::admit`] found, because a write's payload could not be taken.
     pub(super) fn give_up(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -149,7 +149,7 @@ impl BlockClient {
         cx.engine.submit(cx.now, Request { token, operation, extent, buffer, fua, connection });
     }
 
-    /// Takes in the end of a request: what it held is free again. A read's payload has been taken out of
+    /// Handles the end of a request: frees the room that it held. A read's payload has been taken out of
     /// the reply's buffer.
     pub(super) fn ended(
         &mut self,
@@ -183,7 +183,7 @@ impl Turn {
         self.requests == 0 || self.bytes == 0
     }
 
-    /// Counts a request whose payload of so many bytes was copied.
+    /// Counts a request of whose payload `copied` bytes were copied.
     pub(super) fn count(&mut self, copied: u64) {
         self.requests = self.requests.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(copied);

@@ -72,7 +72,7 @@ pub(super) enum Blocked {
     Room,
     /// It has had its turn.
     Turn,
-    /// All connections are paused.
+    /// Paused, like all connections.
     Paused,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Connection {
     taking: Pace,
     sending: Pace,
     served: bool,
-    /// Whether its next flush has to fail, since what it wrote was lost.
+    /// True if its next flush has to fail, since one of its writes was lost.
     pub(super) owed_loss: bool,
     /// Why it is cut off, until that has been logged.
     complaint: Option<String>,
@@ -128,7 +128,7 @@ impl Connection {
         Connection::on(stream, owner, listener, number, now)
     }
 
-    /// A connection in whatever state the stream is.
+    /// Returns a connection on a stream in any state.
     fn on(
         stream: Stream,
         owner: u16,
@@ -206,7 +206,7 @@ impl Connection {
                 self.input.received(count as usize);
                 if self.state == State::Open { Next::Process } else { Next::Nothing }
             }
-            // Cancelled for a pause, perhaps.
+            // It may have been cancelled for a pause.
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {
                 self.input.busy = false;
                 Next::Nothing
@@ -537,7 +537,7 @@ impl Connection {
     }
 }
 
-/// What a connection is made of.
+/// The parts that a connection is made of.
 struct Stream {
     descriptor: OwnedFd,
     file: RingFile,

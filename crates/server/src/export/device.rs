@@ -261,7 +261,7 @@ impl Device {
         self.stopped = true;
     }
 
-    /// Takes requests again after [`Device::stop`]. Returns true if it has to be put among those that wait.
+    /// Takes requests again after [`Device::stop`]. Returns true if the device has to join those that wait.
     pub(super) fn go_on(&mut self) -> bool {
         self.stopped = false;
         let queue = !self.queued;
@@ -269,7 +269,7 @@ impl Device {
         queue
     }
 
-    /// Returns true if the engine works on a request of the device's.
+    /// Returns true if the engine works on a request of the device.
     pub(super) fn is_in_flight(&self) -> bool {
         self.tags.iter().any(|state| matches!(state, State::InFlight(_)))
     }

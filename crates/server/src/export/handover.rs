@@ -1,9 +1,9 @@
-//! Clients at rest, and their way into another program.
+//! The hand-over of clients to another program, once they are at rest.
 //!
-//! An upgrade pauses the exports: nobody is accepted, nothing more is received, no further request is
-//! begun. What the engine works on is answered and sent. What a client does not take in time, and the
-//! beginnings of requests it has sent, go along as bytes ([`State`]). Until the clients are taken out,
-//! everything can go on as if nothing had been.
+//! An upgrade pauses the exports: nobody is accepted, nothing more is received, and no further request is
+//! begun. Requests in the engine are answered, and the answers sent. Answers that a client does not take
+//! in time, and the beginnings of requests that it has sent, go along as bytes ([`State`]). Until the
+//! clients are taken out, everything can go on as if there had been no pause.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -23,10 +23,10 @@ use crate::slots::SlotId;
 
 /// Time that clients have to take their answers in an upgrade; the rest goes along.
 pub const ANSWERS_TIME: u64 = 100 * MILLISECOND;
-/// The bit of a token that says that the request is a flush of an upgrade's.
+/// The bit of a token that says that the request is a flush for an upgrade.
 const TOKEN: u64 = 1 << 61;
 
-/// How far the pause of the exports has come.
+/// The progress of the exports' pause.
 #[derive(Debug)]
 pub(super) struct Pause {
     stage: Stage,
@@ -40,11 +40,11 @@ pub(super) struct Pause {
 enum Stage {
     /// Requests are answered.
     Requests,
-    /// What was written is made durable, so that nobody misses a loss.
+    /// Writes are made durable, so that no client misses a loss.
     Flushes,
-    /// Answers are sent, until then.
+    /// Answers are sent until this time.
     Answers(Instant),
-    /// What could not be sent comes back from the ring.
+    /// Unsent bytes come back from the ring.
     Leftovers,
     Quiet,
 }
@@ -156,7 +156,7 @@ impl Exports {
         }
     }
 
-    /// Returns true if the engine has no request of a client's, and the ring nothing that would bring one.
+    /// Returns true if the engine has no request of a client, and no entry in the ring would bring one.
     fn has_come_to_rest(&self) -> bool {
         self.requests.in_engine == 0
             && self.device.as_ref().is_none_or(|device| !device.is_in_flight())
@@ -165,7 +165,7 @@ impl Exports {
             && !self.connections.iter().any(|(_, one)| one.input.busy)
     }
 
-    /// Takes in the end of a flush of an upgrade's. Returns false if `reply` is none.
+    /// Handles the end of a flush for an upgrade. Returns false if `reply` is not of one.
     pub(super) fn flushed(&mut self, reply: &Reply) -> bool {
         if reply.token & TOKEN == 0 {
             return false;
@@ -191,8 +191,8 @@ impl Exports {
         self.connections.iter().filter(|(_, one)| one.is_bound_here()).count() as u64
     }
 
-    /// Takes every client and listener out; they must be at rest. What they hold of the engine's buffers
-    /// is left to the end of the reactor.
+    /// Takes every client and listener out; they must be at rest. The engine's buffers that they hold are
+    /// freed at the end of the reactor.
     pub(crate) fn hand_over(&mut self, cx: &ExportContext<'_>) -> (State, Vec<OwnedFd>) {
         let mut state = State {
             accepted: self.counts.accepted,
@@ -224,8 +224,8 @@ impl Exports {
         (state, descriptors)
     }
 
-    /// Takes on the clients of a predecessor. `listeners` are those it knew them by; the others of
-    /// `state` have been used.
+    /// Takes on the clients of a predecessor. `listeners` are those that the predecessor knew them by. The
+    /// other listeners of `state` have been used.
     pub(crate) fn take_on(&mut self, cx: &mut ExportContext<'_>, carried: CarriedClients) {
         self.counts.accepted = carried.accepted;
         self.counts.refused = carried.refused;
@@ -243,7 +243,7 @@ impl Exports {
         }
     }
 
-    /// Returns the index of the listener that a predecessor knew like this.
+    /// Returns the index of the listener that a predecessor knew as `known`.
     fn owner_of(&self, known: Option<&ListenerState>) -> Result<usize, String> {
         let found = known.and_then(|known| {
             self.listeners.iter().position(|listener| listener.is_known_as(known))
@@ -251,7 +251,7 @@ impl Exports {
         found.ok_or_else(|| "its export is not configured any more".to_owned())
     }
 
-    /// Makes room for the kernel's client. Whoever looks after the block device comes later.
+    /// Makes room for the kernel's client. The thread that looks after the block device comes later.
     fn take_on_kernel(&mut self, path: &str, options: &ExportOptions) -> Result<usize, String> {
         let owner = self.kernel_listener(path, options).map_err(|error| error.to_string())?;
         self.kernel = Some(KernelClient::new(owner, path.to_owned(), None));

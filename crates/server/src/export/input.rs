@@ -63,7 +63,7 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Appends what has been received of it to `into`. No receive is in flight.
+    /// Appends the part of it that has been received to `into`. No receive is in flight.
     pub(super) fn append_to(&self, cx: &ExportContext<'_>, into: &mut Vec<u8>) {
         let at = BufferAt { buffer: self.buffer, offset: 0 };
         let sectors = (self.length / hemi_core::units::SECTOR_BYTES) as u32;
@@ -103,7 +103,7 @@ pub(super) struct Input {
     pub(super) busy: bool,
     /// Payload received since the connection began, in bytes.
     taken: u64,
-    /// What a predecessor had received and not used, from `carried_used` on.
+    /// Bytes that a predecessor had received. Those from `carried_used` on are not used yet.
     carried: Vec<u8>,
     carried_used: usize,
 }
@@ -121,13 +121,13 @@ impl Input {
         }
     }
 
-    /// Puts what a predecessor had received before what will be received.
+    /// Puts the bytes that a predecessor had received in front of those still to come.
     pub(super) fn carry(&mut self, bytes: Vec<u8>) {
         (self.carried, self.carried_used) = (bytes, 0);
     }
 
-    /// Stages more of what a predecessor had received, once everything staged is used. Returns false if
-    /// nothing is left of that.
+    /// Stages more of the bytes that a predecessor had received, once everything staged is used. Returns
+    /// false if none of them is left.
     pub(super) fn refill(&mut self) -> bool {
         let rest = &self.carried[self.carried_used..];
         if rest.is_empty() {
@@ -145,8 +145,8 @@ impl Input {
         true
     }
 
-    /// Appends what has been received and not used to `into`. No receive is in flight, and the
-    /// connection has no TLS.
+    /// Appends the bytes received and not used to `into`. No receive is in flight, and the connection has
+    /// no TLS.
     pub(super) fn append_unused(&mut self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.staged().to_vec());
         into.extend_from_slice(&self.carried[self.carried_used..]);

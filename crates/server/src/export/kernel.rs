@@ -1,7 +1,7 @@
-//! The kernel's NBD client, where the volume is a block device of its.
+//! The kernel's NBD client, which makes the volume a block device.
 //!
-//! It is a client like the others but for how it comes and goes: a thread gives it a socket, and another
-//! when that has ended ([`crate::device`]), until the device is removed.
+//! It differs from other clients in how it connects. A thread gives it a socket, and another one when that
+//! has ended ([`crate::device`]), until the device is removed.
 
 use std::sync::mpsc::SyncSender;
 
@@ -9,12 +9,12 @@ use crate::messages::{ReactorError, ReplyTo};
 
 /// The kernel's client.
 pub(super) struct KernelClient {
-    /// Index of its listener, which listens nowhere.
+    /// The index of its listener, which has no socket.
     owner: u16,
     /// The path of the block device.
     path: String,
-    /// Told when its connection has ended. `None` between a predecessor and whoever looks after the
-    /// device next.
+    /// Receives a word when its connection has ended. `None` after a hand-over, until a thread looks after
+    /// the device again.
     ended: Option<SyncSender<()>>,
     /// Replies to those who wait for the device's end.
     ending: Vec<ReplyTo<Result<(), ReactorError>>>,
@@ -42,17 +42,17 @@ impl KernelClient {
         is_free
     }
 
-    /// Answers `reply` once the connection has ended, which is the last.
+    /// Answers `reply` once the connection, which is the last, has ended.
     pub(super) fn await_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
         self.ending.push(reply);
     }
 
-    /// Notes that there is no connection any more. Returns true if the device ends with that; else the
-    /// one who looks after it is told.
+    /// Notes that the connection is gone. Returns true if the device ends with it. Otherwise tells the
+    /// thread that looks after the device.
     pub(super) fn left(&mut self) -> bool {
         if self.ending.is_empty() {
             if let Some(ended) = &self.ended {
-                // One word to the same effect may wait there already.
+                // The same word may be waiting there already.
                 let _ = ended.try_send(());
             }
             return false;

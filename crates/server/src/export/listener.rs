@@ -1,5 +1,5 @@
-//! Where clients call: unix and TCP sockets, each with its own export and bounds. The kernel's own
-//! client does not call: it is given its socket.
+//! Listeners for clients: unix and TCP sockets, each with its own export and bounds. The kernel's own
+//! client does not connect: it is given its socket.
 
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -148,14 +148,14 @@ pub(super) struct Bounds {
 pub struct Listener {
     /// `unix:PATH` or `tcp:HOST:PORT`, with the port in fact bound.
     pub(super) name: String,
-    /// As configured, and which of the address's sockets it is.
+    /// The address as configured, and the socket's number among those of the address.
     known: (String, u32),
     /// `None` for the kernel's client.
     descriptor: Option<OwnedFd>,
     tcp: bool,
     /// The socket's file goes with the listener.
     file: Option<SocketFile>,
-    /// Whether an accept is in the ring.
+    /// True while an accept is in the ring.
     pub(super) accepting: bool,
     ring_file: Option<RingFile>,
     pub(super) config: Arc<ServerConfig>,
@@ -186,8 +186,8 @@ impl Listener {
         Listener::open(export, config, options, Vec::new())
     }
 
-    /// As [`Listener::bind`], with the sockets that a predecessor had bound for the address, in order; those
-    /// that are no longer what they were are bound anew.
+    /// Binds like [`Listener::bind`], and takes over the sockets that a predecessor had bound for the
+    /// address, in order. Sockets that have changed are bound anew.
     pub(crate) fn open(
         export: usize,
         config: &ExportConfig,
@@ -239,8 +239,8 @@ impl Listener {
         }
     }
 
-    /// Returns the listener of the kernel's client, whose one connection is given to it. It exports the
-    /// volume `options` describes, without reserve.
+    /// Returns the listener of the kernel's client, which is given its one connection. It exports the volume
+    /// that `options` describes, without restrictions.
     ///
     /// # Errors
     /// [`ListenError::Export`].
@@ -273,7 +273,7 @@ impl Listener {
         }
     }
 
-    /// Returns true if it is the kernel's client's.
+    /// Returns true if it belongs to the kernel's client.
     pub(super) fn is_kernels(&self) -> bool {
         self.descriptor.is_none()
     }
@@ -323,7 +323,8 @@ impl Listener {
         self.known.0 == known.address && self.known.1 == known.index
     }
 
-    /// Gives the socket to a successor; its file stays. `None` if it is the kernel's client's, and has none.
+    /// Gives the socket to a successor. Its file stays. Returns `None` for the kernel's client, which has no
+    /// socket here.
     pub(super) fn hand_over(self) -> Option<(ListenerState, OwnedFd)> {
         let socket = self.descriptor?;
         if let Some(file) = self.file {
@@ -392,7 +393,7 @@ fn server_config(
     Ok(Arc::new(ServerConfig::new(vec![offer(config, options)], mode)?))
 }
 
-/// Returns what a volume can do for a client that may do everything.
+/// Returns the features of a volume for a client that may do everything.
 pub(crate) fn volume_features() -> TransmissionFlags {
     TransmissionFlags::SEND_FLUSH
         | TransmissionFlags::SEND_FUA
@@ -403,7 +404,7 @@ pub(crate) fn volume_features() -> TransmissionFlags {
         | TransmissionFlags::CAN_MULTI_CONN
 }
 
-/// The export a listener offers.
+/// Returns the export that a listener offers.
 fn offer(config: &ExportConfig, options: &ExportOptions) -> Export {
     let mut features = volume_features();
     if config.read_only {

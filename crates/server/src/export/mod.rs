@@ -82,7 +82,7 @@ pub(crate) struct Counts {
     pub(crate) open: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// Clients of a predecessor that could not be taken over.
+    /// The number of a predecessor's clients that could not be taken over.
     pub(crate) cut: u64,
 }
 
@@ -90,9 +90,9 @@ pub(crate) struct Counts {
 pub(crate) struct Exports {
     listeners: Vec<Listener>,
     connections: SlotTable<Box<Connection>>,
-    /// The block device, if the volume is one of ublk's.
+    /// The block device, if the volume is one of ublk.
     device: Option<Device>,
-    /// The kernel's NBD client, if the volume is a block device of its.
+    /// The kernel's NBD client, if the volume is its block device.
     kernel: Option<KernelClient>,
     /// Disks of virtual machines, by number.
     guests: Vec<Guest>,
@@ -208,7 +208,7 @@ impl Exports {
         self.follow(DEVICE, next);
     }
 
-    /// Takes in the end of an entry of a virtual machine's disk.
+    /// Handles the end of an entry of a virtual machine's disk.
     fn guest_completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
         let Some(guest) = self.guests.get_mut(usize::from(completion.tag.owner)) else { return };
         self.requests.quota.set_first(self.waiting.is_empty());
@@ -217,7 +217,7 @@ impl Exports {
         self.follow(place, next);
     }
 
-    /// Does what the connection to a virtual machine asks for, and answers it.
+    /// Carries out an order of the connection to a virtual machine, and answers it.
     pub(crate) fn guest_message(&mut self, cx: &mut ExportContext<'_>, message: GuestMessage) {
         let GuestMessage { export, order, reply } = message;
         while self.guests.len() <= usize::from(export) {
@@ -253,7 +253,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Serves the kernel's NBD client on a socket, instead of any before it.
+    /// Serves the kernel's NBD client on a socket, in place of any previous one.
     pub(crate) fn serve_kernel(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -276,7 +276,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Returns the index of the kernel's client's listener.
+    /// Returns the index of the listener of the kernel's client.
     fn kernel_listener(&mut self, path: &str, options: &ExportOptions) -> Result<u16, ListenError> {
         let known = self.listeners.iter().position(Listener::is_kernels);
         let index = known.unwrap_or(self.listeners.len());
@@ -286,7 +286,7 @@ impl Exports {
         Ok(index as u16)
     }
 
-    /// Tells `ended` when the connection of the kernel's client ends, which a predecessor had.
+    /// Tells `ended` when the connection of the kernel's client that a predecessor had ends.
     pub(crate) fn watch_kernel(&mut self, ended: SyncSender<()>) -> Result<(), ReactorError> {
         let none = || ReactorError::Attach("the kernel has no connection".into());
         let kernel = self.kernel.as_mut().ok_or_else(none)?;
@@ -309,7 +309,7 @@ impl Exports {
         }
     }
 
-    /// Sees to what follows where the kernel's client has no connection any more.
+    /// Handles the end of the connection of the kernel's client.
     fn kernel_left(&mut self) {
         if let Some(kernel) = &mut self.kernel
             && self.listeners.get(usize::from(kernel.owner())).is_some_and(|own| own.open == 0)
@@ -393,7 +393,7 @@ impl Exports {
         self.admit(cx, owner, descriptor);
     }
 
-    /// Lets a client in. Returns false if there is no room for it.
+    /// Admits a client. Returns false if there is no room for it.
     fn admit(&mut self, cx: &mut ExportContext<'_>, owner: u16, descriptor: OwnedFd) -> bool {
         let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return false };
         if self.connections.len() >= usize::from(OWNERS_MAX) {

@@ -304,7 +304,7 @@ impl Output {
         self.free_sending(cx, requests)
     }
 
-    /// The socket took `count` bytes of a message, the rest of which is not to be sent now.
+    /// Notes that the socket took `count` bytes of a message. The rest is not to be sent now.
     pub(super) fn sent_last(
         &mut self,
         cx: &mut ExportContext<'_>,

@@ -158,13 +158,13 @@ pub(super) struct Requests {
     pub(super) fast_zeroes: bool,
     /// Parts handed to the engine since start.
     pub(super) submitted: u64,
-    /// Parts that the engine works on.
+    /// The number of parts that the engine works on.
     pub(super) in_engine: u32,
-    /// While set, no request is begun and nothing is received.
+    /// True while no request is begun and nothing is received.
     pub(super) paused: bool,
-    /// While set, nothing is sent.
+    /// True while nothing is sent.
     pub(super) sends_stopped: bool,
-    /// Whether the block device's next flush has to fail, since what was written to it was lost.
+    /// True if the block device's next flush has to fail, since a write to it was lost.
     pub(super) device_owed_loss: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Asks a program whether it can go on, before anything changes.
+//! The question to a program whether it can go on, asked before anything changes.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use super::state::FORMAT;
 
 /// Longest time the program has to answer.
 pub const CHECK_TIME: Duration = Duration::from_secs(10);
-/// Pause between two looks at whether it has.
+/// Pause between two looks for its end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// Time for the end of what it has written, once it has ended.
+/// Time for the rest of its output to arrive, once it has ended.
 const PIPE_TIME: Duration = Duration::from_secs(1);
-/// Most bytes of its answer, or of its complaint.
+/// Most bytes of its answer, or of its error message.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// What the kernel appends to the path of a program whose file has been replaced.
+/// The suffix that the kernel appends to the path of a program whose file has been replaced.
 const DELETED: &str = " (deleted)";
 
-/// What a program says of itself with `--check-upgrade`: that the command line and configuration are
-/// valid, and this.
+/// The answer of a program to `--check-upgrade`. It also means that the command line and configuration are
+/// valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckAnswer {
     /// Its version.
@@ -37,22 +37,22 @@ impl CheckAnswer {
     }
 }
 
-/// Why a program is not handed the volume.
+/// A reason why a program is not handed the volume.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
     /// The path of the running program is not known.
     #[error("the path of the running program cannot be found: {0}")]
     NoPath(std::io::Error),
-    /// It cannot be run.
+    /// The program cannot be run.
     #[error("{} cannot be run: {source}", binary.display())]
     Run { binary: PathBuf, source: std::io::Error },
-    /// It did not say anything in time.
+    /// The program did not answer in time.
     #[error("{} did not answer within {} s", binary.display(), CHECK_TIME.as_secs())]
     Silent { binary: PathBuf },
-    /// It refused.
+    /// The program refused.
     #[error("{} refuses: {reason}", binary.display())]
     Refused { binary: PathBuf, reason: String },
-    /// It does not read what this program writes.
+    /// The program does not read the format that this one writes.
     #[error(
         "{} (hemi {version}) reads hand-overs up to format {reads}; this program writes {FORMAT}",
         binary.display()
@@ -60,7 +60,7 @@ pub(crate) enum CheckError {
     Format { binary: PathBuf, version: String, reads: u32 },
 }
 
-/// Returns the path of the running program: of the file that has taken its place, if it has been replaced.
+/// Returns the path of the running program, or of the file that has replaced it.
 pub(crate) fn own_binary() -> Result<PathBuf, CheckError> {
     let link = std::fs::read_link("/proc/self/exe").map_err(CheckError::NoPath)?;
     let replaced = link.to_str().and_then(|path| path.strip_suffix(DELETED));
@@ -83,7 +83,7 @@ pub(crate) fn check(binary: &Path) -> Result<CheckAnswer, CheckError> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    // Both are read meanwhile: a program that writes more than a pipe takes would never end.
+    // Both pipes are read meanwhile: a program that writes more than a pipe takes would never end.
     let output = read_aside(child.stdout.take());
     let complaint = read_aside(child.stderr.take());
     let status = wait(&mut child).map_err(failed)?;
@@ -108,7 +108,7 @@ pub(crate) fn check(binary: &Path) -> Result<CheckAnswer, CheckError> {
     Ok(answer)
 }
 
-/// Returns a program's complaint as one line, without the frame that points at a place in a file.
+/// Returns a program's error message as one line, without the frame that points at a place in a file.
 fn one_line(complaint: &str) -> String {
     let is_frame = |letter: char| "|^-~ 0123456789".contains(letter);
     let lines = complaint.lines().map(str::trim).filter(|line| !line.chars().all(is_frame));
@@ -123,17 +123,17 @@ fn read_aside(
     let read = move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // What was read before an error is all there is.
+            // After an error, the bytes read so far have to do.
             let _ = pipe.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
         }
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     };
-    // Without a thread the channel ends, which reads as no answer.
+    // Without a thread the channel closes, which counts as no answer.
     let _ = std::thread::Builder::new().name("hemi-check".into()).spawn(read);
     receiver
 }
 
-/// Waits until the program ends; `None` if it does not, and is killed.
+/// Waits until the program ends. Kills it and returns `None` if it does not.
 fn wait(child: &mut Child) -> std::io::Result<Option<std::process::ExitStatus>> {
     let until = Instant::now() + CHECK_TIME;
     loop {

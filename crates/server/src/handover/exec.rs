@@ -1,4 +1,4 @@
-//! Becoming the successor.
+//! The replacement of this program by its successor.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 
 use super::{DESCRIPTOR, FALLBACK, FILE_NAME, HandedOver};
 
-/// The program that runs now, whatever has become of its file.
+/// The program that runs now, even if its file was replaced or removed.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// A closed volume and its clients, ready for the program that goes on with them.
@@ -26,7 +26,7 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Takes what a reactor has given away, and the sockets of control.
+    /// Joins the hand-over of a reactor and the sockets of control.
     pub(crate) fn new(
         handed: HandedOver,
         binary: PathBuf,
@@ -54,7 +54,7 @@ impl Successor {
                 return errno.into();
             }
         }
-        // systemd waits for READY=1 again, which the successor says. If nobody is told, nothing is lost.
+        // systemd waits for READY=1 again, which the successor sends. A failure costs nothing.
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             let _ = sd_notify::notify(&[NotifyState::Reloading, now]);
         }
@@ -76,7 +76,7 @@ fn replace(binary: &Path, file: &OwnedFd, fallback: Option<&str>) -> io::Error {
     let name = arguments.next().unwrap_or_else(|| OsString::from("hemi"));
     let mut command = Command::new(binary);
     command.arg0(name).args(arguments).env(DESCRIPTOR, file.as_raw_fd().to_string());
-    // What systemd passed to this process has been taken.
+    // This process has taken the descriptors that systemd passed to it.
     for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
         command.env_remove(name);
     }
@@ -95,25 +95,25 @@ pub(super) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Gives TERM and INT their meaning of old, since the volume is closed and nobody would attend to them; HUP
-/// means nothing until the successor runs.
+/// Restores the default action of TERM and INT, since the volume is closed and nobody would handle them.
+/// HUP is ignored until the successor runs.
 pub(crate) fn reset_signals() {
     for (signal, handler) in [
         (libc::SIGTERM, libc::SIG_DFL),
         (libc::SIGINT, libc::SIG_DFL),
         (libc::SIGHUP, libc::SIG_IGN),
     ] {
-        // SAFETY: neither disposition runs any code of ours.
+        // SAFETY: neither action runs any code of ours.
         unsafe { libc::signal(signal, handler) };
     }
 }
 
-/// Keeps signals waiting until there is a successor: one that meets the program in between would be lost.
+/// Blocks signals until there is a successor. A signal that came in between would be lost.
 fn block_signals() {
     mask(libc::SIG_BLOCK);
 }
 
-/// Lets in the signals that the program before kept waiting.
+/// Unblocks the signals that the previous program blocked.
 pub(super) fn let_signals_in() {
     mask(libc::SIG_UNBLOCK);
 }

@@ -1,4 +1,4 @@
-//! What a successor finds: the state, and the sockets that it names.
+//! The inheritance of a successor: the state, and the sockets that it names.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Seek as _};
@@ -14,7 +14,7 @@ use crate::control::volume::{HandoverReport, HandoverTimes};
 use crate::export::{CarriedClients, ExportOptions};
 use crate::grow::GrowTo;
 
-/// What a predecessor handed over, with its sockets, which are closed with it.
+/// The state that a predecessor handed over, with its sockets. Dropping it closes them.
 #[derive(Debug, Default)]
 pub(crate) struct Inheritance {
     state: State,
@@ -23,20 +23,20 @@ pub(crate) struct Inheritance {
     pub(crate) control: Option<OwnedFd>,
     pub(crate) http: Option<OwnedFd>,
     fallback: Option<String>,
-    /// The reason why the volume has not grown, if it was to.
+    /// The reason why the volume has not grown, if it was to grow.
     not_grown: Option<String>,
-    /// When this program began, on the monotonic clock.
+    /// The time at which this program began, on the monotonic clock.
     taken_at: u64,
 }
 
 impl Inheritance {
-    /// Takes what the program before this one handed over, in the same process or through systemd; `None`
-    /// if there was none. To be called once, before anything else opens descriptors that it keeps. What
-    /// cannot be understood is logged and closed: the clients are cut off.
+    /// Takes the state that the previous program handed over, in the same process or through systemd.
+    /// Returns `None` if there is none. It is called once, before anything else opens descriptors that it
+    /// keeps. A state that is not understood is logged and closed: its clients are cut off.
     pub(crate) fn take() -> Option<Inheritance> {
         let taken = match std::env::var(DESCRIPTOR) {
             Ok(named) => {
-                // TERM ends this program from here on, as any that has not opened its volume yet.
+                // TERM ends this program from here on, like any that has not opened its volume yet.
                 let_signals_in();
                 take_in_place(&named).inspect_err(|_| close_inherited())
             }
@@ -54,7 +54,7 @@ impl Inheritance {
         }
     }
 
-    /// What the state names and `sockets` does not have is gone.
+    /// Joins a state and its sockets. Clients whose socket is not in `sockets` are gone.
     fn of(mut state: State, sockets: Vec<(RawFd, OwnedFd)>) -> Inheritance {
         let mut sockets: HashMap<RawFd, OwnedFd> = sockets.into_iter().collect();
         let listeners = std::mem::take(&mut state.listeners)
@@ -87,7 +87,7 @@ impl Inheritance {
         }
     }
 
-    /// Returns true if nothing that was written to a remote leg can still land there.
+    /// Returns true if no earlier write to a remote leg can still land.
     pub(crate) fn is_settled(&self) -> bool {
         self.state.settled
     }
@@ -102,7 +102,7 @@ impl Inheritance {
         self.not_grown = Some(reason);
     }
 
-    /// Returns true if it is of the volume with this id.
+    /// Returns true if it belongs to the volume with this id.
     pub(crate) fn is_of(&self, volume: [u8; 16]) -> bool {
         self.state.volume == volume
     }
@@ -117,7 +117,7 @@ impl Inheritance {
         found.into_iter().map(|(_, descriptor)| descriptor).collect()
     }
 
-    /// Returns the clients, and what is to be reported of them. Sockets nobody has taken are closed.
+    /// Returns the clients, and the report on them. Sockets that nobody has taken are closed.
     pub(crate) fn into_clients(self, options: ExportOptions) -> (CarriedClients, HandoverReport) {
         let report = HandoverReport {
             upgrades: self.state.upgrades,
@@ -147,8 +147,8 @@ impl Inheritance {
     }
 }
 
-/// Takes what the program before this one in the same process left open; the memory file is at `named`.
-/// `None` if it was left for another process.
+/// Takes the descriptors that the previous program in this process left open. The memory file is at
+/// `named`. Returns `None` if it was left for another process.
 fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     let number: RawFd = named.parse().map_err(|_| format!("{named:?} is no descriptor"))?;
     let link = std::fs::read_link(format!("/proc/self/fd/{number}"))
@@ -156,7 +156,7 @@ fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     if number <= 2 || !link.to_string_lossy().contains(FILE_NAME) {
         return Err(format!("descriptor {number} is {}", link.display()));
     }
-    // SAFETY: it is the memory file that the program before made for this one; nothing else has it.
+    // SAFETY: it is the memory file that the previous program made for this one; nothing else has it.
     let state = read(unsafe { OwnedFd::from_raw_fd(number) })?;
     if state.process != std::process::id() {
         // The variable came from elsewhere, and so did the descriptors.
@@ -164,7 +164,7 @@ fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     }
     let all = state.descriptors();
     for number in &all {
-        // SAFETY: the descriptor is only looked at.
+        // SAFETY: the descriptor is only examined.
         let descriptor = unsafe { BorrowedFd::borrow_raw(*number) };
         let failed = |errno| format!("descriptor {number}: {errno}");
         let flags = rustix::io::fcntl_getfd(descriptor).map_err(failed)?;
@@ -174,8 +174,8 @@ fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     }
     let mut sockets = Vec::new();
     for number in all {
-        // SAFETY: the program before left it open for this one, which has looked at it and takes it once:
-        // no number is named twice.
+        // SAFETY: the previous program left it open for this one, which has examined it and takes it once: no
+        // number is named twice.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         rustix::io::fcntl_setfd(&descriptor, FdFlags::CLOEXEC)
             .map_err(|errno| format!("descriptor {number}: {errno}"))?;
@@ -193,17 +193,18 @@ pub(super) fn read(file: OwnedFd) -> Result<State, String> {
     State::decode(&bytes).map_err(|error| error.to_string())
 }
 
-/// Closes what the program before left open and this one cannot use: clients would wait for it for ever.
+/// Closes descriptors that the previous program left open and this one cannot use. Their clients would
+/// wait for ever.
 fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<RawFd> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // SAFETY: it is only looked at; one that is gone gives an error.
+        // SAFETY: it is only examined; a closed one gives an error.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let flags = rustix::io::fcntl_getfd(descriptor);
         if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-            // SAFETY: whatever this program opened itself is closed on exec, so this is not its own.
+            // SAFETY: descriptors that this program opened itself are closed on exec, so this is not its own.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }

@@ -1,10 +1,11 @@
-//! Hands a served volume to another program in the same process, which its clients see as a pause.
+//! The hand-over of a served volume to another program, which its clients see as a pause.
 //!
 //! The successor is asked first whether it understands what it will get ([`check`]). Then the reactor
-//! brings the clients to rest and closes the volume (`reactor/handover.rs`, `export/handover.rs`). What
-//! is known of the clients goes into a memory file, and this process becomes the successor by `exec`
-//! ([`Successor`]): sockets stay open, and the process keeps its number, so that a supervisor sees
-//! nothing of it. Or systemd keeps both for the next start of the service (`store.rs`). The successor opens the volume as at any start and goes on with the clients
+//! brings the clients to rest and closes the volume (`reactor/handover.rs`, `export/handover.rs`). The
+//! state of the clients goes into a memory file, and this process becomes the successor by `exec`
+//! ([`Successor`]). Sockets stay open, and the process keeps its number, so that a supervisor notices
+//! nothing. Alternatively systemd keeps the file and the sockets for the next start of the service
+//! (`store.rs`). The successor opens the volume as at any start and goes on with the clients
 //! ([`Inheritance`]).
 
 use std::os::fd::{OwnedFd, RawFd};
@@ -24,7 +25,7 @@ pub(crate) use inherit::Inheritance;
 
 /// The environment variable that names the descriptor of the memory file.
 const DESCRIPTOR: &str = "HEMI_HANDOVER_FD";
-/// The environment variable that says why the program meant to go on could not be run.
+/// The environment variable with the reason why the intended successor could not be run.
 const FALLBACK: &str = "HEMI_HANDOVER_FALLBACK";
 /// Name of the memory file, as `/proc` shows it.
 const FILE_NAME: &str = "hemi-handover";
@@ -32,12 +33,12 @@ const FILE_NAME: &str = "hemi-handover";
 /// A state, and its sockets by the numbers that it calls them by.
 type Taken = (state::State, Vec<(RawFd, OwnedFd)>);
 
-/// What a reactor gives away at its end.
+/// The state and sockets that a reactor hands over at its end.
 #[derive(Debug)]
 pub(crate) struct HandedOver {
     pub(crate) state: state::State,
     /// The sockets that the state names.
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// The program that goes on in this process; without it, the next start of the service goes on.
+    /// The program that goes on in this process. Without one, the next start of the service goes on.
     pub(crate) binary: Option<PathBuf>,
 }

@@ -1,12 +1,12 @@
-//! The bytes that one server hands to the next: what it knew of its clients.
+//! The bytes that one server hands to the next: the state of its clients.
 //!
 //! ```text
 //! magic (8)  format (4)  crc32c (4)  header bytes (8)  header: JSON  payloads
 //! ```
 //!
-//! Integers are little-endian; the checksum covers everything behind it. The header says how long each
-//! connection's payloads are; they follow in its order. Fields of the header are added, never renamed:
-//! a reader ignores those it does not know. What an older reader would get wrong makes a new format.
+//! Integers are little-endian. The checksum covers everything behind it. The header has the lengths of each
+//! connection's payloads, which follow in the same order. Fields of the header are added, never renamed: a
+//! reader ignores those it does not know. A change that an older reader would get wrong makes a new format.
 
 use std::os::fd::RawFd;
 
@@ -14,57 +14,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::grow::GrowTo;
 
-/// The format written, and the newest that is read.
+/// The format that is written, and the newest that is read.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"hemi-up\n";
 /// Bytes before the header.
 const PREFIX_BYTES: usize = 24;
 
-/// Why bytes are no state to go on with.
+/// A reason why bytes are not a usable state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
-    /// They are of something else.
+    /// The bytes are something else.
     #[error("it does not begin as a hand-over does")]
     Magic,
-    /// Another format.
+    /// The bytes have another format.
     #[error("it is of format {0}; this program reads {FORMAT}")]
     Format(u32),
-    /// They are not those that were written.
+    /// The bytes are not those that were written.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
-    /// The header is not what this program understands.
+    /// This program does not understand the header.
     #[error("its header is not understood: {0}")]
     Header(#[from] serde_json::Error),
 }
 
-/// What one server hands to the next.
+/// The state that one server hands to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
-    /// Process that hands over. In an upgrade in place the successor is the same.
+    /// The process that hands over. In an upgrade in place the successor is the same process.
     pub(crate) process: u32,
     /// The volume's id.
     pub(crate) volume: [u8; 16],
-    /// Version of the program that hands over.
+    /// The version of the program that hands over.
     pub(crate) version: String,
-    /// Upgrades since clients first connected, this one included.
+    /// The number of upgrades since clients first connected, this one included.
     pub(crate) upgrades: u64,
-    /// When clients began to wait: nanoseconds on the monotonic clock of this boot of the machine.
+    /// The time at which clients began to wait: nanoseconds on the monotonic clock of this boot of the
+    /// machine.
     pub(crate) paused_at: u64,
-    /// When they were at rest, and when the volume was closed, on the same clock.
+    /// The times at which they were at rest and at which the volume was closed, on the same clock.
     pub(crate) rested_at: u64,
     pub(crate) closed_at: u64,
-    /// Whether no write to a remote leg can land any more.
+    /// True if no write to a remote leg can land any more.
     pub(crate) settled: bool,
     /// The size that the volume is to grow to before it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grow: Option<GrowTo>,
-    /// Clients that could not be handed over.
+    /// The number of clients that could not be handed over.
     pub(crate) cut: u64,
     /// Connections accepted and refused since clients first connected.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// Whether the block device's next flush has to fail, since what was written to it was lost.
+    /// True if the block device's next flush has to fail, since a write to it was lost.
     pub(crate) device_owed_loss: bool,
     pub(crate) listeners: Vec<ListenerState>,
     pub(crate) control: Option<RawFd>,
@@ -72,13 +73,13 @@ pub(crate) struct State {
     pub(crate) connections: Vec<ConnectionState>,
 }
 
-/// A socket that clients call at.
+/// A socket that clients connect to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ListenerState {
-    /// As configured.
+    /// The address as configured.
     pub(crate) address: String,
-    /// Which of the address's sockets it is.
+    /// The socket's number among those of the address.
     pub(crate) index: u32,
     pub(crate) descriptor: RawFd,
 }
@@ -93,33 +94,33 @@ pub(crate) struct ConnectionState {
     /// The path of the block device, if it is the kernel's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
-    /// Its name towards the engine.
+    /// The engine's name for it.
     pub(crate) number: u32,
-    /// Whether it came past the handshake.
+    /// True if it has passed the handshake.
     pub(crate) served: bool,
-    /// Whether it takes only its last answers.
+    /// True if it only takes its last answers.
     pub(crate) finishing: bool,
-    /// Whether its next flush has to fail, since what it wrote was lost.
+    /// True if its next flush has to fail, since one of its writes was lost.
     pub(crate) owed_loss: bool,
-    /// The byte of its request that the payload handed over begins at.
+    /// The byte of its request at which the payload handed over begins.
     pub(crate) next: u64,
-    /// Whether a part before that failed.
+    /// True if a part before that byte failed.
     pub(crate) failed: bool,
     /// Lengths of the payloads below, in their order.
     pub(crate) lengths: [u64; 5],
-    /// What was agreed with it, as [`hemi_nbd`] saves it.
+    /// Its session, as [`hemi_nbd`] saves it.
     #[serde(skip)]
     pub(crate) session: Vec<u8>,
-    /// The request that has been received and not been begun, or whose payload comes; empty if none.
+    /// The request that has been received but not begun, or whose payload is coming. Empty if there is none.
     #[serde(skip)]
     pub(crate) request: Vec<u8>,
     /// The beginning of the request's payload, from `next` on.
     #[serde(skip)]
     pub(crate) payload: Vec<u8>,
-    /// Bytes received and not looked at.
+    /// Bytes that were received and not parsed yet.
     #[serde(skip)]
     pub(crate) input: Vec<u8>,
-    /// Bytes of answers to be sent.
+    /// Bytes of answers that are still to be sent.
     #[serde(skip)]
     pub(crate) output: Vec<u8>,
 }
@@ -162,7 +163,7 @@ impl State {
     /// Returns the state that `bytes` hold.
     ///
     /// # Errors
-    /// [`StateError`]
+    /// [`StateError`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<State, StateError> {
         let (prefix, rest) =
             bytes.split_at_checked(PREFIX_BYTES).ok_or(StateError::Damaged("it is too short"))?;
@@ -250,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Another program than the one that wrote them reads these bytes.
+    /// The layout is fixed: another program reads these bytes.
     #[test]
     fn the_format_stays() {
         let bytes = example().encode();

@@ -1,9 +1,9 @@
-//! systemd's file descriptor store: what is handed over outlives the process, for the next start.
+//! systemd's file descriptor store, in which a state outlives the process until the next start.
 //!
 //! A unit with `FileDescriptorStoreMax=` may give descriptors to systemd, which passes them to the next
-//! process of the unit. At a restart that is the successor; at a stop systemd closes them
-//! (`FileDescriptorStorePreserve=restart`). Which of both it is, the process that is asked to end does
-//! not know: it hands over either way.
+//! process of the unit. At a restart that is the successor. At a stop systemd closes them
+//! (`FileDescriptorStorePreserve=restart`). A process that is asked to end cannot tell the two apart, and
+//! hands over either way.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,8 +15,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use super::exec::memory_file;
 use super::{HandedOver, Taken};
 
-/// Name of the memory file in the store. Sockets are called `hemi-N`, with the number that the state calls
-/// them by.
+/// Name of the memory file in the store. Sockets are called `hemi-N`, where N is their number in the
+/// state.
 const STATE_NAME: &str = "hemi-state";
 const SOCKET_NAME: &str = "hemi-";
 /// The first descriptor that systemd passes.
@@ -31,7 +31,7 @@ pub(crate) fn room() -> usize {
 /// Gives everything to systemd.
 ///
 /// # Errors
-/// There is no room for all of it, or systemd does not listen. What it has got, it closes in time.
+/// There is no room for all of it, or systemd does not listen. It will close what it has received.
 pub(crate) fn keep(
     handed: HandedOver,
     control: &OwnedFd,
@@ -52,13 +52,13 @@ pub(crate) fn keep(
         let name = format!("{SOCKET_NAME}{}", descriptor.as_raw_fd());
         notify.store(&name, descriptor.as_fd())?;
     }
-    // Last: with it, all is there.
+    // The state goes last: once it is there, everything is.
     notify.store(STATE_NAME, memory_file(&state.encode())?.as_fd())?;
     Ok(state.connections.len())
 }
 
-/// Takes what the process before this one gave to systemd: the state, and a descriptor for each number in
-/// it. Clients that have hung up since are missing. `None` if there is nothing.
+/// Takes the state that the previous process gave to systemd, and a descriptor for each number in it.
+/// Clients that have hung up since are missing. Returns `None` if there is no state.
 pub(super) fn take() -> Result<Option<Taken>, String> {
     let variable = |name: &str| std::env::var(name).ok();
     let process = variable("LISTEN_PID").and_then(|number| number.parse().ok());
@@ -76,7 +76,7 @@ pub(super) fn take() -> Result<Option<Taken>, String> {
         // called once, before anything else could have opened one of this number.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         if let Err(error) = rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC) {
-            // There is none: not to be closed, either.
+            // No such descriptor is open, so it must not be closed, either.
             std::mem::forget(descriptor);
             return Err(format!("{name}: {error}"));
         }
@@ -93,7 +93,8 @@ pub(super) fn take() -> Result<Option<Taken>, String> {
     }
 }
 
-/// Has systemd forget what has been taken: a socket that it keeps open would never end for its client.
+/// Has systemd forget the descriptors that were taken. A socket that it kept open would never end for its
+/// client.
 fn forget(names: &[&str]) {
     let Ok(notify) = Notify::new() else { return };
     for name in names.iter().filter(|name| name.starts_with(SOCKET_NAME)) {
@@ -103,7 +104,7 @@ fn forget(names: &[&str]) {
     }
 }
 
-/// The line to systemd.
+/// The socket to systemd.
 struct Notify(UnixDatagram);
 
 impl Notify {

@@ -1,10 +1,10 @@
 //! Legs whose data begins at the first byte of a file or block device, with hemi's metadata
-//! apart from it: at the end of the same device, or on another one. So a disk with data
-//! becomes a leg without a byte of it being moved, and can be used without hemi as it is.
+//! apart from it: at the end of the same device, or on another one. A disk with data thus becomes
+//! a leg without moving a byte, and remains usable without hemi.
 //!
 //! The addresses of such a leg are those of every leg: metadata first, data from the data
-//! offset on. Only their places differ. With metadata at the end, and the size of the device
-//! rounded down to a mebibyte as its end *E*:
+//! offset on. Only their places differ. For metadata at the end, where *E* is the size of the
+//! device rounded down to a mebibyte:
 //!
 //! ```text
 //! leg 0 .. 1 MiB              E - 1 MiB ..            superblocks, lost lists
@@ -12,10 +12,9 @@
 //! leg data offset ..          0 ..                    data
 //! ```
 //!
-//! The head's place depends on nothing but the device's size, so that the superblock can be
-//! found before the volume's sizes are known. External metadata lies from [`METADATA_OFFSET`]
-//! of its file or device on, behind an identity block, without which it would look like a leg
-//! of its own.
+//! The head's place depends only on the device's size, so that the superblock can be found before
+//! the volume's sizes are known. External metadata begins at [`METADATA_OFFSET`] of its file or
+//! device, behind an identity block. Without that block it would look like a leg of its own.
 
 mod identity;
 
@@ -43,10 +42,10 @@ const END_GRAIN: u64 = 1 << 20;
 /// First byte of external metadata in its file or device.
 pub const METADATA_OFFSET: u64 = 1 << 20;
 
-/// Why a leg's metadata was not found where its spec says.
+/// A reason why a leg's metadata was not found at the place that its spec names.
 #[derive(Debug, thiserror::Error)]
 pub enum ApartError {
-    /// No superblock at the end.
+    /// There is no superblock at the end.
     #[error(
         "there is no hemi superblock at the end of {path:?} (at byte {place}: {found}). If the \
          device or file has another size than it had when it became a leg, give it that size \
@@ -56,12 +55,12 @@ pub enum ApartError {
     NoSuperblock {
         /// Its path.
         path: PathBuf,
-        /// The byte looked at.
+        /// The byte at which one was expected.
         place: u64,
         /// The content of that place.
         found: SuperblockError,
     },
-    /// Too small to be one.
+    /// The file or device is too small for a leg.
     #[error("{path:?} has {size} bytes: too few for a leg with its metadata at the end")]
     TooSmall {
         /// Its path.
@@ -69,21 +68,21 @@ pub enum ApartError {
         /// Its size.
         size: u64,
     },
-    /// No identity on what is named as metadata.
+    /// The file or device named as metadata has no identity block.
     #[error("{path:?} does not hold the external metadata of a leg; check the path")]
     NotMetadata {
         /// Its path.
         path: PathBuf,
     },
-    /// A damaged identity.
+    /// The identity block is damaged.
     #[error("the identity of the external metadata in {path:?} is damaged (its {what})")]
     Damaged {
         /// Its path.
         path: PathBuf,
-        /// The part of it.
+        /// The damaged part.
         what: &'static str,
     },
-    /// Written by another version.
+    /// The identity block has another version.
     #[error(
         "{path:?} holds external metadata of format {version}; this hemi knows format {VERSION}"
     )]
@@ -126,7 +125,7 @@ pub enum ApartError {
 }
 
 /// Returns the place of a leg's first [`HEAD_BYTES`] on a device or file of `size` bytes that
-/// has the metadata at its end; none if it is too small for one.
+/// has the metadata at its end; `None` if it is too small for a leg.
 pub fn head_at_end(size: u64) -> Option<u64> {
     let end = end_of(size);
     (end > HEAD_BYTES).then(|| end - HEAD_BYTES)
@@ -154,12 +153,12 @@ pub struct MetadataPlace {
     pub end: u64,
 }
 
-/// Where the metadata lies.
+/// The place of the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// At the end of the only device, which is here.
+    /// The end of the only device, which is at this byte.
     End(u64),
-    /// On the second device.
+    /// The second device.
     External,
 }
 
@@ -171,7 +170,7 @@ struct Map {
 }
 
 impl Map {
-    /// The device and byte of an address, and one past the last address that adjoins it.
+    /// Returns the device and byte of an address, and one past the last address that adjoins it.
     fn place_of(self, address: u64) -> (u8, u64, u64) {
         let Map { data_offset, place } = self;
         if address >= data_offset {
@@ -184,7 +183,7 @@ impl Map {
         }
     }
 
-    /// The pieces of an extent in the leg's order. The engine's I/Os are one piece each.
+    /// Returns the pieces of an extent in the leg's order. The engine's I/Os are one piece each.
     fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -203,7 +202,7 @@ impl Map {
 /// A leg with its data from the first byte on, opened.
 #[derive(Debug)]
 pub struct OpenApart {
-    /// The device with the data, then that with external metadata.
+    /// The device with the data, then the one with external metadata.
     devices: Vec<Device>,
     map: Map,
     spec: LegSpec,
@@ -256,7 +255,7 @@ impl OpenApart {
         self.devices.iter().for_each(Device::unlock);
     }
 
-    /// The metadata and all room for data.
+    /// Returns the bytes of the metadata and of all room for data.
     pub(super) fn size(&self) -> u64 {
         match self.map.place {
             Place::End(end) => end,
@@ -264,7 +263,7 @@ impl OpenApart {
         }
     }
 
-    /// The block of the data's device. Metadata is written in blocks of 4096 bytes, which
+    /// Returns the block size of the data's device. Metadata is written in blocks of 4096 bytes, which
     /// every device takes.
     pub(super) fn block(&self) -> u32 {
         self.devices[0].block()
@@ -327,7 +326,7 @@ fn open_end(
         Purpose::Create { data_offset, .. } => data_offset,
         _ => match superblock_at(&device, place)? {
             Ok(superblock) => superblock.layout.data_offset(),
-            // There is nothing to be found behind it, but its slots can be looked at.
+            // Nothing behind it can be found, but its slots can be inspected.
             Err(_) if purpose == Purpose::Inspect => HEAD_BYTES,
             Err(found) => {
                 return Err(ApartError::NoSuperblock { path: path.into(), place, found }.into());
@@ -363,7 +362,7 @@ fn open_external(
         other => (other, other),
     };
     let data = Device::open(data, options, for_data)?;
-    // Its space is reserved in any case: it is small, and a leg that cannot write it is out.
+    // Its space is always reserved: it is small, and a leg that cannot write it is out.
     let reserved = FileOptions { sparse: false, ..options };
     let metadata = Device::open(metadata, reserved, for_metadata)?;
     let data_offset = match purpose {
@@ -373,7 +372,7 @@ fn open_external(
     Ok((vec![data, metadata], Map { data_offset, place: Place::External }))
 }
 
-/// Checks that the metadata is this data's, as far as can be told. Returns the data offset.
+/// Checks that the metadata belongs to this data, as far as that can be told. Returns the data offset.
 fn check_identity(data: &Device, metadata: &Device) -> Result<u64, OpenError> {
     let path = metadata.path().to_path_buf();
     let mut block = [0; IDENTITY_BYTES];
@@ -442,7 +441,7 @@ impl ApartLeg {
     }
 }
 
-/// Where an extent of a leg with its metadata at the end lies: places and lengths in bytes.
+/// Returns the pieces of an extent of a leg with its metadata at the end: places and lengths in bytes.
 #[cfg(test)]
 pub(crate) fn places_at_end(
     size: u64,

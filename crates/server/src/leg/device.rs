@@ -21,7 +21,7 @@ use crate::process::{is_dead, is_udev};
 
 /// Granularity of blocking I/O.
 const BOUNCE_BYTES: usize = 1 << 20;
-/// Longest wait for the lock of a process that is dead, or udev's.
+/// Longest wait for a lock that a dead process or udev holds.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for a block device that is held by nobody known.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);

@@ -268,7 +268,7 @@ impl FileIo {
 
     pub(super) fn detach(self, ring: &mut Ring) {
         for member in self.members {
-            // No I/O is under way. The kernel may keep the description that carries the lock a little longer
+            // No I/O is in flight. The kernel may keep the description that carries the lock a little longer
             // than the ring lives, and a successor should not have to wait for that.
             member.device.unlock();
             ring.remove_file(member.file, member.device.descriptor);

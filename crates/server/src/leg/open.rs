@@ -42,7 +42,7 @@ pub enum Purpose {
     Create {
         /// Bytes the leg must have at least; for a stripe, all members together.
         size: u64,
-        /// Where on the leg its data begins, in bytes: a multiple of 1 MiB.
+        /// The byte of the leg at which its data begins: a multiple of 1 MiB.
         data_offset: u64,
     },
     /// To look at it, though it may be in use: read-only, not locked.
@@ -157,7 +157,7 @@ pub enum OpenError {
     /// A stripe whose members do not fit together.
     #[error(transparent)]
     Stripe(#[from] StripeError),
-    /// A leg whose metadata, which is apart from its data, was not found.
+    /// The metadata of a leg that has it apart from its data was not found.
     #[error(transparent)]
     Apart(Box<ApartError>),
     /// Anything else the system said.
@@ -427,8 +427,8 @@ impl OpenLeg {
         }
     }
 
-    /// Names the members of a stripe, or a leg's external metadata, durably as belonging
-    /// together; nothing for other legs.
+    /// Marks the members of a stripe, or a leg and its external metadata, durably as belonging
+    /// together. Does nothing for other legs.
     /// To be called by create once the operator's wish to overwrite is established.
     pub fn format(&mut self) -> io::Result<()> {
         match self {

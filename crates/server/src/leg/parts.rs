@@ -1,5 +1,5 @@
-//! I/Os of legs that lie in several places: each is cut into pieces, every piece is an I/O on
-//! one device, and the I/O ends with its last piece.
+//! I/Os of legs that lie in several places. Each is cut into pieces, every piece is an I/O on
+//! one device, and the whole ends with its last piece.
 
 use std::io;
 
@@ -12,23 +12,23 @@ use super::{LegContext, ResolvedIo};
 use crate::ring::{Completion, Ring};
 use crate::slots::{SlotId, SlotTable};
 
-/// Joined I/Os the table holds before it grows.
+/// The number of joined I/Os that the table holds before it grows.
 const TABLE_CAPACITY: usize = 256;
 
 /// A part of an extent of a leg, on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Which of the leg's devices.
+    /// The index of the device among the leg's.
     pub(super) device: u8,
-    /// Byte on the device.
+    /// The first byte on the device.
     pub(super) offset: u64,
     /// Bytes.
     pub(super) length: u64,
-    /// Byte of the extent.
+    /// The first byte within the extent.
     pub(super) at: u64,
 }
 
-/// An I/O and the parts of it still under way.
+/// An I/O and the number of its parts still in flight.
 #[derive(Debug)]
 struct Joined {
     id: IoId,

@@ -9,17 +9,17 @@ use crate::serve::ServeError;
 
 /// A leg on the way to being opened.
 pub(super) struct Candidate {
-    /// How to open it.
+    /// The spec and options to open it by.
     pub(super) config: LegConfig,
-    /// The id that the leg must have; that of no particular one if it is configured.
+    /// The id that the leg must have. A configured leg may have any.
     pub(super) wanted: Option<String>,
     pub(super) state: State,
 }
 
 pub(super) enum State {
-    /// Open and locked, with the bytes in front of its data area.
+    /// The leg is open and locked. `metadata` has the bytes in front of its data area.
     Present { leg: OpenLeg, metadata: Vec<u8> },
-    /// Not there, with the reason in words.
+    /// The leg is absent, for this reason in words.
     Absent(String),
 }
 
@@ -27,13 +27,13 @@ impl Candidate {
     /// Opens a leg, or finds that it is absent.
     ///
     /// # Errors
-    /// It is there, and cannot be opened.
+    /// The leg is present, and cannot be opened.
     pub(super) fn new(config: LegConfig, wanted: Option<String>) -> Result<Candidate, ServeError> {
         let state = reach(&config, wanted.as_deref())?;
         Ok(Candidate { config, wanted, state })
     }
 
-    /// Makes one that is absent, for this reason.
+    /// Returns a candidate that is absent for this reason.
     pub(super) fn absent(config: LegConfig, wanted: String, reason: &str) -> Candidate {
         Candidate { config, wanted: Some(wanted), state: State::Absent(reason.to_owned()) }
     }
@@ -41,7 +41,7 @@ impl Candidate {
     /// Tries an absent leg again.
     ///
     /// # Errors
-    /// As [`Candidate::new`].
+    /// Those of [`Candidate::new`].
     pub(super) fn try_again(&mut self) -> Result<(), ServeError> {
         if self.is_absent() {
             self.state = reach(&self.config, self.wanted.as_deref())?;
@@ -63,7 +63,7 @@ impl Candidate {
         matches!(self.state, State::Absent(_))
     }
 
-    /// Returns the id of the leg that is there, if one is.
+    /// Returns the id of the leg, if it is present.
     pub(super) fn id(&self) -> Option<String> {
         match &self.state {
             State::Present { metadata, .. } => id_of(metadata),
@@ -76,7 +76,7 @@ impl Candidate {
 fn reach(config: &LegConfig, wanted: Option<&str>) -> Result<State, ServeError> {
     let leg = match OpenLeg::configured(config, Purpose::Serve) {
         Ok(leg) => leg,
-        // Its leg is named beside the reason.
+        // The message names the leg besides the reason.
         Err(OpenError::Nbd { source, .. }) if source.is_absence() => {
             return Ok(State::Absent(source.to_string()));
         }
@@ -106,12 +106,12 @@ fn unreadable(error: &std::io::Error) -> String {
     format!("its metadata could not be read: {error}")
 }
 
-/// Reads the beginning of a leg, as long as its metadata is.
+/// Reads the metadata at the beginning of a leg.
 fn read_metadata(leg: &OpenLeg) -> std::io::Result<Vec<u8>> {
     let head = HEAD_BYTES.min(leg.size());
     let mut bytes = vec![0; head as usize];
     leg.read_at(0, &mut bytes)?;
-    // Without a superblock the head is all recovery needs to say what is wrong.
+    // Without a superblock the head is all that recovery needs to explain what is wrong.
     let needed = recovery::metadata_bytes(&bytes).unwrap_or(head).min(leg.size());
     if needed > head {
         bytes.resize(needed as usize, 0);

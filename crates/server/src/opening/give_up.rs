@@ -1,9 +1,9 @@
-//! Gives up legs that are missing, for an operator who has said beforehand that a start may
+//! The giving up of missing legs at a start, which the operator has permitted beforehand
 //! (`start_degraded`).
 //!
-//! That is `hemi promote` of the leg that is left, and costs the same. It is done for missing legs only: not
-//! where the leg that is left is damaged, where histories contradict each other, or where several legs are
-//! left and somebody has to say which of them decides.
+//! It is `hemi promote` of the remaining leg, and costs the same. It is done for missing legs only: not if
+//! the remaining leg is damaged, if histories contradict each other, or if several legs remain and somebody
+//! has to choose the one that decides.
 
 use hemi_core::format::Membership;
 use hemi_core::recovery::{Problem, Refusal, newest_of};
@@ -17,22 +17,22 @@ use crate::leg::OpenLeg;
 use crate::promote::{LedgerAsked, PromoteError, PromotionPlan};
 use crate::serve::ServeError;
 
-/// What a start has given up to go on without the legs that were missing.
+/// The loss that a start has accepted to go on without missing legs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenUp {
-    /// Slots of the legs given up.
+    /// The slots of the legs given up.
     pub legs: Vec<u8>,
-    /// Bytes that the leg that is left knows it lacks: they fail to be read until they are written again.
+    /// Bytes that the remaining leg is known to lack. Reads of them fail until they are written again.
     pub lacks_bytes: u64,
-    /// Bytes of the regions in which it may lack the newest writes.
+    /// The bytes of the regions in which it may lack the newest writes.
     pub uncertain_bytes: u64,
 }
 
-/// Why missing legs were not given up.
+/// A reason why missing legs were not given up.
 pub(super) enum NotGivenUp {
-    /// It would not be for missing legs only. In words.
+    /// The start was not refused for missing legs only. The reason is in words.
     Unfit(String),
-    /// It was tried, and failed.
+    /// The promotion was tried, and failed.
     Failed(ServeError),
 }
 
@@ -45,13 +45,13 @@ impl From<PromoteError> for NotGivenUp {
     }
 }
 
-/// Returns true if a volume does not open for missing legs and for no other reason.
+/// Returns true if missing legs are the only reason why a volume does not open.
 pub(super) fn lacks_legs_only(refusal: &Refusal) -> bool {
     refusal.problems.iter().all(|problem| missing(problem).is_some())
 }
 
-/// Makes the only leg that is there decide alone, where a start was refused for missing legs. No ledger may be
-/// locked. The leg is closed and opened again.
+/// Promotes the only present leg after a start was refused for missing legs. No ledger may be locked. The
+/// leg is closed and opened again.
 pub(super) fn give_up_missing(
     refusal: &Refusal,
     candidates: &mut [Candidate],
@@ -86,7 +86,7 @@ fn promote(
         return unfit("the leg that is there is out, and decides nothing");
     }
     if let Some(quarantine) = leg.quarantine().filter(|_| own.open) {
-        // A late write of the process before must not land on what is written now.
+        // A late write of the previous process must not overwrite what is written now.
         std::thread::sleep(quarantine);
     }
     let plan = PromotionPlan::of(spec, leg, place)?;

@@ -1,4 +1,4 @@
-//! Legs that are looked for by what they hold, and brought among the candidates.
+//! The search for legs by their content, which adds them to the candidates.
 
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ pub(super) struct Search<'a> {
     scanner: Scanner,
     scan: Scan,
     next: Instant,
-    /// True until the candidates are as the scan says.
+    /// True until the candidates agree with the scan.
     is_new: bool,
-    /// Ids of legs that the volume has no more.
+    /// The ids of legs that the volume no longer has.
     dropped: Vec<String>,
 }
 
@@ -38,13 +38,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scans, unless it has just been done, and brings the candidates up to date: legs that were found are
-    /// opened, remote ones that these know of as well, and legs that were not found are absent.
+    /// Scans, unless a scan has just been done, and brings the candidates up to date. Legs that were found
+    /// are opened, and remote ones that they know of. Legs that were not found are absent.
     ///
-    /// If what was found contradicts itself, the candidates stay as they are.
+    /// If the scan contradicts itself, the candidates stay unchanged.
     ///
     /// # Errors
-    /// What was found cannot be opened.
+    /// A leg that was found cannot be opened.
     pub(super) fn search(
         &mut self,
         candidates: &mut Vec<Candidate>,
@@ -71,7 +71,7 @@ impl<'a> Search<'a> {
         for leg in chosen.missing.iter().filter(|leg| is_new(&leg.id)) {
             let (config, id) = (leg.config.clone(), leg.id.clone());
             if candidates.iter().any(|one| one.wanted.is_none() && one.config.path == config.path) {
-                // Configured, and absent as such.
+                // The leg is configured, and absent as such.
                 continue;
             }
             candidates.push(if config.path.is_remote() {
@@ -83,8 +83,8 @@ impl<'a> Search<'a> {
         Ok(Ok(()))
     }
 
-    /// Leaves out legs that were found and that the volume has no more. Returns true if there were any,
-    /// beside others that are of the volume.
+    /// Drops legs that were found but that the volume no longer has. Returns true if there were any,
+    /// besides legs of the volume.
     pub(super) fn drop_strangers(
         &mut self,
         refusal: &Refusal,
@@ -113,12 +113,12 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Says that nothing of the volume was found.
+    /// Returns a message that no leg of the volume was found.
     pub(super) fn nothing_found(&self) -> String {
         self.scan.nothing_of(&self.config.volume)
     }
 
-    /// Names what may hold a leg that was not found.
+    /// Names the devices and files that may hold a leg that was not found.
     pub(super) fn doubts(&self) -> impl Iterator<Item = String> {
         self.scan.doubts()
     }

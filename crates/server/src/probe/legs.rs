@@ -1,4 +1,4 @@
-//! Legs of hemi volumes among what a file or device holds.
+//! Legs of hemi volumes in the content of a file or device.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use super::{Content, Kind, Probe, hex};
 use crate::config::legs::LegSpec;
 use crate::leg::apart;
 
-/// A hemi superblock in either slot.
+/// Returns the leg if there is a hemi superblock in either slot.
 pub(super) fn hemi(
     size: u64,
     mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
@@ -41,7 +41,7 @@ pub(super) fn hemi(
     Ok(unusable)
 }
 
-/// A leg whose metadata is at the end, or a leg's external metadata.
+/// Returns a leg whose metadata is at the end, or a leg's external metadata.
 pub(super) fn hemi_apart(file: &File, size: u64) -> io::Result<Option<Content>> {
     if let Some(superblock) = superblock_at_end(file, size)? {
         return Ok(Some(Content::Hemi {
@@ -62,23 +62,23 @@ pub(super) fn hemi_apart(file: &File, size: u64) -> io::Result<Option<Content>> 
 }
 
 /// Returns the superblock of a leg that has its metadata at the end of `file`, a file or device
-/// of `size` bytes, if there is one. To search for legs, ask for one at the beginning first: the
-/// data of such a leg may end with another leg, as that of a virtual machine's disk, and what
-/// is at the beginning then is the leg. The leg's spec is `end:PATH`.
+/// of `size` bytes, if there is one. A search for legs has to look at the beginning first: the data of a
+/// leg found there may end with another leg, for instance one of a virtual machine. The spec of a leg
+/// found here is `end:PATH`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn superblock_at_end(file: &File, size: u64) -> io::Result<Option<Superblock>> {
     let Some(place) = apart::head_at_end(size) else { return Ok(None) };
     let mut head = vec![0; HEAD_BYTES as usize];
     file.read_exact_at(&mut head, place)?;
     let found = newest_of(&head).ok();
-    // What does not fit was written for another size, or is a copy in somebody's data.
+    // A superblock that does not fit was written for another size, or is a copy in somebody's data.
     Ok(found.filter(|superblock| superblock.layout.leg_bytes() <= apart::end_of(size)))
 }
 
 /// Returns the right spec, in a sentence, if `spec` is a path alone and belongs to a leg that is
-/// named otherwise. For the message about a path without a superblock at its beginning.
+/// named otherwise. The message about a path without a superblock at its beginning uses it.
 pub fn other_spec(spec: &LegSpec) -> Option<String> {
     let LegSpec::Path(path) = spec else { return None };
     let size = match Probe::new(path) {

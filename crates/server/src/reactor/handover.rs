@@ -1,7 +1,7 @@
-//! The reactor's part of an upgrade: clients at rest, the volume closed, and both given away.
+//! The reactor's part of an upgrade: it brings the clients to rest, closes the volume and hands both over.
 //!
-//! Until the clients are at rest, anything that takes too long ends the upgrade, and they go on. From
-//! then on the volume is closed as at a stop, and whoever waits for the reactor's end goes on with
+//! Until the clients are at rest, anything that takes too long ends the upgrade, and they go on. Then the
+//! volume is closed as at a stop, and the thread that waits for the reactor's end goes on with
 //! [`HandedOver`].
 
 use std::path::PathBuf;
@@ -16,26 +16,26 @@ use crate::grow::GrowTo;
 use crate::handover::HandedOver;
 use crate::messages::{ReactorError, ReplyTo};
 
-/// Longest time that clients are kept waiting before the upgrade is given up, if their requests are not
-/// answered.
+/// Longest time that clients wait for their requests to be answered before the try is given up.
 const REST_TIME: u64 = SECOND;
-/// Time in which an upgrade is tried again, if a leg does not answer or requests are not answered.
+/// Time in which an upgrade is tried again if a leg or the requests are not answered.
 const TRY_TIME: u64 = 15 * SECOND;
 /// Time between two tries, in which clients are served.
 const TRY_INTERVAL: u64 = SECOND;
-/// Time between two looks at whether clients are at rest.
+/// Time between two checks whether clients are at rest.
 const LOOK_INTERVAL: u64 = MILLISECOND / 2;
-/// Time to drain and clean in before the volume is closed. Then the next server has less to compare.
+/// Time to drain and clean regions before the volume is closed, so that the next server has less to
+/// compare.
 const CLOSE_DRAIN: u64 = 100 * MILLISECOND;
-/// Time that legs have, once the volume is closed, to end what is under way.
+/// Time that legs have to end their I/O once the volume is closed.
 const LEGS_TIME: u64 = 2 * SECOND;
 
-/// What an operator wants of an upgrade.
+/// An operator's wishes for an upgrade.
 #[derive(Clone, Debug)]
 pub struct UpgradeWish {
-    /// The program that goes on in this process; without it, the next start of the service goes on.
+    /// The program that goes on in this process. Without one, the next start of the service goes on.
     pub binary: Option<PathBuf>,
-    /// Clients that cannot be handed over may be cut.
+    /// True if clients that cannot be handed over may be cut off.
     pub force: bool,
     /// The size that the volume is to grow to meanwhile.
     pub grow: Option<GrowTo>,
@@ -49,7 +49,7 @@ pub(super) struct Attempt {
     last: Instant,
 }
 
-/// How far an upgrade is.
+/// The progress of an upgrade.
 pub(super) enum Upgrade {
     /// Clients are served; the next try comes later.
     Waiting { attempt: Attempt, until: Instant },
@@ -60,7 +60,7 @@ pub(super) enum Upgrade {
 }
 
 impl Reactor {
-    /// Begins an upgrade, if there is nothing against it.
+    /// Begins an upgrade, if nothing prevents it.
     pub(super) fn begin_upgrade(&mut self, wish: UpgradeWish, reply: ReplyTo<Outcome>) {
         if self.upgrade.is_some() {
             return reply(Err(ReactorError::Busy));
@@ -71,7 +71,7 @@ impl Reactor {
         self.try_upgrade(attempt);
     }
 
-    /// Pauses the clients, unless something is against it.
+    /// Pauses the clients, unless something prevents it.
     fn try_upgrade(&mut self, attempt: Attempt) {
         match self.may_upgrade(&attempt.wish) {
             Ok(()) => {
@@ -82,7 +82,7 @@ impl Reactor {
         }
     }
 
-    /// Tries again later, if what is against it may pass by itself and there is time; else tells of it.
+    /// Tries again later, if the obstacle may pass by itself and there is time. Otherwise reports the error.
     fn put_off(&mut self, attempt: Attempt, error: ReactorError) {
         let passes = matches!(error, ReactorError::LegSilent(_) | ReactorError::NotAtRest(_));
         if passes && self.now < attempt.last {
@@ -109,7 +109,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Returns a leg that does not answer and has I/O under way. Neither its lock nor this process's memory
+    /// Returns a leg that does not answer and has I/O in flight. Neither its lock nor this process's memory
     /// would be free before that ends.
     fn silent_leg(&self) -> Option<u8> {
         if let Some(leg) = self.retired.first() {
@@ -125,7 +125,7 @@ impl Reactor {
         silent.map(|leg| leg.leg)
     }
 
-    /// When [`Reactor::pursue_upgrade`] is due.
+    /// Returns the time at which [`Reactor::pursue_upgrade`] is due.
     pub(super) fn upgrade_deadline(&self) -> Instant {
         match &self.upgrade {
             Some(Upgrade::Waiting { until, .. }) => *until,
@@ -135,7 +135,7 @@ impl Reactor {
         }
     }
 
-    /// Takes an upgrade further.
+    /// Takes an upgrade one step further.
     pub(super) fn pursue_upgrade(&mut self) {
         match self.upgrade.take() {
             Some(Upgrade::Waiting { attempt, until }) if self.now >= until => {
@@ -200,12 +200,12 @@ impl Reactor {
         reply(Ok(()));
     }
 
-    /// Whether the volume is being handed over, past the way back.
+    /// Returns true if the volume is being handed over and there is no way back.
     pub(super) fn is_handing_over(&self) -> bool {
         matches!(self.upgrade, Some(Upgrade::Closing(_)))
     }
 
-    /// Whether no leg has anything under way, or has had the time to end it.
+    /// Returns true if no leg has I/O in flight, or if the time for it to end has passed.
     pub(super) fn legs_have_ended(&self) -> bool {
         self.in_flight() == 0 || self.now >= self.closed_at + LEGS_TIME
     }
@@ -214,7 +214,7 @@ impl Reactor {
         self.legs.iter().flatten().chain(&self.retired).map(crate::leg::Leg::in_flight).sum()
     }
 
-    /// Returns what the successor gets, if there is one; the volume is closed.
+    /// Returns the state for the successor, if there is one. The volume is closed.
     pub(super) fn handed_over(&mut self) -> Option<HandedOver> {
         let under_way = self.in_flight();
         match self.upgrade.take() {
@@ -233,12 +233,12 @@ impl Reactor {
         }
     }
 
-    /// Notes what was taken over from a predecessor.
+    /// Notes the report of what was taken over from a predecessor.
     pub(super) fn note_taken_over(&mut self, report: HandoverReport) {
         self.taken_over = Some(report);
     }
 
-    /// Clients are served: the predecessor's have waited until now.
+    /// Notes that clients are served: those of the predecessor have waited until now.
     pub(super) fn note_served(&mut self) {
         let (now, cut) = (self.now, self.exports.counts().cut);
         let Some(report) = self.taken_over.as_mut().filter(|report| report.pause_ns == 0) else {

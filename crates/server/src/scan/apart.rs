@@ -1,8 +1,8 @@
-//! Scans in a process apart.
+//! Scans in a separate process.
 //!
-//! A read of a drive that hangs cannot be interrupted, and a process that has one does not end, whatever
-//! signal it gets. So the devices are read in a child, which says what it has found and is then left to
-//! itself. A device that did not answer is not tried again while the child that asked it is there.
+//! A read of a drive that hangs cannot be interrupted, and a process with such a read does not end,
+//! whatever signal it gets. So a child reads the devices, reports its result, and is then left to itself. A
+//! device that did not answer is not tried again while the child that reads it exists.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -12,26 +12,26 @@ use super::{Other, OtherState, Scan};
 
 /// The hidden command of `hemi` that scans and prints what it finds.
 pub const COMMAND: &str = "look-for-legs";
-/// Its option for each place to look at beside the block devices.
+/// Its option for each place to look at besides the block devices.
 pub const PLACE_OPTION: &str = "--in";
 /// Its option for each device to leave alone.
 pub const EXCEPT_OPTION: &str = "--except";
-/// This very program, though its file may have been replaced or removed.
+/// This very program, even if its file was replaced or removed.
 const SELF: &str = "/proc/self/exe";
 
-/// Why nothing was scanned.
+/// A reason why nothing was scanned.
 #[derive(Debug, thiserror::Error)]
 #[error("the machine could not be scanned for legs: {0}")]
 pub struct ScanError(String);
 
-/// Scans again and again.
+/// A scanner, which can be used again and again.
 #[derive(Debug)]
 pub struct Scanner {
     places: Vec<PathBuf>,
     hanging: Vec<Hanging>,
 }
 
-/// A child that has answered and not ended, with what it waits for.
+/// A child that has answered but not ended, with the devices that it waits for.
 #[derive(Debug)]
 struct Hanging {
     child: Child,
@@ -39,7 +39,7 @@ struct Hanging {
 }
 
 impl Scanner {
-    /// Looks at the machine's block devices and at `places`.
+    /// Returns a scanner of the machine's block devices and of `places`.
     pub fn new(places: &[PathBuf]) -> Scanner {
         Scanner { places: places.to_vec(), hanging: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl Scanner {
     /// Scans. Waits for [`PATIENCE`](super::PATIENCE) at most, twice as long if there are stripes.
     ///
     /// # Errors
-    /// [`ScanError`]: the child could not be started, or did not say what it found.
+    /// [`ScanError`]: the child could not be started, or did not report its result.
     pub fn scan(&mut self) -> Result<Scan, ScanError> {
         self.hanging.retain_mut(|hanging| matches!(hanging.child.try_wait(), Ok(None)));
         let silent: Vec<Other> =
@@ -60,12 +60,12 @@ impl Scanner {
         for other in &silent {
             command.arg(EXCEPT_OPTION).arg(&other.path);
         }
-        // What it may still have open when it hangs must not be what somebody reads to its end.
+        // A child that hangs keeps its files open, so it must not hold a pipe that somebody reads to its end.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| ScanError(error.to_string()))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            // The end of the output would not come before that of a thread that hangs.
+            // A read to the end of the output would wait for threads that hang.
             BufReader::new(output).read_line(&mut line).map_err(|e| ScanError(e.to_string()))?;
         }
         let mut scan: Scan = serde_json::from_str(&line).map_err(|error| {
@@ -88,7 +88,7 @@ impl Scanner {
 impl Drop for Scanner {
     fn drop(&mut self) {
         for Hanging { mut child, .. } in self.hanging.drain(..) {
-            // It ends when its device answers. Whoever waits for that is a thread that may wait.
+            // It ends when its device answers. A thread that may wait does so.
             let wait = move || {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -101,7 +101,7 @@ impl Drop for Scanner {
 /// Does the child's part: scans in this process, and writes one line of JSON to standard output.
 ///
 /// # Errors
-/// Standard output's.
+/// A write to standard output failed.
 pub fn answer(places: &[PathBuf], except: &[PathBuf]) -> io::Result<()> {
     let line = serde_json::to_string(&super::look(places, except))?;
     let mut out = io::stdout().lock();

@@ -5,25 +5,25 @@ use std::path::PathBuf;
 use super::{FoundLeg, Other, OtherState, Scan};
 use crate::config::legs::{LegConfig, LegSpec};
 
-/// What a scan tells of the volume that was looked for.
+/// The legs of the volume that was looked for, according to a scan.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen<'a> {
     /// Its legs.
     pub found: Vec<&'a FoundLeg>,
-    /// Legs that it has beside these. Empty if none was found.
+    /// Its other legs. Empty if none was found.
     pub missing: Vec<Missing>,
 }
 
-/// A leg that the volume has and that is no device of this machine.
+/// A leg of the volume that is on no device of this machine.
 #[derive(Clone, Debug)]
 pub struct Missing {
     /// Its id.
     pub id: String,
-    /// How messages call it, and where it is if it is remote.
+    /// The name that messages use for it, or its URI if it is remote.
     pub config: LegConfig,
 }
 
-/// A reason why a scan does not say which volume or which leg is meant.
+/// A reason why a scan leaves open which volume or which leg is meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Contradiction(String);
@@ -75,7 +75,7 @@ pub fn legs_of<'a>(scan: &'a Scan, wanted: &str) -> Result<Chosen<'a>, Contradic
     Ok(Chosen { found, missing })
 }
 
-/// Returns two that differ in `key`.
+/// Returns two legs that differ in `key`.
 fn differing<'a>(
     found: &[&'a FoundLeg],
     key: impl Fn(&FoundLeg) -> &String,
@@ -92,7 +92,7 @@ fn is_id(wanted: &str, id: &str) -> bool {
 }
 
 impl Scan {
-    /// Says that no leg of a volume was found, and everything that may be the reason.
+    /// Returns a message that no leg of a volume was found, with every possible reason.
     pub fn nothing_of(&self, wanted: &str) -> String {
         let mut lines = vec![format!(
             "no leg of a volume {wanted:?} was found; looked at {}; other places are named by --scan-in",
@@ -108,8 +108,8 @@ impl Scan {
         lines.join("\n")
     }
 
-    /// Names the devices and files that may hold a leg, and from which none could be told. What could not
-    /// be opened at all, as an empty drive for discs, is left out.
+    /// Names the devices and files that may hold a leg that could not be read. Those that could not be opened
+    /// at all, such as an empty disc drive, are left out.
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         let telling = |other: &&Other| other.state != OtherState::Unreadable;
         let lines = self.others.iter().filter(telling);
@@ -117,7 +117,7 @@ impl Scan {
     }
 
     fn places_text(&self) -> String {
-        /// Paths that are named; more are counted.
+        /// Most paths that are named. The others are counted.
         const NAMED_MAX: usize = 20;
         let named = self.looked_at.iter().take(NAMED_MAX);
         let mut paths: Vec<String> = named.map(|path| path.display().to_string()).collect();

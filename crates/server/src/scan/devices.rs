@@ -1,4 +1,4 @@
-//! Devices and files that may hold a leg, and which of them are the same storage.
+//! Devices and files that may hold a leg, each storage once.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,9 +8,9 @@ use super::{Other, OtherState};
 use crate::device;
 use crate::probe::Identity;
 
-/// Where the kernel lists block devices, and partitions with them.
+/// The directory in which the kernel lists block devices, partitions included.
 const BLOCK_DEVICES: &str = "/sys/class/block";
-/// Levels of devices upon devices that are looked through.
+/// Most levels of stacked devices that are searched.
 const LEVELS_MAX: u32 = 8;
 
 /// A device or file that may hold a leg.
@@ -18,13 +18,13 @@ const LEVELS_MAX: u32 = 8;
 pub(super) struct Candidate {
     /// Its path.
     pub(super) path: PathBuf,
-    /// To tell whether two paths lead to the same storage.
+    /// The identity that two paths to the same storage have in common.
     pub(super) storage: Identity,
 }
 
-/// Lists the machine's block devices, then what `places` names, each storage once. Left out are devices that
-/// cannot hold a leg to be served: empty ones, read-only ones, and volumes of hemi itself. Places that
-/// cannot be looked at go to `others`.
+/// Lists the machine's block devices, then the devices and files in `places`, each storage once. Leaves out
+/// devices that cannot hold a leg to be served: empty ones, read-only ones, and volumes of hemi itself.
+/// Places that cannot be read go to `others`.
 pub(super) fn candidates(places: &[PathBuf], others: &mut Vec<Other>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     let mut add = |path: PathBuf, metadata: &Metadata| {
@@ -61,7 +61,7 @@ pub(super) fn candidates(places: &[PathBuf], others: &mut Vec<Other>) -> Vec<Can
     candidates
 }
 
-/// Returns a file or device, or those that a directory holds itself, but for files that are empty.
+/// Returns a file or device, or those directly in a directory, except for empty files.
 fn within(place: &Path) -> std::io::Result<Vec<(PathBuf, Metadata)>> {
     let place = &std::path::absolute(place)?;
     let metadata = fs::metadata(place)?;
@@ -78,7 +78,7 @@ fn within(place: &Path) -> std::io::Result<Vec<(PathBuf, Metadata)>> {
     Ok(found.filter(|(_, metadata)| is_storage(metadata)).collect())
 }
 
-/// Lists the names in a directory, sorted. A name that is not text is left out: no leg can be named so.
+/// Lists the names in a directory, sorted. Leaves out a name that is not UTF-8: no leg can have it.
 fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(directory)?
         .flatten()
@@ -96,9 +96,9 @@ fn storage_of(metadata: &Metadata) -> Identity {
     }
 }
 
-/// Of those with the same key, drops what another lies on: the disks under a multipath device, the file
-/// behind a loop device, a partition that covers its disk. The uppermost is the one that others may have
-/// in use.
+/// Keeps the uppermost of the devices with the same key. Drops those that it lies on: the disks under a
+/// multipath device, the file behind a loop device, a partition that covers its disk. Other programs use
+/// the uppermost.
 pub(super) fn keep_uppermost<T, K: PartialEq>(
     found: &mut Vec<(Candidate, T)>,
     key: impl Fn(&T) -> K,
@@ -113,7 +113,7 @@ pub(super) fn keep_uppermost<T, K: PartialEq>(
     found.retain(|_| !covered.next().expect("one for each"));
 }
 
-/// Returns true if what is on `lower` is what `upper` shows.
+/// Returns true if `upper` shows the content of `lower`.
 fn lies_on(upper: &Candidate, lower: &Candidate) -> bool {
     let Identity::Block(number) = upper.storage else { return false };
     let sys = sys_of(number);
@@ -128,7 +128,7 @@ fn lies_on(upper: &Candidate, lower: &Candidate) -> bool {
         && fs::metadata(backing).is_ok_and(|metadata| storage_of(&metadata) == lower.storage)
 }
 
-/// Returns the directory of sysfs with this device.
+/// Returns the sysfs directory of this device.
 fn sys_of(number: u64) -> PathBuf {
     PathBuf::from("/sys/dev/block").join(number_text(number))
 }
@@ -141,7 +141,7 @@ fn is_number(sys: &Path, number: u64) -> bool {
     fs::read_to_string(sys.join("dev")).is_ok_and(|text| text.trim() == number_text(number))
 }
 
-/// Returns true if a device is made of the one with this number, or of one that is.
+/// Returns true if a device is made of the device with this number, directly or through others.
 fn is_among_slaves(sys: &Path, number: u64, levels: u32) -> bool {
     let slaves = sys.join("slaves");
     levels > 0
@@ -151,7 +151,7 @@ fn is_among_slaves(sys: &Path, number: u64, levels: u32) -> bool {
         })
 }
 
-/// Returns true if the device with this number is a partition of the disk, and begins where that does.
+/// Returns true if the device with this number is a partition that begins at the disk's first byte.
 fn is_partition_from_zero(disk: &Path, number: u64) -> bool {
     let partition = sys_of(number);
     let begins = fs::read_to_string(partition.join("start")).is_ok_and(|text| text.trim() == "0");

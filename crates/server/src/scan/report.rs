@@ -1,16 +1,16 @@
-//! A scan for people to read, volume by volume.
+//! The report of a scan, volume by volume.
 
 use std::fmt;
 
 use super::{FoundLeg, Member, Scan};
 use crate::config::units::Size;
 
-/// A volume that a scan found legs of.
+/// A volume of which a scan found legs.
 #[derive(Clone, Debug)]
 pub struct VolumeFound<'a> {
-    /// The leg that knows the most recent of its legs.
+    /// The leg with the most recent superblock.
     pub newest: &'a FoundLeg,
-    /// All that were found, by slot.
+    /// All legs that were found, by slot.
     pub found: Vec<&'a FoundLeg>,
 }
 
@@ -30,7 +30,7 @@ pub fn volumes(scan: &Scan) -> Vec<VolumeFound<'_>> {
 }
 
 impl VolumeFound<'_> {
-    /// Returns the legs that were found and are this member.
+    /// Returns the found legs that are this member.
     fn places(&self, member: &Member) -> Vec<&FoundLeg> {
         self.found.iter().copied().filter(|leg| leg.id == member.id).collect()
     }

@@ -1,4 +1,4 @@
-//! What a rule of udev is told of a block device.
+//! The properties of a block device for a udev rule.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use super::{Reading, read_candidate};
 use crate::config::legs::LegSpec;
 use crate::device;
 
-/// Returns properties of a block device in udev's terms: those that tell other programs to keep off a leg or
-/// a part of one, and the volume's name for a device that is a volume. Empty for any other, and for one that
-/// cannot be read.
+/// Returns the udev properties of a block device. For a leg or a part of one, they tell other programs to
+/// keep off. For the block device of a volume, they have the volume's name. Returns none for any other
+/// device, and for one that cannot be read.
 pub fn udev_properties(device: &Path) -> Vec<(&'static str, String)> {
     if let Some(name) = device::volume_at(device) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        // udev would change other characters in the name of a link, and it would be another link.
+        // udev replaces other characters in the name of a link, which would then be another link.
         let plain = name.bytes().all(is_plain);
         return plain.then_some(("HEMI_DEVICE", name)).into_iter().collect();
     }
@@ -42,13 +42,13 @@ pub fn udev_properties(device: &Path) -> Vec<(&'static str, String)> {
     }
 }
 
-/// Puts an underscore in the place of each character that may have a meaning to whoever reads it.
+/// Replaces each character that may have a special meaning to a reader with an underscore.
 fn safe(name: &str) -> String {
     let safe = |c: char| if is_safe(c) { c } else { '_' };
     name.chars().map(safe).collect()
 }
 
-/// Writes such characters as udev does, as `\\x20`.
+/// Escapes such characters as udev does, for example as `\\x20`.
 fn encoded(name: &str) -> String {
     let mut text = String::new();
     let mut bytes = [0; 4];

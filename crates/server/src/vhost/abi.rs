@@ -1,6 +1,6 @@
 //! Constants and layouts of virtio 1.2: split virtqueues, block devices, and their configuration.
 
-/// The ring has an index at which either side wants to be told (`VIRTIO_RING_F_EVENT_IDX`).
+/// The ring has an index at which either side wants a notification (`VIRTIO_RING_F_EVENT_IDX`).
 pub(super) const EVENT_INDEX: u64 = 1 << 29;
 /// A descriptor may lead to a table of descriptors (`VIRTIO_RING_F_INDIRECT_DESC`).
 pub(super) const INDIRECT: u64 = 1 << 28;
@@ -44,34 +44,34 @@ pub(super) const RANGE_UNMAP: u32 = 1;
 /// Bytes of a device's identity.
 pub(super) const IDENTITY_BYTES: usize = 20;
 
-/// Answers.
+/// The request was done.
 pub(crate) const STATUS_OK: u8 = 0;
 /// The request failed.
 pub(crate) const STATUS_ERROR: u8 = 1;
 /// The device has no such request.
 pub(crate) const STATUS_UNSUPPORTED: u8 = 2;
 
-/// Segments of payload in one request at most, of so many bytes each.
+/// Most segments of payload in one request.
 pub const SEGMENTS_MAX: u32 = 126;
-/// Bytes of a segment at most. With [`SEGMENTS_MAX`] a request has less than 32 MiB.
+/// Most bytes of a segment. With [`SEGMENTS_MAX`] a request has less than 32 MiB.
 pub const SEGMENT_BYTES_MAX: u32 = 256 << 10;
-/// Bytes of one discard or zeroing at most.
+/// Most bytes of one discard or zeroing.
 pub const RANGE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a block device's configuration.
 const CONFIGURATION_BYTES: usize = 60;
 
-/// A disk as its guest is to see it.
+/// A disk as its guest sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
-    /// Its name, of which the guest sees the first 20 bytes as serial number.
+    /// Its name. The guest sees the first 20 bytes as the serial number.
     pub(crate) name: String,
-    /// Sectors of 512 bytes.
+    /// The number of its sectors of 512 bytes.
     pub(crate) sectors: u64,
-    /// Smallest request in bytes.
+    /// The smallest request in bytes.
     pub(crate) block_bytes: u32,
-    /// Writes are refused.
+    /// True if writes are refused.
     pub(crate) read_only: bool,
-    /// Queues at most.
+    /// The most queues that it may have.
     pub(crate) queues: u16,
 }
 
@@ -84,7 +84,7 @@ impl Disk {
         always | disk | rest
     }
 
-    /// Returns `length` bytes of the configuration from `offset`; what lies beyond it is zero.
+    /// Returns `length` bytes of the configuration from `offset`. Bytes beyond its end are zero.
     pub(super) fn configuration(&self, offset: usize, length: usize) -> Vec<u8> {
         let mut all = [0; CONFIGURATION_BYTES];
         let mut put = |at: usize, bytes: &[u8]| all[at..at + bytes.len()].copy_from_slice(bytes);

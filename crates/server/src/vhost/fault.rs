@@ -1,8 +1,8 @@
 //! Shared memory whose file another process may cut short.
 //!
-//! Touching a page that lies beyond its file's end raises SIGBUS, which ends a process. Here it ends a
-//! connection: the handler puts private memory in place of the whole mapping and marks it as broken, and
-//! whoever was reading or writing goes on with bytes that mean nothing, and then looks at the mark.
+//! An access to a page beyond its file's end raises SIGBUS, which by default ends the process. Here it only
+//! ends a connection. The handler puts private memory in place of the whole mapping and marks it as broken.
+//! The interrupted code goes on with meaningless bytes, and then checks the mark.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Mappings at a time, of all connections together.
+/// Most mappings at a time, of all connections together.
 pub const MAPPINGS_MAX: usize = 1024;
 
 /// A mapping as the handler knows it. `start` is zero if the place is free, one while it is being filled.
@@ -29,7 +29,8 @@ static PLACES: [Place; MAPPINGS_MAX] = [const {
 }; MAPPINGS_MAX];
 
 static INSTALL: Once = Once::new();
-/// What SIGBUS did before, for addresses that are not ours: set once, before the handler is there.
+/// The previous action of SIGBUS, for addresses that are not ours. It is set once, before the handler is
+/// installed.
 static mut BEFORE: std::mem::MaybeUninit<libc::sigaction> = std::mem::MaybeUninit::uninit();
 
 /// Shared memory of a file.
@@ -50,7 +51,7 @@ impl SharedMapping {
     /// file's pages.
     ///
     /// # Errors
-    /// The system's, or that there are [`MAPPINGS_MAX`] mappings already.
+    /// The system's error, or one that says that there are [`MAPPINGS_MAX`] mappings already.
     pub(crate) fn new(file: &File, length: usize, page: usize) -> io::Result<SharedMapping> {
         install();
         let length = length.max(1).next_multiple_of(page);
@@ -92,7 +93,7 @@ impl SharedMapping {
         Ok(SharedMapping { base, length, place })
     }
 
-    /// Returns its first byte's address.
+    /// Returns the address of its first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -102,7 +103,7 @@ impl SharedMapping {
         self.length
     }
 
-    /// Returns true if the file was cut short, and the memory is not the file's any more.
+    /// Returns true if the file was cut short and its memory was replaced.
     pub(crate) fn is_broken(&self) -> bool {
         PLACES[self.place].broken.load(Ordering::Relaxed)
     }
@@ -111,7 +112,7 @@ impl SharedMapping {
 impl Drop for SharedMapping {
     fn drop(&mut self) {
         PLACES[self.place].start.store(RESERVED, Ordering::Release);
-        // SAFETY: nobody holds a reference into it, and its owner goes.
+        // SAFETY: nobody holds a reference into it, and its owner is being dropped.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         if let Err(error) = unmapped {
             tracing::debug!(%error, "shared memory stays mapped");
@@ -120,10 +121,10 @@ impl Drop for SharedMapping {
     }
 }
 
-/// Has SIGBUS come here from now on.
+/// Installs the handler of SIGBUS.
 fn install() {
     INSTALL.call_once(|| {
-        // SAFETY: an action of zeros is a valid one, and all its fields are set that matter.
+        // SAFETY: an action of zeros is a valid one, and all fields that matter are set.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handle as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
@@ -141,9 +142,9 @@ fn install() {
     });
 }
 
-/// Takes in a SIGBUS. It does nothing that a signal handler may not.
+/// Handles a SIGBUS. It is async-signal-safe.
 extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a valid one, and SIGBUS carries an address.
+    // SAFETY: the kernel passes a valid `info`, and SIGBUS carries an address.
     let address = unsafe { (*info).si_addr() } as usize;
     for place in &PLACES {
         let start = place.start.load(Ordering::Acquire);
@@ -152,7 +153,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
             continue;
         }
         place.broken.store(true, Ordering::Relaxed);
-        // SAFETY: the range is that of a mapping of ours, and stays its owner's.
+        // SAFETY: the range is that of one of our mappings, and still belongs to its owner.
         let replaced = unsafe {
             libc::mmap(
                 start as *mut libc::c_void,
@@ -168,7 +169,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
         }
         break;
     }
-    // Not ours: as it was before. The access is tried again, and this time ends as it would have.
+    // The address is not ours: restore the old action. The access is tried again and takes that action.
     // SAFETY: the old action was set before the handler was.
     unsafe {
         let before = &raw const BEFORE;

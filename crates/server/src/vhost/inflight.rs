@@ -1,9 +1,9 @@
-//! The inflight region: which requests a queue has taken and not given back, in memory that outlives
-//! hemi, kept by the front end (vhost-user: "Inflight I/O tracking", split virtqueues).
+//! The inflight region: a list of the requests that a queue has taken and not given back. The front end
+//! keeps its memory, so that it outlives hemi (vhost-user: "Inflight I/O tracking", split virtqueues).
 //!
-//! A request is marked before it is done, and its mark is taken away after the guest has seen its
-//! answer. What a killed server leaves is so a list of requests that may or may not have been done; the
-//! next server does them again, in the order in which they were taken.
+//! A request is marked before it is done, and its mark is cleared after the guest has seen its answer. So a
+//! killed server leaves a list of requests that may or may not have been done. The next server does them
+//! again, in the order in which they were taken.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -16,9 +16,9 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use super::fault::SharedMapping;
 use super::{Broken, QUEUE_SIZE_MAX, QUEUES_MAX, memory};
 
-/// The only version there is.
+/// The only existing version.
 const VERSION: u16 = 1;
-/// A queue's part begins at a multiple of this.
+/// The alignment of a queue's part in bytes.
 const ALIGNMENT: u64 = 64;
 /// Bytes before a queue's entries.
 const HEAD_BYTES: u64 = 16;
@@ -54,10 +54,10 @@ fn bytes_for(queues: u16, size: u16) -> Result<u64, String> {
     Ok(u64::from(queues) * part_bytes(size))
 }
 
-/// Makes the memory for so many queues of so many entries. Its size cannot be changed.
+/// Makes the memory for `queues` queues of `size` entries. Its size cannot be changed.
 ///
 /// # Errors
-/// Text: the numbers are too large, or the system's reason.
+/// A message: the numbers are too large, or the system's error.
 pub(super) fn create(queues: u16, size: u16) -> Result<(File, u64), String> {
     let bytes = bytes_for(queues, size)?;
     let make = || -> rustix::io::Result<OwnedFd> {
@@ -72,10 +72,10 @@ pub(super) fn create(queues: u16, size: u16) -> Result<(File, u64), String> {
 }
 
 impl InflightRegion {
-    /// Takes over the memory of so many queues of so many entries, `bytes` at `offset` of a file.
+    /// Takes over the memory of `queues` queues of `size` entries: `bytes` at `offset` of a file.
     ///
     /// # Errors
-    /// Text: what is wrong with it.
+    /// A message that says what is wrong with it.
     pub(super) fn open(
         file: &File,
         offset: u64,
@@ -93,10 +93,10 @@ impl InflightRegion {
         Ok(InflightRegion { mapping: Arc::new(mapping), offset, queues, size })
     }
 
-    /// Returns a queue's part, `None` if it has none. The queue has `entries`.
+    /// Returns the part of a queue with `entries` entries; `None` if it has none.
     ///
     /// # Errors
-    /// Text: it is made for less, or is of a version that hemi does not know.
+    /// A message: the part is made for fewer entries, or has a version that hemi does not know.
     pub(super) fn queue(&self, index: u16, entries: u16) -> Result<Option<InflightQueue>, String> {
         if index >= self.queues {
             return Ok(None);
@@ -134,17 +134,17 @@ impl InflightRegion {
 #[derive(Debug)]
 pub(crate) struct InflightQueue {
     base: NonNull<u8>,
-    /// Entries that the queue uses, of those there are.
+    /// The number of entries that the queue uses.
     entries: u16,
     /// The number of the next request that is taken.
     counter: u64,
-    /// What is given back with the next publishing.
+    /// The requests that the next publication gives back.
     batch: Vec<u16>,
-    /// Keeps the memory.
+    /// The mapping that keeps the memory.
     mapping: Arc<SharedMapping>,
 }
 
-// SAFETY: shared memory without thread affinity; whoever has this is its only user here.
+// SAFETY: shared memory without thread affinity; the owner of this is its only user here.
 unsafe impl Send for InflightQueue {}
 
 impl InflightQueue {
@@ -180,11 +180,11 @@ impl InflightQueue {
         self.mapping.is_broken()
     }
 
-    /// Brings the region to where the used ring is, and returns the requests that are to be done again,
-    /// in order. A server may have been killed between an answer that the guest saw and the end of its mark.
+    /// Brings the region in line with the used ring, and returns the requests that are to be done again, in
+    /// order. A server may have been killed after the guest saw an answer and before its mark was cleared.
     ///
     /// # Errors
-    /// [`Broken::Inflight`]: it is none that a server leaves.
+    /// [`Broken::Inflight`]: no server leaves such a region.
     pub(super) fn recover(&mut self, used: u16) -> Result<Vec<u16>, Broken> {
         let behind = used.wrapping_sub(self.u16_at(AT_USED).load(Ordering::Acquire));
         if behind > 0 && behind <= self.entries {
@@ -212,11 +212,11 @@ impl InflightQueue {
         self.number(head).store(self.counter, Ordering::Relaxed);
         self.counter = self.counter.wrapping_add(1);
         self.mark(head).store(1, Ordering::Release);
-        // Nothing of the request is done, nor seen, before it is marked.
+        // The mark is stored before any effect of the request.
         fence(Ordering::SeqCst);
     }
 
-    /// Puts a request that is given back into the batch, before the used ring's index is changed.
+    /// Adds a request that is given back to the batch, before the used ring's index is changed.
     pub(crate) fn give_back(&mut self, head: u16) {
         let last = self.u16_at(AT_LAST_BATCH);
         self.next(head).store(last.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl InflightQueue {
         self.batch.push(head);
     }
 
-    /// Takes the marks of the batch away: the guest sees the used ring's index `used` now.
+    /// Clears the marks of the batch, now that the guest sees the used ring's index `used`.
     pub(crate) fn published(&mut self, used: u16) {
         fence(Ordering::SeqCst);
         for head in &self.batch {

@@ -52,7 +52,7 @@ fn what_is_left_is_done_again_in_order() {
     drop(queue);
     let mut next = open(&file, 8);
     assert_eq!(next.recover(1).unwrap(), [5, 7, 0]);
-    // Those taken from now on come behind.
+    // Requests taken from now on come behind.
     next.take(2);
     drop(next);
     assert_eq!(open(&file, 8).recover(1).unwrap(), [5, 7, 0, 2]);
@@ -77,7 +77,7 @@ fn a_kill_at_any_step_of_giving_back_loses_and_repeats_nothing() {
     assert_eq!(open(&file, 8).recover(14).unwrap(), [1], "the guest saw three answers");
     file.write_all_at(&before_publishing, 0).unwrap();
     assert_eq!(open(&file, 8).recover(11).unwrap(), [0, 1, 2, 3], "it saw none of them");
-    // A part of the marks had gone.
+    // Some of the marks were cleared.
     file.write_all_at(&before_publishing, 0).unwrap();
     file.write_all_at(&[0], 16 + 16 * 3).unwrap();
     assert_eq!(open(&file, 8).recover(14).unwrap(), [1]);

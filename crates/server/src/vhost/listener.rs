@@ -19,13 +19,13 @@ use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
 use crate::export::Complaints;
 use crate::messages::ReactorHandle;
 
-/// Mode of the socket's file: whoever may write it reads and writes the volume.
+/// Mode of the socket's file. Anybody who may write to it can read and write the volume.
 const SOCKET_MODE: u32 = 0o600;
 /// Bytes of a message's header.
 const HEADER_BYTES: u64 = 12;
 /// Time for the rest of a message to come.
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks for the rest of a header, and after a client that could not be accepted.
+/// Pause before the next look for the rest of a header, and after a failed accept.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// A bound socket, not served yet.
@@ -36,10 +36,10 @@ pub(crate) struct GuestListener {
     file: SocketFile,
 }
 
-/// What the thread shares with whoever ends it.
+/// The state that the thread shares with its owner, who ends it.
 struct Shared {
     ending: OwnedFd,
-    /// The connection that is served, to be shut down.
+    /// The connection that is served. The owner shuts it down.
     stream: Mutex<Option<UnixStream>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Listening {
 }
 
 impl GuestListener {
-    /// Binds what is configured.
+    /// Binds the configured socket.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -67,7 +67,7 @@ impl GuestListener {
         Ok(GuestListener { name, read_only: config.read_only, socket, file })
     }
 
-    /// Returns what logs call it.
+    /// Returns its name in logs.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -75,7 +75,7 @@ impl GuestListener {
     /// Serves front ends on a thread of its own; `export` is its number among the volume's.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn spawn(self, export: u16, reactor: ReactorHandle) -> io::Result<Listening> {
         let ending = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
         let shared = Arc::new(Shared { ending, stream: Mutex::new(None) });
@@ -93,7 +93,7 @@ impl GuestListener {
 }
 
 impl Listening {
-    /// Accepts no more, and hangs up. The volume's reactor has ended, or ends.
+    /// Stops accepting, and hangs up. The volume's reactor has ended, or is ending.
     pub(crate) fn stop(self) {
         let _ = rustix::io::write(&self.shared.ending, &1_u64.to_ne_bytes());
         let stream = self.shared.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -113,15 +113,15 @@ struct Served {
     stream: UnixStream,
 }
 
-/// How a connection ends.
+/// The end of a connection.
 enum Ending {
-    /// The front end has hung up, or the reactor, which has said why.
+    /// The front end has hung up, or the reactor has, and has logged the reason.
     Gone,
-    /// It did what it may not.
+    /// The front end broke a rule.
     Broken(String),
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct Server {
     export: u16,
     listener: GuestListener,
@@ -158,7 +158,7 @@ impl Server {
         drop(self.listener.file);
     }
 
-    /// Waits for the end, for a client's call, or for the next message.
+    /// Waits for the end, for a new client, or for the next message.
     fn wait(&self, served: Option<&Served>) -> rustix::io::Result<(bool, bool, bool)> {
         let own = [self.shared.ending.as_fd(), self.listener.socket.as_fd()];
         let streams = served.map(|served| served.stream.as_fd());
@@ -230,7 +230,7 @@ impl Server {
     fn end(&mut self, served: Option<Served>, ending: &Ending) {
         let Some(served) = served else { return };
         self.shared.set(None);
-        // Before the reactor lets go of it: whoever connects next finds the disk free.
+        // This comes before the stream is closed: the next client finds the disk free.
         served.session.lock().unwrap_or_else(PoisonError::into_inner).end();
         let _ = served.stream.shutdown(std::net::Shutdown::Both);
         let now = clock::now();
@@ -245,10 +245,10 @@ impl Server {
 }
 
 impl Served {
-    /// Takes in a message.
+    /// Handles a message.
     ///
     /// # Errors
-    /// Why the connection ends.
+    /// The end of the connection, with its reason.
     fn serve(&mut self) -> Result<(), Ending> {
         self.wait_for_header()?;
         let handled = self.handler.handle_request();
@@ -257,7 +257,7 @@ impl Served {
             return Err(Ending::Broken(reason));
         }
         match handled {
-            // It was told so, and may go on.
+            // The front end was told of the error, and may go on.
             Ok(()) | Err(Error::InvalidOperation(_) | Error::ReqHandlerError(_)) => Ok(()),
             Err(Error::Disconnected) => Err(Ending::Gone),
             Err(error) => Err(Ending::Broken(format!("a message that is none: {error}"))),

@@ -1,7 +1,7 @@
-//! A guest's memory: what its front end shares, by the guest's addresses.
+//! A guest's memory, which its front end shares, by the guest's addresses.
 //!
-//! Every address and length here comes from the guest or its front end. Nothing is touched but what
-//! lies within a region, and bytes are copied, never borrowed: the guest may change them at any time.
+//! Every address and length here comes from the guest or its front end. Only bytes within a region are
+//! accessed. They are copied, never borrowed: the guest may change them at any time.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,9 +11,9 @@ use super::Broken;
 use super::fault::SharedMapping;
 use crate::memory::Span;
 
-/// Regions of a guest's memory at most: as many files as one message carries.
+/// Most regions of a guest's memory: the number of files that one message carries.
 pub const REGIONS_MAX: usize = 32;
-/// File systems of memory: tmpfs and hugetlbfs. Pages of others come from drives or other processes, and
+/// In-memory file systems: tmpfs and hugetlbfs. Pages of others come from drives or other processes, and
 /// the reactor would wait for them.
 const FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x9584_58F6];
 
@@ -22,7 +22,7 @@ const FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x9584_58F6];
 pub(super) struct RegionAt {
     /// First address in the guest.
     pub(super) guest: u64,
-    /// The same address in the front end, which names rings by it.
+    /// The same byte's address in the front end, which names rings by it.
     pub(super) front_end: u64,
     /// Bytes.
     pub(super) length: u64,
@@ -57,7 +57,7 @@ impl GuestMemory {
     /// Maps the regions of a front end's table.
     ///
     /// # Errors
-    /// Text that says which region is not as it has to be.
+    /// A message that names the invalid region.
     pub(super) fn map(table: &[(RegionAt, File)]) -> Result<GuestMemory, String> {
         if table.len() > REGIONS_MAX {
             return Err(format!("{} regions of memory; at most {REGIONS_MAX}", table.len()));
@@ -92,7 +92,8 @@ impl GuestMemory {
         self.regions.iter().map(|region| region.at.length).sum()
     }
 
-    /// Finds `length` bytes at an address in one region. `start` is the address of a region that counts.
+    /// Finds `length` bytes at an address in one region. `start` returns a region's first address in the
+    /// address space that is meant.
     fn find(&self, address: u64, start: impl Fn(&RegionAt) -> u64) -> Option<(NonNull<u8>, u64)> {
         self.regions.iter().find_map(|region| {
             let inside = address.checked_sub(start(&region.at))?;
@@ -120,7 +121,7 @@ impl GuestMemory {
     /// Copies payload out of guest memory into all of `into`, `skip` bytes into the segments.
     ///
     /// # Errors
-    /// [`Broken`] if the segments hold less than that, or are in guest memory no longer.
+    /// [`Broken`] if the segments are shorter than that, or are no longer in guest memory.
     pub(crate) fn copy_in(
         &self,
         segments: &[Segment],
@@ -138,7 +139,7 @@ impl GuestMemory {
     /// Copies all of `from` into guest memory, `skip` bytes into the segments.
     ///
     /// # Errors
-    /// As [`GuestMemory::copy_in`].
+    /// Those of [`GuestMemory::copy_in`].
     pub(crate) fn copy_out(
         &self,
         segments: &[Segment],
@@ -155,7 +156,7 @@ impl GuestMemory {
     /// Reads bytes from guest memory, `skip` bytes into the segments.
     ///
     /// # Errors
-    /// As [`GuestMemory::copy_in`].
+    /// Those of [`GuestMemory::copy_in`].
     pub(super) fn read<const N: usize>(
         &self,
         segments: &[Segment],
@@ -173,7 +174,7 @@ impl GuestMemory {
     /// Writes bytes into guest memory, `skip` bytes into the segments.
     ///
     /// # Errors
-    /// As [`GuestMemory::copy_in`].
+    /// Those of [`GuestMemory::copy_in`].
     pub(crate) fn write(
         &self,
         segments: &[Segment],
@@ -217,7 +218,8 @@ impl GuestMemory {
     }
 }
 
-/// The runs of a segment that lie in one region each. It ends early where there is no memory.
+/// An iterator over the runs of a segment that lie in one region each. It ends early where there is no
+/// memory.
 struct Pieces<'a> {
     memory: &'a GuestMemory,
     address: u64,
@@ -225,7 +227,8 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Begins `skip` bytes into the segment, which is longer, and ends after `most` bytes.
+    /// Returns an iterator that begins `skip` bytes into the segment, which is longer, and ends after `most`
+    /// bytes.
     fn new(memory: &'a GuestMemory, segment: &Segment, skip: u64, most: u64) -> Pieces<'a> {
         let left = (u64::from(segment.length) - skip).min(most);
         Pieces { memory, address: segment.address.saturating_add(skip), left }
@@ -247,17 +250,17 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// Maps the first `length` bytes of a file of memory.
+/// Maps the first `length` bytes of a memory file.
 ///
 /// # Errors
-/// Text that says what is wrong with it.
+/// A message that says what is wrong with it.
 pub(super) fn map(file: &File, length: u64) -> Result<SharedMapping, String> {
     let failed = |error: std::io::Error| format!("cannot be used: {error}");
     let metadata = file.metadata().map_err(failed)?;
     let system = rustix::fs::fstatfs(file).map_err(|error| failed(error.into()))?;
-    #[allow(clippy::unnecessary_cast)] // It has another type on other machines.
+    #[allow(clippy::unnecessary_cast)] // The field's type differs between machines.
     let in_memory = FILE_SYSTEMS.contains(&(system.f_type as i64));
-    // Devices lie on a tmpfs, too.
+    // Device nodes lie on a tmpfs, too.
     if !(in_memory && metadata.is_file()) {
         return Err("is not in memory: share it from a memfd, /dev/shm or hugetlbfs".into());
     }
@@ -274,8 +277,8 @@ pub(super) mod tests {
     use super::*;
     use crate::memory::Mapping;
 
-    /// Returns memory of these regions (guest address, length), and its files. The front end has each
-    /// 2^40 above its guest's address.
+    /// Returns memory of these regions (guest address, length), and its files. The front end's address of
+    /// each region is 2^40 above the guest's.
     pub(crate) fn memory(regions: &[(u64, u64)]) -> (GuestMemory, Vec<File>) {
         let table: Vec<(RegionAt, File)> = regions
             .iter()

@@ -1,14 +1,14 @@
 //! The volume as a disk of a virtual machine (vhost-user-blk).
 //!
 //! The machine's monitor (qemu: the *front end*) connects to a unix socket, shares the guest's memory and
-//! hands over the guest's queues; requests then go between guest and hemi without the monitor. What a
-//! connection is set up with is negotiated on a thread that may wait (`session.rs`, by the `vhost` crate);
-//! requests are the reactor's (`export/guest.rs`). A region of memory that the front end keeps
-//! (`inflight.rs`) says what was under way when a server died: the guest's requests wait until the front
-//! end has found the next one, and nothing in the guest sees an error.
+//! hands over the guest's queues. Requests then go between guest and hemi without the monitor. A thread that
+//! may wait negotiates the connection (`session.rs`, by the `vhost` crate). The reactor serves the requests
+//! (`export/guest/`). A region of memory that the front end keeps (`inflight.rs`) lists the requests that
+//! were in flight when a server died. The guest's requests wait until the front end has found the next
+//! server, and nothing in the guest sees an error.
 //!
-//! The guest is trusted with its disk and nothing else, and so is the front end: `memory.rs` and
-//! `queue.rs` check everything that they say.
+//! The guest and the front end are trusted with the disk and nothing else: `memory.rs` and `queue.rs` check
+//! all of their input.
 
 mod abi;
 mod eventfd;
@@ -33,25 +33,25 @@ pub(crate) use request::{Asked, lengths, parse};
 pub use session::GuestMessage;
 pub(crate) use session::{GuestOrder, OpenQueue};
 
-/// Queues of a disk at most; all of them are the one reactor's.
+/// Most queues of a disk. One reactor serves them all.
 pub const QUEUES_MAX: u16 = 64;
-/// Entries of a queue at most.
+/// Most entries of a queue.
 pub const QUEUE_SIZE_MAX: u16 = 256;
-/// Descriptors of a chain at most: a request's segments, its header and its status.
+/// Most descriptors of a chain: a request's segments, its header and its status.
 pub const CHAIN_MAX: usize = abi::SEGMENTS_MAX as usize + 2;
-/// Payload of one request at most.
+/// Most bytes of payload of one request.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
-/// A guest or front end broke the rules of a queue: its connection ends.
+/// A breach of a queue's rules by a guest or front end, which ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
     /// The file of its memory was cut short.
     #[error("the file of its memory was cut short")]
     CutShort,
-    /// A descriptor names an address without memory.
+    /// A descriptor names an address outside of guest memory.
     #[error("a descriptor leaves guest memory (address {address:#x})")]
     NoMemory { address: u64 },
-    /// More is offered than there are entries.
+    /// The guest offers more chains than the queue has entries.
     #[error("{entries} entries are offered in a queue of {size}")]
     Ahead { entries: u16, size: u16 },
     /// A chain begins outside of the table.
@@ -63,22 +63,22 @@ pub(crate) enum Broken {
     /// A chain leads outside of its table.
     #[error("a chain leads to descriptor {next} of {size}")]
     Next { next: u32, size: u32 },
-    /// A chain has no end, or one that is too far.
+    /// A chain has too many descriptors, or no end.
     #[error("a chain has more than {CHAIN_MAX} descriptors")]
     Long,
-    /// A table that a descriptor leads to is none.
+    /// An indirect descriptor has an invalid table, or was not negotiated.
     #[error("an indirect descriptor of {length} bytes is none that was agreed on")]
     Indirect { length: u32 },
-    /// What the device reads comes after what it writes.
+    /// A descriptor that the device reads comes after one that it writes.
     #[error("a chain has a descriptor to read behind one to write")]
     Order,
-    /// The header is not there.
+    /// The header is missing or too short.
     #[error("a request's header has {bytes} bytes")]
     NoHeader { bytes: u64 },
-    /// There is no place for the answer.
+    /// There is no room for the status.
     #[error("a request has no room for its status")]
     NoStatus,
-    /// The inflight region is none that a server leaves.
+    /// No server leaves such an inflight region.
     #[error("the inflight region names request {head}, which the queue does not have")]
     Inflight { head: u16 },
 }

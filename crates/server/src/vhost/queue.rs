@@ -1,7 +1,7 @@
-//! A split virtqueue (virtio 1.2, 2.7): what the guest offers, and what is given back.
+//! A split virtqueue (virtio 1.2, 2.7): the guest offers requests in it, and gets them back.
 //!
-//! Everything in it is the guest's to write at any time, in any order, except what the device writes.
-//! So each value is read once, checked, and then used; what does not make sense ends the connection.
+//! The guest may write to any part of it at any time and in any order, except for the device's own parts.
+//! So each value is read once, checked, and then used. An invalid value ends the connection.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
@@ -29,14 +29,14 @@ pub(crate) struct QueuePlaces {
     used: NonNull<u8>,
 }
 
-// SAFETY: addresses of shared memory, which has no thread affinity; whoever has them has the memory, too.
+// SAFETY: addresses of shared memory, which has no thread affinity; their owner has the memory, too.
 unsafe impl Send for QueuePlaces {}
 
 impl QueuePlaces {
-    /// Finds a queue of so many entries.
+    /// Finds a queue of `size` entries.
     ///
     /// # Errors
-    /// Text: the size is none that a queue has, or a part is not in guest memory or not aligned.
+    /// A message: the size is invalid, or a part is not in guest memory or not aligned.
     pub(super) fn find(
         memory: &GuestMemory,
         addresses: &QueueAddresses,
@@ -67,13 +67,13 @@ impl QueuePlaces {
         })
     }
 
-    /// Returns the used ring's index: how much has been given back.
+    /// Returns the used ring's index, which counts the chains given back.
     pub(super) fn used_index(&self) -> u16 {
         u16::from_le(at_u16(self.used, 2).load(Ordering::Acquire))
     }
 }
 
-/// A number of two bytes in a ring. The ring lasts as long as its memory does.
+/// Returns a number of two bytes in a ring. The ring lasts as long as its memory does.
 fn at_u16<'a>(part: NonNull<u8>, offset: usize) -> &'a AtomicU16 {
     // SAFETY: the part begins at an even address and is longer than `offset + 1`, as `find` has checked
     // for every offset that a queue of its size uses; and atomics may be shared with other processes.
@@ -124,13 +124,13 @@ pub(crate) struct SplitQueue {
     /// The next entry of the used ring to be filled, and the index that the guest sees.
     next_used: u16,
     published: u16,
-    /// The index at the last look whether the guest wants to be called; none before the first.
+    /// The index at the last check whether the guest wants a call; `None` before the first check.
     looked_at: Option<u16>,
 }
 
 impl SplitQueue {
-    /// Takes over a queue whose guest has been given back `used`, and from which `taken` entries are to be
-    /// given back still. `features` are those of the connection.
+    /// Takes over a queue of which `used` entries have been given back and `taken` are still to be given
+    /// back. `features` are those of the connection.
     pub(super) fn new(
         places: QueuePlaces,
         size: u16,
@@ -150,7 +150,7 @@ impl SplitQueue {
         }
     }
 
-    /// Returns how many entries it has.
+    /// Returns the number of its entries.
     pub(crate) fn size(&self) -> u16 {
         self.size
     }
@@ -160,12 +160,12 @@ impl SplitQueue {
         self.next_available
     }
 
-    /// Goes on in other memory.
+    /// Moves the queue to other memory.
     pub(crate) fn set_places(&mut self, places: QueuePlaces) {
         self.places = places;
     }
 
-    /// Returns the head of the next chain that the guest offers, if it offers one.
+    /// Returns the head of the next chain that the guest offers, if there is one.
     ///
     /// # Errors
     /// [`Broken::Ahead`], [`Broken::Head`].
@@ -184,7 +184,7 @@ impl SplitQueue {
         if head < self.size { Ok(Some(head)) } else { Err(Broken::Head { head, size: self.size }) }
     }
 
-    /// Takes what [`SplitQueue::peek`] has returned.
+    /// Takes the chain that [`SplitQueue::peek`] has returned.
     pub(crate) fn take(&mut self) {
         self.next_available = self.next_available.wrapping_add(1);
     }
@@ -192,7 +192,7 @@ impl SplitQueue {
     /// Reads a chain into `segments`, those that the device reads before those that it writes.
     ///
     /// # Errors
-    /// [`Broken`]: it is none that a guest may offer.
+    /// [`Broken`]: the chain breaks a rule.
     pub(crate) fn chain(
         &self,
         memory: &GuestMemory,
@@ -254,7 +254,7 @@ impl SplitQueue {
         Ok(Descriptor::from_bytes(bytes))
     }
 
-    /// Gives a chain back, with so many bytes written into it. The guest sees it when it is published.
+    /// Gives a chain back, with `written` bytes written into it. The guest sees it when it is published.
     pub(crate) fn give_back(&mut self, head: u16, written: u32) {
         let slot = usize::from(self.next_used % self.size);
         let at = self.places.used.as_ptr().wrapping_add(4 + 8 * slot).cast::<u32>();
@@ -266,21 +266,21 @@ impl SplitQueue {
         self.next_used = self.next_used.wrapping_add(1);
     }
 
-    /// Returns true if something has been given back that the guest does not see yet.
+    /// Returns true if a chain has been given back that the guest does not see yet.
     pub(crate) fn has_unpublished(&self) -> bool {
         self.next_used != self.published
     }
 
-    /// Has the guest see what has been given back. Returns the used ring's index.
+    /// Makes the chains given back visible to the guest. Returns the used ring's index.
     pub(crate) fn publish(&mut self) -> u16 {
         at_u16(self.places.used, 2).store(self.next_used.to_le(), Ordering::Release);
         self.published = self.next_used;
         self.published
     }
 
-    /// Returns true if the guest wants to be called for what was published since the last look.
+    /// Returns true if the guest wants a call for the chains published since the last check.
     pub(crate) fn wants_call(&mut self) -> bool {
-        // What was published is seen before the guest's wish is read, or the guest sees it by itself.
+        // The published index is visible before the guest's wish is read, or the guest sees it by itself.
         fence(Ordering::SeqCst);
         let Some(before) = self.looked_at.replace(self.published) else { return true };
         if !self.has_event_index {
@@ -293,7 +293,7 @@ impl SplitQueue {
         now.wrapping_sub(event).wrapping_sub(1) < new
     }
 
-    /// Asks the guest for a kick when it offers more. Returns true if it has offered some meanwhile.
+    /// Asks the guest for a kick when it offers more. Returns true if it has offered more meanwhile.
     ///
     /// # Errors
     /// Those of [`SplitQueue::peek`].
@@ -304,7 +304,7 @@ impl SplitQueue {
         } else {
             at_u16(self.places.used, 0).store(0, Ordering::Relaxed);
         }
-        // The wish is seen before the index is read again, or else the guest's kick would be missed.
+        // The wish is visible before the index is read again, or else a kick would be missed.
         fence(Ordering::SeqCst);
         Ok(self.peek()?.is_some())
     }

@@ -153,7 +153,7 @@ fn chains_that_no_guest_may_offer_are_refused() {
     }
     let both = abi::DESCRIPTOR_INDIRECT | abi::DESCRIPTOR_NEXT;
     refused(both, 16, 1, Broken::Indirect { length: 16 });
-    // The table's first entry is the queue's own first: a table in a table.
+    // The table's first entry is the queue's own first entry: a table in a table.
     refused(abi::DESCRIPTOR_INDIRECT, 16, 0, Broken::Indirect { length: 16 });
     world.descriptor(0, 0, BASE, 16, abi::DESCRIPTOR_WRITE | abi::DESCRIPTOR_NEXT, 1);
     world.descriptor(0, 1, BASE, 16, 0, 0);
@@ -194,8 +194,8 @@ fn places_that_are_none_are_refused() {
 }
 
 proptest! {
-    /// Whatever a guest writes into its tables, a chain lies in its memory and is bounded, and what is
-    /// made of it lies on the disk.
+    /// Whatever a guest writes into its tables, a chain lies in its memory and is bounded, and its request
+    /// lies on the disk.
     #[test]
     fn any_table_is_refused_or_harmless(
         table in proptest::collection::vec(

@@ -7,28 +7,28 @@ use super::abi::{self, Disk, HEADER_BYTES, RANGE_BYTES};
 use super::memory::{GuestMemory, Segment};
 use super::{Broken, REQUEST_BYTES_MAX};
 
-/// What a chain asks for.
+/// The request of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The engine's work. A write's payload begins `skip` bytes into the segments, a read's begins there.
+    /// Work for the engine. Its payload begins `skip` bytes into the segments.
     Operation {
-        /// Which.
+        /// The operation.
         operation: Operation,
-        /// Where.
+        /// Its place in the volume.
         extent: Extent,
         /// Bytes before the payload.
         skip: u64,
     },
     /// The device's identity, at `skip` bytes into the segments.
     Identity {
-        /// Bytes before it.
+        /// Bytes before the identity.
         skip: u64,
     },
-    /// Nothing that is done: it is answered with this status.
+    /// A request that is not done, and is answered with this status.
     Refused(u8),
 }
 
-/// Returns the bytes of a chain that the device reads, and those that it writes.
+/// Returns the number of bytes of a chain that the device reads, and of those that it writes.
 pub(crate) fn lengths(segments: &[Segment]) -> (u64, u64) {
     segments.iter().fold((0, 0), |(read, written), segment| {
         let length = u64::from(segment.length);
@@ -36,10 +36,10 @@ pub(crate) fn lengths(segments: &[Segment]) -> (u64, u64) {
     })
 }
 
-/// Reads what a chain asks for.
+/// Parses the request of a chain.
 ///
 /// # Errors
-/// [`Broken::NoHeader`], [`Broken::NoStatus`]: it can neither be read nor answered.
+/// [`Broken::NoHeader`], [`Broken::NoStatus`]: it cannot be parsed, or cannot be answered.
 pub(crate) fn parse(
     memory: &GuestMemory,
     segments: &[Segment],
@@ -72,7 +72,7 @@ pub(crate) fn parse(
     })
 }
 
-/// A request with payload of so many bytes.
+/// Returns a request with `bytes` of payload.
 fn transfer(disk: &Disk, operation: Operation, sector: u64, bytes: u64, skip: u64) -> Asked {
     if bytes > REQUEST_BYTES_MAX || !bytes.is_multiple_of(SECTOR_BYTES) {
         return Asked::Refused(abi::STATUS_ERROR);
@@ -83,7 +83,7 @@ fn transfer(disk: &Disk, operation: Operation, sector: u64, bytes: u64, skip: u6
     }
 }
 
-/// A request for a range without payload.
+/// Returns a request for a range, without payload.
 fn range(disk: &Disk, kind: u32, range: [u8; RANGE_BYTES as usize]) -> Asked {
     let [a, b, c, d, e, f, g, h, i, j, k, l, flags @ ..] = range;
     let sector = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
@@ -102,8 +102,8 @@ fn range(disk: &Disk, kind: u32, range: [u8; RANGE_BYTES as usize]) -> Asked {
     }
 }
 
-/// Returns the place of a request that the disk can do: whole blocks, on the disk, and nothing that changes
-/// one that may only be read.
+/// Returns the place of a request that the disk can do: whole blocks on the disk, and no change to a
+/// read-only disk.
 fn place(disk: &Disk, operation: Operation, sector: u64, sectors: u64) -> Option<Extent> {
     let block = u64::from(disk.block_bytes) / SECTOR_BYTES;
     let end = sector.checked_add(sectors)?;

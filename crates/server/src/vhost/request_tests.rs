@@ -7,8 +7,8 @@ fn disk() -> Disk {
     Disk { name: "db".into(), sectors: 1 << 20, block_bytes: 4096, read_only: false, queues: 1 }
 }
 
-/// Asks the disk: `kind` and `sector` in a header that is cut in two, with a payload behind it and so much
-/// room for the answer.
+/// Asks the disk: `kind` and `sector` in a header that is cut in two, with a payload behind it and `room`
+/// bytes for the answer.
 fn ask(disk: &Disk, kind: u32, sector: u64, payload: &[u8], room: u32) -> Result<Asked, Broken> {
     let (memory, _files) = memory(&[(BASE, 0x10_0000)]);
     let mut header = [0; 16];

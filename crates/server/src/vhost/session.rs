@@ -1,4 +1,4 @@
-//! A front end's connection: what it negotiates, and what the reactor is told of it.
+//! A front end's connection: its negotiation, and its orders to the reactor.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -24,8 +24,8 @@ pub struct GuestMessage {
     /// The number of the disk.
     pub(crate) export: u16,
     pub(crate) order: GuestOrder,
-    /// Answered at once; a stop of a queue when what was taken from it has been given back, with its next
-    /// entry.
+    /// The reply, sent at once. That to the stop of a queue comes when all its requests have been given back,
+    /// with the next entry.
     pub(crate) reply: ReplyTo<std::result::Result<u16, ReactorError>>,
 }
 
@@ -35,19 +35,19 @@ impl std::fmt::Debug for GuestMessage {
     }
 }
 
-/// What a front end's connection asks of the reactor.
+/// An order of a front end's connection to the reactor.
 pub(crate) enum GuestOrder {
     /// A front end has connected. The reactor hangs up by this stream.
     Connect { stream: UnixStream, disk: Disk },
-    /// The guest has this memory from now on, in which its running queues are here.
+    /// The guest has this memory from now on. `places` are those of its running queues in it.
     Memory { memory: Arc<GuestMemory>, places: Vec<(u16, QueuePlaces)> },
     /// A queue runs from now on.
     Start { queue: u16, opened: Box<OpenQueue> },
-    /// A queue's calls go here, or nowhere.
+    /// A queue's calls go to this counter, or nowhere.
     Call { queue: u16, call: Option<OwnedFd> },
     /// A queue is to be served, or left alone.
     Enable { queue: u16, enabled: bool },
-    /// A queue stops: answered when all that was taken has been given back, with the next entry.
+    /// A queue stops. The reply comes when all its requests have been given back, with the next entry.
     Stop { queue: u16 },
     /// The front end has gone.
     Disconnect,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for GuestOrder {
 pub(crate) struct OpenQueue {
     pub(crate) queue: SplitQueue,
     pub(crate) inflight: Option<InflightQueue>,
-    /// Requests that a server before took and did not give back, in order.
+    /// The requests that a previous server took and did not give back, in order.
     pub(crate) again: Vec<u16>,
     /// Room for the chains of its requests, one for each descriptor.
     pub(crate) slots: Vec<Vec<Segment>>,
@@ -81,14 +81,14 @@ pub(crate) struct OpenQueue {
     pub(crate) enabled: bool,
 }
 
-/// What is known of a queue.
+/// The state of a queue.
 #[derive(Debug)]
 struct QueueState {
     size: u16,
     base: u16,
     addresses: Option<QueueAddresses>,
     call: Option<OwnedFd>,
-    /// Front ends before qemu 7.2 enable no queue of a disk, so that one is enabled unless told otherwise.
+    /// True unless the front end has disabled it: qemu before 7.2 never enables the queues of a disk.
     enabled: bool,
     runs: bool,
 }
@@ -123,7 +123,7 @@ impl Session {
     /// Begins a session of the export with this number. The reactor hangs up by `stream`.
     ///
     /// # Errors
-    /// The reactor's: the volume is closing.
+    /// The reactor's error: the volume is closing.
     pub(super) fn begin(
         export: u16,
         disk: Disk,
@@ -144,14 +144,14 @@ impl Session {
         Ok(session)
     }
 
-    /// Returns why the connection has to end, if it has to.
+    /// Returns the reason why the connection has to end, if it has to.
     pub(super) fn take_refusal(&mut self) -> Option<String> {
         self.refusal.take()
     }
 
-    /// Ends the session: nothing of it is in the reactor after this.
+    /// Ends the session. Nothing of it is left in the reactor.
     pub(super) fn end(&self) {
-        // A reactor that has ended has none either.
+        // A reactor that has ended has nothing of it, either.
         let _ = self.order(GuestOrder::Disconnect);
     }
 
@@ -175,7 +175,7 @@ impl Session {
         Err(Error::InvalidParam)
     }
 
-    /// Goes on with what was found good, or refuses.
+    /// Returns a good result, or refuses the message.
     fn good<T>(&mut self, result: std::result::Result<T, String>) -> Result<T> {
         match result {
             Ok(value) => Ok(value),
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Returns a queue's place; of one that does not run, if `idle`.
+    /// Returns a queue's place. With `idle`, the queue must not run.
     fn queue(&mut self, index: u32, idle: bool) -> Result<usize> {
         match self.queues.get(index as usize) {
             None => self.refuse(format!("queue {index} of {QUEUES_MAX}")),
@@ -206,7 +206,7 @@ impl Session {
         };
         let (used, again, inflight) = match inflight {
             Some(mut inflight) => {
-                // What is not marked as in flight has been given back, whatever the front end counted.
+                // Requests not marked as in flight have been given back, whatever the front end counted.
                 let used = places.used_index();
                 let again = inflight.recover(used).map_err(|broken| broken.to_string())?;
                 (used, again, Some(inflight))
@@ -225,7 +225,7 @@ impl Session {
         })
     }
 
-    /// Stops a queue. Waits until all that was taken has been given back.
+    /// Stops a queue. Waits until all its requests have been given back.
     fn stop(&mut self, index: usize) -> Result<()> {
         if self.queues[index].runs {
             let base = self.tell(GuestOrder::Stop { queue: index as u16 })?;
@@ -298,7 +298,7 @@ impl VhostUserBackendReqHandlerMut for Session {
             _ => Arc::default(),
         };
         self.tell(order)?;
-        // The memory before is unmapped here, where it may take its time.
+        // The old memory is unmapped here, on a thread that may wait.
         self.memory = memory;
         Ok(None)
     }

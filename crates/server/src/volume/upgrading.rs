@@ -1,4 +1,4 @@
-//! An upgrade on request: the new program is asked first, on a thread of its own.
+//! An upgrade on request. The new program is asked first, on a thread of its own.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,8 @@ use crate::grow::GrowTo;
 use crate::handover::{self, CheckError};
 use crate::messages::{ReactorHandle, ReactorMessage, UpgradeWish};
 
-/// Has the reactor close the volume for `binary`, or the file that this program was started from. Done once
-/// clients are at rest and there is no way back.
-/// The volume grows on the way, if it is to.
+/// Has the reactor close the volume for `binary`, or for the file that this program was started from. Ends
+/// once clients are at rest and there is no way back. With `grow`, the volume grows on the way.
 pub(super) fn upgrade(
     reactor: ReactorHandle,
     binary: Option<PathBuf>,

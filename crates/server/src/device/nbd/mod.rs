@@ -1,14 +1,14 @@
-//! The volume as a device of the kernel's NBD client, `/dev/nbdN`, where there is no ublk.
+//! The volume as a device of the kernel's NBD client, `/dev/nbdN`, for kernels without ublk.
 //!
 //! The kernel is given one end of a socket pair, and the reactor serves the other as it serves any
-//! client, past the handshake. When the server ends, the device stays: requests wait for the next
-//! server's socket, and those that were left unanswered are sent again once they have waited for the
-//! time in `io_timeout`. A thread of the device's gives the kernel another socket whenever the reactor's
-//! end of one has ended.
+//! client, past the handshake. When the server ends, the device stays. Requests wait for the next
+//! server's socket, and those left unanswered are sent again once they have waited for the time in
+//! `io_timeout`. The device's own thread gives the kernel another socket whenever the reactor's end of
+//! one has ended.
 //!
 //! There is one connection, without a request time-out. With several, or with a time-out, the kernel
-//! takes a server that is slow for one that is gone, cuts its connections and sends everything again;
-//! with one and none it sends again only what went to a socket that has since been replaced.
+//! takes a slow server for a dead one, cuts its connections and sends everything again. With one
+//! connection and no time-out it sends again only what went to a socket that has since been replaced.
 
 mod netlink;
 
@@ -28,19 +28,19 @@ use crate::export::{ExportOptions, volume_features};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use netlink::{Connect, Netlink};
 
-/// Where the kernel lists block devices.
+/// The directory in which the kernel lists block devices.
 const BLOCK_DEVICES: &str = "/sys/block";
-/// The driver's door, as errors name it.
+/// The driver's entry point, as errors name it.
 const NETLINK: &str = "netlink family \"nbd\"";
 /// Time that requests wait for a server: for ever, as those of ublk do.
 const WAIT: Duration = Duration::from_secs(3650 * 86400);
 /// Time after which an unanswered request is looked at: it is sent again if its socket has been replaced.
 /// The kernel rounds up by a second.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
-/// Room for what the kernel sends ahead, so that it need not stop within a request. A signal that comes
+/// Room for requests that the kernel sends ahead, so that it need not stop within one. A signal that comes
 /// meanwhile makes kernels before 6.13 send one in two halves with another between them.
 const SEND_BYTES: usize = 8 << 20;
-/// Kibibytes of one request's payload at most: a part of a request as the export has them.
+/// Most kibibytes of one request's payload: the size of the parts that the export cuts requests into.
 const REQUEST_KIB_MAX: u64 = 1024;
 /// Time within which a socket that the kernel has not taken is seen to end.
 const REFUSED_WITHIN: Duration = Duration::from_millis(50);
@@ -56,14 +56,14 @@ pub struct KernelSocket {
     pub(crate) path: String,
     /// The volume, as the kernel knows it.
     pub(crate) options: ExportOptions,
-    /// Told when the connection has ended.
+    /// Receives a word when the connection has ended.
     pub(crate) ended: SyncSender<()>,
 }
 
 /// Checks that the driver can be used.
 pub(super) fn check() -> Result<(), DeviceError> {
     driver()?;
-    // Anybody may look for the family. What it does is asked of it later, and takes this.
+    // Anybody may look the family up. Its commands, which come later, take this capability.
     let capable = rustix::thread::capabilities(None)
         .is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN));
     if capable { Ok(()) } else { Err(not_allowed(io::ErrorKind::PermissionDenied.into())) }
@@ -84,7 +84,7 @@ fn block_path(index: u32) -> String {
     format!("/dev/nbd{index}")
 }
 
-/// Returns what the kernel keeps of a device for us: whose it is.
+/// Returns the backend identifier by which the kernel records a device's volume.
 fn backend_of(id: [u8; 16]) -> String {
     format!("hemi:{:032x}", u128::from_be_bytes(id))
 }
@@ -93,13 +93,13 @@ fn backend_path(index: u32) -> String {
     format!("{BLOCK_DEVICES}/nbd{index}/backend")
 }
 
-/// Returns whose a device is, if it is connected and the kernel keeps that.
+/// Returns the backend identifier of a device, if it is connected and the kernel records one.
 fn backend(index: u32) -> Option<String> {
     let text = std::fs::read_to_string(backend_path(index)).ok()?;
     Some(text.trim_end().to_owned())
 }
 
-/// Returns the devices that there are, connected or not, in order.
+/// Returns all existing devices, connected or not, in order.
 fn indices() -> Vec<u32> {
     let entries = std::fs::read_dir(BLOCK_DEVICES).into_iter().flatten();
     let mut indices: Vec<u32> = entries.filter_map(|entry| index_of(&entry.ok()?.path())).collect();
@@ -107,7 +107,7 @@ fn indices() -> Vec<u32> {
     indices
 }
 
-/// Returns N of a path that ends in `nbdN`.
+/// Returns the N of a path that ends in `nbdN`.
 fn index_of(device: &Path) -> Option<u32> {
     device.file_name()?.to_str()?.strip_prefix("nbd")?.parse().ok()
 }
@@ -117,12 +117,12 @@ fn find(id: [u8; 16]) -> Option<u32> {
     indices().into_iter().find(|index| backend(*index).is_some_and(|found| found == wanted))
 }
 
-/// Returns true if the volume with this id is a device of this driver's.
+/// Returns true if the volume with this id is a device of this driver.
 pub(super) fn exists(id: [u8; 16]) -> bool {
     find(id).is_some()
 }
 
-/// Makes the volume a device, or takes over the one it has been. Returns its path.
+/// Makes the volume a device, or takes over its existing one. Returns its path.
 pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<String, DeviceError> {
     let netlink = driver()?;
     let snapshot = reactor.snapshot();
@@ -169,7 +169,7 @@ struct Served {
     index: u32,
     backend: String,
     options: ExportOptions,
-    /// Cloned for every socket: told when it has ended.
+    /// The sender that is cloned for every socket, and told when it has ended.
     sender: SyncSender<()>,
 }
 
@@ -213,7 +213,7 @@ impl Served {
                     self.forget();
                     return Err(DeviceError::OldNbd { path: backend_path(index) });
                 }
-                // Somebody else was quicker.
+                // Another process was quicker.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.forget(),
                 Err(error) => {
                     self.forget();
@@ -242,7 +242,7 @@ impl Served {
             })?;
             match ended.recv_timeout(REFUSED_WITHIN) {
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
-                // The kernel has a socket still: of a server that was killed, and waits for a drive.
+                // The kernel still has a socket of a killed server, which waits for a drive.
                 Ok(()) if Instant::now() < until => {}
                 Ok(()) => return Err(DeviceError::Predecessor { path: self.path() }),
                 Err(RecvTimeoutError::Disconnected) => return Err(ReactorError::Ended.into()),
@@ -254,7 +254,7 @@ impl Served {
     /// closed.
     fn keep(mut self, ended: &Receiver<()>) {
         while ended.recv().is_ok() {
-            // One that was not taken ends at once.
+            // A socket that was not taken ends at once.
             std::thread::sleep(REFUSED_WITHIN);
             if backend(self.index).as_deref() != Some(&self.backend) {
                 return self.forget();
@@ -325,7 +325,7 @@ fn size_of_device(index: u32) -> Result<u64, DeviceError> {
     Ok(sectors.map_err(failed("cannot read", &path))? << 9)
 }
 
-/// Makes the volume no device any more.
+/// Removes the volume's device.
 pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(), DeviceError> {
     let none = || DeviceError::None { name: identity.name.clone() };
     let index = find(identity.id).ok_or_else(none)?;
@@ -337,7 +337,7 @@ pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(),
     Ok(reactor.wait_for(|reply| ReactorMessage::AwaitDeviceEnd { reply })?)
 }
 
-/// Removes a device that nobody serves. `None` if it is not of this driver.
+/// Removes a device that nobody serves. Returns `None` if it belongs to another driver.
 pub(super) fn remove(device: &Path, force: bool) -> Option<Result<(), DeviceError>> {
     index_of(device).map(|index| remove_numbered(index, force))
 }
@@ -345,7 +345,7 @@ pub(super) fn remove(device: &Path, force: bool) -> Option<Result<(), DeviceErro
 fn remove_numbered(index: u32, force: bool) -> Result<(), DeviceError> {
     let path = block_path(index);
     if !backend(index).is_some_and(|found| found.starts_with("hemi:")) {
-        // It has been disconnected, and may be another's by now.
+        // It has been disconnected, and may belong to another server by now.
         return Ok(());
     }
     if !force {
@@ -354,15 +354,15 @@ fn remove_numbered(index: u32, force: bool) -> Result<(), DeviceError> {
     driver()?.disconnect(index).map_err(failed("cannot disconnect", &path))
 }
 
-/// Makes sure that nobody has a device mounted or held that nobody serves.
+/// Makes sure that an unserved device is neither mounted nor held.
 ///
-/// The first open of a device reads its partition table, and would wait for a server. It has made sure by
-/// then, and goes on when the device is disconnected.
+/// The first open of a device reads its partition table, and would wait for a server. By then the check is
+/// done. The open goes on when the device is disconnected.
 fn hold_unserved(path: &str) -> Result<(), DeviceError> {
     let (sender, opened) = sync_channel(1);
     let name = path.to_owned();
     let open = move || {
-        // Whoever asked may have gone on.
+        // The asker may have stopped waiting.
         let _ = sender.send(hold(&name));
     };
     std::thread::Builder::new()

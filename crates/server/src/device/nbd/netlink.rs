@@ -35,10 +35,10 @@ const BACKEND: u16 = 10;
 const SOCKET_ITEM: u16 = 1;
 const SOCKET_DESCRIPTOR: u16 = 1;
 
-/// What the kernel is to know of a device.
+/// The properties of a device that the kernel is given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connect<'a> {
-    /// N of `/dev/nbdN`.
+    /// The N of `/dev/nbdN`.
     pub(super) index: u32,
     pub(super) bytes: u64,
     pub(super) block_bytes: u32,
@@ -46,11 +46,11 @@ pub(super) struct Connect<'a> {
     pub(super) flags: u16,
     /// Seconds that requests wait for a server.
     pub(super) wait_seconds: u64,
-    /// Whose device it is. A later socket is taken from nobody else.
+    /// The backend identifier of the device's owner. The kernel takes a later socket from nobody else.
     pub(super) backend: &'a str,
 }
 
-/// The way to the kernel's NBD client.
+/// A netlink socket to the kernel's NBD client.
 pub(super) struct Netlink {
     socket: Socket,
     family: u16,
@@ -60,7 +60,7 @@ impl Netlink {
     /// Finds the kernel's NBD client.
     ///
     /// # Errors
-    /// ENOENT without one; another of the system's.
+    /// ENOENT if there is none, or another error of the system.
     pub(super) fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
@@ -83,7 +83,7 @@ impl Netlink {
     /// Makes a device whose requests go to `socket`.
     ///
     /// # Errors
-    /// EBUSY if the index is in use; another of the system's.
+    /// EBUSY if the index is in use, or another error of the system.
     pub(super) fn connect(
         &mut self,
         device: &Connect<'_>,
@@ -95,7 +95,7 @@ impl Netlink {
                 number(INDEX, device.index),
                 long(SIZE_BYTES, device.bytes),
                 long(BLOCK_BYTES, u64::from(device.block_bytes)),
-                // None: a server that is slow is not one that is gone.
+                // No time-out: a slow server is not a dead one.
                 long(TIMEOUT, 0),
                 long(DEAD_CONNECTION_TIMEOUT, device.wait_seconds),
                 long(SERVER_FLAGS, u64::from(device.flags)),
@@ -105,11 +105,10 @@ impl Netlink {
         )
     }
 
-    /// Offers a device another socket, which it takes if the one that it had is dead, and tells it its
-    /// size.
+    /// Offers a device another socket, which it takes if its own is dead, and tells it its size.
     ///
     /// # Errors
-    /// EINVAL if the device is not connected, or another backend's; another of the system's.
+    /// EINVAL if the device is not connected or has another backend, or another error of the system.
     pub(super) fn reconnect(
         &mut self,
         index: u32,
@@ -125,7 +124,7 @@ impl Netlink {
     /// Tells a device its size.
     ///
     /// # Errors
-    /// As [`Netlink::reconnect`].
+    /// Those of [`Netlink::reconnect`].
     pub(super) fn resize(&mut self, index: u32, bytes: u64, backend: &str) -> io::Result<()> {
         let attributes =
             vec![number(INDEX, index), long(SIZE_BYTES, bytes), text(BACKEND, backend)];
@@ -135,7 +134,7 @@ impl Netlink {
     /// Disconnects a device: requests that wait fail.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(super) fn disconnect(&mut self, index: u32) -> io::Result<()> {
         self.command(DISCONNECT, vec![number(INDEX, index)])
     }
@@ -186,7 +185,7 @@ impl Netlink {
     }
 }
 
-/// A message of the family's.
+/// A message of the family.
 #[derive(Debug)]
 struct Message {
     command: u8,
@@ -218,7 +217,7 @@ impl Emitable for Message {
 }
 
 impl ParseableParametrized<[u8], GenlHeader> for Message {
-    /// Answers say nothing that is not known: their attributes are passed over.
+    /// Skips the attributes of an answer, which say nothing new.
     fn parse_with_param(_: &[u8], header: GenlHeader) -> Result<Message, DecodeError> {
         Ok(Message { command: header.cmd, attributes: Vec::new() })
     }
@@ -242,7 +241,7 @@ fn nested(kind: u16, inner: &DefaultNla) -> DefaultNla {
     DefaultNla::new(kind, value)
 }
 
-/// Returns the list of one socket.
+/// Returns the attribute with a list of one socket.
 fn sockets(socket: BorrowedFd<'_>) -> DefaultNla {
     let descriptor = number(SOCKET_DESCRIPTOR, socket.as_raw_fd() as u32);
     nested(SOCKETS, &nested(SOCKET_ITEM, &descriptor))

@@ -140,7 +140,7 @@ impl Control {
     /// Tells a device its size in sectors of 512 bytes.
     ///
     /// # Errors
-    /// EOPNOTSUPP before Linux 6.16, or another of the system's.
+    /// EOPNOTSUPP before Linux 6.16, or another error of the system.
     pub(super) fn update_size(&mut self, device: u32, sectors: u64) -> io::Result<()> {
         self.plain(abi::UPDATE_SIZE, device, sectors)
     }
@@ -164,7 +164,7 @@ impl Control {
     /// Forgets a device once nobody has it open, without waiting for that.
     ///
     /// # Errors
-    /// EOPNOTSUPP before Linux 6.9, or another of the system's.
+    /// EOPNOTSUPP before Linux 6.9, or another error of the system.
     pub(super) fn delete_later(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::DELETE_LATER, device, 0)
     }

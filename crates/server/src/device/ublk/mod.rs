@@ -1,7 +1,7 @@
 //! The volume as a ublk device: `/dev/ublkbN`, whose requests come from `/dev/ublkcN`.
 //!
-//! The device outlives its server by `UBLK_F_USER_RECOVERY_REISSUE`: requests that were left unanswered
-//! go to the next.
+//! The device outlives its server by `UBLK_F_USER_RECOVERY_REISSUE`: the next server gets the requests
+//! that were left unanswered.
 
 mod abi;
 mod control;
@@ -24,11 +24,11 @@ use abi::{DeviceInfo, Parameters};
 use control::{CONTROL_PATH, Control};
 pub use payload::OpenDevice;
 
-/// Requests of a device in flight at most.
+/// Most requests of a device in flight.
 const DEPTH: u16 = 128;
-/// Bytes of one request's payload at most: a part of a request as the export has them.
+/// Most bytes of one request's payload: the size of the parts that the export cuts requests into.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Bytes of one discard or zeroing at most.
+/// Most bytes of one discard or zeroing.
 const RANGE_BYTES_MAX: u32 = 1 << 30;
 /// Features that the driver must have: payload by copy (Linux 6.5), and devices that outlive their server.
 const NEEDED: u64 = abi::USER_COPY | abi::USER_RECOVERY | abi::REISSUE | abi::IOCTL_ENCODE;
@@ -44,7 +44,7 @@ fn not_allowed(source: io::Error) -> DeviceError {
     DeviceError::NotAllowed { at: CONTROL_PATH, source }
 }
 
-/// Opens the driver, and checks that it can what is needed.
+/// Opens the driver, and checks that it has the features in [`NEEDED`].
 fn driver() -> Result<Control, DeviceError> {
     let mut control = Control::open().map_err(|error| match is_refusal(&error) {
         true => not_allowed(error),
@@ -75,7 +75,7 @@ fn find(control: &mut Control, id: [u8; 16]) -> Result<Option<DeviceInfo>, Devic
         .collect();
     numbers.sort_unstable();
     for number in numbers {
-        // One that has gone in between, or another user's, is not ours.
+        // A device that has gone meanwhile, or that belongs to another user, is not ours.
         let Ok(info) = control.info(number) else { continue };
         if info.volume == mark_of(id) && info.flags & NEEDED == NEEDED {
             return Ok(Some(info));
@@ -89,14 +89,14 @@ pub(super) fn check() -> Result<(), DeviceError> {
     driver().map(drop)
 }
 
-/// Returns true if the volume with this id is a device of this driver's.
+/// Returns true if the volume with this id is a device of this driver.
 pub(super) fn exists(id: [u8; 16]) -> bool {
     let Ok(mut control) = Control::open() else { return false };
     let found = find(&mut control, id).ok().flatten();
     found.is_some_and(|info| info.state != abi::STATE_DEAD)
 }
 
-/// Makes the volume a device, or takes over the one it has been. Returns its path.
+/// Makes the volume a device, or takes over its existing one. Returns its path.
 pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<String, DeviceError> {
     let mut control = driver()?;
     let number = match find(&mut control, identity.id)? {
@@ -127,9 +127,9 @@ pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<Str
 /// Sets the scheduler and the number of requests.
 ///
 /// - No scheduler: the engine has its own, which knows the drives.
-/// - One request fewer than there are tags, so that one command is always in the ring: the driver notices
-///   that its server is gone when the kernel takes back a command of it. With none there it would wait for
-///   a request to time out, 30 s.
+/// - One request fewer than there are tags, so that one command is always in the ring. The driver notices
+///   that its server is gone when the kernel takes back one of its commands. With none there it would wait
+///   30 s for a request to time out.
 fn tune_queue(number: u32) {
     let device = format!("ublkb{number}");
     tune(&device, "scheduler", "none");
@@ -163,7 +163,7 @@ fn make(
         control.start(info.number).map_err(failed("cannot start", &path))
     })();
     if started.is_err() {
-        // The reactor lets go of it when its commands end, which they do now.
+        // The reactor releases it when its commands end, which they do now.
         let _ = control.stop(info.number);
         let _ = control.delete(info.number);
     }
@@ -262,7 +262,7 @@ fn open_node(node: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes the volume no device any more.
+/// Removes the volume's device.
 pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(), DeviceError> {
     let mut control = driver()?;
     let Some(info) = find(&mut control, identity.id)? else {
@@ -276,7 +276,7 @@ pub(super) fn detach(reactor: &ReactorHandle, identity: &Identity) -> Result<(),
     control.delete(info.number).map_err(failed("cannot remove", &path))
 }
 
-/// Removes a device that nobody serves. `None` if it is not of this driver.
+/// Removes a device that nobody serves. Returns `None` if it belongs to another driver.
 pub(super) fn remove(device: &Path, force: bool) -> Option<Result<(), DeviceError>> {
     let number = device.file_name()?.to_str()?.strip_prefix("ublkb")?.parse().ok()?;
     Some(remove_numbered(number, force))
@@ -292,7 +292,7 @@ fn remove_numbered(number: u32, force: bool) -> Result<(), DeviceError> {
     let stopped = failed("cannot stop", &path);
     if force {
         control.stop(number).map_err(stopped)?;
-        // Whoever has it open keeps it. Before Linux 6.9 the next start of the volume deletes it.
+        // A program that has it open keeps it. Before Linux 6.9 the next start of the volume deletes it.
         if let Err(error) = control.delete_later(number) {
             tracing::warn!(path, %error, "the block device is dead, and not deleted yet");
         }

@@ -1,4 +1,4 @@
-//! A connection at rest, on its way into another program, and taken on there.
+//! A connection at rest, which one program hands over and the next takes on.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Connection {
         }
     }
 
-    /// Ends the send that is in the ring soon; what it did not send stays.
+    /// Ends the send that is in the ring soon. The bytes that it did not send stay.
     pub(in crate::export) fn cancel_send(&self, cx: &mut ExportContext<'_>) {
         if self.output.busy {
             cx.ring.cancel(self.tag(SEND));
@@ -39,28 +39,28 @@ impl Connection {
         }
     }
 
-    /// Whether it has input that a pause keeps from being processed.
+    /// Returns true if it has input that a pause keeps from being processed.
     pub(in crate::export) fn is_paused(&self) -> bool {
         self.blocked == Blocked::Paused
     }
 
-    /// Whether anything is left to be sent.
+    /// Returns true if anything is left to be sent.
     pub(in crate::export) fn has_output(&self) -> bool {
         self.state != State::Closed && !self.output.is_empty(self.tls.as_ref())
     }
 
-    /// Whether a message is in the ring.
+    /// Returns true if a message is in the ring.
     pub(in crate::export) fn is_sending(&self) -> bool {
         self.output.busy
     }
 
-    /// Whether no other program could go on with it: it has TLS, whose keys stay here.
+    /// Returns true if no other program could go on with it, because it uses TLS, whose keys stay here.
     pub(in crate::export) fn is_bound_here(&self) -> bool {
         self.state != State::Closed && self.tls.is_some()
     }
 
-    /// Takes the connection apart for a successor; nothing of it is in the ring or the engine. `None` if it is
-    /// over, or no successor could go on with it.
+    /// Takes the connection apart for a successor. Nothing of it is in the ring or the engine. Returns `None`
+    /// if it is over, or no successor could go on with it.
     pub(in crate::export) fn hand_over(
         mut self,
         cx: &ExportContext<'_>,
@@ -84,7 +84,7 @@ impl Connection {
         match self.input.intake {
             Intake::Idle => {}
             Intake::Admitting(request) => request.save(&mut known.request),
-            // Nothing of the answer has been sent: it is read anew.
+            // Nothing of the answer has been sent: the successor reads it anew.
             Intake::Reading { request, .. } => {
                 requests.get(request)?.as_asked().save(&mut known.request);
             }
@@ -103,7 +103,7 @@ impl Connection {
         Some((known, self.descriptor))
     }
 
-    /// A connection of a predecessor's. [`Connection::take_up`] follows, once it has its slot.
+    /// Returns a predecessor's connection. [`Connection::take_up`] follows, once it has its slot.
     ///
     /// # Errors
     /// The reason why it cannot go on, with its socket.
@@ -134,7 +134,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Goes on with what the predecessor had begun.
+    /// Goes on with the work that the predecessor had begun.
     pub(in crate::export) fn take_up(
         &mut self,
         known: &ConnectionState,
@@ -160,8 +160,8 @@ impl Connection {
     }
 }
 
-/// Checks that a request which a predecessor had received is one that the session would let in: its
-/// configuration may have changed.
+/// Checks that the session would admit a request that a predecessor had received, since the configuration
+/// may have changed.
 fn check_request(known: &ConnectionState, session: &ServerSession) -> Result<(), &'static str> {
     if known.request.is_empty() {
         let begun = known.next > 0 || !known.payload.is_empty();

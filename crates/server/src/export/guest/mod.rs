@@ -1,10 +1,10 @@
 //! Requests of a virtual machine's disk (vhost-user-blk): from the guest's queues to the engine and back.
 //!
-//! The disk is one more client of the volume, as the block device is. A kick ends an entry in the ring,
-//! upon which requests are taken as far as there is room and the turn lasts; answers of a turn become
-//! visible to the guest together, with one call for each queue. Whatever the guest or its front end do
-//! against the rules ends the connection, and nothing else. A request that is not answered stays in the
-//! front end's inflight region, so at a stop nothing needs to be refused.
+//! The disk is one more client of the volume, like the block device. A kick completes an entry in the
+//! ring. Then requests are taken while there is room and the turn lasts. The answers of a turn become
+//! visible to the guest together, with one call for each queue. If the guest or its front end breaks a
+//! rule, its connection ends, and nothing else does. An unanswered request stays in the front end's
+//! inflight region, so that a stop refuses no request.
 
 mod queue;
 
@@ -32,16 +32,16 @@ use queue::{PartEnd, Queue};
 
 /// The bit of a token that says that the request is a guest's.
 const TOKEN: u64 = 1 << 62;
-/// Where the guest's number stands in a token, above the part's name.
+/// The lowest bit of the guest's number in a token, above the part's name.
 const GUEST_SHIFT: u32 = 48;
 /// Kinds of a queue's entries in the ring.
 const KICK: u32 = 0;
 const CALL: u32 = 1;
 const KIND_BITS: u32 = 1;
-/// Parts of requests that a guest has in flight at most, of all its queues: the engine has room for others.
+/// Most parts of requests that a guest has in flight, in all its queues. The engine has room for others.
 const IN_FLIGHT_MAX: usize = 1024;
 
-/// What every queue of a guest names in the ring.
+/// The objects of the ring that all queues of a guest use.
 pub(super) struct Signals {
     guest: u16,
     memory: Mapping,
@@ -78,7 +78,7 @@ struct Part {
 
 /// A reason to leave a queue.
 enum Left {
-    /// Nothing more is there.
+    /// The queue is empty.
     Empty,
     /// The turn is over.
     Turn,
@@ -103,49 +103,49 @@ pub(super) struct Guest {
     queues: Vec<Option<Queue>>,
     parts: SlotTable<Part>,
     signals: Signals,
-    /// How many queues have been started.
+    /// The number of queues started so far.
     starts: u32,
     /// The queue that is looked at first.
     first: usize,
-    /// Set while requests wait for others of its own.
+    /// True while requests wait for others of its own.
     is_full: bool,
-    /// Set while it is among those that wait for room or for their next turn.
+    /// True while it is among those that wait for room or for their next turn.
     queued: bool,
-    /// Set once no more requests are taken.
+    /// True once no more requests are taken.
     stopped: bool,
-    /// Whose connection was ended and why, to be logged.
+    /// The name of a connection that was ended, and the reason, to be logged.
     complaint: Option<(String, String)>,
 }
 
-/// Returns the place of a guest among the connections, which none of them has.
+/// Returns the place of a guest among the connections. No connection has the same.
 fn place_of(guest: u16) -> SlotId {
     SlotId { slot: DEVICE.slot + 1 + u32::from(guest), generation: 0 }
 }
 
-/// Returns the number of the guest that has this place, if one has.
+/// Returns the number of the guest that has this place, if any.
 pub(super) fn at_place(id: SlotId) -> Option<usize> {
     id.slot.checked_sub(DEVICE.slot + 1).map(|guest| guest as usize)
 }
 
-/// Returns the number of the guest that a request with this token is of, if it is of one.
+/// Returns the number of the guest whose request has this token, if it is a guest's.
 pub(super) fn of_token(token: u64) -> Option<usize> {
     let is_guest = token & TOKEN != 0;
     is_guest.then_some(((token & !TOKEN) >> GUEST_SHIFT) as usize)
 }
 
-/// Returns a queue that runs.
+/// Returns a queue if it runs.
 fn running(queues: &mut [Option<Queue>], number: u16) -> Option<&mut Queue> {
     queues.get_mut(usize::from(number))?.as_mut()
 }
 
 impl Guest {
-    /// Makes the disk with this number, to which nobody is connected.
+    /// Makes the disk with this number, not connected yet.
     ///
     /// # Errors
-    /// The system's: no memory.
+    /// The system's error: no memory.
     pub(super) fn new(guest: u16, cx: &mut ExportContext<'_>) -> io::Result<Guest> {
         let place = place_of(guest);
-        // Below that of the block device, and no connection's.
+        // This name is below the block device's, and no connection has it.
         let client = BlockClient::new(place, u32::MAX - 1 - u32::from(guest));
         client.open(cx);
         let memory = Mapping::new(8, false)?;
@@ -176,7 +176,7 @@ impl Guest {
         self.connected.is_some()
     }
 
-    /// Carries out what the connection's thread asks for, and answers it.
+    /// Carries out an order of the connection's thread, and answers it.
     pub(super) fn order(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -195,7 +195,7 @@ impl Guest {
                 self.connected = Some(Connected { stream, disk, memory });
             }
             GuestOrder::Disconnect => self.close(cx),
-            // The reactor has hung up: whatever comes meanwhile is of no use.
+            // The reactor has hung up: orders that come meanwhile are of no use.
             _ if self.connected.is_none() => {
                 reply(Err(ReactorError::Ended));
                 return Next::Nothing;
@@ -246,7 +246,7 @@ impl Guest {
         if self.queued { Next::Nothing } else { self.process(cx, requests) }
     }
 
-    /// An entry of a queue's ended: the guest has kicked, or was called.
+    /// Handles the end of a queue's entry: the guest has kicked, or was called.
     pub(super) fn completion(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -279,7 +279,7 @@ impl Guest {
         self.look(cx, requests)
     }
 
-    /// Takes requests from the queues, as far as there is room and the turn lasts.
+    /// Takes requests from the queues while there is room and the turn lasts.
     pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         self.queued = false;
         self.is_full = false;
@@ -403,8 +403,8 @@ impl Guest {
         Ok(copied)
     }
 
-    /// The engine answered a part of a request. Returns what a recording has of the request, once it is
-    /// given back.
+    /// Handles the engine's answer to a part of a request. Returns the request's entry for a recording once
+    /// it is given back.
     pub(super) fn reply(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -424,7 +424,7 @@ impl Guest {
         })
     }
 
-    /// Gives a part back to the guest, if it is there still.
+    /// Gives a part back to the guest, if the guest is still there.
     fn give_back(
         &mut self,
         cx: &ExportContext<'_>,
@@ -453,8 +453,8 @@ impl Guest {
         queue.part_ended(memory, part.head, end)
     }
 
-    /// Has the guest see the answers of this turn, and ends queues that are to stop. Returns whose
-    /// connection was ended, and why, if one was.
+    /// Makes the answers of this turn visible to the guest, and ends queues that are to stop. Returns the
+    /// name of a connection that was ended, and the reason, if there was one.
     pub(super) fn finish_turn(&mut self, cx: &mut ExportContext<'_>) -> Option<(String, String)> {
         if self.connected.is_some() {
             let Guest { queues, signals, .. } = self;
@@ -471,7 +471,7 @@ impl Guest {
         self.complaint.take()
     }
 
-    /// Ends the connection for what the guest or its front end did. Its thread does the rest.
+    /// Ends the connection because the guest or its front end broke a rule. Its thread does the rest.
     fn hang_up(&mut self, cx: &mut ExportContext<'_>, reason: String) {
         if let Some(connected) = &self.connected {
             let _ = connected.stream.shutdown(Shutdown::Both);
@@ -480,7 +480,8 @@ impl Guest {
         self.close(cx);
     }
 
-    /// Lets go of a connection. What is in flight finishes into nothing, and stays in the inflight region.
+    /// Drops a connection. The results of requests in flight are discarded, and their marks stay in the
+    /// inflight region.
     fn close(&mut self, cx: &mut ExportContext<'_>) {
         self.connected = None;
         let Guest { queues, signals, .. } = self;
@@ -496,11 +497,11 @@ impl Guest {
         }
         let waits = |queue: &Queue| !queue.long.is_empty();
         let long = !self.client.has_long() && self.queues.iter().flatten().any(waits);
-        // Once for many, not for each.
+        // One turn serves many of them.
         long || (self.is_full && self.parts.len() <= IN_FLIGHT_MAX / 2)
     }
 
-    /// Notes that it has been put among those that wait.
+    /// Notes that it has joined those that wait.
     pub(super) fn note_queued(&mut self) {
         self.queued = true;
     }
@@ -510,13 +511,13 @@ impl Guest {
         !self.parts.is_empty()
     }
 
-    /// Takes requests again after [`Guest::stop`]. It is to be among those whose turn comes.
+    /// Takes requests again after [`Guest::stop`]. The caller puts it among those whose turn comes.
     pub(super) fn go_on(&mut self) {
         (self.stopped, self.queued) = (false, true);
     }
 
-    /// Takes no more requests: those that come, and those not handed to the engine yet, are the next
-    /// server's.
+    /// Takes no more requests. New ones, and those not handed to the engine yet, are left to the next
+    /// server.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }

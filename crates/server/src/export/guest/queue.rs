@@ -1,5 +1,4 @@
-//! One running queue of a virtual machine's disk: what was taken from it and not given back, its kicks
-//! and its calls.
+//! One running queue of a virtual machine's disk: its requests in flight, its kicks and its calls.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -24,12 +23,12 @@ pub(super) struct Taken {
     pub(super) block: BlockRequest,
     /// Bytes of the segments before its payload.
     pub(super) skip: u64,
-    /// Bytes of its payload, or range, that the engine has, or has had.
+    /// Bytes of its payload, or range, that were handed to the engine.
     next: u64,
     /// Parts that the engine works on.
     left: u32,
     failed: bool,
-    /// It is left to the next server.
+    /// True if it is left to the next server.
     left_over: bool,
 }
 
@@ -56,7 +55,7 @@ impl Taken {
     }
 }
 
-/// What is known of a descriptor that a chain can begin at.
+/// The state of a descriptor that a chain can begin at.
 #[derive(Debug)]
 struct Slot {
     /// Its request, if it is in flight.
@@ -73,27 +72,27 @@ pub(super) struct Queue {
     queue: SplitQueue,
     inflight: Option<InflightQueue>,
     slots: Vec<Slot>,
-    /// How many are in flight.
+    /// The number of requests in flight.
     taken: u16,
-    /// Those of a server before, not looked at yet, in order.
+    /// The requests of a previous server that were not looked at yet, in order.
     again: VecDeque<u16>,
-    /// The one whose parts are being handed to the engine.
+    /// The request whose parts are being handed to the engine.
     pub(super) current: Option<u16>,
-    /// Those that wait for another long one to end.
+    /// The requests that wait for another long one to end.
     pub(super) long: VecDeque<u16>,
     enabled: bool,
-    /// Told the next entry once all is given back; nothing is taken any more.
+    /// Receives the next entry once all requests are given back. While set, none is taken.
     stopping: Option<ReplyTo<Result<u16, ReactorError>>>,
     kick: OwnedFd,
     kick_file: RingFile,
     call: Option<(OwnedFd, RingFile)>,
-    /// A call is in the ring; and another is to follow it.
+    /// True while a call is in the ring, and if another is to follow it.
     calling: bool,
     calls_again: bool,
 }
 
 impl Queue {
-    /// Runs from now on, and hears kicks.
+    /// Starts the queue, and listens for kicks.
     pub(super) fn start(
         opened: OpenQueue,
         number: u16,
@@ -128,12 +127,12 @@ impl Queue {
             calling: false,
             calls_again: false,
         };
-        // For what a server before gave back and did not tell.
+        // The previous server may have given requests back without a call.
         started.call(ring, signals);
         started
     }
 
-    /// Lets go of it. What is in flight goes on, and is given back to nobody.
+    /// Closes the queue. Requests in flight go on, and are given back to nobody.
     pub(super) fn close(mut self, ring: &mut Ring, signals: &Signals) {
         ring.cancel(signals.tag(self.number, KICK, self.generation));
         self.silence(ring, signals);
@@ -143,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Lets go of the call.
+    /// Removes the call.
     fn silence(&mut self, ring: &mut Ring, signals: &Signals) {
         if let Some((call, file)) = self.call.take() {
             if self.calling {
@@ -161,7 +160,7 @@ impl Queue {
         self.enabled = enabled;
     }
 
-    /// Has calls go elsewhere, and calls there once: what was told to the one before may have been lost.
+    /// Redirects calls, and calls once at the new place, since calls to the old one may have been lost.
     pub(super) fn set_call(&mut self, call: Option<OwnedFd>, ring: &mut Ring, signals: &Signals) {
         self.silence(ring, signals);
         self.call = call.map(|call| {
@@ -172,22 +171,22 @@ impl Queue {
         self.call(ring, signals);
     }
 
-    /// Takes no more, and answers when all is given back.
+    /// Takes no more requests, and answers when all are given back.
     pub(super) fn stop(&mut self, reply: ReplyTo<Result<u16, ReactorError>>) {
         self.stopping = Some(reply);
     }
 
-    /// Returns true if it is to stop, and nothing is in flight.
+    /// Returns true if it is to stop, and no request is in flight.
     pub(super) fn has_stopped(&self) -> bool {
         self.stopping.is_some() && self.taken == 0 && !self.queue.has_unpublished()
     }
 
-    /// Hears kicks again, after the kernel has stopped listening.
+    /// Listens for kicks again after the kernel has stopped polling.
     pub(super) fn listen(&self, ring: &mut Ring, signals: &Signals) {
         ring.watch_readable(self.kick_file, signals.tag(self.number, KICK, self.generation));
     }
 
-    /// Calls the guest. Of several calls before one is heard, one is left.
+    /// Calls the guest. Calls made while one is in the ring become one.
     fn call(&mut self, ring: &mut Ring, signals: &Signals) {
         let Some((_, file)) = &self.call else { return };
         if self.calling {
@@ -198,7 +197,7 @@ impl Queue {
         ring.signal(*file, signals.one(), signals.tag(self.number, super::CALL, self.generation));
     }
 
-    /// A call has been heard, or failed.
+    /// Handles the end of a call, which was made or failed.
     pub(super) fn called(&mut self, ring: &mut Ring, signals: &Signals) {
         self.calling = false;
         if std::mem::take(&mut self.calls_again) {
@@ -206,8 +205,8 @@ impl Queue {
         }
     }
 
-    /// Returns the request that is to be handed to the engine next, taken if it was not; `None` if there is
-    /// none for now. `may_be_long`: no long one is in flight.
+    /// Returns the request that is to be handed to the engine next, and takes it if it was not taken yet.
+    /// Returns `None` if there is none for now. `may_be_long` says that no long request is in flight.
     pub(super) fn next(
         &mut self,
         memory: &GuestMemory,
@@ -239,7 +238,7 @@ impl Queue {
                 return Err(Broken::InFlight { head });
             }
             let next = self.look_at(memory, disk, now, head)?;
-            // From here on a next server does it again, if this one does not answer it.
+            // From here on the next server does it again if this one does not answer it.
             if let Some(inflight) = &mut self.inflight {
                 inflight.take(head);
                 if inflight.is_broken() {
@@ -285,7 +284,7 @@ impl Queue {
         &self.slots[usize::from(head)].segments
     }
 
-    /// Takes in the end of a part. Returns what a recording has of the request, if it is given back.
+    /// Handles the end of a part. Returns the request's entry for a recording if it is given back.
     pub(super) fn part_ended(
         &mut self,
         memory: &GuestMemory,
@@ -330,7 +329,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Has the guest see what was given back, and calls it if it wants to be.
+    /// Makes the requests given back visible to the guest, and calls the guest if it wants to be called.
     pub(super) fn publish(&mut self, ring: &mut Ring, signals: &Signals) {
         if !self.queue.has_unpublished() {
             return;
@@ -345,15 +344,15 @@ impl Queue {
     }
 }
 
-/// What a queue has next.
+/// The next work of a queue.
 pub(super) enum Next {
     /// A request of which a part is to be handed to the engine.
     Request(u16),
-    /// One that is answered at once.
+    /// A request that is answered at once.
     Answer(u16, Asked),
 }
 
-/// How a part ended.
+/// The end of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartEnd {
     Done,

@@ -1,5 +1,5 @@
-//! The block that external metadata begins with: it says that the file is metadata, and of which
-//! disk.
+//! The identity block, with which external metadata begins. It identifies the file as metadata, and the
+//! disk that it belongs to.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Longest serial number that it keeps, in bytes.
 const SERIAL_BYTES_MAX: usize = 64;
 
-/// What external metadata says of itself.
+/// The identity of external metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Where on the leg its data begins, in bytes.
+    /// The byte of the leg at which its data begins.
     pub data_offset: u64,
-    /// Bytes that the data's device had when it became a leg. It may grow.
+    /// The size of the data's device in bytes when it became a leg. The device may grow.
     pub data_bytes: u64,
     /// The name of the data's device when it became a leg.
     pub name: String,
@@ -32,10 +32,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The block, byte by byte: magic (8), version (4), zero (4), data offset (8), data bytes
-    /// (8), length of the name (2), length of the serial number (2), zeros up to byte 64, the
-    /// name, up to byte 1088, the serial number, zeros, and CRC-32C of all before it in the last
-    /// 4. Little-endian. A name or serial number that is too long is left out.
+    /// Returns the block. Its fields with their sizes in bytes, little-endian, are magic (8), version (4),
+    /// zero (4), data offset (8), data bytes (8), length of the name (2), length of the serial number (2),
+    /// zeros up to byte 64, the name (1024), the serial number (64), zeros, and in the last 4 the CRC-32C of
+    /// everything before it. A name or serial number that is too long is left out.
     pub fn encode(&self) -> [u8; IDENTITY_BYTES] {
         let mut block = [0; IDENTITY_BYTES];
         block[0..8].copy_from_slice(&MAGIC);
@@ -57,7 +57,7 @@ impl Identity {
     /// Reads a block back; `path` is for the error.
     ///
     /// # Errors
-    /// It is no identity block, a damaged one, or one of another version.
+    /// The block is not an identity block, is damaged, or has another version.
     pub fn decode(block: &[u8; IDENTITY_BYTES], path: &Path) -> Result<Identity, ApartError> {
         let path = || path.to_path_buf();
         if block[0..8] != MAGIC {
