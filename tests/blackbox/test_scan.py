@@ -305,6 +305,7 @@ def test_a_stripe_is_found_by_its_devices(sandbox: Sandbox, legs: Path) -> None:
     refused(volume, 3, "leg 1", f"{parts[1]}: belongs to a stripe of 2 devices", "places 1 were")
 
 
+@pytest.mark.long
 def test_a_device_that_does_not_answer_holds_up_nobody_for_ever(
     sandbox: Sandbox, legs: Path
 ) -> None:

@@ -153,7 +153,7 @@ def test_a_new_file_takes_the_place_of_the_old_one(sandbox: Sandbox) -> None:
         assert client.read(0, 4096) == b"x" * 4096
 
 
-@pytest.mark.parametrize("transport", ["unix", "tcp"])
+@pytest.mark.parametrize("transport", ["unix", pytest.param("tcp", marks=pytest.mark.long)])
 def test_a_verified_load_goes_on(sandbox: Sandbox, transport: str) -> None:
     port = free_port()
     options = ("--nbd", f"tcp:127.0.0.1:{port}", "--http", "127.0.0.1:0")
@@ -411,6 +411,7 @@ def test_a_frozen_leg_refuses_an_upgrade(sandbox: Sandbox) -> None:
     assert_identical(volume.legs, SIZE)
 
 
+@pytest.mark.long
 def test_requests_that_are_not_answered_end_an_upgrade(sandbox: Sandbox) -> None:
     volume = Volume.on_files(sandbox, SIZE, inject=True)
     with volume.client() as client, volume.client() as other:
