@@ -371,3 +371,21 @@ def test_every_policy_keeps_what_was_written(sandbox: Sandbox, policy: str) -> N
     assert_identical(volume.legs, SIZE)
     volume.start()
     assert volume.status()["policy"] == policy
+
+
+@pytest.mark.skipif(
+    Path("/dev/ublk-control").exists() or Path("/sys/module/nbd").exists(),
+    reason="this kernel has a driver",
+)
+def test_a_kernel_without_drivers_for_block_devices_is_named(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, 8 * MIB, start=False)
+    serve = ("serve", *volume.leg_options())
+    hemi_fails(*serve, "--device", says=["ublk-control", "NBD client", "modprobe ublk_drv", "nbd"])
+    hemi_fails(*serve, "--device=ublk", says=["ublk-control", "modprobe ublk_drv"])
+    hemi_fails(*serve, "--device=nbd", says=["NBD client", "modprobe nbd"])
+    # A volume that is served goes on.
+    volume.start()
+    control = ("--control", str(volume.control))
+    hemi_fails("attach", *control, says=["modprobe"])
+    hemi_fails("detach-device", *control, says=["is no block device"])
+    volume.process.check_running()
