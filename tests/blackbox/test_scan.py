@@ -337,3 +337,17 @@ def test_a_device_that_does_not_answer_holds_up_nobody_for_ever(
         server.kill()
         run_any("fusermount3", "-u", "-z", mounted)
         fuse.kill()
+
+
+def test_a_disk_that_was_adopted_is_found_by_its_end(sandbox: Sandbox, legs: Path) -> None:
+    disk = sandbox.file("legs/disk.img", SIZE + 8 * MIB)
+    run("mkfs.ext4", "-q", "-O", "^has_journal", disk, f"{SIZE >> 10}K")
+    volume = Volume(sandbox, [f"end:{disk}", legs / "copy.img"])
+    name = name_of(sandbox)
+    hemi("create", "--adopt", disk, "--leg", volume.legs[1], "--name", name)
+    seen = [leg for leg in found("--scan-in", legs)["legs"] if leg["name"] == name]
+    assert {leg["spec"] for leg in seen} == {str(leg) for leg in volume.legs}
+    scanned(volume, legs)
+    volume.start()
+    volume.wait_converged()
+    assert [leg["path"] for leg in volume.status()["legs"]] == [str(leg) for leg in volume.legs]
