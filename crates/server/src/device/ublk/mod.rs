@@ -214,6 +214,13 @@ fn take_over(
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
                 std::thread::sleep(RETRY_AFTER);
             }
+            // A server was killed while it took the device over: that has begun already.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EINVAL)
+                    && info.state == abi::STATE_QUIESCED =>
+            {
+                break;
+            }
             Err(error) => return Err(failed("cannot take over", &path)(error)),
         }
         info = control.info(info.number).map_err(failed("cannot look at", &path))?;
