@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, FioResult, Sandbox
 from hemi_harness.user_mode import kernel_arguments
 
+from .guest import result_of
 from .measure import figures, median, table, thousands
 from .settings import Settings
 
@@ -80,15 +80,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
             name="linux",
         )
         for key in keys:
-            path = box.dir / f"{key}.json"
-            deadline = time.monotonic() + RUN_SECONDS_LIMIT
-            # The file appears whole. A guest that ended may have made it just before.
-            while guest.running and not path.exists() and time.monotonic() < deadline:
-                time.sleep(0.2)
-            if not path.exists():
-                guest.terminate()
-                log = (box.dir / "guest.log").read_text(errors="replace")[-4000:]
-                raise AssertionError(f"no result for {key} from the guest:\n{log}")
+            path = result_of(guest, box.dir, key, RUN_SECONDS_LIMIT)
             data["runs"][key] = _figures(path, (box.dir / f"{key}.ticks").read_text())
             say(f"{key}: {data['runs'][key]['iops']:.0f} IOPS")
         guest.wait()

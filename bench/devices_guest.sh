@@ -4,32 +4,8 @@
 # results; SECONDS_RUN, VOLUME_MIB, HEMI, ROUNDS; SYSTEMS, CASES: what to run, separated by commas).
 # Each run leaves $OUT/ROUND.SYSTEM.CASE.json, and $OUT/ROUND.SYSTEM.CASE.ticks: hundredths of a second of
 # processor time that hemi took for it. What ended them early is told in $OUT/failed.
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev 2>/dev/null
-mount -t tmpfs tmp /run
-mkdir -p /run/work
-ip link set lo up 2>/dev/null
-exec >"$OUT/guest.log" 2>&1
-uname -r >"$OUT/kernel"
-
-fail() {
-  dmesg | tail -n 30
-  echo "$*" >"$OUT/failed"
-  sync
-  busybox poweroff -f
-}
-# retry COMMAND...: until it succeeds, for 30 s.
-retry() {
-  tries=0
-  until "$@"; do
-    tries=$((tries + 1))
-    [ $tries -lt 150 ] || fail "did not succeed in 30 s: $*"
-    sleep 0.2
-  done
-}
-list() { echo "$1" | tr , " "; }
+# shellcheck source=bench/guest.sh
+. "$(dirname "$0")/guest.sh"
 
 # Written in full once, so that no measured write is the one that allocates its page.
 for i in 0 1; do dd if=/dev/zero of=/dev/ram$i bs=1M count=$((VOLUME_MIB + 16)) status=none; done

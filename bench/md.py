@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 from hemi_harness import HEMI, FioResult, Sandbox
 from hemi_harness.user_mode import kernel_arguments
 
+from .guest import result_of, why
 from .measure import figures, median, table, thousands
 from .settings import Settings
 
@@ -68,14 +68,7 @@ def measure(settings: Settings, say: Any) -> dict[str, Any]:
             name="linux",
         )
         for key in keys:
-            path = box.dir / f"{key}.json"
-            deadline = time.monotonic() + RUN_SECONDS_LIMIT
-            # The file appears whole. A guest that ended may have made it just before.
-            while guest.running and not path.exists() and time.monotonic() < deadline:
-                time.sleep(0.2)
-            if not path.exists():
-                guest.terminate()
-                raise AssertionError(f"no result for {key} from the guest:\n{_why(box.dir)}")
+            path = result_of(guest, box.dir, key, RUN_SECONDS_LIMIT)
             data["runs"][key] = _figures(key, path, box.dir)
             got = data["runs"][key]
             say(f"{key}: {got['iops']:.0f} IOPS, longest stall {got['max'] / 1000:.1f} ms")
@@ -92,18 +85,8 @@ def _figures(key: str, path: Path, directory: Path) -> dict[str, Any]:
     job["write"]["clat_ns"] = job["write"]["lat_ns"]
     result = FioResult.parse(job, "write")
     if result.errors or not result.operations:
-        raise AssertionError(f"{key} wrote nothing in the guest:\n{_why(directory)}")
+        raise AssertionError(f"{key} wrote nothing in the guest:\n{why(directory)}")
     return figures(result, None)
-
-
-def _why(directory: Path) -> str:
-    """What the guest says of its failure."""
-    parts = []
-    for name, length in (("failed", 500), ("guest.log", 4000), ("linux.log", 1000)):
-        path = directory / name
-        if path.exists():
-            parts.append(f"--- {name}\n{path.read_text(errors='replace')[-length:]}")
-    return "\n".join(parts)
 
 
 def freeze_headline(data: dict[str, Any]) -> list[list[str]]:

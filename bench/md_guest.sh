@@ -4,33 +4,8 @@
 # on the kernel's command line (OUT: directory for results; SECONDS_RUN, VOLUME_MIB, HEMI;
 # SYSTEMS, CASES, DEPTHS: what to run, separated by commas).
 # Each run leaves $OUT/SYSTEM.CASE.DEPTH.json; what ended them early is told in $OUT/failed.
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev 2>/dev/null
-mount -t tmpfs tmp /run
-mkdir -p /run/work
-ip link set lo up 2>/dev/null
-exec >"$OUT/guest.log" 2>&1
-uname -r >"$OUT/kernel"
-
-fail() {
-  dmesg | tail -n 30
-  echo "$*" >"$OUT/failed"
-  sync
-  busybox poweroff -f
-}
-# retry COMMAND...: until it succeeds, for 30 s.
-retry() {
-  tries=0
-  until "$@"; do
-    tries=$((tries + 1))
-    [ $tries -lt 150 ] || fail "did not succeed in 30 s: $*"
-    sleep 0.2
-  done
-}
-
-list() { echo "$1" | tr , " "; }
+# shellcheck source=bench/guest.sh
+. "$(dirname "$0")/guest.sh"
 
 modules=/usr/lib/uml/modules/$(uname -r)/kernel/drivers
 leg_kib=$(((VOLUME_MIB + 64) * 1024))

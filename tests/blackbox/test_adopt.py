@@ -551,7 +551,7 @@ class TestLargestSize:
 
 
 class TestSignature:
-    """What programs see that do not know hemi."""
+    """Programs that do not know hemi see a label."""
 
     def test_a_leg_does_not_look_blank(self, sandbox: Sandbox) -> None:
         device = sandbox.loop(sandbox.file("a.img", 512 * MIB))

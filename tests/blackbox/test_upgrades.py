@@ -565,8 +565,8 @@ def test_a_remote_leg_needs_no_quarantine(sandbox: Sandbox) -> None:
 
 
 class Systemd:
-    """What systemd does for a service with a descriptor store: it takes descriptors by name, passes
-    them to the next process, and forgets them when it is told to."""
+    """Plays systemd for a service with a descriptor store: takes descriptors by name, passes them
+    to the next process, and forgets them when it is told to."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.path = sandbox.path("notify")

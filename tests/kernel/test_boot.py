@@ -159,7 +159,7 @@ class Machine:
         return log.read_text(errors="replace")
 
     def closed(self) -> list[bool]:
-        """Of each drive, whether the volume was closed as far as it knows."""
+        """Tells for each drive if the volume was closed, as far as the drive knows."""
         text = hemi("inspect", *self.drives)
         return [state == "closed" for state in re.findall(r"^  state +(\w+)", text, re.M)]
 

@@ -1,4 +1,4 @@
-"""What packaging/ holds is understood by systemd and udev, as far as they are installed."""
+"""systemd and udev understand the files in packaging/, as far as they are installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def program(name: str) -> str:
 
 
 def complaints(units: Path, *names: str) -> list[str]:
-    """What systemd has to say of units, but for options that it is too old for."""
+    """Returns systemd's complaints about units, but for options that it is too old for."""
     done = subprocess.run(
         [program("systemd-analyze"), "verify", "--man=no", *(str(units / name) for name in names)],
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{units}:", "SYSTEMD_LOG_COLOR": "0"},
@@ -104,7 +104,7 @@ def test_udev_understands_the_rules(tmp_path: Path) -> None:
 
 
 def udev_test(rules: Path, device: str, links: Path | None = None) -> str:
-    """What udev would make of a device by these rules alone, in mounts of its own."""
+    """Has udev test a device by these rules alone, in mounts of its own; returns its output."""
     hide = "mount -t tmpfs none /etc/udev && mkdir -p /etc/udev/rules.d /run/udev/rules.d"
     hide += " && mount -t tmpfs none /run/udev && mkdir -p /run/udev/rules.d"
     hide += f" && cp {rules} /run/udev/rules.d/"

@@ -27,24 +27,12 @@ fn client_message() -> impl Strategy<Value = Vec<u8>> {
     });
     let compact = (0_u16..64, 0_u16..9, any::<u64>(), 0_u64..1 << 31, 0_u32..1 << 18).prop_map(
         |(flags, command, cookie, offset, length)| {
-            let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
-            bytes.extend(flags.to_be_bytes());
-            bytes.extend(command.to_be_bytes());
-            bytes.extend(cookie.to_be_bytes());
-            bytes.extend(offset.to_be_bytes());
-            bytes.extend(length.to_be_bytes());
-            bytes
+            common::compact(flags, command, cookie, offset, length)
         },
     );
     let extended = (0_u16..64, 0_u16..9, any::<u64>(), 0_u64..1 << 31, 0_u64..1 << 18).prop_map(
         |(flags, command, cookie, offset, length)| {
-            let mut bytes = 0x21e4_1c71_u32.to_be_bytes().to_vec();
-            bytes.extend(flags.to_be_bytes());
-            bytes.extend(command.to_be_bytes());
-            bytes.extend(cookie.to_be_bytes());
-            bytes.extend(offset.to_be_bytes());
-            bytes.extend(length.to_be_bytes());
-            bytes
+            common::extended(flags, command, cookie, offset, length)
         },
     );
     prop_oneof![

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{bytes, export};
+use common::{bytes, compact, export, extended, option};
 use hemi_nbd::server::{
     Command, ContextSet, Request, SAVED_FORMAT, SavedError, ServerConfig, ServerEvent,
     ServerSession, TlsMode,
@@ -16,40 +16,12 @@ fn config() -> Arc<ServerConfig> {
     Arc::new(ServerConfig::new(vec![export("vol")], TlsMode::Off).unwrap())
 }
 
-fn option(option: u32, data: &[u8]) -> Vec<u8> {
-    let mut bytes = b"IHAVEOPT".to_vec();
-    bytes.extend(option.to_be_bytes());
-    bytes.extend((data.len() as u32).to_be_bytes());
-    bytes.extend(data);
-    bytes
-}
-
 /// `SET_META_CONTEXT` for `base:` of `vol`, then `GO`.
 fn choose() -> Vec<u8> {
     let mut meta = b"\0\0\0\x03vol\0\0\0\x01\0\0\0\x0fbase:allocation".to_vec();
     meta = option(10, &meta);
     meta.extend(option(7, b"\0\0\0\x03vol\0\0"));
     meta
-}
-
-fn compact(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
-    bytes.extend(flags.to_be_bytes());
-    bytes.extend(command.to_be_bytes());
-    bytes.extend(cookie.to_be_bytes());
-    bytes.extend(offset.to_be_bytes());
-    bytes.extend(length.to_be_bytes());
-    bytes
-}
-
-fn extended(flags: u16, command: u16, cookie: u64, offset: u64, length: u64) -> Vec<u8> {
-    let mut bytes = 0x21e4_1c71_u32.to_be_bytes().to_vec();
-    bytes.extend(flags.to_be_bytes());
-    bytes.extend(command.to_be_bytes());
-    bytes.extend(cookie.to_be_bytes());
-    bytes.extend(offset.to_be_bytes());
-    bytes.extend(length.to_be_bytes());
-    bytes
 }
 
 /// A whole conversation: a handshake of some style, then requests of every kind.

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{bytes, export, session};
+use common::{bytes, export, option, session};
 use hemi_nbd::codec::{
     BlockSize, CONTEXT_BASE_ALLOCATION, ErrorCode, ReplyStyle, TransmissionFlags,
 };
@@ -28,14 +28,6 @@ fn feed(session: &mut ServerSession, input: &[u8]) -> Result<(ServerEvent, Vec<u
             return Ok((advance.event, output));
         }
     }
-}
-
-fn option(option: u32, data: &[u8]) -> Vec<u8> {
-    let mut bytes = b"IHAVEOPT".to_vec();
-    bytes.extend(option.to_be_bytes());
-    bytes.extend((data.len() as u32).to_be_bytes());
-    bytes.extend(data);
-    bytes
 }
 
 fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {

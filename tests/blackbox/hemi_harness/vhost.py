@@ -257,7 +257,7 @@ class Machine:
         return request
 
     def answers(self) -> Iterator[tuple[Request, int, bytes]]:
-        """What hemi has given back since the last look: request, status, payload."""
+        """Returns the requests given back since the last look: request, status, payload."""
         while self.seen != self.get(USED + 2, "H")[0]:
             head, written = self.get(USED + 4 + 8 * (self.seen % SIZE), "II")
             self.seen = (self.seen + 1) & 0xFFFF

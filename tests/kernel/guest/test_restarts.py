@@ -57,12 +57,23 @@ def mounted(mount: Path) -> None:
     run("mount", str(DEVICE), str(mount))
 
 
-def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
+def pulsing(volume: Volume, mount: Path) -> Pulse:
+    """Serves the volume as a device, mounts it, and begins to write."""
     volume.start("--device", "--ledger", "/run")
-    mount = Path("/run/mount")
     mounted(mount)
     pulse = Pulse(mount / "counter")
     pulse.start()
+    return pulse
+
+
+def assert_alike() -> None:
+    wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
+    assert hemi("scrub").strip() == "all legs of vol are alike"
+
+
+def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
+    mount = Path("/run/mount")
+    pulse = pulsing(volume, mount)
     for number in range(ROUNDS):
         pulse.wait_for_more()
         if number % 3 == 2:
@@ -80,19 +91,15 @@ def test_a_file_system_survives_kills_and_stops(volume: Volume) -> None:
     run("mount", str(DEVICE), str(mount))
     assert int((mount / "counter").read_bytes()[:16]) >= pulse.flushed
     run("umount", str(mount))
-    wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
-    assert hemi("scrub").strip() == "all legs of vol are alike"
+    assert_alike()
     print(f"{ROUNDS} restarts, {pulse.flushed} flushes, longest pause {pulse.longest:.2f} s")
     assert pulse.longest < PAUSE_MAX
 
 
 def test_a_file_system_survives_upgrades(volume: Volume) -> None:
     """The process stays, and still takes the device over from the program that it was."""
-    volume.start("--device", "--ledger", "/run")
     mount = Path("/run/mount")
-    mounted(mount)
-    pulse = Pulse(mount / "counter")
-    pulse.start()
+    pulse = pulsing(volume, mount)
     for number in range(ROUNDS):
         pulse.wait_for_more()
         assert "went on for" in hemi("upgrade")
@@ -106,8 +113,7 @@ def test_a_file_system_survives_upgrades(volume: Volume) -> None:
     run("umount", str(mount))
     assert messages() == []
     run("fsck.ext4", "-fn", str(DEVICE))
-    wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
-    assert hemi("scrub").strip() == "all legs of vol are alike"
+    assert_alike()
     print(f"{ROUNDS} upgrades, {pulse.flushed} flushes, longest pause {pulse.longest:.2f} s")
     assert pulse.longest < PAUSE_MAX
 
