@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Extra arguments: make test PYTEST_ARGS="-k tls -x", make bench BENCH_ARGS="--quick".
 PYTEST_ARGS ?=
 # Black-box tests at a time: they mostly wait.
-PYTEST_JOBS ?= 2
+PYTEST_JOBS ?= 3
 BENCH_ARGS ?=
 DEMO_ARGS ?=
 LAB_DEMO_ARGS ?=

@@ -7,6 +7,8 @@
 //!
 //! What the kernel lacks is replaced and said: see [`Capabilities`].
 
+mod sockets;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -19,6 +21,7 @@ use crate::config::units::Size;
 use crate::memory::{Mapping, Span};
 use crate::ring_message::Gather;
 use crate::slots::SlotId;
+use sockets::{Receive, Sockets, Target};
 
 /// Submission queue entries; a turn that needs more submits in between.
 pub const SUBMISSION_ENTRIES: u32 = 1024;
@@ -223,6 +226,10 @@ pub struct Ring {
     immediate: usize,
     /// Times entries were handed over.
     submissions: u64,
+    /// Receives that wait in poll(2), for a ring that does that under light load.
+    sockets: Option<Sockets>,
+    /// Completions that have been taken from the kernel already.
+    taken: Vec<Completion>,
     wake_descriptor: Arc<OwnedFd>,
     wake_counter: Mapping,
 }
@@ -278,6 +285,8 @@ impl Ring {
             leaving: Vec::new(),
             immediate: 0,
             submissions: 0,
+            sockets: None,
+            taken: Vec::new(),
             wake_descriptor,
             wake_counter: Mapping::new(8, false)?,
         };
@@ -288,6 +297,20 @@ impl Ring {
     /// What the kernel offers.
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    /// Lets receives wait in poll(2) while load is light: see [`sockets`]. For a loop that waits by
+    /// [`Ring::wait`] alone.
+    ///
+    /// # Errors
+    /// An event counter could not be made.
+    pub fn poll_sockets(&mut self) -> Result<(), RingError> {
+        // Where completions interrupt the loop, they would interrupt poll(2), too.
+        if self.capabilities.deferred_task_run {
+            self.sockets = Some(Sockets::new()?);
+            self.taken.reserve(COMPLETION_ENTRIES as usize);
+        }
+        Ok(())
     }
 
     /// A handle with which other threads wake the reactor. Each wake-up arrives as a
@@ -435,15 +458,36 @@ impl Ring {
 
     /// Receives into `span`: whatever is there, at least one byte unless the peer is done.
     pub fn receive(&mut self, file: RingFile, span: Span, tag: Tag) {
-        let length = span.length() as u32;
-        let entry = with_file!(file, |fd| opcode::Recv::new(fd, span.address(), length).build());
-        self.push(entry, tag);
+        self.start(Receive { file, target: Target::Span(span), tag });
     }
 
     /// Receives into the spans of `gather`, in order.
     pub fn receive_gathered(&mut self, file: RingFile, gather: &mut Gather, tag: Tag) {
-        let message = gather.message();
-        let entry = with_file!(file, |fd| opcode::RecvMsg::new(fd, message).build());
+        self.start(Receive { file, target: Target::Message(gather.message()), tag });
+    }
+
+    /// Starts a receive where it is to wait.
+    fn start(&mut self, receive: Receive) {
+        let Ring { sockets, uring, .. } = self;
+        let for_ring = match sockets {
+            Some(sockets) => match sockets.are_polled(uring) {
+                true => sockets.add(receive),
+                false => Some(receive),
+            },
+            None => Some(receive),
+        };
+        if let Some(receive) = for_ring {
+            self.push_receive(receive);
+        }
+    }
+
+    fn push_receive(&mut self, receive: Receive) {
+        let Receive { file, target, tag } = receive;
+        let entry = with_file!(file, |fd| match target {
+            Target::Span(span) =>
+                opcode::Recv::new(fd, span.address(), span.length() as u32).build(),
+            Target::Message(message) => opcode::RecvMsg::new(fd, message).build(),
+        });
         self.push(entry, tag);
     }
 
@@ -530,6 +574,11 @@ impl Ring {
     /// Asks the kernel to end the entry with this tag soon. Its completion still comes, and
     /// only that says that the kernel has let go of its memory.
     pub fn cancel(&mut self, tag: Tag) {
+        let sockets = self.sockets.as_mut();
+        if let Some(completion) = sockets.and_then(|sockets| sockets.cancel(tag)) {
+            self.taken.push(completion);
+            return;
+        }
         self.push(opcode::AsyncCancel::new(tag.to_bits()).build(), Tag::NOBODY);
     }
 
@@ -581,8 +630,15 @@ impl Ring {
     /// An error is one that will not go away by itself.
     pub fn wait(&mut self, timeout: Option<u64>) -> io::Result<()> {
         self.let_go();
+        let are_polled = self.settle_sockets();
         if !self.backlog.is_empty() {
             self.refill();
+        }
+        if !self.taken.is_empty() {
+            return self.poll();
+        }
+        if are_polled {
+            return self.wait_for_sockets(timeout);
         }
         // With a backlog left, the queue is full and the rest must not wait for long.
         let timeout = if self.backlog.is_empty() { timeout } else { Some(0) };
@@ -615,6 +671,42 @@ impl Ring {
         }
     }
 
+    /// Returns true if receives wait in poll(2). If load has become heavy, hands them to the ring.
+    fn settle_sockets(&mut self) -> bool {
+        let Ring { sockets: Some(sockets), uring, .. } = self else { return false };
+        if sockets.is_empty() {
+            return false;
+        }
+        if sockets.are_polled(uring) {
+            return true;
+        }
+        while let Some(receive) = self.sockets.as_mut().and_then(Sockets::pop) {
+            self.push_receive(receive);
+        }
+        false
+    }
+
+    /// Does as [`Ring::wait`] while receives wait in poll(2).
+    fn wait_for_sockets(&mut self, timeout: Option<u64>) -> io::Result<()> {
+        let expected = self.immediate;
+        self.poll()?;
+        let mut taken = std::mem::take(&mut self.taken);
+        self.take(&mut taken);
+        let timeout = match (self.backlog.is_empty(), expected) {
+            (false, _) => Some(0),
+            (true, 0) => timeout,
+            (true, _) => {
+                Some(timeout.map_or(IMMEDIATE_PATIENCE, |time| time.min(IMMEDIATE_PATIENCE)))
+            }
+        };
+        let has_rung = match &mut self.sockets {
+            Some(sockets) if taken.len() <= expected => sockets.wait(timeout, &mut taken),
+            _ => Ok(false),
+        };
+        self.taken = taken;
+        if has_rung? { self.poll() } else { Ok(()) }
+    }
+
     /// Submits everything queued and lets completions arrive that are ready, without waiting
     /// for any: for a loop that has no time to sleep. An error is one that will not go away by
     /// itself.
@@ -642,6 +734,14 @@ impl Ring {
 
     /// Moves every completion that has arrived to the end of `into`.
     pub fn completions(&mut self, into: &mut Vec<Completion>) {
+        into.append(&mut self.taken);
+        self.take(into);
+        if let Some(sockets) = &mut self.sockets {
+            sockets.count(into.len());
+        }
+    }
+
+    fn take(&mut self, into: &mut Vec<Completion>) {
         for entry in self.uring.completion() {
             let Some(tag) = Tag::from_bits(entry.user_data()) else {
                 tracing::error!(word = entry.user_data(), "completion of an unknown entry");

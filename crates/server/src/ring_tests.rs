@@ -189,3 +189,137 @@ fn too_little_locked_memory_is_named() {
     assert!(forbidden.contains("seccomp") && !forbidden.contains("ulimit"), "{forbidden}");
     assert!(!refuse(libc::ENOMEM, None).contains("ulimit"));
 }
+
+/// Returns a ring whose receives wait in poll(2). Where the kernel cannot do that, they wait in the ring, and the
+/// tests below hold all the same.
+fn light_ring() -> Ring {
+    let mut ring = Ring::new().unwrap();
+    ring.poll_sockets().unwrap();
+    ring
+}
+
+fn pair() -> (UnixStream, OwnedFd) {
+    let (here, there) = UnixStream::pair().unwrap();
+    (here, OwnedFd::from(there))
+}
+
+#[test]
+fn a_receive_under_light_load_gets_what_is_sent() {
+    use std::io::Write as _;
+    let mut ring = light_ring();
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let (mut here, there) = pair();
+    let file = ring.add_file(&there);
+    for round in 0..3_u8 {
+        ring.receive(file, memory.span(0, 64), tag(1));
+        let thread = std::thread::spawn(move || {
+            here.write_all(&[round; 5]).unwrap();
+            here
+        });
+        let arrived = wait_for(&mut ring, 1);
+        assert_eq!((arrived[0].tag, arrived[0].result), (tag(1), 5));
+        assert_eq!(memory.span(0, 5).to_vec(), [round; 5]);
+        here = thread.join().unwrap();
+    }
+    // A peer that is done ends a receive without a byte.
+    ring.receive(file, memory.span(0, 64), tag(1));
+    drop(here);
+    assert_eq!(wait_for(&mut ring, 1)[0].result, 0);
+    ring.remove_file(file, there);
+}
+
+#[test]
+fn what_else_completes_ends_a_wait_for_sockets() {
+    use std::io::Write as _;
+    let mut ring = light_ring();
+    let mut memory = Mapping::new(1 << 16, false).unwrap();
+    ring.add_memory(&mut memory);
+    let (_here, there) = pair();
+    let file = ring.add_file(&there);
+    ring.receive(file, memory.span(0, 64), tag(1));
+    let began = std::time::Instant::now();
+    for round in 0..20 {
+        // A read of a pipe that another thread writes to completes some time after the wait has begun.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let reader = OwnedFd::from(reader);
+        let pipe = ring.add_file(&reader);
+        ring.read(pipe, memory.span(4096, 8), 0, tag(2));
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            writer.write_all(b"12345678").unwrap();
+        });
+        let mut arrived = Vec::new();
+        while arrived.is_empty() {
+            ring.wait(Some(60_000_000_000)).unwrap();
+            ring.completions(&mut arrived);
+        }
+        assert_eq!((arrived[0].tag, arrived[0].result), (tag(2), 8), "round {round}");
+        thread.join().unwrap();
+        ring.remove_file(pipe, reader);
+    }
+    // A wait that nothing but its timeout ends takes a minute.
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn a_receive_that_waits_in_poll_can_be_cancelled() {
+    let mut ring = light_ring();
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let (_here, there) = pair();
+    let file = ring.add_file(&there);
+    ring.receive(file, memory.span(0, 64), tag(1));
+    ring.cancel(tag(1));
+    let arrived = wait_for(&mut ring, 1);
+    assert_eq!((arrived[0].tag, arrived[0].result), (tag(1), -libc::ECANCELED));
+}
+
+#[test]
+fn more_receives_than_poll_waits_for_all_get_theirs_as_load_rises_and_falls() {
+    use std::io::Write as _;
+    let mut ring = light_ring();
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let mut peers: Vec<_> = (0..3 * sockets::SOCKETS_MAX)
+        .map(|_| {
+            let (here, there) = pair();
+            let file = ring.add_file(&there);
+            (here, there, file)
+        })
+        .collect();
+    let span = |number: usize| memory.span(number * 64, 64);
+    // All of them again and again, which makes load heavy, then one of them, which makes it light.
+    for round in 0..300 {
+        let count = if round % 100 < 50 { peers.len() } else { 1 };
+        for (number, (here, _, file)) in peers.iter_mut().enumerate().take(count) {
+            ring.receive(*file, span(number), tag(number as u32));
+            here.write_all(&[number as u8; 3]).unwrap();
+        }
+        let mut arrived = wait_for(&mut ring, count);
+        arrived.sort_by_key(|completion| completion.tag.id.slot);
+        for (number, completion) in arrived.iter().enumerate() {
+            assert_eq!((completion.tag, completion.result), (tag(number as u32), 3));
+            assert_eq!(span(number).to_vec()[..3], [number as u8; 3]);
+        }
+    }
+}
+
+#[test]
+fn waiting_receives_move_to_the_ring_when_load_becomes_heavy() {
+    use std::io::Write as _;
+    let mut ring = light_ring();
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let (mut here, there) = pair();
+    let file = ring.add_file(&there);
+    ring.receive(file, memory.span(0, 64), tag(1));
+    let (_other, null) = pair();
+    let sink = ring.add_file(&null);
+    // Flushes of a socket fail at once: completions by the dozen.
+    for _ in 0..50 {
+        for slot in 100..130 {
+            ring.flush(sink, tag(slot));
+        }
+        wait_for(&mut ring, 30);
+    }
+    here.write_all(b"late").unwrap();
+    let arrived = wait_for(&mut ring, 1);
+    assert_eq!((arrived[0].tag, arrived[0].result), (tag(1), 4));
+}

@@ -547,7 +547,8 @@ fn start_with(
 }
 
 fn prepare(budget: u64) -> Result<(Ring, Arena), ServeError> {
-    let ring = Ring::new()?;
+    let mut ring = Ring::new()?;
+    ring.poll_sockets()?;
     let arena = Arena::new(budget)
         .map_err(|source| ServeError::Buffers { budget: units::Size(budget), source })?;
     Ok((ring, arena))

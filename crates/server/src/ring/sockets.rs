@@ -1,0 +1,217 @@
+//! Receives that wait in poll(2) instead of in the ring.
+//!
+//! Under light load a server mostly sleeps until one client speaks. The kernel wakes a task that sleeps in
+//! poll(2) on the processor of the client that has just written and is about to sleep itself. It wakes
+//! a task that sleeps in io_uring on another one, which mostly has to be woken first. On small virtual
+//! machines that takes longer than the request.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use io_uring::IoUring;
+use rustix::event::EventfdFlags;
+
+use super::{Completion, RingFile, Tag};
+use crate::memory::Span;
+
+/// Most receives that wait in poll(2). poll(2) looks at each of them, and a server with more busy clients
+/// sleeps little.
+pub(super) const SOCKETS_MAX: usize = 8;
+/// Completions a wait, on average, from which load is heavy: receives go to the ring, where one system call
+/// does for all of them.
+const HEAVY: u32 = 4;
+/// Completions a wait, on average, below which load is light again.
+const LIGHT: u32 = 2;
+
+/// The memory that a receive fills.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    Span(Span),
+    /// The header of a gather list, which is never freed.
+    Message(*mut libc::msghdr),
+}
+
+/// A receive that has not begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receive {
+    pub(super) file: RingFile,
+    pub(super) target: Target,
+    pub(super) tag: Tag,
+}
+
+impl Receive {
+    /// Receives what is there. Returns `None` if nothing is.
+    fn attempt(&self) -> Option<i32> {
+        let descriptor = self.file.descriptor;
+        let flags = libc::MSG_DONTWAIT;
+        let count = match self.target {
+            // SAFETY: a span stays mapped, and is the receiver's until the completion.
+            Target::Span(span) => unsafe {
+                libc::recv(descriptor, span.address().cast(), span.length(), flags)
+            },
+            // SAFETY: the list and its spans stay, and are the receiver's until the completion.
+            Target::Message(message) => unsafe { libc::recvmsg(descriptor, message, flags) },
+        };
+        if count >= 0 {
+            return Some(i32::try_from(count).unwrap_or(i32::MAX));
+        }
+        match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
+            libc::EAGAIN | libc::EINTR => None,
+            error => Some(-error),
+        }
+    }
+
+    fn ended(&self, result: i32) -> Completion {
+        Completion { tag: self.tag, result, more: false }
+    }
+}
+
+/// The receives that wait in poll(2), the one that has waited longest first.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    receives: Vec<Receive>,
+    /// The bell, then a place for each receive.
+    polled: Vec<libc::pollfd>,
+    /// The event counter that the ring adds to when something completes. poll(2) on the ring itself wakes
+    /// up late: where completions are deferred, the kernel tells it after an RCU grace period.
+    bell: OwnedFd,
+    is_registered: bool,
+    load: Load,
+}
+
+// SAFETY: the pointers lead to gather lists, which are `Send`.
+unsafe impl Send for Sockets {}
+
+impl Sockets {
+    pub(super) fn new() -> io::Result<Sockets> {
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let mut polled = Vec::with_capacity(SOCKETS_MAX + 1);
+        polled.push(libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+        Ok(Sockets {
+            receives: Vec::with_capacity(SOCKETS_MAX),
+            polled,
+            bell,
+            is_registered: false,
+            load: Load::default(),
+        })
+    }
+
+    /// Counts the completions that a wait ended with.
+    pub(super) fn count(&mut self, completions: usize) {
+        self.load.count(completions);
+    }
+
+    /// Returns true if receives wait here rather than in the ring. If they do no longer, the ring rings
+    /// no more, and the caller takes out those that are left.
+    pub(super) fn are_polled(&mut self, uring: &IoUring) -> bool {
+        if self.load.is_light == self.is_registered {
+            return self.is_registered;
+        }
+        let submitter = uring.submitter();
+        let outcome = match self.load.is_light {
+            true => submitter.register_eventfd(self.bell.as_raw_fd()),
+            false => submitter.unregister_eventfd(),
+        };
+        match outcome {
+            Ok(()) => self.is_registered = self.load.is_light,
+            Err(error) => tracing::debug!(%error, "the ring's event counter"),
+        }
+        self.load.is_light && self.is_registered
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.receives.is_empty()
+    }
+
+    /// Lets a receive wait here. Returns the one that has waited longest if there is no room for both.
+    pub(super) fn add(&mut self, receive: Receive) -> Option<Receive> {
+        let full = self.receives.len() == SOCKETS_MAX;
+        let oldest = full.then(|| self.receives.remove(0));
+        self.receives.push(receive);
+        oldest
+    }
+
+    /// Takes out a receive that waits here.
+    pub(super) fn pop(&mut self) -> Option<Receive> {
+        self.receives.pop()
+    }
+
+    /// Takes out the receive with this tag, as a completion that says that it was cancelled.
+    pub(super) fn cancel(&mut self, tag: Tag) -> Option<Completion> {
+        let index = self.receives.iter().position(|receive| receive.tag == tag)?;
+        Some(self.receives.remove(index).ended(-libc::ECANCELED))
+    }
+
+    /// Waits until the ring or one of the receives has something, at most `timeout` nanoseconds. Adds the
+    /// receives that ended to `into`. Returns true if the ring has something,
+    /// and after a signal.
+    pub(super) fn wait(
+        &mut self,
+        timeout: Option<u64>,
+        into: &mut Vec<Completion>,
+    ) -> io::Result<bool> {
+        self.polled.truncate(1);
+        self.polled.extend(self.receives.iter().map(|receive| libc::pollfd {
+            fd: receive.file.descriptor,
+            events: libc::POLLIN | libc::POLLRDHUP,
+            revents: 0,
+        }));
+        let time = timeout.map(|nanoseconds| libc::timespec {
+            tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let count = self.polled.len() as libc::nfds_t;
+        // SAFETY: `polled` has `count` entries; the time is this function's own or null.
+        let found = unsafe { libc::ppoll(self.polled.as_mut_ptr(), count, time, std::ptr::null()) };
+        if found < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::Interrupted => Ok(true),
+                _ => Err(error),
+            };
+        }
+        let mut index = 0;
+        let polled = &self.polled[1..];
+        self.receives.retain(|receive| {
+            let is_ready = polled[index].revents != 0;
+            index += 1;
+            match if is_ready { receive.attempt() } else { None } {
+                Some(result) => {
+                    into.push(receive.ended(result));
+                    false
+                }
+                None => true,
+            }
+        });
+        let has_rung = self.polled[0].revents != 0;
+        if has_rung {
+            // Empty is as good: all that this does is to silence it.
+            let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
+        }
+        Ok(has_rung)
+    }
+}
+
+/// The number of completions that a wait ends with, on average over some sixteen waits.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// In 256ths.
+    average: u32,
+    is_light: bool,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load { average: 0, is_light: true }
+    }
+}
+
+impl Load {
+    fn count(&mut self, completions: usize) {
+        let completions = completions.min(256) as u32 * 256;
+        self.average = self.average - self.average / 16 + completions / 16;
+        let limit = if self.is_light { HEAVY } else { LIGHT };
+        self.is_light = self.average < limit * 256;
+    }
+}
