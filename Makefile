@@ -29,7 +29,7 @@ PLANTED_ARGS ?=
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test power-cut-test forged sanitize fuzz \
-	reproduce validate bench-sim lab-demo lab-sweep-check picture
+	reproduce validate bench-sim lab-demo lab-sweep-check picture install install-strip uninstall deb container
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,37 @@ build: ## build hemi and its tests (debug, with the engine's assertions)
 
 release: ## build hemi as it is meant to run
 	$(CARGO) build --locked --release -p hemi-cli
+
+# Where things go, as in GNU's conventions; scripts/install.sh has the rest. They may come from the environment, too.
+PREFIX ?= /usr/local
+prefix ?= $(PREFIX)
+# What is installed and packed; `make deb BINARY=target/debug/hemi` builds nothing.
+BINARY ?= $(TARGET_DIR)/release/hemi
+# The date of what is made, in seconds since 1970: the commit's, or in an archive the changelog's.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat --format=%Y CHANGELOG.md)
+export SOURCE_DATE_EPOCH
+INSTALL_VARIABLES = DESTDIR prefix exec_prefix bindir datarootdir mandir docdir systemdsystemunitdir udevrulesdir \
+	tmpfilesdir bashcompletiondir zshcompletiondir fishcompletiondir
+INSTALL_WITH = $(foreach v,$(INSTALL_VARIABLES),$(if $($(v)),$(v)="$($(v))")) BINARY="$(abspath $(BINARY))"
+
+# They build nothing unless they have to: `make release && sudo make install` leaves the tree to its owner.
+install: ## install the program, man pages, completions, units and documents; PREFIX=/usr/local DESTDIR=
+	@$(INSTALL_WITH) scripts/install.sh install
+
+install-strip: ## as install, with the program's symbols left out
+	@$(INSTALL_WITH) STRIP=1 scripts/install.sh install
+
+uninstall: ## remove what `make install` installed
+	@$(INSTALL_WITH) scripts/install.sh uninstall
+
+$(TARGET_DIR)/release/hemi:
+	@$(MAKE) release
+
+deb: $(BINARY) ## build the Debian package into target/deb; BINARY=PATH packs another program
+	@BINARY="$(abspath $(BINARY))" scripts/deb.sh "$(TARGET_DIR)/deb"
+
+container: $(BINARY) ## build a container image, an OCI archive in target/container; BINARY=PATH packs another program
+	@python3 scripts/oci_image.py "$(abspath $(BINARY))" "$(TARGET_DIR)/container/hemi.oci.tar"
 
 # Tests are compiled by clippy, which lints what it compiles: `cargo clippy` would go through half of
 # the tree once more.

@@ -21,6 +21,7 @@ TOOLS=(
   e2fsprogs xfsprogs fuse3 mount util-linux fdisk # file systems end to end
   gnutls-bin                               # certtool: certificates for the TLS tests
   systemd udev                             # systemd-analyze and udevadm: what packaging/ has is understood
+  man-db mandoc                            # man pages are what they read
   jq curl procps
 )
 # What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.

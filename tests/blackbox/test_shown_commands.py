@@ -39,7 +39,7 @@ NOT_RUN = {
     ("README.md", "make test"): "runs this test",
     (
         "README.md",
-        "make setup release && sudo install target/release/hemi /usr/local/bin/",
+        "make setup release && sudo make install",
     ): BUILDS,
     (
         "README.md",
@@ -303,6 +303,7 @@ SCENES = {
     "docs/commands/status.md": Scene(DEVICES, prepare=frozen_leg),
     "docs/commands/trace.md": Scene(DEVICES, prepare=trace_page),
     "docs/commands/grow.md": Scene(prepare=grow_page),
+    "docs/commands/hemi.md": Scene(),
     "docs/commands/upgrade.md": Scene(DEVICES, prepare=upgrade_page),
 }
 

@@ -15,6 +15,7 @@ mod commands;
 mod demo;
 mod failure;
 mod logging;
+mod manual;
 mod text;
 mod version;
 

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, CommandFactory as _, Subcommand};
 
 use crate::arguments::Arguments;
+use crate::manual;
 
 /// Write shell completions or man pages.
 #[derive(Debug, Args)]
@@ -22,8 +23,17 @@ enum What {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Write a man page for each command into a directory.
+    /// Write hemi's man pages into a directory.
     Man {
+        /// The pages that they are made from.
+        #[arg(long, value_name = "DIR", default_value = "docs")]
+        docs: PathBuf,
+        /// Where these pages are installed.
+        #[arg(long, value_name = "DIR", default_value = "/usr/share/doc/hemi")]
+        installed: String,
+        /// The date that they bear, as in 2026-11-26.
+        #[arg(long, default_value = "")]
+        date: String,
         /// The directory; created if it is missing.
         directory: PathBuf,
     },
@@ -38,11 +48,10 @@ pub(crate) fn run(arguments: &GenerateArgs) -> Result<()> {
             clap_complete::generate(*shell, &mut command, "hemi", &mut script);
             std::io::Write::write_all(&mut std::io::stdout(), &script)?;
         }
-        What::Man { directory } => {
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot create {}", directory.display()))?;
-            clap_mangen::generate_to(command, directory)
-                .with_context(|| format!("cannot write to {}", directory.display()))?;
+        What::Man { docs, installed, date, directory } => {
+            let commands = command.get_subcommands().filter(|nested| !nested.is_hide_set());
+            let names: Vec<&str> = commands.map(clap::Command::get_name).collect();
+            manual::write(&manual::Source { docs, installed, date }, directory, &names)?;
         }
     }
     Ok(())
