@@ -29,7 +29,7 @@ COMPLETIONS=("bash $bashcompletiondir/hemi" "zsh $zshcompletiondir/_hemi" "fish 
 UNITS=(hemi@.service hemi-settle@.service)
 RULES=64-hemi.rules
 # Copied by whoever needs them: drop-ins, the example configuration, the profile for containers.
-EXAMPLES=(hemi.toml device.conf root.conf keep-clients.conf)
+EXAMPLES=(hemi.toml device.conf root.conf keep-clients.conf seccomp.json)
 
 put() { install -D -m "${3:-644}" "$1" "$DESTDIR$2"; }
 

@@ -22,6 +22,7 @@ TOOLS=(
   gnutls-bin                               # certtool: certificates for the TLS tests
   systemd udev                             # systemd-analyze and udevadm: what packaging/ has is understood
   man-db mandoc                            # man pages are what they read
+  python3-seccomp                          # the profile for containers, applied
   jq curl procps
 )
 # What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.
