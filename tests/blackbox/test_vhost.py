@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hemi_harness import Arg, Sandbox, Volume, hemi_fails, wait_until
+from hemi_harness import Arg, NbdError, Sandbox, Volume, hemi_fails, wait_until
 from hemi_harness.hemi import MIB, assert_identical, data_area
 from hemi_harness.vhost import (
     AVAILABLE,
@@ -250,6 +250,39 @@ def test_requests_in_flight_are_done_again(volume: Volume, machine: Machine) -> 
         OK,
         data[7],
     ), "the later of two writes is the last"
+
+
+def test_a_loss_before_an_upgrade_is_told_after_it(sandbox: Sandbox) -> None:
+    """The engine tells each client once. The program before was told for the guest."""
+    # Too little memory for private copies of what leg 1 owes.
+    options: list[Arg] = ["--vhost", sandbox.path("vol.vhost"), "--set", "buffer_budget=16MiB"]
+    volume = Volume.on_files(sandbox, VOLUME, inject=True, options=options)
+    machine = Machine(socket_of(volume))
+    machine.connect()
+    volume.inject(1, "--freeze", "1h")
+    with volume.client() as client:
+        for number in range(24):
+            client.write(number * MIB, bytes([number + 1]) * MIB)
+        assert machine.do(WRITE, 8, b"g" * BLOCK)[0] == OK
+        volume.inject(0, "--error", "flush")
+        with pytest.raises(NbdError):
+            client.flush()
+    volume.inject(0, "--clear")
+    volume.inject(1, "--clear")
+    volume.wait_converged()
+    for _ in range(2):
+        # The machine is away while a program comes and goes.
+        assert "went on for" in volume.command("upgrade")
+    machine.reconnect()
+    assert machine.do(WRITE, 16, b"w" * BLOCK)[0] == OK
+    assert machine.do(FLUSH, 0)[0] == FAILED
+    assert machine.do(FLUSH, 0)[0] == OK
+    # It was told, and is not told again.
+    assert "went on for" in volume.command("upgrade")
+    machine.reconnect()
+    assert machine.do(FLUSH, 0)[0] == OK
+    assert machine.do(READ, 8, length=BLOCK) == (OK, b"g" * BLOCK)
+    machine.close()
 
 
 def test_a_machine_that_comes_and_goes(volume: Volume, machine: Machine) -> None:

@@ -129,7 +129,10 @@ impl DeviceError {
             DeviceError::Size { .. } => {
                 "Unmount it, and remove it with hemi detach-device; the next start makes it anew."
             }
-            DeviceError::InUse { .. } => "Unmount it first: findmnt and lsof show who has it.",
+            DeviceError::InUse { .. } => {
+                "Unmount it first: findmnt and lsof show who has it, and \
+                 `grep hemi/ /proc/*/mounts` in which container it is mounted."
+            }
             DeviceError::None { .. } => "hemi attach makes it one.",
             DeviceError::Failed { .. } | DeviceError::Reactor(_) => "See the log; try again.",
         }

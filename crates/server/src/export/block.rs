@@ -82,6 +82,11 @@ impl BlockClient {
         BlockClient { place, connection, has_long: false }
     }
 
+    /// Returns the engine's name for its stream of requests.
+    pub(super) fn connection(&self) -> u32 {
+        self.connection
+    }
+
     /// Returns true while a long request of the client's is in flight.
     pub(super) fn has_long(&self) -> bool {
         self.has_long

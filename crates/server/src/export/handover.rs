@@ -13,7 +13,7 @@ use hemi_core::units::{Extent, Instant, MILLISECOND};
 
 use super::connection::{Connection, ConnectionMemory};
 use super::device::{CONNECTION, DEVICE};
-use super::guest::Guest;
+use super::guest::{self, Guest};
 use super::kernel::KernelClient;
 use super::listener::{ExportOptions, Listener};
 use super::{ExportContext, Exports};
@@ -30,7 +30,7 @@ const TOKEN: u64 = 1 << 61;
 #[derive(Debug)]
 pub(super) struct Pause {
     stage: Stage,
-    /// Connections that no flush has been begun for.
+    /// Clients that no flush has been begun for.
     unflushed: VecDeque<SlotId>,
     /// Flushes that the engine works on.
     flushing: u32,
@@ -110,7 +110,8 @@ impl Exports {
             pause.stage = Stage::Flushes;
             let served = self.connections.iter().filter(|(_, one)| one.session.in_transmission());
             let device = self.device.is_some().then_some(DEVICE);
-            pause.unflushed = served.map(|(id, _)| id).chain(device).collect();
+            let guests = self.guests.iter().map(Guest::place);
+            pause.unflushed = served.map(|(id, _)| id).chain(device).chain(guests).collect();
         }
         if pause.stage == Stage::Flushes {
             while cx.engine.has_room()
@@ -119,7 +120,10 @@ impl Exports {
                 let connection = match self.connections.get(id) {
                     Some(connection) => connection.number,
                     None if id == DEVICE => CONNECTION,
-                    None => continue,
+                    None => match self.guest_at(id) {
+                        Some(guest) => guest.connection(),
+                        None => continue,
+                    },
                 };
                 pause.flushing += 1;
                 let request = Request {
@@ -182,8 +186,14 @@ impl Exports {
             self.requests.device_owed_loss = true;
         } else if let Some(connection) = self.connections.get_mut(id) {
             connection.owed_loss = true;
+        } else if let Some(guest) = self.guest_at(id) {
+            guest.owe_loss();
         }
         true
+    }
+
+    fn guest_at(&mut self, place: SlotId) -> Option<&mut Guest> {
+        self.guests.get_mut(guest::at_place(place)?)
     }
 
     /// Returns how many clients cannot be handed over.
@@ -198,8 +208,12 @@ impl Exports {
             accepted: self.counts.accepted,
             refused: self.counts.refused,
             device_owed_loss: self.requests.device_owed_loss,
+            // Machines that have not come back since the last upgrade are still to be told.
+            guests_owed_loss: std::mem::take(&mut self.requests.guests_owed_loss),
             ..State::default()
         };
+        let owed = self.guests.iter().filter_map(Guest::owed_loss).map(str::to_owned);
+        state.guests_owed_loss.extend(owed);
         let mut descriptors = Vec::new();
         let bound = std::mem::take(&mut self.listeners).into_iter().filter_map(Listener::hand_over);
         for (known, descriptor) in bound {
@@ -230,6 +244,7 @@ impl Exports {
         self.counts.accepted = carried.accepted;
         self.counts.refused = carried.refused;
         self.requests.device_owed_loss = carried.device_owed_loss;
+        self.requests.guests_owed_loss = carried.guests_owed_loss;
         for (known, descriptor) in carried.connections {
             let owner = match &known.device {
                 Some(path) => self.take_on_kernel(path, &carried.options),
@@ -297,6 +312,7 @@ pub(crate) struct CarriedClients {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     pub(crate) device_owed_loss: bool,
+    pub(crate) guests_owed_loss: Vec<String>,
     /// The volume, as it is exported.
     pub(crate) options: ExportOptions,
     pub(crate) listeners: Vec<ListenerState>,

@@ -166,6 +166,8 @@ pub(super) struct Requests {
     pub(super) sends_stopped: bool,
     /// True if the block device's next flush has to fail, since a write to it was lost.
     pub(super) device_owed_loss: bool,
+    /// The sockets of the virtual machines' disks that a loss is told to once a machine is connected.
+    pub(super) guests_owed_loss: Vec<String>,
 }
 
 impl Requests {
@@ -182,6 +184,7 @@ impl Requests {
             paused: false,
             sends_stopped: false,
             device_owed_loss: false,
+            guests_owed_loss: Vec::new(),
         }
     }
 

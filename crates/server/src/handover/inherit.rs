@@ -139,6 +139,7 @@ impl Inheritance {
             accepted: self.state.accepted,
             refused: self.state.refused,
             device_owed_loss: self.state.device_owed_loss,
+            guests_owed_loss: self.state.guests_owed_loss,
             options,
             listeners,
             connections: self.connections,

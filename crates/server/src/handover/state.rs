@@ -67,6 +67,9 @@ pub(crate) struct State {
     pub(crate) refused: u64,
     /// True if the block device's next flush has to fail, since a write to it was lost.
     pub(crate) device_owed_loss: bool,
+    /// The sockets of the virtual machines' disks whose next flush has to fail.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) guests_owed_loss: Vec<String>,
     pub(crate) listeners: Vec<ListenerState>,
     pub(crate) control: Option<RawFd>,
     pub(crate) http: Option<RawFd>,
@@ -325,12 +328,21 @@ mod tests {
             mut connections in prop::collection::vec(connection(), 0..6),
             version in ".{0,9}",
             numbers: (u64, u64, u64),
+            guests_owed_loss in prop::collection::vec(".{0,9}", 0..3),
         ) {
             for (at, connection) in connections.iter_mut().enumerate() {
                 connection.descriptor = 10 + at as RawFd;
             }
             let (paused_at, accepted, cut) = numbers;
-            let mut state = State { version, paused_at, accepted, cut, connections, ..example() };
+            let mut state = State {
+                version,
+                paused_at,
+                accepted,
+                cut,
+                connections,
+                guests_owed_loss,
+                ..example()
+            };
             let bytes = state.encode();
             prop_assert_eq!(State::decode(&bytes).expect("it was encoded"), state);
         }

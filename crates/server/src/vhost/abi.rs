@@ -65,6 +65,8 @@ const CONFIGURATION_BYTES: usize = 60;
 pub(crate) struct Disk {
     /// Its name. The guest sees the first 20 bytes as the serial number.
     pub(crate) name: String,
+    /// The name of its socket in logs. The volume's disks differ in it.
+    pub(crate) socket: String,
     /// The number of its sectors of 512 bytes.
     pub(crate) sectors: u64,
     /// The smallest request in bytes.
@@ -129,6 +131,7 @@ mod tests {
     fn the_configuration_has_every_field_in_its_place() {
         let disk = Disk {
             name: "db".into(),
+            socket: "vhost:/s".into(),
             sectors: 0x1122_3344_5566,
             block_bytes: 512,
             read_only: false,

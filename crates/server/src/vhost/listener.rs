@@ -213,6 +213,7 @@ impl Server {
         let identity = Arc::clone(&self.reactor.snapshot().identity);
         let disk = Disk {
             name: identity.name.clone(),
+            socket: self.listener.name().to_owned(),
             sectors: identity.size_bytes >> 9,
             block_bytes: identity.block_bytes,
             read_only: self.listener.read_only,

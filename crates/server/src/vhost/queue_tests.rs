@@ -238,7 +238,14 @@ proptest! {
         }
         let sectors = 1 << 20;
         let disk =
-            Disk { name: "x".into(), sectors, block_bytes: 4096, read_only: false, queues: 1 };
+            Disk {
+                name: "x".into(),
+                socket: "vhost:/s".into(),
+                sectors,
+                block_bytes: 4096,
+                read_only: false,
+                queues: 1,
+            };
         let Ok(asked) = parse(&world.memory, &segments, &disk) else { return Ok(()) };
         let (read, written) = crate::vhost::lengths(&segments);
         prop_assert!(read >= 16 && written >= 1);

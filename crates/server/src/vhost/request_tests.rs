@@ -4,7 +4,14 @@ use crate::vhost::memory::tests::memory;
 const BASE: u64 = 0x1000;
 
 fn disk() -> Disk {
-    Disk { name: "db".into(), sectors: 1 << 20, block_bytes: 4096, read_only: false, queues: 1 }
+    Disk {
+        name: "db".into(),
+        socket: "vhost:/s".into(),
+        sectors: 1 << 20,
+        block_bytes: 4096,
+        read_only: false,
+        queues: 1,
+    }
 }
 
 /// Asks the disk: `kind` and `sector` in a header that is cut in two, with a payload behind it and `room`

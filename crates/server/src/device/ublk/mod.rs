@@ -50,12 +50,19 @@ fn driver() -> Result<Control, DeviceError> {
         true => not_allowed(error),
         false => DeviceError::NoUblk(error),
     })?;
-    let found = control.features().map_err(|error| match is_refusal(&error) {
-        true => not_allowed(error),
-        false => DeviceError::OldUblk { found: 0, needed: NEEDED },
-    })?;
-    let fits = found & NEEDED == NEEDED;
-    if fits { Ok(control) } else { Err(DeviceError::OldUblk { found, needed: NEEDED }) }
+    fits(control.features())?;
+    Ok(control)
+}
+
+/// Checks the driver's answer to the question for its features.
+fn fits(features: io::Result<u64>) -> Result<(), DeviceError> {
+    match features {
+        Ok(found) if found & NEEDED == NEEDED => Ok(()),
+        Ok(found) => Err(DeviceError::OldUblk { found, needed: NEEDED }),
+        Err(error) if is_refusal(&error) => Err(not_allowed(error)),
+        // Drivers before Linux 6.5 do not know the question.
+        Err(_) => Err(DeviceError::OldUblk { found: 0, needed: NEEDED }),
+    }
 }
 
 /// Returns the part of a volume's id that the kernel keeps for us.
@@ -159,7 +166,7 @@ fn make(
         control
             .set_parameters(info.number, parameters(identity))
             .map_err(failed("cannot set the limits of", &path))?;
-        hand_over(reactor, &info, identity)?;
+        hand_over(reactor, &info, identity, Instant::now() + NODE_PATIENCE)?;
         control.start(info.number).map_err(failed("cannot start", &path))
     })();
     if started.is_err() {
@@ -211,10 +218,19 @@ fn take_over(
         }
         match control.start_recovery(info.number) {
             Ok(()) => break,
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                if Instant::now() >= until {
+                    return Err(DeviceError::Predecessor { path });
+                }
                 std::thread::sleep(RETRY_AFTER);
             }
-            // A server was killed while it took the device over: that has begun already.
+            // A server was killed while it took the device over, so that this has begun already. The driver
+            // has no other reason to answer EINVAL here (`ublk_ctrl_start_recovery` of Linux 6.12):
+            // - The device cannot outlive its server. `find` returns no such device.
+            // - No queue is ready. A device that was ever started has its queue ready until a recovery
+            //   begins, and a recovery begins only when the device is quiesced.
+            // - The command is malformed, or we have no right to the device. The driver has just answered
+            //   a command of the same form about it.
             Err(error)
                 if error.raw_os_error() == Some(libc::EINVAL)
                     && info.state == abi::STATE_QUIESCED =>
@@ -226,7 +242,7 @@ fn take_over(
         info = control.info(info.number).map_err(failed("cannot look at", &path))?;
     }
     debug_assert!(info.state == abi::STATE_QUIESCED || info.state == abi::STATE_LIVE);
-    hand_over(reactor, &info, identity)?;
+    hand_over(reactor, &info, identity, until)?;
     control.end_recovery(info.number).map_err(failed("cannot take over", &path))?;
     // The volume may have grown.
     if sectors < identity.size_bytes >> 9
@@ -241,14 +257,19 @@ fn take_over(
     Ok(())
 }
 
-/// Hands the character device to the reactor, which takes requests from then on.
+/// Hands the character device to the reactor, which takes requests from then on. Waits until `free_by` for
+/// another server to let go of it.
 fn hand_over(
     reactor: &ReactorHandle,
     info: &DeviceInfo,
     identity: &Identity,
+    free_by: Instant,
 ) -> Result<(), DeviceError> {
     let node = format!("/dev/ublkc{}", info.number);
-    let file = open_node(&node).map_err(failed("cannot open", &node))?;
+    let file = open_node(&node, free_by).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => DeviceError::Predecessor { path: block_path(info.number) },
+        _ => failed("cannot open", &node)(error),
+    })?;
     let sectors = identity.size_bytes >> 9;
     let opened = OpenDevice::new(file, info.queue_depth, block_path(info.number), sectors)
         .map_err(failed("cannot map the requests of", &node))?;
@@ -256,16 +277,21 @@ fn hand_over(
     Ok(reactor.wait_for(|reply| ReactorMessage::AttachDevice { opened, reply })?)
 }
 
-/// Opens the character device, whose node udev may still be making.
-fn open_node(node: &str) -> io::Result<OwnedFd> {
-    let until = Instant::now() + NODE_PATIENCE;
+/// Opens the character device, whose node udev may still be making. One server at a time has it open: a server
+/// that was killed while it took the device over may still hold it, and is waited for until `free_by`.
+fn open_node(node: &str, free_by: Instant) -> io::Result<OwnedFd> {
+    let there_by = Instant::now() + NODE_PATIENCE;
     loop {
-        match OpenOptions::new().read(true).write(true).open(node) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => {
-                std::thread::sleep(RETRY_AFTER);
-            }
-            opened => return opened.map(OwnedFd::from),
+        let opened = OpenOptions::new().read(true).write(true).open(node);
+        let until = match opened.as_ref().map_err(io::Error::raw_os_error) {
+            Err(Some(libc::ENOENT)) => there_by,
+            Err(Some(libc::EBUSY)) => free_by,
+            _ => return opened.map(OwnedFd::from),
+        };
+        if Instant::now() >= until {
+            return opened.map(OwnedFd::from);
         }
+        std::thread::sleep(RETRY_AFTER);
     }
 }
 
@@ -309,4 +335,62 @@ fn remove_numbered(number: u32, force: bool) -> Result<(), DeviceError> {
     control.stop(number).map_err(stopped)?;
     drop(held);
     control.delete(number).map_err(failed("cannot remove", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Features that Linux 6.1 to 6.4 have: everything but payload by copy.
+    const LINUX_6_4: u64 = NEEDED & !abi::USER_COPY;
+
+    #[test]
+    fn a_driver_without_the_features_is_refused_by_name() {
+        fits(Ok(NEEDED)).expect("it has what is needed");
+        fits(Ok(NEEDED | abi::RESIZABLE | 1)).expect("more is no harm");
+        for missing in [abi::USER_COPY, abi::USER_RECOVERY, abi::REISSUE, abi::IOCTL_ENCODE] {
+            let found = NEEDED & !missing;
+            let refused = fits(Ok(found)).expect_err("it lacks one");
+            assert!(
+                matches!(&refused, DeviceError::OldUblk { found: said, needed: NEEDED } if *said == found),
+                "{refused:?}"
+            );
+        }
+        let old = fits(Ok(LINUX_6_4)).expect_err("it is old");
+        let (text, way_out) = (old.to_string(), old.way_out());
+        assert!(text.contains(&format!("features {LINUX_6_4:#x}, needed {NEEDED:#x}")), "{text}");
+        assert!(way_out.contains("Linux 6.5") && way_out.contains("docs/mounting.md"), "{way_out}");
+    }
+
+    #[test]
+    fn a_driver_that_does_not_know_the_question_is_old_and_one_that_refuses_is_not() {
+        for errno in [libc::EOPNOTSUPP, libc::EINVAL, libc::ENODEV] {
+            let refused = fits(Err(io::Error::from_raw_os_error(errno))).expect_err("no answer");
+            assert!(matches!(refused, DeviceError::OldUblk { found: 0, .. }), "{refused:?}");
+        }
+        for errno in [libc::EPERM, libc::EACCES] {
+            let refused = fits(Err(io::Error::from_raw_os_error(errno))).expect_err("no right");
+            assert!(matches!(refused, DeviceError::NotAllowed { .. }), "{refused:?}");
+            assert!(refused.way_out().contains("CAP_SYS_ADMIN"));
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_late_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("ublkc0");
+        let node = path.to_str().expect("a UTF-8 path");
+        std::fs::write(node, []).expect("a file");
+        open_node(node, Instant::now()).expect("it is there");
+        std::fs::remove_file(node).expect("it is there");
+        let later = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(RETRY_AFTER * 4);
+                std::fs::write(path, [])
+            })
+        };
+        open_node(node, Instant::now()).expect("it is waited for");
+        later.join().expect("it writes").expect("a file");
+    }
 }

@@ -27,7 +27,9 @@ use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Answered;
 use crate::ring::{Completion, Source, Tag};
 use crate::slots::{GENERATION_BITS, SlotId, SlotTable};
-use crate::vhost::{Asked, Broken, Disk, GuestMemory, GuestOrder, QUEUES_MAX, STATUS_OK};
+use crate::vhost::{
+    Asked, Broken, Disk, GuestMemory, GuestOrder, QUEUES_MAX, STATUS_ERROR, STATUS_OK,
+};
 use queue::{PartEnd, Queue};
 
 /// The bit of a token that says that the request is a guest's.
@@ -115,6 +117,10 @@ pub(super) struct Guest {
     stopped: bool,
     /// The name of a connection that was ended, and the reason, to be logged.
     complaint: Option<(String, String)>,
+    /// The name of its socket, once a machine has been connected.
+    socket: Option<String>,
+    /// True if the guest's next flush has to fail, since a write was lost.
+    owed_loss: bool,
 }
 
 /// Returns the place of a guest among the connections. No connection has the same.
@@ -163,12 +169,29 @@ impl Guest {
             queued: false,
             stopped: false,
             complaint: None,
+            socket: None,
+            owed_loss: false,
         })
     }
 
     /// Returns its place among the connections.
     pub(super) fn place(&self) -> SlotId {
         self.place
+    }
+
+    /// Returns the engine's name for its stream of requests.
+    pub(super) fn connection(&self) -> u32 {
+        self.client.connection()
+    }
+
+    /// Has the guest's next flush fail.
+    pub(super) fn owe_loss(&mut self) {
+        self.owed_loss = true;
+    }
+
+    /// Returns the name of its socket if its next flush has to fail.
+    pub(super) fn owed_loss(&self) -> Option<&str> {
+        self.socket.as_deref().filter(|_| self.owed_loss)
     }
 
     /// Returns true if a virtual machine is connected.
@@ -191,6 +214,12 @@ impl Guest {
                     reply(Err(ReactorError::Busy));
                     return Next::Nothing;
                 }
+                if let Some(at) = requests.guests_owed_loss.iter().position(|it| *it == disk.socket)
+                {
+                    requests.guests_owed_loss.swap_remove(at);
+                    self.owed_loss = true;
+                }
+                self.socket = Some(disk.socket.clone());
                 let memory = Arc::default();
                 self.connected = Some(Connected { stream, disk, memory });
             }
@@ -341,7 +370,7 @@ impl Guest {
         requests: &mut Requests,
         number: usize,
     ) -> Result<u64, Left> {
-        let Guest { client, connected, queues, parts, signals, .. } = self;
+        let Guest { client, connected, queues, parts, signals, owed_loss, .. } = self;
         let (Some(connected), Some(queue)) = (connected, &mut queues[number]) else {
             return Err(Left::Empty);
         };
@@ -373,6 +402,11 @@ impl Guest {
             queue.current = None;
             return Ok(0);
         };
+        if block.operation == Operation::Flush && std::mem::take(owed_loss) {
+            queue.current = None;
+            queue.answer(memory, head, STATUS_ERROR, 0)?;
+            return Ok(0);
+        }
         let buffer = match client.admit(cx, requests, &block) {
             Ok(buffer) => buffer,
             Err(Blocked::Room) => return Err(Left::Room),
