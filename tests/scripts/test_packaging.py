@@ -16,7 +16,7 @@ PACKAGING = ROOT / "packaging"
 RULES = PACKAGING / "64-hemi.rules"
 #: Made for later versions of systemd than some that it has to work with, which ignore them.
 NEWER = ("RestartSteps", "RestartMaxDelaySec", "SurviveFinalKillSignal")
-DROP_INS = ("device.conf", "root.conf")
+DROP_INS = ("device.conf", "root.conf", "drive-health.conf")
 HEMI = Path(
     os.environ.get(
         "HEMI",

@@ -12,6 +12,8 @@ use hemi_server::control::promises::{bytes, duration};
 use hemi_server::control::volume::Phase;
 use hemi_text::Plain;
 
+mod drives;
+
 /// Columns that sentences are broken at.
 const WIDTH: usize = 96;
 /// Figures older than this mean that the data path is stuck.
@@ -30,6 +32,8 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     text.push('\n');
     text.push_str(&no_sessions(status));
     text.push_str(&injected(status));
+    text.push_str(&drives::lines(status));
+    text.push_str(&drives::verdicts(status));
     text.push_str(&exposure(status));
     text.push_str(&ledger(status));
     if let Some(device) = &status.device {

@@ -15,6 +15,7 @@ pub mod exports;
 pub mod ledger;
 pub mod legs;
 pub mod scan;
+pub mod smart;
 pub mod units;
 pub mod vhost;
 
@@ -28,6 +29,7 @@ use hemi_core::units::LEGS_MAX;
 use ledger::LedgerPlace;
 use legs::LegConfig;
 use scan::ScanConfig;
+use smart::SmartPolling;
 
 use units::{Size, Time};
 use vhost::VhostConfig;
@@ -162,6 +164,8 @@ pub struct Config {
     pub start_degraded: bool,
     /// The ledger's place.
     pub ledger: LedgerPlace,
+    /// How often drives are asked for their health.
+    pub smart: SmartPolling,
     /// The volume whose legs are found by their content. Default: none is looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<ScanConfig>,
@@ -189,6 +193,7 @@ impl Default for Config {
             wait_for_legs: Time(0),
             start_degraded: false,
             ledger: LedgerPlace::default(),
+            smart: SmartPolling::default(),
             scan: None,
             legs: Vec::new(),
             exports: Vec::new(),

@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{Config, HttpAddress};
+use crate::drive;
 use crate::handover::{self, Inheritance};
 
 pub mod api;
@@ -160,13 +161,17 @@ impl Listeners {
             config,
             history: Arc::default(),
             life: Arc::default(),
+            drives: Arc::default(),
         };
         let life = Arc::clone(&shared.life);
+        let (volume, smart) = (Arc::clone(&shared.volume), shared.config.smart);
+        let watching = drive::watch::spawn(volume, smart, Arc::clone(&shared.drives))
+            .map_err(ControlError::Thread)?;
         let handle = std::thread::Builder::new()
             .name("hemi-control".into())
             .spawn(move || runtime.block_on(serve(control, http, signals, shared, stopped)))
             .map_err(ControlError::Thread)?;
-        Ok(ControlThread { stop, life, handle })
+        Ok(ControlThread { stop, life, handle, _watching: watching })
     }
 }
 
@@ -260,6 +265,8 @@ pub struct ControlThread {
     stop: watch::Sender<bool>,
     life: Arc<Life>,
     handle: std::thread::JoinHandle<()>,
+    /// Ends with this.
+    _watching: drive::watch::Watching,
 }
 
 impl ControlThread {

@@ -13,6 +13,8 @@ use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, Refusa
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::drive::DriveStatus;
+use crate::fail_slow::Verdict;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::opening::GivenUp;
@@ -106,6 +108,15 @@ pub struct LegStatus {
     /// The reason why a remote leg has no session, unless it has one. It is tried again all the time.
     #[serde(default)]
     pub no_session: Option<String>,
+    /// The drive behind it that needs attention first; `null` until it has been looked up.
+    #[serde(default)]
+    pub drive: Option<DriveStatus>,
+    /// Every drive behind it.
+    #[serde(default)]
+    pub drives: Vec<DriveStatus>,
+    /// The judgement that it is slower than its kind should be, or than it was.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
 }
 
 /// The faults injected into a leg.

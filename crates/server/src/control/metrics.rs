@@ -4,6 +4,7 @@
 //! `docs/metrics.md` lists them; a test compares the two.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +22,10 @@ use prometheus_client::registry::Registry;
 use super::api::Health;
 use super::view::health;
 use super::volume::{Phase, Snapshot};
+use crate::drive::{Drives, LegDrives};
 use crate::probe::hex;
+
+mod drives;
 
 /// The content type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -31,12 +35,17 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// # Errors
 ///
 /// None in practice: writing to a string fails only where an encoder has a bug.
-pub fn render(snapshot: Arc<Snapshot>, settings: &Settings) -> Result<String, fmt::Error> {
+pub(super) fn render(
+    snapshot: Arc<Snapshot>,
+    settings: &Settings,
+    drives: &Drives,
+) -> Result<String, fmt::Error> {
     let volume = (Cow::Borrowed("volume"), Cow::Owned(snapshot.identity.name.clone()));
     let mut registry = Registry::with_prefix_and_labels("hemi", [volume].into_iter());
     registry.register_collector(Box::new(SnapshotCollector {
         snapshot,
         policy: settings.policy,
+        drives: drives.lock().clone(),
         now: Instant::now(),
     }));
     let mut text = String::with_capacity(32 << 10);
@@ -48,6 +57,7 @@ pub fn render(snapshot: Arc<Snapshot>, settings: &Settings) -> Result<String, fm
 struct SnapshotCollector {
     snapshot: Arc<Snapshot>,
     policy: Policy,
+    drives: HashMap<u8, LegDrives>,
     now: Instant,
 }
 
@@ -63,7 +73,8 @@ impl Collector for SnapshotCollector {
         self.clients(&mut out)?;
         self.engine(&mut out)?;
         self.legs(&mut out)?;
-        self.leg_latencies(&mut out)
+        self.leg_latencies(&mut out)?;
+        self.drives(&mut out)
     }
 }
 
@@ -322,6 +333,7 @@ mod tests {
 
     use super::super::volume::{Identity, LegIdentity};
     use super::*;
+    use crate::drive::DriveStatus;
 
     fn rendered() -> String {
         let mut leg =
@@ -339,7 +351,25 @@ mod tests {
             authority_moves: 7,
             ..Default::default()
         };
-        render(Arc::new(snapshot), &Settings::default()).unwrap_or_else(|error| panic!("{error}"))
+        let drives = Drives::default();
+        let drive = DriveStatus {
+            device: Some("/dev/sdb".into()),
+            model: Some("ST4000".into()),
+            temperature_celsius: Some(31),
+            used_permille: Some(125),
+            media_errors: Some(2),
+            ..DriveStatus::default()
+        };
+        // A leg that was in the slot before says nothing of this one.
+        for (slot, spec) in [(1, "/dev/sdb"), (0, "/dev/sda")] {
+            let drives_of_leg = vec![drive.clone(), DriveStatus::unknown("a remote leg")];
+            drives.lock().insert(
+                slot,
+                LegDrives { spec: spec.into(), drives: drives_of_leg, verdict: None },
+            );
+        }
+        render(Arc::new(snapshot), &Settings::default(), &drives)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
@@ -354,6 +384,10 @@ mod tests {
             "hemi_leg_state{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",state=\"healthy\"} 0.0",
             "hemi_leg_freezes_total{volume=\"db\",leg=\"1\",name=\"h\\\"dd\"} 3.0",
             "hemi_leg_frozen_seconds_total{volume=\"db\",leg=\"1\",name=\"h\\\"dd\"} 2.5",
+            "hemi_drive_info{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",device=\"/dev/sdb\",kind=\"unknown\",model=\"ST4000\",serial=\"\",firmware=\"\"} 1",
+            "hemi_drive_temperature_celsius{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",device=\"/dev/sdb\"} 31.0",
+            "hemi_drive_endurance_used_ratio{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",device=\"/dev/sdb\"} 0.125",
+            "hemi_drive_media_errors_total{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",device=\"/dev/sdb\"} 2.0",
         ] {
             assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
         }

@@ -27,6 +27,7 @@ use super::metrics;
 use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use crate::config::Config;
+use crate::drive::Drives;
 
 /// Largest body of a request: far above any that makes sense.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -47,13 +48,17 @@ pub(super) struct Shared {
     /// Only ever held to copy a few figures; the data path does not know it.
     pub(super) history: Arc<Mutex<History>>,
     pub(super) life: Arc<Life>,
+    pub(super) drives: Arc<Drives>,
 }
 
 impl Shared {
     pub(super) fn status(&self) -> VolumeStatus {
         let snapshot = self.volume.snapshot();
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        volume_status(&snapshot, &self.settings, &history, Instant::now())
+        let mut status = volume_status(&snapshot, &self.settings, &history, Instant::now());
+        drop(history);
+        self.drives.show_in(&mut status);
+        status
     }
 }
 
@@ -312,7 +317,7 @@ async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Respo
 }
 
 async fn metrics_text(State(shared): State<Shared>) -> Response {
-    match metrics::render(shared.volume.snapshot(), &shared.settings) {
+    match metrics::render(shared.volume.snapshot(), &shared.settings, &shared.drives) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refuse(Refusal::new(
             RefusalKind::Failed,

@@ -162,6 +162,9 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         authority_regions: leg.authority_regions,
         injected: None,
         no_session: None,
+        drive: None,
+        drives: Vec::new(),
+        verdict: None,
     }
 }
 

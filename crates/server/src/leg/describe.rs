@@ -47,6 +47,11 @@ fn identity(sys: &Path, number: &str) -> (String, String) {
         if block.join("partition").exists() { block.join("..") } else { block.clone() };
     // The kernel resolves `..` behind the link, which is what leads to the disk.
     let Ok(disk) = fs::canonicalize(disk) else { return Default::default() };
+    of_disk(&disk)
+}
+
+/// Returns model and serial number from a disk's directory in sysfs, each empty where it does not tell.
+pub(crate) fn of_disk(disk: &Path) -> (String, String) {
     let text = |name: &str| {
         let bytes = fs::read(disk.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes)
