@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Create(commands::create::CreateArgs),
     Serve(Box<commands::serve::ServeArgs>),
     Status(commands::status::StatusArgs),
+    Dashboard(commands::dashboard::DashboardArgs),
     Attach(commands::attach::AttachArgs),
     DetachDevice(commands::attach::DetachArgs),
     Upgrade(commands::upgrade::UpgradeArgs),

@@ -213,6 +213,16 @@ impl Client {
         Ok(Client { socket: which.socket()? })
     }
 
+    /// A client of the volume with this control socket.
+    pub(crate) fn at(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
+    /// Returns the path of the control socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Runs a future of this client's to its end.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::runtime::Builder::new_current_thread()

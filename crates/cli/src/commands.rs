@@ -9,6 +9,7 @@ use crate::arguments::Command;
 pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod create;
+pub(crate) mod dashboard;
 pub(crate) mod generate;
 pub(crate) mod grow;
 pub(crate) mod inject;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Inspect(arguments) => done(inspect::run(&arguments)),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => done(status::run(&arguments)),
+        Command::Dashboard(arguments) => done(dashboard::run(&arguments)),
         Command::Attach(arguments) => done(attach::attach(&arguments)),
         Command::DetachDevice(arguments) => done(attach::detach(&arguments)),
         Command::Upgrade(arguments) => done(upgrade::run(&arguments)),

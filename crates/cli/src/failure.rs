@@ -52,6 +52,7 @@ impl From<ErrorBody> for Failure {
             RefusalKind::BadRequest => Kind::Usage,
             RefusalKind::NotFound
             | RefusalKind::Forbidden
+            | RefusalKind::Unauthorized
             | RefusalKind::Conflict
             | RefusalKind::Closing
             | RefusalKind::Failed => Kind::Failed,

@@ -96,7 +96,7 @@ impl ConfigError {
     }
 }
 
-/// The metrics listener's address: `HOST:PORT`.
+/// The HTTP listener's address: `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAddress {
     /// Host name or address (an IPv6 address without its brackets).
@@ -147,9 +147,14 @@ pub struct Config {
     /// Path of the control socket. Default: `<run directory>/<volume>.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
-    /// Where metrics and health are served. Default: nowhere.
+    /// Where the dashboard, metrics and health are served. Default: nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAddress>,
+    /// File with the token that changes over HTTP need. Default: none, and no changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_token_file: Option<PathBuf>,
+    /// Whether other machines may reach the HTTP listener. Figures need the token then, too.
+    pub http_public: bool,
     /// The driver through which the volume is a block device of this machine. Default: none.
     pub device: DeviceKind,
     /// Memory for payload: requests in flight and private copies of debts.
@@ -186,6 +191,8 @@ impl Default for Config {
             volume: None,
             control: None,
             http: None,
+            http_token_file: None,
+            http_public: false,
             device: DeviceKind::None,
             buffer_budget: Size::mib(256),
             allow_inject: false,
@@ -286,6 +293,7 @@ impl Config {
                  (wait_for_legs, --wait-for-legs)",
             ));
         }
+        self.check_http()?;
         self.check_legs()?;
         self.check_exports()?;
         vhost::check(&self.vhost)?;
@@ -297,6 +305,35 @@ impl Config {
             return Err(ConfigError::conflict(
                 "engine.flush_copies",
                 "policy write-behind flushes all legs; leave flush_copies out or set it to \"all\"",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_http(&self) -> Result<(), ConfigError> {
+        if self.http_public && self.http_token_file.is_none() {
+            return Err(ConfigError::conflict(
+                "http_public",
+                "other machines may only reach a listener that asks for a token; set http_token_file, \
+                 or leave http_public out and listen on a loopback address",
+            ));
+        }
+        // What a name stands for is known when it is listened on.
+        let literal = self.http.as_ref().and_then(|http| {
+            let address = http.host.split('%').next().unwrap_or_default();
+            Some((http, address.parse::<std::net::IpAddr>().ok()?))
+        });
+        if let Some((http, address)) = literal
+            && !address.is_loopback()
+            && !self.http_public
+        {
+            return Err(ConfigError::conflict(
+                "http",
+                format!(
+                    "{http} can be reached from other machines, which needs http_public = true and \
+                     http_token_file; or listen on a loopback address, such as 127.0.0.1:{}",
+                    http.port
+                ),
             ));
         }
         Ok(())

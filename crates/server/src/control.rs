@@ -1,8 +1,8 @@
 //! Control: everything about a served volume but its data path, on a thread of its own.
 //!
 //! The thread runs a tokio event loop that serves the control API (HTTP/JSON on a unix
-//! socket, `docs/control-api.md`), metrics and health (`docs/metrics.md`), turns signals into
-//! requests, and tells systemd how things are. It reads [`volume::Snapshot`]s that the reactor
+//! socket, `docs/control-api.md`), metrics and health (`docs/metrics.md`), the dashboard
+//! (`docs/dashboard.md`), turns signals into requests, and tells systemd how things are. It reads [`volume::Snapshot`]s that the reactor
 //! publishes and sends it typed [`volume::Request`]s; whatever happens here, the data path
 //! goes on.
 
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use axum::serve::ListenerExt as _;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -20,6 +21,7 @@ use crate::config::{Config, HttpAddress};
 use crate::drive;
 use crate::handover::{self, Inheritance};
 
+pub mod access;
 pub mod api;
 pub(crate) mod connections;
 pub mod history;
@@ -32,6 +34,7 @@ pub mod socket;
 pub mod view;
 pub mod volume;
 
+use access::{Access, TokenError};
 use routes::Shared;
 use service::Signals;
 pub(crate) use service::waiting;
@@ -58,6 +61,19 @@ pub enum ControlError {
         /// Why.
         source: io::Error,
     },
+    /// The HTTP listener's token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Other machines could reach the HTTP listener, which is not allowed.
+    #[error(
+        "{address} can be reached from other machines, which needs http_public = true and http_token_file; \
+         or listen on a loopback address, such as 127.0.0.1:{} (--http)",
+        address.port()
+    )]
+    Public {
+        /// The address that it would listen on.
+        address: std::net::SocketAddr,
+    },
     /// Signals.
     #[error("cannot catch TERM, INT and HUP: {0}")]
     Signals(io::Error),
@@ -75,6 +91,7 @@ pub struct Listeners {
     signals: Signals,
     control: OwnedSocket,
     http: Option<TcpListener>,
+    access: Access,
 }
 
 impl Listeners {
@@ -83,8 +100,8 @@ impl Listeners {
     ///
     /// # Errors
     ///
-    /// [`ControlError::Thread`], [`ControlError::Signals`], [`ControlError::Socket`] or
-    /// [`ControlError::Http`].
+    /// [`ControlError::Thread`], [`ControlError::Signals`], [`ControlError::Socket`],
+    /// [`ControlError::Http`], [`ControlError::Token`] or [`ControlError::Public`].
     pub fn bind(config: &Config, volume: &str) -> Result<Listeners, ControlError> {
         Listeners::open(config, volume, None)
     }
@@ -124,7 +141,15 @@ impl Listeners {
                 Some(listener)
             }
         };
-        Ok(Listeners { runtime, signals, control, http })
+        let address = http.as_ref().and_then(|listener| listener.local_addr().ok());
+        // What a name stands for is known only now.
+        if let Some(address) = address.filter(|address| !address.ip().is_loopback())
+            && !config.http_public
+        {
+            return Err(ControlError::Public { address });
+        }
+        let access = Access::new(config, address)?;
+        Ok(Listeners { runtime, signals, control, http, access })
     }
 
     /// Returns further descriptors of the control socket and the metrics listener, for a successor.
@@ -153,7 +178,7 @@ impl Listeners {
         config: Arc<Config>,
         volume: Arc<dyn Volume>,
     ) -> Result<ControlThread, ControlError> {
-        let Listeners { runtime, signals, control, http } = self;
+        let Listeners { runtime, signals, control, http, access } = self;
         let (stop, stopped) = watch::channel(false);
         let shared = Shared {
             volume,
@@ -162,6 +187,7 @@ impl Listeners {
             history: Arc::default(),
             life: Arc::default(),
             drives: Arc::default(),
+            access: Arc::new(access),
         };
         let life = Arc::clone(&shared.life);
         let (volume, smart) = (Arc::clone(&shared.volume), shared.config.smart);
@@ -199,6 +225,8 @@ async fn serve(
     if let Some(listener) = http {
         // Whatever becomes of it, control goes on.
         let routes = routes::public(shared.clone());
+        // Small answers, a few a second: each is sent at once. Without it they only come later.
+        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         tokio::spawn(connections::serve(listener, routes, stopped.clone()));
     }
     let life = Arc::clone(&shared.life);

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod create;
+mod dashboard;
 pub mod descriptors;
 pub mod device;
 pub mod drive;

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::config::exports::Listen;
 use crate::config::legs::{LegConfig, LegSpec, LegTls};
 use crate::config::scan::ScanConfig;
+use crate::control::access::check_token_file;
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
 use crate::leg::{OpenLeg, Purpose};
@@ -53,6 +54,11 @@ pub fn check(config: &Config) -> Vec<String> {
         if let Err(reason) = can_hold(&guest.socket) {
             found.push(format!("vhost[{index}].socket: {reason}"));
         }
+    }
+    if let Some(path) = &config.http_token_file
+        && let Err(reason) = check_token_file(path)
+    {
+        found.push(format!("http_token_file: {reason}"));
     }
     if let Err(reason) = descriptors::check(config) {
         found.push(format!("exports: {reason}"));
@@ -188,10 +194,24 @@ fn can_hold(path: &Path) -> Result<(), String> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
         return Err(format!("{} exists and is not a socket", path.display()));
     }
-    match path.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => may_create_in(directory),
-        _ => may_create_in(Path::new(".")),
+    match directory_of(path) {
+        Some(directory) => may_create_in(directory),
+        None => may_create_in(Path::new(".")),
     }
+}
+
+/// Checks that a file could be created at `path`, whose directory has to be there.
+pub(crate) fn may_create_beside(path: &Path) -> Result<(), String> {
+    let directory = directory_of(path).unwrap_or(Path::new("."));
+    match directory.is_dir() {
+        true => may_create_in(directory),
+        false => Err(format!("there is no directory {}", directory.display())),
+    }
+}
+
+/// Returns the directory that a path names, unless it is the current one.
+fn directory_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty())
 }
 
 /// Checks that files can be created in `directory`, which is itself created if it is missing.

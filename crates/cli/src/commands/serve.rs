@@ -79,7 +79,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
-    /// Serve metrics and health over HTTP.
+    /// Serve the dashboard, metrics and health over HTTP.
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<HttpAddress>,
 

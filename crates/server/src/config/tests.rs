@@ -10,6 +10,7 @@ const FULL: &str = r#"
 volume = "db"
 control = "/run/hemi/db.sock"
 http = "127.0.0.1:9188"
+http_token_file = "/etc/hemi/db.token"
 buffer_budget = "512MiB"
 allow_inject = true
 drain_on_stop = "1m"
@@ -150,6 +151,12 @@ fn errors_of_sense_name_key_value_and_way_out() {
         (
             "[[exports]]\nnbd='unix:/x'\nlimits={in_flight_bytes_max='1MiB'}",
             "exports[0].limits.in_flight_bytes_max: 1MiB is less than request_bytes_max (32MiB)",
+        ),
+        ("http = '0.0.0.0:9188'", "http: 0.0.0.0:9188 can be reached from other machines"),
+        ("http = '[fe80::1%eth0]:9188'", "or listen on a loopback address, such as 127.0.0.1:9188"),
+        (
+            "http_public = true",
+            "http_public: other machines may only reach a listener that asks for a token",
         ),
     ] {
         let whole = if text.is_empty() || text.starts_with("legs") {

@@ -1,4 +1,4 @@
-//! The HTTP routes: the control API on the unix socket, metrics and health on TCP.
+//! The HTTP routes: the control API on the unix socket; metrics, health and the dashboard on TCP.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -17,6 +18,7 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::IntervalStream;
 
 use super::Life;
+use super::access::{self, Access, AccessAnswer};
 use super::api::{
     AddLeg, AttachDevice, AttachLeg, Empty, ErrorBody, Grow, Health, Inject, OneLeg, ReplaceLeg,
     Scrub, Shutdown, Upgrade, VolumeStatus,
@@ -28,6 +30,7 @@ use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use crate::config::Config;
 use crate::drive::Drives;
+use crate::dashboard;
 
 /// Largest body of a request: far above any that makes sense.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -49,6 +52,8 @@ pub(super) struct Shared {
     pub(super) history: Arc<Mutex<History>>,
     pub(super) life: Arc<Life>,
     pub(super) drives: Arc<Drives>,
+    /// The rules of the HTTP listener.
+    pub(super) access: Arc<Access>,
 }
 
 impl Shared {
@@ -62,26 +67,37 @@ impl Shared {
     }
 }
 
-/// The control API.
+/// The control API, on the unix socket.
 pub(super) fn control(shared: Shared) -> Router {
     Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/status/stream", get(stream))
-        .route("/v1/legs", get(legs))
+        .route("/v1/access", get(access_of_socket))
         .route("/v1/config", get(config))
         .route("/v1/legs/add", post(add))
         .route("/v1/legs/remove", post(remove))
-        .route("/v1/legs/replace", post(replace))
-        .route("/v1/legs/detach", post(detach))
-        .route("/v1/legs/attach", post(attach))
-        .route("/v1/scrub", post(scrub))
-        .route("/v1/inject", post(inject))
         .route("/v1/device/attach", post(attach_device))
         .route("/v1/device/detach", post(detach_device))
         .route("/v1/reload", post(reload))
         .route("/v1/upgrade", post(upgrade))
         .route("/v1/grow", post(grow))
         .route("/v1/shutdown", post(shutdown))
+        .merge(readable())
+        .merge(changeable())
+        .merge(observed())
+        .merge(dashboard::routes())
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+/// The routes of the HTTP listener: metrics and health for everybody, the dashboard and what it needs by the
+/// rules of [`Access`].
+pub(super) fn public(shared: Shared) -> Router {
+    let page = dashboard::routes().route("/v1/access", get(access_of_request));
+    Router::new()
+        .merge(page.route_layer(from_fn_with_state(shared.clone(), access::page)))
+        .merge(readable().route_layer(from_fn_with_state(shared.clone(), access::read)))
+        .merge(changeable().route_layer(from_fn_with_state(shared.clone(), access::change)))
         .merge(observed())
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
@@ -89,9 +105,23 @@ pub(super) fn control(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Metrics and health, for the TCP listener.
-pub(super) fn public(shared: Shared) -> Router {
-    observed().fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(shared)
+/// Figures: on the socket, and on the HTTP listener for whoever may read.
+fn readable() -> Router<Shared> {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/status/stream", get(stream))
+        .route("/v1/legs", get(legs))
+}
+
+/// Changes that can be made over HTTP, with the token, as well as on the socket. What ends the service, runs
+/// another program or changes what the machine has as devices is left to the socket.
+fn changeable() -> Router<Shared> {
+    Router::new()
+        .route("/v1/legs/replace", post(replace))
+        .route("/v1/legs/detach", post(detach))
+        .route("/v1/legs/attach", post(attach))
+        .route("/v1/scrub", post(scrub))
+        .route("/v1/inject", post(inject))
 }
 
 fn observed() -> Router<Shared> {
@@ -99,6 +129,14 @@ fn observed() -> Router<Shared> {
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(healthz))
         .route("/livez", get(livez))
+}
+
+async fn access_of_socket(State(shared): State<Shared>) -> Json<AccessAnswer> {
+    Json(shared.access.of_socket())
+}
+
+async fn access_of_request(State(shared): State<Shared>, headers: HeaderMap) -> Json<AccessAnswer> {
+    Json(shared.access.of_request(&headers))
 }
 
 async fn status(State(shared): State<Shared>) -> Json<VolumeStatus> {
@@ -285,11 +323,12 @@ fn unreceived(rejection: &BytesRejection) -> Response {
     response
 }
 
-fn refuse(refusal: Refusal) -> Response {
+pub(super) fn refuse(refusal: Refusal) -> Response {
     let code = match refusal.kind {
         RefusalKind::BadRequest => StatusCode::BAD_REQUEST,
         RefusalKind::NotFound => StatusCode::NOT_FOUND,
         RefusalKind::Forbidden => StatusCode::FORBIDDEN,
+        RefusalKind::Unauthorized => StatusCode::UNAUTHORIZED,
         RefusalKind::Unsafe | RefusalKind::Conflict => StatusCode::CONFLICT,
         RefusalKind::Closing => StatusCode::SERVICE_UNAVAILABLE,
         RefusalKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,

@@ -333,7 +333,135 @@ fn health_follows_the_volume() {
     assert_eq!(ask("/healthz").0, 503);
     let (code, text) = ask("/metrics");
     assert!(code == 200 && text.contains("hemi_leg_state"), "{code} {text}");
-    assert_eq!(ask("/v1/status").0, 404, "the control API is not on TCP");
+    assert_eq!(ask("/v1/config").0, 404, "the control API is not on TCP as a whole");
+}
+
+/// Returns a volume with an HTTP listener, and its token.
+fn served_over_http(name: &str, with_token: bool, is_public: bool) -> (Served, String) {
+    let path = std::env::temp_dir().join(format!("hemi-{}-token-{name}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let config = Config {
+        http: "127.0.0.1:0".parse().ok(),
+        http_token_file: with_token.then(|| path.clone()),
+        http_public: is_public,
+        allow_inject: true,
+        ..Config::default()
+    };
+    let served = Served::new(name, config, None);
+    let token = std::fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
+    let _ = std::fs::remove_file(&path);
+    (served, token)
+}
+
+/// Sends a request with headers, and returns the code, the head and the body of the answer.
+fn over_http(served: &Served, request: &str, headers: &str, body: &str) -> (u16, String, String) {
+    let http = served.http.expect("a port was asked for");
+    let mut stream = std::net::TcpStream::connect(http).expect("it listens");
+    let length = body.len();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    )
+    .expect("the server reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers");
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line");
+    (code, head, String::from_utf8_lossy(&answer[end + 4..]).into_owned())
+}
+
+const LOCAL: &str = "host: localhost:9188\r\n";
+
+#[test]
+fn the_dashboard_is_served_with_rules_for_the_browser() {
+    let (served, _) = served_over_http("page", false, false);
+    let (code, head, page) = over_http(&served, "GET /", LOCAL, "");
+    assert_eq!(code, 200, "{head}");
+    for part in [
+        "content-security-policy: default-src 'self'",
+        "frame-ancestors 'none'",
+        "x-content-type-options: nosniff",
+        "referrer-policy: no-referrer",
+        "cache-control: no-cache",
+    ] {
+        assert!(head.contains(part), "{part}: {head}");
+    }
+    let script = page.split('"').find(|part| part.ends_with("/main.js")).expect("it has a script");
+    let zipped = format!("{LOCAL}accept-encoding: gzip\r\n");
+    let (code, head, _) = over_http(&served, &format!("GET /{script}"), &zipped, "");
+    assert!(code == 200 && head.contains("content-encoding: gzip"), "{head}");
+    assert!(head.contains("immutable") && head.contains("text/javascript"), "{head}");
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("it has a tag");
+    let again = format!("{LOCAL}if-none-match: {tag}\r\n");
+    let (code, _, body) = over_http(&served, &format!("GET /{script}"), &again, "");
+    assert_eq!((code, body.as_str()), (304, ""));
+    assert_eq!(over_http(&served, "GET /assets/0/main.js", LOCAL, "").0, 404, "of another version");
+    assert_eq!(over_http(&served, "GET /", "host: evil.example\r\n", "").0, 403);
+    assert_eq!(over_http(&served, "GET /", "", "").0, 403, "without a host");
+    let (code, text) = served.get("/");
+    assert!(code == 200 && text.contains("main.js"), "the socket has it, too: {text}");
+}
+
+#[test]
+fn changes_over_http_need_the_token() {
+    let scrub = r#"{"repair": true}"#;
+    let (served, _) = served_over_http("no-token", false, false);
+    assert_eq!(over_http(&served, "GET /v1/status", LOCAL, "").0, 200);
+    let (code, _, text) = over_http(&served, "POST /v1/scrub", LOCAL, scrub);
+    assert!(code == 403 && text.contains("http_token_file"), "{code} {text}");
+    drop(served);
+
+    let (served, token) = served_over_http("token", true, false);
+    assert_eq!(token.len(), 64, "made at the start");
+    let right = format!("{LOCAL}authorization: Bearer {token}\r\n");
+    let (code, head, _) = over_http(&served, "POST /v1/scrub", LOCAL, scrub);
+    assert!(code == 401 && head.contains("www-authenticate: bearer"), "{code} {head}");
+    let wrong = format!("{LOCAL}authorization: Bearer {}\r\n", token.replace(&token[..1], "g"));
+    assert_eq!(over_http(&served, "POST /v1/scrub", &wrong, scrub).0, 401);
+    let elsewhere = format!("host: evil.example\r\nauthorization: Bearer {token}\r\n");
+    assert_eq!(over_http(&served, "POST /v1/scrub", &elsewhere, scrub).0, 403);
+    assert_eq!(served.asked(), [""; 0], "nothing reached the volume");
+    assert_eq!(over_http(&served, "POST /v1/scrub", &right, scrub).0, 200);
+    assert_eq!(served.asked().len(), 1);
+    for path in
+        ["shutdown", "upgrade", "grow", "reload", "legs/add", "legs/remove", "device/detach"]
+    {
+        let code = over_http(&served, &format!("POST /v1/{path}"), &right, "{}").0;
+        assert_eq!(code, 404, "{path} is for the socket");
+    }
+    let access = |headers: &str| over_http(&served, "GET /v1/access", headers, "").2;
+    assert!(access(LOCAL).contains(r#""read":"open","change":"token""#), "{}", access(LOCAL));
+    assert!(
+        access(LOCAL).contains(r#""granted":false"#)
+            && access(&right).contains(r#""granted":true"#)
+    );
+}
+
+#[test]
+fn a_public_listener_shows_figures_to_whoever_has_the_token() {
+    let (served, token) = served_over_http("public", true, true);
+    let anywhere = "host: storage.example\r\n";
+    let right = format!("{anywhere}authorization: Bearer {token}\r\n");
+    for path in ["GET /v1/status", "GET /v1/legs", "GET /v1/status/stream"] {
+        assert_eq!(over_http(&served, path, anywhere, "").0, 401, "{path}");
+    }
+    assert_eq!(over_http(&served, "GET /v1/status", &right, "").0, 200);
+    for open in ["GET /", "GET /v1/access", "GET /metrics", "GET /healthz", "GET /livez"] {
+        assert_eq!(over_http(&served, open, anywhere, "").0, 200, "{open}");
+    }
+}
+
+#[test]
+fn a_listener_that_others_reach_has_to_be_allowed() {
+    let directory = tempfile::tempdir().expect("the temporary directory can be written");
+    let config = Config {
+        control: Some(directory.path().join("x.sock")),
+        http: "0.0.0.0:0".parse().ok(),
+        ..Config::default()
+    };
+    let error = Listeners::bind(&config, "db").expect_err("it is not allowed").to_string();
+    assert!(error.contains("http_public") && error.contains("http_token_file"), "{error}");
 }
 
 #[test]

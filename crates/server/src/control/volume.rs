@@ -392,6 +392,8 @@ pub enum RefusalKind {
     NotFound,
     /// It is not allowed by the configuration.
     Forbidden,
+    /// It needs a token, and came without or with another one.
+    Unauthorized,
     /// It would lose data, or guess.
     Unsafe,
     /// Not in this state: in use, busy.

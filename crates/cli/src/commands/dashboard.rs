@@ -1,0 +1,322 @@
+//! `hemi dashboard`: opens a served volume's dashboard, or makes it reachable first.
+//!
+//! A volume without an HTTP listener is reached by a proxy of this command's own, on a loopback port and
+//! through the control socket. Whoever may open that socket may do anything with the volume, and any user of
+//! the machine can reach a loopback port. So the proxy asks for a token, which it makes when it starts, for
+//! everything but the page itself. The address printed has the token behind its `#`, where it reaches neither
+//! a server nor a log. Arguments of programs are seen by other users, so the browser that this command starts
+//! is given a code that is good once.
+
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use http_body_util::{BodyExt as _, Either, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use hemi_server::control::access::{AccessAnswer, Right, random_token, same_token};
+
+use crate::client::{Client, Which};
+use crate::failure::{Failure, Kind};
+
+/// Most connections of the proxy at a time; further ones wait. A page has two or three.
+const CONNECTIONS_MAX: usize = 64;
+/// Largest request that the proxy passes on, as the control API takes it.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Open the dashboard of a served volume in the browser.
+///
+/// Opens the address of the volume's HTTP listener (`http` in its configuration, --http of hemi serve).
+/// Without such a listener, the command serves the dashboard itself, on a free port of 127.0.0.1 and
+/// through the control socket, until Ctrl-C. The address then has a token, and whoever has that may do
+/// what the hemi commands can.
+///
+/// Where there is no graphical session, or xdg-open is missing, the address is only printed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  hemi dashboard
+  hemi dashboard --volume db --print
+  hemi dashboard --proxy --port 9000")]
+pub(crate) struct DashboardArgs {
+    /// Print the address, and open nothing.
+    #[arg(long)]
+    print: bool,
+
+    /// Go through the control socket, though the volume has an HTTP listener: for changes without its token.
+    #[arg(long)]
+    proxy: bool,
+
+    /// Port of 127.0.0.1 for the proxy [default: a free one].
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+
+    #[command(flatten)]
+    which: Which,
+}
+
+pub(crate) fn run(arguments: &DashboardArgs) -> Result<()> {
+    let client = Client::new(&arguments.which)?;
+    client.block_on(async {
+        let access: AccessAnswer = client.get("/v1/access").await?;
+        let listener = access.address.as_deref().filter(|_| !arguments.proxy);
+        let Some(address) = listener.and_then(|address| address.parse().ok()) else {
+            return serve(arguments, client.socket().to_owned()).await;
+        };
+        let address = format!("http://{}/", reachable(address));
+        say(&address)?;
+        if !arguments.print {
+            open(&address);
+        }
+        Ok(())
+    })
+}
+
+/// Returns an address of this machine's for a listener on all of them.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush().map_err(Into::into)
+}
+
+/// Starts the browser, where there is a session that shows one. The address has been printed, so it does not
+/// matter if that fails.
+fn open(address: &str) {
+    let has_session = ["DISPLAY", "WAYLAND_DISPLAY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    if !has_session {
+        return;
+    }
+    let started = std::process::Command::new("xdg-open")
+        .arg(address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if let Err(error) = started {
+        eprintln!("xdg-open: {error}; open the address yourself");
+    }
+}
+
+/// Serves the dashboard through the control socket until it is interrupted.
+async fn serve(arguments: &DashboardArgs, socket: PathBuf) -> Result<()> {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let listener = TcpListener::bind(at).await.map_err(|error| {
+        let what = format!("cannot listen on {at}: {error}");
+        Failure::error(Kind::Failed, what, "Name another port with --port, or leave it out.")
+    })?;
+    let port = listener.local_addr().context("the proxy's port")?.port();
+    let proxy = Arc::new(Proxy {
+        socket,
+        token: random_token().context("no random bytes")?,
+        code: Mutex::new(None),
+    });
+    say(&format!("http://127.0.0.1:{port}/#token={}", proxy.token))?;
+    eprintln!("serving the dashboard until Ctrl-C; whoever has this address may change the volume");
+    if !arguments.print {
+        let code = random_token().context("no random bytes")?;
+        let address = format!("http://127.0.0.1:{port}/#code={code}");
+        *proxy.code.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
+        open(&address);
+    }
+    let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot catch TERM")?;
+    tokio::select! {
+        () = accept(listener, proxy) => Ok(()),
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot catch Ctrl-C"),
+        _ = term.recv() => Ok(()),
+    }
+}
+
+async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // Descriptors have run out, or the client has gone.
+            Err(_) => {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let proxy = Arc::clone(&proxy);
+        tokio::spawn(async move {
+            let _permit = permit;
+            let answer = service_fn(move |request| {
+                let proxy = Arc::clone(&proxy);
+                async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+            });
+            // What went wrong with a connection is the browser's to tell.
+            let _ = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
+        });
+    }
+}
+
+/// An answer: the volume's as it comes, or a text of the proxy's own.
+type Answer = Response<Either<Incoming, Full<Bytes>>>;
+
+/// Passes requests on to a control socket.
+#[derive(Debug)]
+struct Proxy {
+    socket: PathBuf,
+    token: String,
+    /// Good once for the token.
+    code: Mutex<Option<String>>,
+}
+
+impl Proxy {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if !is_loopback(request.headers().get(header::HOST)) {
+            return refusal(StatusCode::FORBIDDEN, "forbidden", "the request is for another host");
+        }
+        let path = request.uri().path();
+        let is_page =
+            request.method() == Method::GET && (path == "/" || path.starts_with("/assets/"));
+        let is_granted = self.is_granted(&request);
+        match (request.method(), path) {
+            (&Method::GET, "/v1/access") => return self.access(is_granted).await,
+            (&Method::POST, "/v1/code") => return self.exchange(request).await,
+            _ if is_page || is_granted => {}
+            _ => {
+                let what =
+                    "the request lacks the token; use the address that hemi dashboard prints";
+                return refusal(StatusCode::UNAUTHORIZED, "unauthorized", what);
+            }
+        }
+        match self.pass_on(request).await {
+            Ok(answer) => answer.map(Either::Left),
+            Err(error) => {
+                let what = format!("the volume is not served any more: {error:#}");
+                refusal(StatusCode::BAD_GATEWAY, "closing", &what)
+            }
+        }
+    }
+
+    fn is_granted(&self, request: &Request<Incoming>) -> bool {
+        let sent = request.headers().get(header::AUTHORIZATION);
+        sent.is_some_and(|sent| same_token(sent.as_bytes(), &self.token))
+    }
+
+    /// Tells the page what a request may do: with the token everything, without it nothing.
+    async fn access(&self, is_granted: bool) -> Answer {
+        let known = Client::at(self.socket.clone()).get::<AccessAnswer>("/v1/access").await;
+        match known {
+            Ok(known) => json(&AccessAnswer {
+                read: Right::Token,
+                change: Right::Token,
+                granted: is_granted,
+                address: None,
+                ..known
+            }),
+            Err(error) => {
+                let what = format!("the volume is not served any more: {error:#}");
+                refusal(StatusCode::BAD_GATEWAY, "closing", &what)
+            }
+        }
+    }
+
+    /// Gives the token for the code, once.
+    async fn exchange(&self, request: Request<Incoming>) -> Answer {
+        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+        let sent = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_right = code.as_deref().is_some_and(|code| code.as_bytes() == sent);
+        // A wrong one spends it too: nobody tries a second time.
+        *code = None;
+        if is_right {
+            return json(&serde_json::json!({ "token": self.token }));
+        }
+        let what = "the code was used already; use the address that hemi dashboard prints";
+        refusal(StatusCode::UNAUTHORIZED, "unauthorized", what)
+    }
+
+    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Incoming>> {
+        let stream = UnixStream::connect(&self.socket).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        let (mut parts, body) = request.into_parts();
+        for own in [header::CONNECTION, header::AUTHORIZATION, header::COOKIE, header::ORIGIN] {
+            parts.headers.remove(own);
+        }
+        parts.headers.insert(header::HOST, HeaderValue::from_static("hemi"));
+        let body = Limited::new(body, BODY_BYTES_MAX);
+        Ok(sender.send_request(Request::from_parts(parts, body)).await?)
+    }
+}
+
+/// Returns true if a browser believes to talk to this machine: a page elsewhere whose name was made to lead
+/// here has that name in its requests.
+fn is_loopback(host: Option<&HeaderValue>) -> bool {
+    let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name == "127.0.0.1" || name.eq_ignore_ascii_case("localhost")
+}
+
+fn json(value: &impl serde::Serialize) -> Answer {
+    own(StatusCode::OK, serde_json::to_vec(value).unwrap_or_default())
+}
+
+fn refusal(code: StatusCode, error: &str, what: &str) -> Answer {
+    let body = serde_json::json!({ "error": error, "what": what, "way_out": "" });
+    own(code, body.to_string().into_bytes())
+}
+
+fn own(code: StatusCode, body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Either::Right(Full::new(body.into())));
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        let is = |host: &'static str| is_loopback(Some(&HeaderValue::from_static(host)));
+        assert!(is("127.0.0.1:4000") && is("localhost:4000") && is("LOCALHOST"));
+        assert!(!is("127.0.0.1.evil.example:4000") && !is("evil.example") && !is(""));
+        assert!(!is_loopback(None));
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_by_loopback() {
+        let reach = |address: &str| reachable(address.parse().expect("an address")).to_string();
+        assert_eq!(reach("0.0.0.0:9188"), "127.0.0.1:9188");
+        assert_eq!(reach("[::]:9188"), "[::1]:9188");
+        assert_eq!(reach("10.0.0.7:9188"), "10.0.0.7:9188");
+    }
+}

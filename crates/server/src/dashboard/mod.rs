@@ -1,0 +1,147 @@
+//! The dashboard: one page that shows a served volume, and the files that it is made of.
+//!
+//! All files are part of the program, and the page asks nobody else for anything. They are plain ES
+//! modules: what is in `page/` is what a browser runs, and there is no build step. The figures come from
+//! the control API (`docs/control-api.md`), live by server-sent events.
+//!
+//! Files are compressed once, when the first of them is asked for: committed archives could differ from
+//! their sources unseen, and compressing each answer would cost the control thread time. Modules and styles
+//! lie under a path with a checksum of all of them, so that browsers may keep them for ever.
+
+use std::sync::OnceLock;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+mod assets;
+
+use assets::{Asset, Assets};
+
+/// The rule for what the page may load and who may embed it: its own files and the API beside them, nobody.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Headers of every file of the page.
+const HEADERS: [(header::HeaderName, &str); 4] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
+
+/// Returns the routes of the page and its files.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route("/", get(index)).route("/assets/{version}/{name}", get(asset))
+}
+
+fn assets() -> &'static Assets {
+    static ASSETS: OnceLock<Assets> = OnceLock::new();
+    ASSETS.get_or_init(Assets::embedded)
+}
+
+async fn index(headers: HeaderMap) -> Response {
+    // It names the version of all others, so a browser asks for it again every time.
+    answer(assets().index(), &headers, "no-cache")
+}
+
+async fn asset(Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Response {
+    let assets = assets();
+    match assets.named(&name).filter(|_| version == assets.version()) {
+        Some(asset) => answer(asset, &headers, "public, max-age=31536000, immutable"),
+        None => (StatusCode::NOT_FOUND, HEADERS, "There is no such file: load the page again.\n")
+            .into_response(),
+    }
+}
+
+/// Answers with the file, or says that the browser's copy is right.
+fn answer(asset: &'static Asset, headers: &HeaderMap, keep: &'static str) -> Response {
+    let common = [
+        (header::CACHE_CONTROL, keep),
+        (header::ETAG, asset.etag()),
+        (header::VARY, "accept-encoding"),
+    ];
+    let asked = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if asked(header::IF_NONE_MATCH).is_some_and(|known| known.contains(asset.etag())) {
+        return (StatusCode::NOT_MODIFIED, HEADERS, common).into_response();
+    }
+    let kind = [(header::CONTENT_TYPE, asset.kind())];
+    match asked(header::ACCEPT_ENCODING).is_some_and(accepts_gzip) {
+        true => {
+            let encoding = [(header::CONTENT_ENCODING, "gzip")];
+            (HEADERS, common, kind, encoding, asset.compressed()).into_response()
+        }
+        false => (HEADERS, common, kind, asset.bytes()).into_response(),
+    }
+}
+
+/// Returns true if a list of encodings has gzip, and not with weight 0.
+fn accepts_gzip(list: &str) -> bool {
+    list.split(',').any(|entry| {
+        let mut parts = entry.split(';').map(str::trim);
+        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        is_gzip && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page and all that it loads, as they go over the wire, at most.
+    const WIRE_BYTES_MAX: usize = 100_000;
+
+    #[test]
+    fn the_page_is_small() {
+        let assets = assets();
+        let loaded = assets.all().filter(|asset| !asset.kind().starts_with("text/plain"));
+        let bytes: usize = loaded.map(|asset| asset.compressed().len()).sum();
+        assert!(bytes <= WIRE_BYTES_MAX, "{bytes} bytes");
+    }
+
+    #[test]
+    fn the_page_names_files_that_are_there() {
+        let assets = assets();
+        let bytes = assets.index().bytes();
+        let text = std::str::from_utf8(&bytes).expect("a page is text");
+        let prefix = format!("assets/{}/", assets.version());
+        let mut named = 0;
+        for rest in text.split(prefix.as_str()).skip(1) {
+            let name = rest.split('"').next().unwrap_or_default();
+            assert!(assets.named(name).is_some(), "{name}");
+            named += 1;
+        }
+        assert!(named >= 3, "scripts and styles: {text}");
+        assert!(!text.contains("://"), "nothing comes from elsewhere");
+    }
+
+    /// Modules import each other by names that are there.
+    #[test]
+    fn modules_import_what_is_there() {
+        let assets = assets();
+        for asset in assets.all().filter(|asset| asset.kind().starts_with("text/javascript")) {
+            let bytes = asset.bytes();
+            let text = std::str::from_utf8(&bytes).expect("a module is text");
+            for rest in text.split(" from \"./").skip(1) {
+                let name = rest.split('"').next().unwrap_or_default();
+                assert!(assets.named(name).is_some(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn encodings_are_told_apart() {
+        for (list, gzip) in [
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP;q=0.8", true),
+            ("gzip;q=0", false),
+            ("identity", false),
+            ("x-gzip-not", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_gzip(list), gzip, "{list}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+"""The dashboard in a browser: what it says in each state, who may change what, and that it asks
+nobody else for anything.
+
+States that take minutes to reach, or other kinds of servers, are played by
+hemi_harness/dashboard.py; the rest is a served volume. Without Chromium the tests of the page are
+skipped (`make setup` installs it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hemi_harness import HEMI, Process, Sandbox, Volume, wait_until
+from hemi_harness.browser import Browser, browser, executable
+from hemi_harness.dashboard import Fake, Scene
+from hemi_harness.hemi import MIB
+from hemi_harness.journal import Journal
+from hemi_harness.sandbox import PATIENCE, free_port
+
+SIZE = 64 * MIB
+TOKEN = "a-token-that-nobody-guesses"
+needs_browser = pytest.mark.skipif(
+    executable() is None, reason="no Chromium here: make setup installs it"
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of this file; each opens its own page."""
+    with browser() as tab:
+        yield tab
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Browser]:
+    """A tab with nothing in it, that must not have complained in the end."""
+    chromium.open("about:blank")
+    chromium.requests.clear()
+    chromium.complaints.clear()
+    chromium.look(1280, 900)
+    yield chromium
+    chromium.evaluate("1")
+    assert not chromium.complaints, chromium.complaints
+
+
+def asks_only(page: Browser, address: str) -> None:
+    """Fails if the page asked another server than its own for anything."""
+    page.evaluate("1")
+    asked = {urlsplit(url)[:2] for url in page.requests}
+    assert asked == {urlsplit(address)[:2]}, asked
+
+
+def say(page: Browser, state: str) -> str:
+    """Waits until the page is in a state, and returns its sentence."""
+    page.until(f"document.querySelector('#verdict').dataset.state === {json.dumps(state)}")
+    return page.text("#sentence")
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("scene", "state", "sentence", "shown"),
+    [
+        ("safe", "safe", "Every leg holds everything", {"#work": "Nothing is owed"}),
+        ("frozen", "at-risk", "are on nvme only", {"#lanes": "frozen", "#work": "Drain of hdd"}),
+        ("out", "at-risk", "Only nvme is in", {"#lanes": "out: unresponsive", "#events": "is out"}),
+        ("rebuild", "at-risk", "is being filled", {"#work": "80 %, 8 min 51 s left"}),
+        ("scrub", "safe", "Every leg", {"#work": "37 %, 9 min left"}),
+        ("down", "down", "The volume closes", {"#advice": "See the log"}),
+    ],
+)
+def test_each_state_is_said(
+    page: Browser, scene: str, state: str, sentence: str, shown: dict[str, str]
+) -> None:
+    with Fake(Scene(scene)) as server:
+        page.open(server.address)
+        assert sentence in say(page, state)
+        assert (page.evaluate("document.title") == "db") == (state == "safe")
+        for place, text in shown.items():
+            page.until(
+                f"document.querySelector({json.dumps(place)}).innerText.includes("
+                f"{json.dumps(text)})"
+            )
+        assert page.text("#hidden-week") == "3 min 12 s"
+        assert "Samsung SSD 980 PRO" in page.text("#drives")
+        # The maps and the charts are drawn: there are many colours in them.
+        for canvas in ("#heat canvas", "#regions canvas", ".lane canvas"):
+            page.until(
+                f"(() => {{ const canvas = document.querySelector('{canvas}'); const data = canvas "
+                ".getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data; "
+                "return new Set(new Uint32Array(data.buffer)).size > 3; })()"
+            )
+        asks_only(page, server.address)
+
+
+@needs_browser
+def test_what_is_not_told_is_not_known(page: Browser) -> None:
+    """A server of another version, without history, events or most figures."""
+    with Fake(Scene("bare")) as server:
+        page.open(server.address)
+        assert "does not tell" in say(page, "unknown")
+        page.until("document.querySelector('#events').innerText.includes('Not known')")
+        text = page.text("main")
+        assert "NaN" not in text and "undefined" not in text and "null" not in text, text
+        assert page.text("#hidden-week") == page.text("#exposed") == "not known"
+        assert "Not known" in page.text("#work")
+        time.sleep(3)  # It polls on.
+        assert page.text("#link") == "live, every second"
+
+
+@needs_browser
+def test_words_of_others_are_text(page: Browser) -> None:
+    class Hostile(Scene):
+        def status(self) -> dict[str, object]:
+            status = super().status()
+            status["name"] = "<img src=x onerror=alert(1)>"
+            status["legs"][0]["name"] = "<script>alert(2)</script>"
+            status["legs"][0]["drive"] = {"model": "<b>bold</b>"}
+            return status
+
+    with Fake(Hostile("safe")) as server:
+        page.open(server.address)
+        say(page, "safe")
+        assert page.text("#name") == "<img src=x onerror=alert(1)>"
+        page.until("document.querySelector('#drives').innerText.includes('<b>bold</b>')")
+        assert (
+            page.evaluate("document.querySelectorAll('main img, main script, main b').length") == 0
+        )
+
+
+@needs_browser
+def test_figures_behind_a_token_are_asked_for(page: Browser) -> None:
+    with Fake(Scene("safe", TOKEN, needs_token=True)) as server:
+        page.open(server.address)
+        page.until("!document.querySelector('#gate').hidden")
+        assert page.evaluate("document.querySelector('#figures').hidden")
+        page.type("#gate-token", "another-one-altogether")
+        page.click("Show")
+        page.until("document.querySelector('#gate-wrong').textContent.includes('not the token')")
+        page.evaluate("document.querySelector('#gate-token').value = ''")
+        page.type("#gate-token", TOKEN)
+        page.click("Show")
+        say(page, "safe")
+        # A page that is loaded again knows it; another tab does not.
+        page.open(server.address)
+        say(page, "safe")
+        assert page.evaluate("Object.values(localStorage).length + document.cookie.length") == 0
+        page.evaluate("sessionStorage.clear()")
+
+
+@needs_browser
+def test_changes_ask_first_and_carry_the_token(page: Browser) -> None:
+    with Fake(Scene("safe", TOKEN)) as server:
+        page.open(server.address)
+        page.click("Unlock changes")
+        page.type("#dialog input", "wrong-wrong-wrong-wrong")
+        page.click("Unlock")
+        page.until("document.querySelector('#dialog-wrong').textContent.includes('not the token')")
+        page.evaluate("document.querySelector('#dialog input').value = ''")
+        page.type("#dialog input", TOKEN)
+        page.click("Unlock")
+        page.click("Compare and repair")
+        page.until("document.querySelector('#dialog').open")
+        page.click("Cancel")
+        page.click("Detach hdd")
+        page.until("document.querySelector('#dialog-text').textContent.includes('one leg only')")
+        assert server.scene.asked == [], "nothing is done before it is confirmed"
+        page.evaluate("document.querySelector('#dialog-go').click()")
+        wait_until("it is asked for", lambda: len(server.scene.asked) == 1)
+        assert server.scene.asked == [("/v1/legs/detach", {"leg": 1})]
+        page.evaluate("sessionStorage.clear()")
+
+
+@needs_browser
+def test_it_says_when_hemi_is_gone_and_goes_on(page: Browser) -> None:
+    port = free_port()
+    with Fake(Scene("safe"), port) as server:
+        page.open(server.address)
+        say(page, "safe")
+    page.until("document.querySelector('#sentence').textContent === 'hemi does not answer.'")
+    assert page.text("#link") == "no answer"
+    with Fake(Scene("out"), port):
+        assert "Only nvme is in" in say(page, "at-risk")
+
+
+@needs_browser
+def test_it_can_be_used_without_eyes_and_without_a_mouse(page: Browser) -> None:
+    with Fake(Scene("frozen")) as server:
+        page.open(server.address)
+        say(page, "at-risk")
+        page.until("document.querySelector('.lane .readout')?.textContent.includes('clients')")
+        tree = page.tree()
+        roles = {role for role, _ in tree}
+        assert {"banner", "main", "contentinfo", "heading", "status", "table"} <= roles, roles
+        named = [name for role, name in tree if role in ("button", "radio", "combobox", "textbox")]
+        assert all(named), tree
+        assert any("is frozen" in name for _, name in tree)
+        spoken = page.text("#spoken")
+        assert spoken.startswith("At risk."), spoken
+        page.evaluate("document.querySelector('.chart').focus()")
+        page.press("ArrowLeft", 37)
+        page.press("ArrowLeft", 37)
+        page.until(r"/^\d\d:\d\d:\d\d: /.test(document.querySelector('.readout').textContent)")
+        page.evaluate("document.querySelector('.chart details').open = true")
+        rows = page.until("document.querySelectorAll('.chart tbody tr').length")
+        assert 20 <= rows <= 60, rows
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_it_fits(page: Browser, width: int, dark: bool) -> None:
+    with Fake(Scene("rebuild")) as server:
+        page.look(width, 800, dark)
+        page.open(server.address)
+        say(page, "at-risk")
+        page.until("Boolean(document.querySelector('.lane canvas'))")
+        across = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert across <= 0, f"{across} pixels too wide"
+        ink, paper = (
+            [int(part) for part in re.findall(r"\d+", str(page.evaluate(script)))[:3]]
+            for script in (
+                "getComputedStyle(document.querySelector('#sentence')).color",
+                "getComputedStyle(document.documentElement).backgroundColor",
+            )
+        )
+        assert (sum(ink) > sum(paper)) == dark
+
+
+def ask(address: str, path: str, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(address + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def served(sandbox: Sandbox, *options: str) -> tuple[Volume, str, Path]:
+    """A volume with an HTTP listener and a token; its address, and the token's file."""
+    port = free_port()
+    token = sandbox.path("token")
+    http = ("--http", f"127.0.0.1:{port}", "--set", f"http_token_file={token}", *options)
+    volume = Volume.on_files(sandbox, SIZE, inject=True, options=http, create=("--name", "db"))
+    return volume, f"http://127.0.0.1:{port}/", token
+
+
+def test_a_token_file_is_made_and_kept_private(sandbox: Sandbox) -> None:
+    volume, address, token = served(sandbox)
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    text = token.read_text().strip()
+    assert re.fullmatch(r"[0-9a-f]{64}", text)
+    assert text not in volume.process.output(), "no log has it"
+    assert json.loads(ask(address, "v1/access", Authorization=f"Bearer {text}")[1])["granted"]
+    assert not json.loads(ask(address, "v1/access", Authorization="Bearer x")[1])["granted"]
+    volume.stop()
+    token.chmod(0o644)
+    volume.start_fails("http_token_file", "mode 0644", "chmod 600", token)
+    token.chmod(0o640)
+    volume.start()
+    assert json.loads(ask(address, "v1/access", Authorization=f"Bearer {text}")[1])["granted"]
+
+
+def test_other_machines_are_let_in_on_purpose_only(sandbox: Sandbox) -> None:
+    port = free_port()
+    options = ["--http", f"0.0.0.0:{port}"]
+    volume = Volume.on_files(sandbox, SIZE, options=options, start=False)
+    volume.start_fails("http", f"0.0.0.0:{port}", "http_public = true", "http_token_file")
+    volume.options += ["--set", "http_public=true"]
+    volume.start_fails("http_public", "http_token_file")
+    volume.options += ["--set", f"http_token_file={sandbox.path('token')}"]
+    volume.start()
+    address = f"http://127.0.0.1:{port}/"
+    token = sandbox.path("token").read_text().strip()
+    assert ask(address, "v1/status")[0] == 401
+    assert ask(address, "v1/status", Authorization=f"Bearer {token}")[0] == 200
+    assert ask(address, "metrics")[0] == 200
+
+
+@needs_browser
+def test_a_freeze_is_seen_within_seconds(sandbox: Sandbox, page: Browser) -> None:
+    volume, address, token = served(sandbox)
+    volume.wait_converged()
+    journal = Journal(volume.uri, blocks=512)
+    assert journal.run(100)
+    page.open(address)
+    say(page, "safe")
+    page.click("Unlock changes")
+    page.type("#dialog input", token.read_text().strip())
+    page.click("Unlock")
+    volume.inject(1, "--freeze", "1h")
+    assert journal.run(300), "clients go on"
+    page.until("document.querySelector('#lanes').innerText.includes('frozen')")
+    say(page, "at-risk")
+    page.click("End the faults of leg1.img")
+    page.evaluate("document.querySelector('#dialog-go').click()")
+    volume.wait_leg_state(1, "healthy", "lagging")
+    assert "safe" in str(
+        page.until(
+            "['safe'].find((one) => one === document.querySelector('#verdict').dataset.state)"
+        )
+    )
+    asks_only(page, address)
+
+
+class Proxy:
+    """`hemi dashboard` while it serves."""
+
+    def __init__(self, sandbox: Sandbox, volume: Volume) -> None:
+        self.process: Process = sandbox.start(
+            HEMI, "dashboard", "--print", "--control", volume.control, name="dashboard"
+        )
+        wait_until("it tells its address", lambda: "#token=" in self.process.output())
+        found = re.search(r"(http://127\.0\.0\.1:\d+/)#token=([0-9a-f]{64})", self.process.output())
+        assert found, self.process.output()
+        self.address, self.token = found.groups()
+
+
+def test_the_proxy_asks_for_its_token(sandbox: Sandbox) -> None:
+    volume = Volume.on_files(sandbox, SIZE, create=("--name", "db"))
+    proxy = Proxy(sandbox, volume)
+    right = {"Authorization": f"Bearer {proxy.token}"}
+    for path in ("v1/status", "v1/config", "metrics", "healthz"):
+        assert ask(proxy.address, path)[0] == 401, path
+        assert ask(proxy.address, path, Authorization="Bearer x")[0] == 401, path
+        assert ask(proxy.address, path, **right)[0] == 200, path
+    assert ask(proxy.address, "")[0] == 200, "the page tells nothing"
+    assert ask(proxy.address, "v1/status", Host="evil.example", **right)[0] == 403
+    assert json.loads(ask(proxy.address, "v1/access", **right)[1])["granted"]
+    assert not json.loads(ask(proxy.address, "v1/access")[1])["granted"]
+    volume.stop()
+    code, body = ask(proxy.address, "v1/status", **right)
+    assert code == 502 and "not served any more" in json.loads(body)["what"]
+    os.kill(proxy.process.pid, signal.SIGINT)
+    assert proxy.process.wait(PATIENCE) == 0
+
+
+@needs_browser
+def test_the_proxy_shows_the_page(sandbox: Sandbox, page: Browser) -> None:
+    volume = Volume.on_files(sandbox, SIZE, create=("--name", "db"))
+    volume.wait_converged()
+    proxy = Proxy(sandbox, volume)
+    page.open(proxy.address)
+    page.until("!document.querySelector('#gate').hidden")
+    page.open("about:blank")
+    page.open(f"{proxy.address}#token={proxy.token}")
+    say(page, "safe")
+    assert proxy.token not in str(page.evaluate("location.href")), "not in the history"
+    page.click("Compare all legs")
+    page.evaluate("document.querySelector('#dialog-go').click()")
+    page.until("!document.querySelector('#dialog').open")
+    asks_only(page, proxy.address)
+
+
+def test_the_address_of_a_volume_with_http_is_told(sandbox: Sandbox) -> None:
+    volume, address, _ = served(sandbox)
+    assert volume.command("dashboard", "--print") == f"{address}\n"
