@@ -29,8 +29,8 @@ use super::metrics;
 use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use crate::config::Config;
-use crate::drive::Drives;
 use crate::dashboard;
+use crate::drive::Drives;
 
 /// Largest body of a request: far above any that makes sense.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
