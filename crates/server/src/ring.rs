@@ -352,8 +352,11 @@ impl Ring {
 
     /// Lets a file go: closes `descriptor` and gives its slot back, at the latest when every
     /// entry queued so far has been handed to the kernel, since entries name files by slot or
-    /// descriptor. I/O in flight on it goes on and keeps the file open.
+    /// descriptor. I/O in flight on it goes on and keeps the file open; a receive that waits in poll(2) ends.
     pub fn remove_file(&mut self, file: RingFile, descriptor: OwnedFd) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.remove_file(file, &mut self.taken);
+        }
         self.leaving.push((file, descriptor));
         self.let_go();
     }
@@ -574,9 +577,9 @@ impl Ring {
     /// Asks the kernel to end the entry with this tag soon. Its completion still comes, and
     /// only that says that the kernel has let go of its memory.
     pub fn cancel(&mut self, tag: Tag) {
-        let sockets = self.sockets.as_mut();
-        if let Some(completion) = sockets.and_then(|sockets| sockets.cancel(tag)) {
-            self.taken.push(completion);
+        if let Some(sockets) = &mut self.sockets
+            && sockets.cancel(tag, &mut self.taken)
+        {
             return;
         }
         self.push(opcode::AsyncCancel::new(tag.to_bits()).build(), Tag::NOBODY);

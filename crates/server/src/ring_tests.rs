@@ -274,6 +274,29 @@ fn a_receive_that_waits_in_poll_can_be_cancelled() {
 }
 
 #[test]
+fn a_receive_from_a_file_that_is_removed_ends() {
+    let mut ring = light_ring();
+    if ring.sockets.is_none() {
+        return;
+    }
+    let memory = Mapping::new(1 << 16, false).unwrap();
+    let (_here, there) = pair();
+    let file = ring.add_file(&there);
+    ring.receive(file, memory.span(0, 64), tag(1));
+    ring.remove_file(file, there);
+    // Its descriptor may be another file's by now.
+    let (mut peer, other) = pair();
+    std::io::Write::write_all(&mut peer, b"not for the other").unwrap();
+    let arrived = wait_for(&mut ring, 1);
+    assert_eq!((arrived[0].tag, arrived[0].result), (tag(1), -libc::ECANCELED));
+    ring.wait(Some(1_000_000)).unwrap();
+    let mut none = Vec::new();
+    ring.completions(&mut none);
+    assert!(none.is_empty(), "{none:?}");
+    drop(other);
+}
+
+#[test]
 fn more_receives_than_poll_waits_for_all_get_theirs_as_load_rises_and_falls() {
     use std::io::Write as _;
     let mut ring = light_ring();

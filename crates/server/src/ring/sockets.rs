@@ -136,10 +136,26 @@ impl Sockets {
         self.receives.pop()
     }
 
-    /// Takes out the receive with this tag, as a completion that says that it was cancelled.
-    pub(super) fn cancel(&mut self, tag: Tag) -> Option<Completion> {
-        let index = self.receives.iter().position(|receive| receive.tag == tag)?;
-        Some(self.receives.remove(index).ended(-libc::ECANCELED))
+    /// Ends the receive with this tag, if it waits here, as cancelled.
+    pub(super) fn cancel(&mut self, tag: Tag, into: &mut Vec<Completion>) -> bool {
+        self.end(|receive| receive.tag == tag, into)
+    }
+
+    /// Ends the receives from a file that is about to be closed, as cancelled.
+    pub(super) fn remove_file(&mut self, file: RingFile, into: &mut Vec<Completion>) {
+        self.end(|receive| receive.file == file, into);
+    }
+
+    fn end(&mut self, which: impl Fn(&Receive) -> bool, into: &mut Vec<Completion>) -> bool {
+        let before = self.receives.len();
+        self.receives.retain(|receive| {
+            let ends = which(receive);
+            if ends {
+                into.push(receive.ended(-libc::ECANCELED));
+            }
+            !ends
+        });
+        self.receives.len() < before
     }
 
     /// Waits until the ring or one of the receives has something, at most `timeout` nanoseconds. Adds the
