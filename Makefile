@@ -28,7 +28,7 @@ PLANTED_ARGS ?=
 .NOTPARALLEL:
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
-	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test power-cut-test forged sanitize fuzz \
+	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
 	reproduce validate bench-sim lab-demo lab-sweep-check picture install install-strip uninstall deb container
 
 help: ## list the targets
@@ -185,6 +185,12 @@ kernel-test: setup release ## block devices in a user-mode kernel, which is buil
 	@tests/kernel/build.sh "$(KERNEL)"
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/run.py --kernel "$(KERNEL)/linux" $(KERNEL_TEST_ARGS)
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m pytest tests/kernel/test_boot.py
+
+# TRANSCRIPTS_ARGS="--fresh": ids, sizes and times anew, too.
+TRANSCRIPTS_ARGS ?=
+mounting-transcripts: setup release ## the output that docs/mounting.md and the pages of hemi attach and detach-device show, from the user-mode kernel
+	@tests/kernel/build.sh "$(KERNEL)"
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/kernel/transcripts.py --kernel "$(KERNEL)/linux" $(TRANSCRIPTS_ARGS)
 
 # FUZZ_SECONDS: for each target. FUZZ_TARGETS="page lost": only these (fuzz/run.sh tells more).
 FUZZ_TARGETS ?=

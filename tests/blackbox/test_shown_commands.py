@@ -32,7 +32,10 @@ GIB = 1 << 30
 
 BUILDS = "builds hemi or installs packages, which takes minutes; the test has a build already"
 SCAN = "looks at the machine's devices, which have other names on the stage; test_scan.py does it"
-UBLK = "needs the kernel's ublk driver, which is not in every kernel; `make kernel-test` has one"
+UBLK = (
+    "needs the kernel's ublk driver, which is not in every kernel; in `make kernel-test`, "
+    "guest/test_transcripts.py does it"
+)
 # What is shown and not run, without the remark behind it, with the reason.
 NOT_RUN = {
     ("README.md", "make demo"): BUILDS,

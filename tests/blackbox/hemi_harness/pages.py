@@ -28,15 +28,18 @@ class Command:
         return f"{self.page}:{self.line}: $ {self.text}"
 
 
-def commands(page: Path, name: str) -> list[Command]:
-    """Every command of a page's shell blocks, in order: fences of a shell, indented blocks."""
+def commands(page: Path, name: str, prompts: tuple[str, ...] = ("$ ",)) -> list[Command]:
+    """Every command of a page's shell blocks, in order: fences of a shell, indented blocks.
+
+    `prompts`: what a line with a command begins with. `("$ ", "# ")` if the page has a root's, too.
+    """
     found: list[Command] = []
     for token in MarkdownIt("commonmark").parse(page.read_text()):
         fence = token.type == "fence" and token.info.strip() in SHELL
         if fence or token.type == "code_block":
             assert token.map is not None, "every block has lines"
             line = token.map[0] + 1
-            for text, output in _split(token.content):
+            for text, output in _split(token.content, prompts):
                 found.append(Command(name, line, text, output))
     return found
 
@@ -50,22 +53,22 @@ def blocks(page: Path, language: str) -> list[str]:
     ]
 
 
-def _split(content: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _split(content: str, marks: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The commands of a block, each with the output below it.
 
     Where no line begins with a prompt, each line is a command, unless it is a comment. A line
     that ends in a backslash goes on with the next.
     """
-    prompts = any(line.startswith("$ ") for line in content.splitlines())
+    prompts = any(line.startswith(marks) for line in content.splitlines())
     command: list[str] = []
     output: list[str] = []
     for line in content.splitlines():
         if command and command[-1].endswith("\\"):
             command.append(line)
-        elif line.startswith("$ ") or (not prompts and re.match(r"\s*[^\s#]", line)):
+        elif line.startswith(marks) or (not prompts and re.match(r"\s*[^\s#]", line)):
             if command:
                 yield "\n".join(command), _trimmed(output)
-            command, output = [line.removeprefix("$ ").strip()], []
+            command, output = [(line[2:] if prompts else line).strip()], []
         elif prompts:
             output.append(line)
     if command:

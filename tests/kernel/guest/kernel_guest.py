@@ -55,6 +55,8 @@ class Volume:
         self.driver = driver
         self.server: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        #: Programs that have begun in this process: each says in the log when it serves the device.
+        self.programs = 0
         #: So that a test can put something else between hemi and a disk.
         self.legs = list(LEGS)
 
@@ -68,6 +70,7 @@ class Volume:
     def start(self, *more: str, wait: bool = True) -> None:
         """Starts a server. With `wait`, until the device is there and served by it."""
         self.starts += 1
+        self.programs = 1
         more = tuple(f"--device={self.driver}" if part == "--device" else part for part in more)
         named = [part for leg in self.legs for part in ("--leg", leg)]
         with Path(f"/run/serve-{self.starts}.log").open("wb") as log:
@@ -78,12 +81,19 @@ class Volume:
             self.wait_attached()
 
     def wait_attached(self) -> None:
+        """Waits until the device is served by the program that runs now."""
+
         def attached() -> bool:
             assert self.server is not None
             assert self.server.poll() is None, self.log()
-            return "block device path=" in self.log()
+            return self.log().count("block device path=") >= self.programs
 
         wait_until("the device is served", attached)
+
+    def upgrade(self) -> None:
+        """Has another program go on in the same process. It may still be taking over the device."""
+        assert "went on for" in hemi("upgrade")
+        self.programs += 1
 
     def kill(self) -> None:
         assert self.server is not None

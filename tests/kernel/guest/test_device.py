@@ -169,6 +169,7 @@ def test_a_mounted_volume_grows(volume: Volume) -> None:
             run("dmsetup", "reload", name, "--table", f"0 {2 * half} linear /dev/ram{number} 0")
             run("dmsetup", "resume", name)
         assert "has grown from 16MiB to 62MiB" in hemi("grow")
+        volume.programs += 1
         volume.wait_attached()
         size = int(run("blockdev", "--getsize64", str(DEVICE)))
         # The kernel's ublk cannot, before 6.16.
