@@ -22,6 +22,7 @@ PYTEST_JOBS ?= 3
 BENCH_ARGS ?=
 DEMO_ARGS ?=
 LAB_DEMO_ARGS ?=
+DASHBOARD_ARGS ?=
 PLANTED_ARGS ?=
 
 # The parts of `test` run one after another, the cheap ones first.
@@ -29,7 +30,7 @@ PLANTED_ARGS ?=
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
-	reproduce validate bench-sim lab-demo lab-sweep-check picture install install-strip uninstall deb container
+	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture install install-strip uninstall deb container
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -202,6 +203,9 @@ demo: setup release ## the demonstration: freezes and slow legs, hemi beside a p
 
 lab-demo: setup release ## the storage lab: a file, a simulated ioDrive Duo, freezes on hemi and on a plain mirror (under 15 minutes)
 	HEMI="$(TARGET_DIR)/release/hemi" scripts/lab_demo.sh $(LAB_DEMO_ARGS)
+
+dashboard-demo: setup release ## the dashboard's pictures: a volume through a freeze, a failure, a rebuild and a scrub (4 minutes); DASHBOARD_ARGS="--hold"
+	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) scripts/dashboard_demo.py $(DASHBOARD_ARGS)
 
 bench: setup release ## paired benchmarks against peers; BENCH_ARGS="--quick", "--help" for the parts
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) -m bench $(BENCH_ARGS)

@@ -278,10 +278,11 @@ def test_other_machines_are_let_in_on_purpose_only(sandbox: Sandbox) -> None:
     volume.start_fails("http", f"0.0.0.0:{port}", "http_public = true", "http_token_file")
     volume.options += ["--set", "http_public=true"]
     volume.start_fails("http_public", "http_token_file")
-    volume.options += ["--set", f"http_token_file={sandbox.path('token')}"]
+    file = sandbox.path("token")
+    volume.options += ["--set", f"http_token_file={file}"]
     volume.start()
     address = f"http://127.0.0.1:{port}/"
-    token = sandbox.path("token").read_text().strip()
+    token = file.read_text().strip()
     assert ask(address, "v1/status")[0] == 401
     assert ask(address, "v1/status", Authorization=f"Bearer {token}")[0] == 200
     assert ask(address, "metrics")[0] == 200

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 # How long the browser may take for an answer, and a page for what a test waits for.
-LIMIT = 30.0
+LIMIT = 60.0
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -307,8 +307,6 @@ class Scene:
         }
 
     def events(self) -> list[dict[str, Any]]:
-        if self.name == "bare":
-            return []
         now = int(time.time() * 1000)
         told = [
             (86_400_000, "info", "started", None, "hemi 0.1.0 began to serve; all legs are alike."),
@@ -447,7 +445,7 @@ class Handler(BaseHTTPRequestHandler):
             case "/v1/history":
                 span, points = int(asked["span"]), int(asked["points"])
                 return self._json(self.scene.history(span, points))
-            case "/v1/events":
+            case "/v1/events" if self.scene.name != "bare":
                 after = int(asked.get("after", 0))
                 events = [one for one in self.scene.events() if one["id"] > after]
                 last = events[-1]["id"] if events else after

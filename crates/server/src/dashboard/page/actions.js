@@ -84,7 +84,8 @@ export class Changes {
       const send = (fields) => ({ config: fields.path, wipe: fields.wipe });
       buttons.push(this.#asks(`Attach ${name} again`, `${name} is ${stateOf(leg)}. It is filled with what it lacks. A leg that was detached has to be overwritten.`, "v1/legs/attach", send, "", [path, wipe]));
       buttons.push(this.#asks(`Replace ${name}`, "Another drive takes this leg's place, and is filled from the others.", "v1/legs/replace", (fields) => ({ leg: slot, ...send(fields) }), "", [{ ...path, value: "" }, wipe]));
-    } else if (legs.length > 1) {
+    }
+    if (!["gone"].includes(leg.state) && !["detached", "removed"].includes(leg.out_reason) && legs.length > 1) {
       buttons.push(this.#asks(`Detach ${name}`, `${name} first gets all it lacks, and is then released as a plain copy of the volume. What is written later is on ${legs.length === 2 ? "one leg only" : "the others only"}.`, "v1/legs/detach", { leg: slot }, `${name} is being drained and detached.`));
     }
     if (this.access.inject) {

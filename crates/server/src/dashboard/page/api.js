@@ -6,6 +6,7 @@
 const TOKEN_KEY = "hemi-token";
 const RETRY_MS = [250, 500, 1000, 2000, 5000];
 const POLL_MS = 1000;
+const POLLS = 60;
 /** Time without a word after which a stream counts as dead: the server sends four times a second. */
 const SILENCE_MS = 5000;
 
@@ -106,7 +107,8 @@ async function stream(on, said) {
       }
     }
   } catch (error) {
-    if (error.status === 404) return false;
+    // It has none, or as many viewers as it takes.
+    if ([404, 429, 503].includes(error.status)) return false;
     throw error;
   } finally {
     clearTimeout(timer);
@@ -131,8 +133,9 @@ function dispatch(on, message) {
   } else if (name === "event") on.event(body);
 }
 
+/** Asks for the status again and again, until it is time to try for a stream. */
 async function poll(on) {
-  for (;;) {
+  for (let asked = 0; asked < POLLS; asked += 1) {
     const status = await get("v1/status");
     on.link("poll");
     on.status(status);

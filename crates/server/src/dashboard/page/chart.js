@@ -16,6 +16,9 @@ export const colour = (name) => getComputedStyle(document.documentElement).getPr
 /** Returns a leg's colour, which depends on its slot only. */
 export const legColour = (slot) => colour(`leg-${slot % 8}`);
 
+/** Returns the same for the style of an element, which follows the style sheet. */
+export const legTint = (slot) => `var(--leg-${slot % 8})`;
+
 /** Returns a colour with another opacity. */
 export function faint(hex, alpha) {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));

@@ -44,6 +44,11 @@ export function time(value) {
   return two(Math.floor(whole / 86400), "d", Math.floor((whole % 86400) / 3600), "h");
 }
 
+/** Returns a time for an axis: one figure and one unit. */
+export function mark(value) {
+  return value >= 6e10 && value < 3.6e12 ? `${short(value / 1e9)} s` : time(value);
+}
+
 /** Returns a number, thousands apart. */
 export function count(value) {
   if (!isKnown(value)) return UNKNOWN;

@@ -1,8 +1,8 @@
 // The lanes: a leg's latency, freezes and debt over time, with the clients' latency on the same axis; and the
 // charts of the clients below them.
 
-import { Chart, axis, colour, decades, decadesAround, faint, hatch, legColour, positive, timeAxis } from "./chart.js";
-import { UNKNOWN, bytes, count, flow, permille, time } from "./format.js";
+import { Chart, axis, colour, decades, decadesAround, faint, hatch, legColour, legTint, positive, timeAxis } from "./chart.js";
+import { UNKNOWN, bytes, count, flow, mark, permille, time } from "./format.js";
 import { nameOf, stateOf } from "./state.js";
 
 const LANE_HEIGHT = 132;
@@ -90,7 +90,7 @@ class Lane {
         debt: { range: () => [0, lanes.most * 1.6] }, share: { range: [0, 1000] },
       },
       axes: [
-        timeAxis(true), axis("ns", time, { splits: decades }),
+        timeAxis(true), axis("ns", mark, { splits: decades }),
         axis("debt", bytes, { side: 1, grid: { show: false }, size: 66, stroke: () => colour("debt-ink"), splits: () => (lanes.most > 1 ? [0, lanes.most / 2, lanes.most] : []) }),
       ],
       series: [
@@ -136,7 +136,7 @@ class Lane {
       if (place.textContent !== text) place.textContent = text;
       place.hidden = text === "";
     };
-    this.swatch.style.background = legColour(leg.leg);
+    this.swatch.style.background = legTint(leg.leg);
     set(this.name, nameOf(leg));
     set(this.state, stateOf(leg));
     this.state.dataset.state = leg.out_reason === "joining" ? "lagging" : leg.state ?? "unknown";
@@ -176,7 +176,7 @@ export function clientCharts() {
     {
       chart: new Chart("Latency of clients", [{ label: "median", show: time }, { label: "99 %", show: time }, { label: "99.9 %", show: time }, { label: "longest", show: time }], () => ({
         scales: { ns: { distr: 3, range: () => [range.low, range.high] } },
-        axes: [timeAxis(true), axis("ns", time, { splits: decades })],
+        axes: [timeAxis(true), axis("ns", mark, { splits: decades })],
         series: [{}, { ...LINE, scale: "ns", stroke: colour("series-a"), width: 2 }, { ...LINE, scale: "ns", stroke: colour("series-b") }, { ...LINE, scale: "ns", stroke: colour("ink"), dash: [5, 3] }, { scale: "ns", stroke: colour("ink-2"), width: 0, points: { show: true, size: 2.5 } }],
       })),
       columns: ({ clients }) => {

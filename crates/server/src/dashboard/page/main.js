@@ -22,7 +22,7 @@ const heat = new Heat(byId("heat"));
 const regions = new Regions(byId("regions"));
 const events = new Events();
 const changes = new Changes();
-let past = new Past(1800);
+let past = new Past(900);
 /** The last seconds: what "now" means. */
 const recent = new Past(5);
 let status = null;
@@ -54,7 +54,7 @@ function onStatus(fresh) {
   const isNew = past.add(fresh, at);
   panels.verdict(fresh);
   recent.add(fresh, at);
-  panels.glance(fresh, recent);
+  panels.glance(fresh, recent, past);
   panels.work(fresh);
   panels.drives(fresh.legs ?? []);
   lanes.legs(fresh.legs ?? []);
@@ -97,13 +97,14 @@ const readRegions = () => quietly(async () => {
 const showEvents = () => panels.events(events.isKept ? events.list : null, Number(byId("severity").value));
 
 const readEvents = () => quietly(async () => {
-  let after = events.list[0]?.id ?? 0;
+  // Without an id, the server tells the newest.
+  let after = events.list[0]?.id;
   for (let page = 0; page < EVENT_PAGES_MAX; page += 1) {
-    const read = await api.get(`v1/events?after=${after}&limit=${EVENT_PAGE}`);
+    const read = await api.get(`v1/events?limit=${EVENT_PAGE}${after === undefined ? "" : `&after=${after}`}`);
     events.isKept ||= read !== null;
     if (!read?.events?.length) break;
     for (const event of read.events) events.add(event);
-    if (!(read.next > after)) break;
+    if (after === undefined || !(read.next > after)) break;
     after = read.next;
   }
   showEvents();

@@ -1,7 +1,8 @@
 // Two maps drawn by hand on a canvas: latencies over time as heat, and the volume's regions.
 
-import { colour, faint, legColour } from "./chart.js";
-import { bytes, clock, count, permille, time } from "./format.js";
+import { colour, faint, legColour, legTint } from "./chart.js";
+import { nameOf } from "./state.js";
+import { bytes, clock, count, mark, permille, time } from "./format.js";
 
 /** Places of the legs' latency axis left of the heat, and of time under it, in pixels. */
 const LEFT = 62;
@@ -134,7 +135,8 @@ export class Heat extends Picture {
       const y = high - (row + 1) * cell.height;
       if (last - y < 24) continue;
       last = y;
-      pen.fillText(time(bounds[row]), LEFT - 8, y + 4);
+      if (bounds[row] === null) continue;
+      pen.fillText(mark(bounds[row]), LEFT - 8, y + 4);
       pen.fillRect(LEFT - 4, y, 4, 1);
     }
     pen.textAlign = "center";
@@ -155,8 +157,8 @@ export class Heat extends Picture {
     const [x, y] = this.at;
     pen.strokeStyle = colour("ink");
     pen.strokeRect(LEFT + x * cell.width, high - (y + 1) * cell.height, Math.max(2, cell.width), cell.height);
-    const from = y === 0 ? "up to" : `${time(bounds[y - 1])} to`;
-    return this.say(`${clock(times[x])}: ${count(counts[x]?.[y] ?? 0)} requests took ${from} ${time(bounds[y])}`);
+    const long = `${y === 0 ? "up" : time(bounds[y - 1])} ${y === bounds.length - 1 ? "and more" : `to ${time(bounds[y])}`}`;
+    return this.say(`${clock(times[x])}: ${count(counts[x]?.[y] ?? 0)} requests took ${long}`);
   }
 }
 
@@ -180,7 +182,7 @@ export class Regions extends Picture {
 
   show(map, legs) {
     this.map = map;
-    this.names = Object.fromEntries(legs.map((leg) => [leg.leg, leg.name || `leg ${leg.leg}`]));
+    this.names = Object.fromEntries(legs.map((leg) => [leg.leg, nameOf(leg)]));
     this.draw();
   }
 
@@ -252,9 +254,9 @@ export class Regions extends Picture {
       return [swatch, `${text} `];
     };
     const entries = this.layer === "authority"
-      ? [...Object.entries(this.names).flatMap(([slot, name]) => entry(legColour(Number(slot)), name)), ...entry(colour("cell"), "any leg")]
-      : entry({ owed: colour("debt") }[this.layer] ?? colour("series-a"), `${this.layer}, the fuller the more`);
-    this.key.replaceChildren(...entries, ...(this.layer === "owed" ? [] : entry(colour("debt-mark"), "some is owed")));
+      ? [...Object.entries(this.names).flatMap(([slot, name]) => entry(legTint(slot), name)), ...entry("var(--cell)", "any leg")]
+      : entry(this.layer === "owed" ? "var(--debt)" : "var(--series-a)", `${this.layer}, the fuller the more`);
+    this.key.replaceChildren(...entries, ...(this.layer === "owed" ? [] : entry("var(--debt-mark)", "some is owed")));
   }
 
   #tell() {

@@ -1,6 +1,6 @@
 // The parts of the page that are text: the sentence, the figures at a glance, work, events, drives.
 
-import { legColour } from "./chart.js";
+import { legTint } from "./chart.js";
 import { UNKNOWN, bytes, clock, count, day, flow, permille, time } from "./format.js";
 import { SEVERITIES, nameOf, stateOf, summaryOf } from "./state.js";
 
@@ -84,21 +84,23 @@ export function lost() {
   spoken = { state: "lost", at: Date.now() };
 }
 
-/** Shows the figures at a glance. `past` gives the rates. */
-export function glance(status, past) {
+/** Shows the figures at a glance. `recent` gives the rates, and `past` those that a status does not tell. */
+export function glance(status, recent, past) {
   set("name", status.name || "(unnamed)");
   set("about", [status.size_bytes && bytes(status.size_bytes), `${(status.legs ?? []).length} legs`, status.policy && `policy ${status.policy}`].filter(Boolean).join(", "));
   const hidden = status.hidden ?? {};
   big("hidden-week", time(hidden.week_ns));
   known("hidden-more", [[time(hidden.day_ns), " in 24 hours"], [time(hidden.total_ns), " in all"]]);
   const exposure = status.exposure ?? {};
-  big("exposed", bytes(exposure.bytes));
-  set("exposed-bound", exposure.bound_bytes ? `of ${bytes(exposure.bound_bytes)}` : "");
+  // With one leg there is nothing to compare with, and exposure reads zero.
+  big("exposed", status.degraded ? "everything" : bytes(exposure.bytes));
+  set("exposed-bound", status.degraded ? "one leg is in" : exposure.bound_bytes ? `of ${bytes(exposure.bound_bytes)}` : "");
   known("exposed-more", [[time(exposure.age_ns), " old at most"], [time(exposure.bound_age_ns), " allowed"], [bytes(exposure.peak_bytes), " at the peak"]]);
   meter("exposed-bar", exposure.bytes / exposure.bound_bytes, exposure.throttling);
   meter("exposed-age-bar", exposure.age_ns / exposure.bound_age_ns, exposure.throttling);
-  const newest = (column) => column?.at(-1) ?? undefined;
-  const { reads, writes, read_bytes: read, written_bytes: written } = past.clients;
+  const newest = (column) => column.findLast((value) => value !== null);
+  const { reads, writes } = recent.clients;
+  const { read_bytes: read, written_bytes: written } = past.clients;
   const both = (one, other) => (newest(one) === undefined && newest(other) === undefined ? undefined : (newest(one) ?? 0) + (newest(other) ?? 0));
   big("iops", count(both(reads, writes)));
   known("rates", [[count(newest(reads)), " reads/s"], [count(newest(writes)), " writes/s"], [flow(both(read, written)), ""]]);
@@ -175,8 +177,8 @@ export function events(list, least) {
     const leg = make("td");
     if (Number.isInteger(event.leg)) {
       const swatch = make("i", { className: "swatch" });
-      swatch.style.background = legColour(event.leg);
-      leg.append(swatch, event.name || `leg ${event.leg}`);
+      swatch.style.background = legTint(event.leg);
+      leg.append(swatch, nameOf(event));
     }
     const mark = make("td", { className: "mark-cell" }, make("span", { ariaHidden: "true", textContent: MARKS[event.severity] ?? "·" }), make("span", { className: "unseen", textContent: event.severity }));
     const row = make("tr", {}, make("td", { className: "when", textContent: clock(event.at) }), mark, leg, make("td", { textContent: event.text }));
@@ -198,7 +200,7 @@ export function drives(legs) {
     const drive = leg.drive ?? {};
     const known = (value, show) => (value === null || value === undefined ? UNKNOWN : show(value));
     const swatch = make("i", { className: "swatch" });
-    swatch.style.background = legColour(leg.leg);
+    swatch.style.background = legTint(leg.leg);
     const kind = drive.rotational === true ? ", turns" : drive.rotational === false ? ", flash" : "";
     const end = Number.isFinite(drive.rated_end_at_ms) ? `, rated to ${day(drive.rated_end_at_ms)}` : "";
     const cells = [

@@ -150,8 +150,8 @@ export class Events {
   }
 }
 
-/** Returns a leg's name, for people. */
-export const nameOf = (leg) => leg.name || `leg ${leg.leg}`;
+/** Returns a leg's name, for people: of a path its last part. */
+export const nameOf = (leg) => (leg.name || `leg ${leg.leg}`).replace(/^\/.*\/(?=[^/])/, "");
 
 /** Returns a leg's condition in a word or two, as `hemi status` says it. */
 export function stateOf(leg) {
@@ -175,7 +175,7 @@ export function summaryOf(status) {
   }
   const ill = (status.legs ?? []).filter((leg) => ["frozen", "gone", "out"].includes(leg.state));
   const exposed = status.exposure.bytes;
-  if (ill.length === 0 && exposed === 0 && !(status.lost_bytes > 0) && status.health === "healthy") {
+  if (status.health === "healthy" && !(status.lost_bytes > 0) && !status.risks?.length) {
     const text = status.converged ? "Every leg holds everything, and every promise holds." : "Every leg answers, and every promise holds.";
     return { state: "safe", text, advice: null };
   }
