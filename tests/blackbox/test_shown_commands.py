@@ -282,6 +282,7 @@ SCENES = {
         prepare=create_page,
         before={"hemi create --adopt /dev/sdd --leg new.img --name": make_room},
     ),
+    "docs/commands/dashboard.md": Scene(DEVICES, prepare=served_db("--http 127.0.0.1:9188")),
     "docs/commands/demo.md": Scene(),
     "docs/commands/inject.md": Scene(DEVICES, prepare=served_db("--allow-inject")),
     "docs/commands/inspect.md": Scene(DEVICES, prepare=detached_leg),
@@ -315,7 +316,7 @@ SCENES = {
 def stays(command: Command) -> bool:
     text = command.text
     serves = text.startswith("hemi serve") and "--print-config" not in text
-    return (serves and "&" not in text) or "--watch" in text
+    return (serves and "&" not in text) or "--watch" in text or "dashboard --proxy" in text
 
 
 # Commands that show a moment, and change nothing: what they show comes sooner or later.

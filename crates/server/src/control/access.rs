@@ -25,8 +25,10 @@ use super::volume::{Refusal, RefusalKind};
 use crate::config::Config;
 use crate::random;
 
-/// Least and most bytes of a token. One that hemi makes has 64.
-pub(crate) const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=512;
+/// Fewest bytes of a token. One that hemi makes has 64.
+pub(crate) const TOKEN_BYTES_MIN: usize = 16;
+/// Most bytes of a token.
+pub(crate) const TOKEN_BYTES_MAX: usize = 512;
 /// Mode of a token file that hemi makes.
 const TOKEN_MODE: u32 = 0o600;
 /// Rights that nobody may have on a token file: a group may read it, others may nothing.
@@ -100,14 +102,13 @@ impl Token {
             )));
         }
         let mut text = String::new();
-        let most = *TOKEN_BYTES.end() as u64 + 2;
+        let most = TOKEN_BYTES_MAX as u64 + 2;
         file.take(most).read_to_string(&mut text).map_err(fail)?;
         let token = text.trim_end_matches(['\r', '\n']);
         let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
-        if !TOKEN_BYTES.contains(&token.len()) || !is_plain {
-            let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+        if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) || !is_plain {
             return Err(unfit(format!(
-                "it holds no token, which is one line of {least} to {most} printable ASCII characters \
+                "it holds no token, which is one line of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} printable ASCII characters \
                  without spaces; remove it, and the next start makes a new one"
             )));
         }
