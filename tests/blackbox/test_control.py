@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
+import subprocess
 import urllib.error
 import urllib.request
 
+import pytest
 from hemi_harness import HEMI, Sandbox, Volume, hemi_fails, wait_until
 from hemi_harness.hemi import MIB, check_message
 from hemi_harness.journal import Journal
@@ -136,3 +139,47 @@ def test_status_watch_follows(sandbox: Sandbox) -> None:
     )
     wait_until("three lines", lambda: watch.output().count('"phase"') >= 3)
     watch.kill()
+
+
+def logged(sandbox: Sandbox, name: str, *options: str, journal: bool) -> list[str]:
+    """Returns what `hemi serve` writes on standard error, which is the journal or not."""
+    volume = Volume.on_files(sandbox, SIZE, create=("--name", name), start=False)
+    path = sandbox.path(f"{name}.stderr")
+    with path.open("w") as log:
+        found = os.fstat(log.fileno())
+        # As systemd says it (systemd.exec(5)).
+        stream = f"{found.st_dev}:{found.st_ino if journal else found.st_ino + 1}"
+        legs = [part for leg in volume.legs for part in ("--leg", str(leg))]
+        control = sandbox.path(f"{name}.control")
+        export = ("--nbd", f"unix:{sandbox.path(name)}.nbd", "--control", str(control))
+        process = subprocess.Popen(
+            [HEMI, "serve", *legs, *export, *options],
+            env={**os.environ, "JOURNAL_STREAM": stream},
+            stderr=log,
+        )
+        wait_until("it is served", control.exists)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("options", [(), ("--log-format", "json")])
+def test_the_journal_is_told_the_severity(sandbox: Sandbox, options: tuple[str, ...]) -> None:
+    lines = logged(sandbox, "j", *options, journal=True)
+    assert lines and all(re.match(r"<[346]>", line) for line in lines), lines
+    assert any(line.startswith("<6>") and "stopping" in line for line in lines), lines
+    plain = logged(sandbox, "p", *options, journal=False)
+    assert plain and not any(line.startswith("<") for line in plain), plain
+
+
+def test_the_journal_is_told_of_the_error_that_ends_a_start(sandbox: Sandbox) -> None:
+    path = sandbox.path("stderr")
+    with path.open("w") as log:
+        found = os.fstat(log.fileno())
+        environment = {**os.environ, "JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        legs = ["--leg", sandbox.path("none.img")]
+        done = subprocess.run([HEMI, "serve", *legs], env=environment, stderr=log, check=False)
+    assert done.returncode == 1
+    lines = path.read_text().splitlines()
+    assert any(line.startswith("<3>error: ") for line in lines), lines
+    assert all(line.startswith("<") for line in lines), lines

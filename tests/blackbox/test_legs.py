@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,29 @@ class TestScrub:
             assert journal.run(200)
         assert scrub.returncode == 0, scrub.output()
         journal.verify()
+
+
+def test_a_leg_that_comes_back_keeps_its_name(sandbox: Sandbox) -> None:
+    files = [sandbox.file(f"leg{i}.img", leg_bytes(SIZE)) for i in range(2)]
+    # As in a shell: from a directory, by names in it.
+    relative = [os.path.relpath(path) for path in files]
+    volume = Volume(sandbox, relative)
+    volume.create(SIZE)
+    volume.start()
+    names = [leg["name"] for leg in volume.status()["legs"]]
+    assert names == relative
+    volume.wait_converged()
+    volume.command("leg", "detach", 1)
+    volume.command("leg", "attach", files[1], "--wipe")
+    volume.wait_converged()
+    assert [leg["name"] for leg in volume.status()["legs"]] == names
+    # A name of its own stays wherever the leg is; a path that it is not at any more does not.
+    moved = sandbox.path("moved.img")
+    volume.command("leg", "detach", 1)
+    files[1].rename(moved)
+    volume.command("leg", "attach", moved, "--wipe", "--name", "slow")
+    volume.wait_converged()
+    assert volume.status()["legs"][1]["name"] == "slow"
+    volume.command("leg", "detach", 1)
+    volume.command("leg", "attach", moved, "--wipe")
+    assert volume.status()["legs"][1]["name"] == "slow"

@@ -50,7 +50,7 @@ def complaints(units: Path, *names: str) -> list[str]:
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
     """The units with a program that is there in hemi's place."""
-    for path in PACKAGING.glob("*.service"):
+    for path in [*PACKAGING.glob("*.service"), *PACKAGING.glob("*.timer")]:
         text = path.read_text().replace("/usr/bin/hemi", "/bin/true")
         (tmp_path / path.name).write_text(text)
     return tmp_path
@@ -64,6 +64,7 @@ def test_systemd_understands_the_units(units: Path, drop_ins: tuple[str, ...]) -
         text = (PACKAGING / name).read_text().replace("/usr/bin/hemi", "/bin/true")
         (directory / name).write_text(text)
     assert complaints(units, "hemi@.service", "hemi-settle@.service") == []
+    assert complaints(units, "hemi-scrub@.service", "hemi-scrub@.timer") == []
 
 
 def test_a_mistake_in_a_unit_would_be_seen(units: Path) -> None:

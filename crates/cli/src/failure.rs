@@ -70,7 +70,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // Whoever read the output has seen enough.
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", whole(error));
+    if crate::logging::to_journal() {
+        // A line each, since the journal keeps lines.
+        let severity = crate::logging::ERROR;
+        eprintln!("<{severity}>error: {}", whole(error).replace('\n', &format!("\n<{severity}>")));
+    } else {
+        eprintln!("error: {}", whole(error));
+    }
     if let Some(failure) = error.downcast_ref::<Failure>()
         && !failure.way_out.is_empty()
     {

@@ -1,9 +1,14 @@
 //! Log events on standard error.
 
+use std::io::{self, Write};
+use std::os::linux::fs::MetadataExt as _;
+
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing::{Level, Metadata};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::failure::{Failure, Kind};
 
@@ -53,6 +58,7 @@ pub(crate) fn start(arguments: &LogArgs) -> Result<Logging> {
         .lossy(true)
         .buffered_lines_limit(EVENTS_WAITING_MAX)
         .finish(std::io::stderr());
+    let writer = Events { writer, to_journal: to_journal() };
     let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match arguments.log_format {
         LogFormat::Text => {
@@ -63,5 +69,69 @@ pub(crate) fn start(arguments: &LogArgs) -> Result<Logging> {
     match started {
         Ok(()) => Ok(Logging { _writer: guard }),
         Err(error) => Err(refuse(format!("logging cannot start: {error}"))),
+    }
+}
+
+/// What the journal is told about errors that end a command.
+pub(crate) const ERROR: u8 = 3;
+
+/// Returns true if standard error goes to systemd's journal, which takes a line's severity from
+/// its beginning (sd-daemon(3)).
+pub(crate) fn to_journal() -> bool {
+    let told = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let stream = std::fs::metadata("/proc/self/fd/2");
+    stream.is_ok_and(|stream| told == format!("{}:{}", stream.st_dev(), stream.st_ino()))
+}
+
+/// Where events are written.
+struct Events {
+    writer: NonBlocking,
+    to_journal: bool,
+}
+
+impl<'a> MakeWriter<'a> for Events {
+    type Writer = Event;
+
+    fn make_writer(&'a self) -> Event {
+        Event { writer: self.writer.clone(), severity: None }
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Event {
+        let severity = self.to_journal.then(|| severity(*event.level()));
+        Event { writer: self.writer.clone(), severity }
+    }
+}
+
+/// One event, with its severity in front of it where it goes to the journal.
+struct Event {
+    writer: NonBlocking,
+    severity: Option<u8>,
+}
+
+impl Write for Event {
+    /// Passes the whole event on in one piece: the writer may drop a piece.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        match self.severity {
+            None => self.writer.write(event),
+            Some(severity) => {
+                let mut whole = format!("<{severity}>").into_bytes();
+                whole.extend_from_slice(event);
+                self.writer.write_all(&whole).map(|()| event.len())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// Returns a level as syslog numbers it.
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::ERROR => ERROR,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
     }
 }

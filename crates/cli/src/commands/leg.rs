@@ -142,14 +142,20 @@ pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
         What::List { json, which } => list(*json, which),
         What::Add { new, slot, wipe, which } => {
             let request = api::AddLeg { leg: *slot, config: new.config()?, wipe: *wipe };
-            change(which, "/v1/legs/add", &request, "added; it is being filled")
+            change(which, "/v1/legs/add", &request, "added; it is being filled")?;
+            remind();
+            Ok(())
         }
         What::Remove { leg, which } => {
-            change(which, "/v1/legs/remove", &api::OneLeg { leg: *leg }, "removed")
+            change(which, "/v1/legs/remove", &api::OneLeg { leg: *leg }, "removed")?;
+            remind();
+            Ok(())
         }
         What::Replace { leg, new, wipe, which } => {
             let request = api::ReplaceLeg { leg: *leg, config: new.config()?, wipe: *wipe };
-            change(which, "/v1/legs/replace", &request, "replaced; it is being filled")
+            change(which, "/v1/legs/replace", &request, "replaced; it is being filled")?;
+            remind();
+            Ok(())
         }
         What::Detach { leg, which } => {
             change(which, "/v1/legs/detach", &api::OneLeg { leg: *leg }, "detached")
@@ -159,6 +165,14 @@ pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
             change(which, "/v1/legs/attach", &request, "attached; it is being filled")
         }
     }
+}
+
+/// Says what the next start needs: it names the legs of before otherwise, and is refused.
+fn remind() {
+    eprintln!(
+        "hint: hemi does not write its configuration: make the same change there, unless it has \
+         the legs looked for (scan)."
+    );
 }
 
 fn list(json: bool, which: &Which) -> Result<()> {

@@ -235,6 +235,9 @@ fn next_start(
     };
     let members: Vec<&LegReport> =
         members.iter().filter(|leg| !is_detached(leg)).copied().collect();
+    if members.is_empty() {
+        return NextStart::Unknown { reason: "they are detached from the volume".into() };
+    }
     if !newest.open {
         return closed(&members, newest);
     }

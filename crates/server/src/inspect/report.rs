@@ -7,6 +7,7 @@ use hemi_core::format::LegDescription;
 use hemi_core::io::OutReason;
 use hemi_text::Plain;
 
+use crate::config::legs::LegSpec;
 use crate::config::units::Size;
 use crate::leg::apart::MetadataPlace;
 
@@ -50,6 +51,9 @@ impl Display for LegReport {
         in_use_line(f, self.in_use, self.used_by)?;
         if let Some(superblock) = &self.superblock {
             superblock.write(f, self.metadata.as_ref())?;
+            if let Some(command) = self.mount() {
+                line(f, "mount", format_args!("{command}"))?;
+            }
             if self.size_bytes < superblock.leg_bytes {
                 let missing = superblock.leg_bytes - self.size_bytes;
                 line(f, "TOO SHORT", format_args!("it has been cut by {missing} bytes"))?;
@@ -72,6 +76,16 @@ impl Display for LegReport {
     }
 }
 
+impl LegReport {
+    /// Returns the command that mounts what is on a detached leg, for a single file or device.
+    fn mount(&self) -> Option<String> {
+        let superblock = self.superblock.as_ref().filter(|superblock| superblock.is_detached())?;
+        let LegSpec::Path(path) = self.path.parse().ok()? else { return None };
+        let offset = superblock.data_offset;
+        Some(format!("mount -o ro,loop,offset={offset} {} DIRECTORY", path.display()))
+    }
+}
+
 impl Display for Slot {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.state, self.sequence, &self.problem) {
@@ -83,6 +97,11 @@ impl Display for Slot {
 }
 
 impl SuperblockView {
+    fn is_detached(&self) -> bool {
+        let own = self.legs.iter().find(|leg| leg.leg == self.leg);
+        own.is_some_and(|leg| leg.reason == Some(OutReason::Detached))
+    }
+
     fn write(&self, f: &mut Formatter<'_>, metadata: Option<&MetadataPlace>) -> fmt::Result {
         let name = Plain(&self.name);
         let name = if self.name.is_empty() { String::new() } else { format!("\"{name}\" ") };
@@ -113,8 +132,7 @@ impl SuperblockView {
                 line(f, "metadata", format_args!("in bytes {start} to {end} of {path}"))?;
             }
         }
-        let own = self.legs.iter().find(|leg| leg.leg == self.leg);
-        let state = if own.is_some_and(|leg| leg.reason == Some(OutReason::Detached)) {
+        let state = if self.is_detached() {
             "detached: the data area is a plain disk image, for use without hemi"
         } else if self.open {
             "open: it is being served, or was not closed when it last was"

@@ -402,7 +402,15 @@ fn extend(
             return Err(OpenError::Space { path: path.into(), size: wanted, source });
         }
     }
-    rustix::fs::ftruncate(descriptor, wanted).map_err(error)?;
+    if let Err(errno) = rustix::fs::ftruncate(descriptor, wanted) {
+        if created {
+            let _ = rustix::fs::unlink(path);
+        }
+        return Err(match errno {
+            Errno::FBIG => OpenError::TooLarge { path: path.into(), size: wanted },
+            errno => error(errno),
+        });
+    }
     if options.sparse {
         return Ok(());
     }

@@ -154,6 +154,17 @@ pub enum OpenError {
         /// The system's word.
         source: io::Error,
     },
+    /// A file that its file system cannot hold, or that is beyond the process's limit.
+    #[error(
+        "{path:?} cannot have {size} bytes: that is more than its file system lets a file have, or \
+         than this process may write (ulimit -f); make the volume smaller"
+    )]
+    TooLarge {
+        /// Its path.
+        path: PathBuf,
+        /// Bytes.
+        size: u64,
+    },
     /// A stripe whose members do not fit together.
     #[error(transparent)]
     Stripe(#[from] StripeError),

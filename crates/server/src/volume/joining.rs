@@ -8,8 +8,8 @@ use hemi_core::status::LegState;
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use super::{on_a_thread, refusal};
-use crate::config::legs::LegConfig;
-use crate::control::volume::{Outcome, Refusal, RefusalKind, Snapshot};
+use crate::config::legs::{LegConfig, LegSpec};
+use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use crate::probe::other_spec;
@@ -38,6 +38,7 @@ fn join_blocking(
     coming: Coming,
 ) -> Result<(), Refusal> {
     let (leg, opened, id) = make_ready(&reactor.snapshot(), config, coming)?;
+    let name = name(&reactor.snapshot().legs, leg, config, coming);
     if state(&reactor.snapshot(), leg.0) != LegState::Empty {
         // The slot is freed only now that there is something to put into it.
         let command = Command::Remove { leg };
@@ -46,10 +47,32 @@ fn join_blocking(
             Err(error) => return Err(refusal(error)),
         }
     }
-    let (opened, name) = (Box::new(opened), config.label());
+    let opened = Box::new(opened);
     reactor
         .wait_for(|reply| ReactorMessage::Attach { leg, opened, name, id, reply })
         .map_err(refusal)
+}
+
+/// Returns what to call a leg that comes. One that comes back to its slot keeps its name, so that its
+/// metrics go on, unless that name is the place where it no longer is.
+fn name(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Coming) -> String {
+    let is_same = |known: &&LegIdentity| {
+        known.leg == leg.0 && (known.name != known.path || is_place(&known.path, &config.path))
+    };
+    let comes_back = config.name.is_none() && matches!(coming, Coming::Attach { .. });
+    let before = known.iter().filter(|_| comes_back).find(is_same);
+    before.map_or_else(|| config.label(), |before| before.name.clone())
+}
+
+/// Returns true if `place`, a spec as it was configured, leads to the same leg as `spec`.
+fn is_place(place: &str, spec: &LegSpec) -> bool {
+    let Ok(place) = place.parse::<LegSpec>() else { return false };
+    if let (LegSpec::Path(one), LegSpec::Path(other)) = (&place, spec) {
+        let (one, other) = (one.canonicalize(), other.canonicalize());
+        return one.is_ok_and(|one| other.is_ok_and(|other| one == other));
+    }
+    let absolute = |spec: &LegSpec| spec.absolute().ok().map(|spec| spec.to_string());
+    absolute(&place) == absolute(spec)
 }
 
 type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
