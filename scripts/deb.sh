@@ -5,7 +5,7 @@
 #   scripts/deb.sh OUT
 #
 # From the environment: BINARY, the program; SOURCE_DATE_EPOCH; DEB_REVISION, 1 by default; DEB_MAINTAINER, who
-# answers for the package, as in "A Name <address>".
+# answers for the package, as in "A Name <address>"; DEB_COMPRESSION, xz by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -59,4 +59,4 @@ chmod 644 "$root/DEBIAN/md5sums" "$root/DEBIAN/conffiles" "$root/DEBIAN/control"
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
 mkdir -p "$out"
-dpkg-deb --root-owner-group -Zxz --build "$root" "$out/hemi_${version}_$architecture.deb"
+dpkg-deb --root-owner-group -Z"${DEB_COMPRESSION:-xz}" --build "$root" "$out/hemi_${version}_$architecture.deb"

@@ -28,7 +28,7 @@ TOOLS=(
 # What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.
 # Chromium takes the pictures of `make lab-demo`; MariaDB and sysbench are the lab's `oltp` plan
 # (instances of its own: the server that Debian's package starts is not used).
-OPTIONAL=(user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench)
+OPTIONAL=(debootstrap lintian user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -177,7 +177,7 @@ def test_the_journal_is_told_of_the_error_that_ends_a_start(sandbox: Sandbox) ->
     with path.open("w") as log:
         found = os.fstat(log.fileno())
         environment = {**os.environ, "JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
-        legs = ["--leg", sandbox.path("none.img")]
+        legs = ["--leg", str(sandbox.path("none.img"))]
         done = subprocess.run([HEMI, "serve", *legs], env=environment, stderr=log, check=False)
     assert done.returncode == 1
     lines = path.read_text().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -205,6 +206,9 @@ def test_a_leg_that_comes_back_keeps_its_name(sandbox: Sandbox) -> None:
     assert names == relative
     volume.wait_converged()
     volume.command("leg", "detach", 1)
+    shown = run(HEMI, "inspect", files[1])
+    assert f"mount -o ro,loop,offset={data_offset(SIZE)} {files[1]} DIRECTORY" in shown
+    assert "they are detached" in shown
     volume.command("leg", "attach", files[1], "--wipe")
     volume.wait_converged()
     assert [leg["name"] for leg in volume.status()["legs"]] == names
@@ -218,3 +222,18 @@ def test_a_leg_that_comes_back_keeps_its_name(sandbox: Sandbox) -> None:
     volume.command("leg", "detach", 1)
     volume.command("leg", "attach", moved, "--wipe")
     assert volume.status()["legs"][1]["name"] == "slow"
+
+
+def test_a_file_that_its_file_system_cannot_hold_is_refused_with_its_size(sandbox: Sandbox) -> None:
+    probe = sandbox.file("probe", 0)
+    try:
+        os.truncate(probe, 15 << 50)
+    except OSError as error:
+        assert error.errno == errno.EFBIG
+    else:
+        pytest.skip("this file system has files of any size")
+    legs = [sandbox.path(f"leg{i}.img") for i in range(2)]
+    named = [part for leg in legs for part in ("--leg", str(leg))]
+    _, printed = run_fails(HEMI, "create", "--size", str(15 << 50), *named)
+    check_message(printed, ("leg0.img", "cannot have", "make the volume smaller"))
+    assert not any(leg.exists() for leg in legs)

@@ -154,10 +154,10 @@ pub enum OpenError {
         /// The system's word.
         source: io::Error,
     },
-    /// A file that its file system cannot hold, or that is beyond the process's limit.
+    /// A file that its file system cannot hold.
     #[error(
-        "{path:?} cannot have {size} bytes: that is more than its file system lets a file have, or \
-         than this process may write (ulimit -f); make the volume smaller"
+        "{path:?} cannot have {size} bytes: its file system has no files as large as that; make \
+         the volume smaller"
     )]
     TooLarge {
         /// Its path.
