@@ -28,10 +28,12 @@ mod join;
 mod largest;
 mod prepare;
 pub(crate) mod signature;
+mod spare;
 
 pub use created::{Created, CreatedLeg};
 pub use error::CreateError;
 pub use join::{JoinOptions, prepare_join, superblock_of};
+pub use spare::{Share, Spare};
 
 use candidate::Candidate;
 use created::created;
@@ -103,6 +105,8 @@ pub struct CreateOptions {
     pub cached: bool,
     /// Zero the data area of legs not known to be zero, so that they start alike.
     pub zero: bool,
+    /// The shares of drives that stay unused.
+    pub spare: Vec<Spare>,
 }
 
 /// Creates a volume.
@@ -281,6 +285,7 @@ impl Opened {
     ) -> Result<u8, CreateError> {
         let mut zero_legs = 0;
         for (index, (candidate, leg)) in candidates.iter().zip(&mut self.legs).enumerate() {
+            candidate.discard()?;
             let path = &candidate.text;
             let failed =
                 |source| CreateError::Write { action: "prepare", path: path.clone(), source };

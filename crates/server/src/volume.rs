@@ -108,11 +108,11 @@ impl Volume for ServedVolume {
             Request::Shutdown { drain } => {
                 self.ask(|reply| ReactorMessage::Shutdown { drain: drain.0, reply })
             }
-            Request::Add { leg, config, wipe } => {
-                joining::join(self.reactor.clone(), config, Coming::Add { leg, wipe })
+            Request::Add { leg, config, wipe, spare } => {
+                joining::join(self.reactor.clone(), config, Coming::Add { leg, wipe, spare })
             }
-            Request::Replace { leg, config, wipe } => {
-                joining::join(self.reactor.clone(), config, Coming::Replace { leg, wipe })
+            Request::Replace { leg, config, wipe, spare } => {
+                joining::join(self.reactor.clone(), config, Coming::Replace { leg, wipe, spare })
             }
             Request::Attach { config, wipe } => {
                 joining::join(self.reactor.clone(), config, Coming::Attach { wipe })

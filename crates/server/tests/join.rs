@@ -15,7 +15,7 @@ const SIZE: u64 = 64 << 20;
 fn options(path: &Path, wipe: bool) -> JoinOptions {
     let layout = Layout::new(SIZE, 1 << 20).expect("the sizes are possible");
     let (volume, name) = ([7; 16], "db".to_owned());
-    JoinOptions { config: config(path), layout, block_bytes: 512, wipe, volume, name }
+    JoinOptions { config: config(path), layout, block_bytes: 512, wipe, spare: None, volume, name }
 }
 
 fn config(path: &Path) -> LegConfig {

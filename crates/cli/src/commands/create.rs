@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use hemi_server::config::units::Size;
-use hemi_server::create::{Adopt, CreateError, CreateOptions, VolumeSize, create};
+use hemi_server::create::{Adopt, CreateError, CreateOptions, Spare, VolumeSize, create};
 
 use crate::failure::{Failure, Kind};
 
@@ -78,6 +78,12 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     zero: bool,
 
+    /// Discard each leg's drive first, and leave this share of it unused, for example 20%, so that
+    /// its flash has room to collect garbage. LEG=SHARE is for one leg, named as after --leg. May be
+    /// repeated.
+    #[arg(long, value_name = "[LEG=]SHARE")]
+    spare: Vec<Spare>,
+
     /// Reserve the space of files that are created, instead of leaving them sparse.
     #[arg(long)]
     reserve: bool,
@@ -115,6 +121,7 @@ pub(crate) fn run(arguments: &CreateArgs) -> Result<()> {
         reserve: arguments.reserve,
         cached: arguments.no_direct,
         zero: arguments.zero,
+        spare: arguments.spare.clone(),
     };
     let created = create(&options).map_err(refused)?;
     let mut out = std::io::stdout().lock();
@@ -143,7 +150,8 @@ fn refused(error: CreateError) -> anyhow::Error {
         CreateError::InUse { .. }
         | CreateError::NotEmpty { .. }
         | CreateError::Same { .. }
-        | CreateError::Adopt { .. } => Kind::Refused,
+        | CreateError::Adopt { .. }
+        | CreateError::Spare { .. } => Kind::Refused,
         CreateError::LegCount(_)
         | CreateError::Spec(_)
         | CreateError::Layout(_)
@@ -154,7 +162,8 @@ fn refused(error: CreateError) -> anyhow::Error {
         | CreateError::SizeOfNothing(_)
         | CreateError::WipeAdopted(_)
         | CreateError::ZeroAdopted
-        | CreateError::WipeWhat(_) => Kind::Usage,
+        | CreateError::WipeWhat(_)
+        | CreateError::SpareWhat(_) => Kind::Usage,
         _ => return error.into(),
     };
     Failure::error(kind, error.to_string(), "")

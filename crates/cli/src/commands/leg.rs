@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::units::Time;
 use hemi_server::control::api::{self, VolumeStatus};
+use hemi_server::create::Share;
 
 use crate::client::{Client, Which};
 use crate::text;
@@ -46,6 +47,9 @@ Examples:
         /// Overwrite what is on the new leg.
         #[arg(long)]
         wipe: bool,
+        /// Discard the new leg's drive first, and leave this share of it unused, for example 20%.
+        #[arg(long, value_name = "SHARE")]
+        spare: Option<Share>,
         #[command(flatten)]
         which: Which,
     },
@@ -70,6 +74,9 @@ Example, for a drive that died:
         /// Overwrite what is on the new leg.
         #[arg(long)]
         wipe: bool,
+        /// Discard the new leg's drive first, and leave this share of it unused, for example 20%.
+        #[arg(long, value_name = "SHARE")]
+        spare: Option<Share>,
         #[command(flatten)]
         which: Which,
     },
@@ -140,8 +147,9 @@ impl NewLeg {
 pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
     match &arguments.what {
         What::List { json, which } => list(*json, which),
-        What::Add { new, slot, wipe, which } => {
-            let request = api::AddLeg { leg: *slot, config: new.config()?, wipe: *wipe };
+        What::Add { new, slot, wipe, spare, which } => {
+            let (leg, config) = (*slot, new.config()?);
+            let request = api::AddLeg { leg, config, wipe: *wipe, spare: *spare };
             change(which, "/v1/legs/add", &request, "added; it is being filled")?;
             remind();
             Ok(())
@@ -151,8 +159,9 @@ pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
             remind();
             Ok(())
         }
-        What::Replace { leg, new, wipe, which } => {
-            let request = api::ReplaceLeg { leg: *leg, config: new.config()?, wipe: *wipe };
+        What::Replace { leg, new, wipe, spare, which } => {
+            let (leg, config) = (*leg, new.config()?);
+            let request = api::ReplaceLeg { leg, config, wipe: *wipe, spare: *spare };
             change(which, "/v1/legs/replace", &request, "replaced; it is being filled")?;
             remind();
             Ok(())

@@ -13,6 +13,7 @@ use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, Refusa
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::create::Share;
 use crate::drive::DriveStatus;
 use crate::fail_slow::Verdict;
 use crate::grow::GrowTo;
@@ -389,6 +390,9 @@ pub struct AddLeg {
     /// Whether what is on it may be overwritten.
     #[serde(default)]
     pub wipe: bool,
+    /// The share of its drive that stays unused, as `20%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<Share>,
 }
 
 /// `POST /v1/legs/replace`.
@@ -402,6 +406,9 @@ pub struct ReplaceLeg {
     /// Whether what is on it may be overwritten.
     #[serde(default)]
     pub wipe: bool,
+    /// The share of its drive that stays unused, as `20%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<Share>,
 }
 
 /// `POST /v1/legs/attach`.

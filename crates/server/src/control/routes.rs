@@ -164,7 +164,10 @@ async fn config(State(shared): State<Shared>) -> Response {
 }
 
 async fn add(State(shared): State<Shared>, body: Received) -> Response {
-    act(&shared, body, |AddLeg { leg, config, wipe }| Ok(Request::Add { leg, config, wipe })).await
+    act(&shared, body, |AddLeg { leg, config, wipe, spare }| {
+        Ok(Request::Add { leg, config, wipe, spare })
+    })
+    .await
 }
 
 async fn remove(State(shared): State<Shared>, body: Received) -> Response {
@@ -172,8 +175,8 @@ async fn remove(State(shared): State<Shared>, body: Received) -> Response {
 }
 
 async fn replace(State(shared): State<Shared>, body: Received) -> Response {
-    act(&shared, body, |ReplaceLeg { leg, config, wipe }| {
-        Ok(Request::Replace { leg, config, wipe })
+    act(&shared, body, |ReplaceLeg { leg, config, wipe, spare }| {
+        Ok(Request::Replace { leg, config, wipe, spare })
     })
     .await
 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
 use crate::config::units::Time;
+use crate::create::Share;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::leg::InjectionState;
@@ -251,6 +252,8 @@ pub enum Request {
         config: LegConfig,
         /// Whether what is on it may be overwritten.
         wipe: bool,
+        /// The share of its drive that stays unused.
+        spare: Option<Share>,
     },
     /// Forget a leg that is out or detached.
     Remove {
@@ -265,6 +268,8 @@ pub enum Request {
         config: LegConfig,
         /// Whether what is on it may be overwritten.
         wipe: bool,
+        /// The share of its drive that stays unused.
+        spare: Option<Share>,
     },
     /// Make a leg whole, close it, let go of it.
     Detach {
@@ -323,16 +328,22 @@ impl fmt::Display for Request {
     /// As the log has it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wiping = |wipe: &bool| if *wipe { ", wiping it" } else { "" };
+        let sparing = |share: &Option<Share>| match share {
+            Some(share) => format!(", sparing {share}"),
+            None => String::new(),
+        };
         match self {
-            Request::Add { leg: Some(leg), config, wipe } => {
-                write!(formatter, "add {} in slot {leg}{}", config.path, wiping(wipe))
-            }
-            Request::Add { leg: None, config, wipe } => {
-                write!(formatter, "add {}{}", config.path, wiping(wipe))
+            Request::Add { leg, config, wipe, spare } => {
+                write!(formatter, "add {}", config.path)?;
+                if let Some(leg) = leg {
+                    write!(formatter, " in slot {leg}")?;
+                }
+                write!(formatter, "{}{}", wiping(wipe), sparing(spare))
             }
             Request::Remove { leg } => write!(formatter, "remove leg {leg}"),
-            Request::Replace { leg, config, wipe } => {
-                write!(formatter, "replace leg {leg} by {}{}", config.path, wiping(wipe))
+            Request::Replace { leg, config, wipe, spare } => {
+                let (path, wiped) = (&config.path, wiping(wipe));
+                write!(formatter, "replace leg {leg} by {path}{wiped}{}", sparing(spare))
             }
             Request::Detach { leg } => write!(formatter, "detach leg {leg}"),
             Request::Attach { config, wipe } => {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hemi_core::format::Layout;
 
 use super::largest::Room;
+use super::spare::{self, Share};
 use super::{CreateError, CreateOptions, LEGS_MIN, content};
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;
@@ -31,6 +32,8 @@ pub(super) struct Candidate {
     pub(super) wipe_remote: bool,
     /// True if its first member's content stays, and becomes the volume's.
     pub(super) adopted: bool,
+    /// The share of each member that stays unused.
+    pub(super) spare: Option<Share>,
 }
 
 impl Candidate {
@@ -54,7 +57,7 @@ impl Candidate {
     pub(super) fn room(&self) -> Result<Room, CreateError> {
         let size = |member: &Member| match member.probe.size {
             0 => Err(CreateError::SizeOfNothing(member.path.clone())),
-            size => Ok(size),
+            _ => Ok(self.usable(member)),
         };
         let leg = match (&self.spec, &self.members[..]) {
             (LegSpec::Stripe { chunk, .. }, members) => {
@@ -113,8 +116,10 @@ pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, Crea
             return Err(CreateError::WipeWhat(wipe.clone()));
         }
     }
+    let texts: Vec<String> = specs.iter().map(|(text, _)| text.clone()).collect();
+    let shares = spare::shares(&options.spare, &texts)?;
     let mut candidates = Vec::new();
-    for (index, (text, spec)) in specs.into_iter().enumerate() {
+    for (index, ((text, spec), spare)) in specs.into_iter().zip(shares).enumerate() {
         let all = options.wipe.iter().any(|wipe| is_text(wipe, &text));
         let mut members = Vec::new();
         for path in spec.paths() {
@@ -131,7 +136,7 @@ pub(super) fn candidates(options: &CreateOptions) -> Result<Vec<Candidate>, Crea
             let reason = "there is nothing at this path".into();
             return Err(CreateError::Adopt { path: path.clone(), reason });
         }
-        candidates.push(Candidate { text, spec, members, wipe_remote: all, adopted });
+        candidates.push(Candidate { text, spec, members, wipe_remote: all, adopted, spare });
     }
     Ok(candidates)
 }
@@ -167,11 +172,15 @@ pub(super) fn check(candidates: &[Candidate], layout: &Layout) -> Result<(), Cre
         let (has, needs) = (member.probe.size, candidate.share(number, layout));
         // A file without content is given its size, like one that is made.
         let fixed = member.probe.kind == Kind::Block || has > 0;
+        let (volume, usable) = (layout.volume_bytes(), candidate.usable(member));
+        if let Some(share) = candidate.spare.filter(|_| has >= needs && usable < needs) {
+            return Err(CreateError::NoSpare { path, share, usable, needs, volume });
+        }
         if fixed && has < needs {
-            let volume = layout.volume_bytes();
             return Err(CreateError::TooSmall { path, has, needs, volume });
         }
     }
+    candidates.iter().try_for_each(Candidate::check_spare)?;
     candidates.iter().try_for_each(|candidate| check_members(candidate, layout))
 }
 

@@ -8,7 +8,7 @@ use hemi_core::format::LayoutError;
 use hemi_core::format::superblock::NameError;
 use hemi_core::units::LEGS_MAX;
 
-use super::{LEGS_MIN, signature};
+use super::{LEGS_MIN, Share, signature};
 use crate::config::legs::LegSpecError;
 use crate::config::units::Size;
 use crate::leg::OpenError;
@@ -149,6 +149,40 @@ pub enum CreateError {
         /// The volume's size in bytes.
         volume: u64,
     },
+    /// Nothing of it can be left unused.
+    #[error(
+        "{} cannot have a spare part: {reason}. Leave --spare out for it: name the legs that are to \
+         have one (--spare LEG=20%)",
+        path.display()
+    )]
+    Spare {
+        /// The leg, or the member of a stripe.
+        path: PathBuf,
+        /// Why, and what to do instead.
+        reason: &'static str,
+    },
+    /// `--spare` leaves too little.
+    #[error(
+        "{} has {usable} bytes beside the {share} that --spare leaves unused; for a volume of {} it \
+         needs {needs}, metadata included. Make the volume smaller (--size max is the largest), or \
+         spare less",
+        path.display(), Size(*volume)
+    )]
+    NoSpare {
+        /// The leg's path.
+        path: PathBuf,
+        /// The share asked for.
+        share: Share,
+        /// What may be used, in bytes.
+        usable: u64,
+        /// The size it needs in bytes.
+        needs: u64,
+        /// The volume's size in bytes.
+        volume: u64,
+    },
+    /// `--spare` for something else.
+    #[error("--spare {0} names none of the legs; name the leg exactly as after --leg")]
+    SpareWhat(String),
     /// It could not be opened or made.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -8,7 +8,7 @@ use hemi_core::recovery::{HEAD_BYTES, newest_of};
 
 use super::candidate::{self, Candidate, Member};
 use super::signature::Signature;
-use super::{CreateError, Opened, prepare, random_id};
+use super::{CreateError, Opened, Share, prepare, random_id};
 use crate::config::legs::LegConfig;
 use crate::leg::{OpenLeg, Purpose};
 use crate::probe::Probe;
@@ -24,6 +24,8 @@ pub struct JoinOptions {
     pub block_bytes: u32,
     /// Whether what is on it may be destroyed.
     pub wipe: bool,
+    /// The share of its drive that stays unused.
+    pub spare: Option<Share>,
     /// The volume's id.
     pub volume: Id,
     /// The volume's name, perhaps empty.
@@ -45,8 +47,14 @@ pub fn prepare_join(options: &JoinOptions) -> Result<(OpenLeg, Id), CreateError>
         members.push(Member { path: path.clone(), probe, wipe: options.wipe });
     }
     let spec = spec.clone();
-    let candidate =
-        Candidate { text: text.clone(), spec, members, wipe_remote: options.wipe, adopted: false };
+    let candidate = Candidate {
+        text: text.clone(),
+        spec,
+        members,
+        wipe_remote: options.wipe,
+        adopted: false,
+        spare: options.spare,
+    };
     let candidates = [candidate];
     candidate::check(&candidates, layout)?;
     let [candidate] = &candidates;

@@ -10,7 +10,7 @@ use hemi_core::units::{LEGS_MAX, LegIndex};
 use super::{on_a_thread, refusal};
 use crate::config::legs::{LegConfig, LegSpec};
 use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapshot};
-use crate::create::{CreateError, JoinOptions, prepare_join, superblock_of};
+use crate::create::{CreateError, JoinOptions, Share, prepare_join, superblock_of};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use crate::probe::other_spec;
 
@@ -18,9 +18,9 @@ use crate::probe::other_spec;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Coming {
     /// Into a free slot.
-    Add { leg: Option<u8>, wipe: bool },
+    Add { leg: Option<u8>, wipe: bool, spare: Option<Share> },
     /// Into the slot of one that is out or gone.
-    Replace { leg: u8, wipe: bool },
+    Replace { leg: u8, wipe: bool, spare: Option<Share> },
     /// Back into its own slot.
     Attach { wipe: bool },
 }
@@ -82,11 +82,11 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
         let way_out = "docs/configuration.md lists the options of a leg.";
         Refusal::new(RefusalKind::BadRequest, error.to_string(), way_out)
     })?;
-    let (leg, wipe) = match coming {
-        Coming::Add { leg, wipe } => (free_slot(snapshot, leg)?, wipe),
-        Coming::Replace { leg, wipe } => (vacant_slot(snapshot, leg)?, wipe),
+    let (leg, wipe, spare) = match coming {
+        Coming::Add { leg, wipe, spare } => (free_slot(snapshot, leg)?, wipe, spare),
+        Coming::Replace { leg, wipe, spare } => (vacant_slot(snapshot, leg)?, wipe, spare),
         // What it held is known to be of this volume's past, which all is drained over.
-        Coming::Attach { wipe } => (own_slot(snapshot, config, wipe)?, true),
+        Coming::Attach { wipe } => (own_slot(snapshot, config, wipe)?, true, None),
     };
     let identity = &snapshot.identity;
     let layout = Layout::new(identity.size_bytes, identity.region_bytes).map_err(|error| {
@@ -97,6 +97,7 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
         layout,
         block_bytes: identity.block_bytes,
         wipe,
+        spare,
         volume: identity.id,
         name: identity.name.clone(),
     };
@@ -213,6 +214,7 @@ fn unprepared(error: CreateError) -> Refusal {
         CreateError::TooSmall { .. } | CreateError::BlockBytes { .. } => {
             (RefusalKind::Conflict, "Use another drive.")
         }
+        CreateError::Spare { .. } | CreateError::NoSpare { .. } => (RefusalKind::Conflict, ""),
         _ => (RefusalKind::Failed, "Look at the drive and its path."),
     };
     Refusal::new(kind, error.to_string(), way_out)
