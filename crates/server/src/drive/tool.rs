@@ -136,7 +136,7 @@ fn wait(child: &mut Child, deadline: Instant, stop: &AtomicBool) -> Result<Optio
 mod tests {
     use super::*;
 
-    const GOES_ON: AtomicBool = AtomicBool::new(false);
+    static GOES_ON: AtomicBool = AtomicBool::new(false);
 
     #[test]
     fn output_and_code_are_told() {

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod recorded;
+
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
