@@ -1,6 +1,7 @@
 //! What an operator may ask of a running engine.
 
 use crate::io::LegTraits;
+use crate::settings::Settings;
 use crate::units::{Extent, LegIndex};
 
 /// A control command. Its outcome arrives as [`crate::io::Action::CommandDone`].
@@ -37,6 +38,14 @@ pub enum Command {
     },
     /// Stop a running scrub.
     ScrubStop,
+    /// Go on with these settings in place of those in use.
+    ///
+    /// A bound that comes to lie below what is held already takes nothing back: writers wait
+    /// until what is held has fallen below it.
+    Configure {
+        /// The new settings. Those that bound memory have to be as they are.
+        settings: Settings,
+    },
     /// Stop taking requests, drain until `drain_until`, flush, mark every whole leg and
     /// close the superblocks.
     Close {
@@ -72,6 +81,12 @@ pub enum CommandError {
     /// Another command of the kind is running.
     #[error("another such command is still running")]
     Busy,
+    /// The setting cannot change while the engine runs.
+    #[error("{0} cannot change while the volume is served")]
+    FixedSetting(&'static str),
+    /// No engine can run with the setting.
+    #[error("no volume can be served with this {0}")]
+    BadSetting(&'static str),
     /// The volume is closing.
     #[error("the volume is closing")]
     Closing,

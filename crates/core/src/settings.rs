@@ -1,6 +1,7 @@
 //! Every knob and bound of the engine, with its unit, default and reason.
 
-use crate::units::{MILLISECOND, SECOND};
+use crate::command::CommandError;
+use crate::units::{LEGS_MAX, MILLISECOND, SECOND};
 
 /// Which acknowledgement rule a volume uses. All keep every promise but P4, which only
 /// `First` keeps in full.
@@ -44,7 +45,7 @@ pub enum FlushCopies {
 }
 
 /// The engine's settings. Times are nanoseconds, sizes bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Acknowledgement rule.
     pub policy: Policy,
@@ -110,7 +111,7 @@ pub struct Settings {
 /// The defaults suit every volume, so the server does not offer them. They are settings for the
 /// simulator: it draws tiny ones, so that the small volumes it tests end every batch in the
 /// middle and run out of everything. Each may be as low as 1.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Operations of one request under way at once; a larger request goes in steps. Default 16.
     pub operations_per_request: u32,
@@ -203,6 +204,72 @@ impl Default for Settings {
             hedge_permille: 20,
             read_hysteresis_percent: 12,
             limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Smallest exposure bound that a running engine takes, bytes.
+    const EXPOSURE_MIN: u64 = 64 << 10;
+    /// A drain's largest I/O is a whole number of these, bytes.
+    const DRAIN_STEP: u32 = 4096;
+
+    /// Returns `wanted`, if a running engine can go on with it from these settings.
+    ///
+    /// Settings that bound memory cannot change: it is taken at the start.
+    ///
+    /// # Errors
+    /// [`CommandError::FixedSetting`] names the first setting that differs and cannot change;
+    /// [`CommandError::BadSetting`] the first that no engine can run with.
+    pub(crate) fn change(&self, wanted: &Settings) -> Result<Settings, CommandError> {
+        // Field by field: one that is added has to be placed here.
+        let Settings {
+            policy: _,
+            exposure_mode: _,
+            exposure_bytes,
+            exposure_age: _,
+            out_after: _,
+            flush_copies: _,
+            wait_floor,
+            wait_ceiling,
+            wait_multiple: _,
+            paper_wait_permille: _,
+            slow_leg,
+            write_behind_limit: _,
+            leg_window,
+            leg_window_bytes: _,
+            drain_bytes,
+            requests_max,
+            dirty_regions_max,
+            resync_bytes,
+            owed_extents_max,
+            copies_reserve: _,
+            clean_after: _,
+            hedge_permille: _,
+            read_hysteresis_percent: _,
+            limits,
+        } = *wanted;
+        let fixed = [
+            ("leg_window", leg_window == self.leg_window),
+            ("requests_max", requests_max == self.requests_max),
+            ("dirty_regions_max", dirty_regions_max == self.dirty_regions_max),
+            ("resync_bytes", resync_bytes == self.resync_bytes),
+            ("owed_extents_max", owed_extents_max == self.owed_extents_max),
+            ("limits", limits == self.limits),
+        ];
+        if let Some((name, _)) = fixed.into_iter().find(|(_, same)| !same) {
+            return Err(CommandError::FixedSetting(name));
+        }
+        let drains = drain_bytes > 0 && drain_bytes % Settings::DRAIN_STEP == 0;
+        let good = [
+            ("exposure_bytes", exposure_bytes >= Settings::EXPOSURE_MIN),
+            ("wait_ceiling", wait_ceiling >= wait_floor),
+            ("slow_leg", usize::from(slow_leg) < LEGS_MAX),
+            ("drain_bytes", drains),
+        ];
+        match good.into_iter().find(|(_, good)| !good) {
+            Some((name, _)) => Err(CommandError::BadSetting(name)),
+            None => Ok(*wanted),
         }
     }
 }

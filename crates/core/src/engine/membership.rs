@@ -767,6 +767,7 @@ impl<B: Buffers> Engine<B> {
             Command::Remove { leg } => self.begin_remove(token, leg),
             Command::Scrub { repair, extent } => self.begin_scrub(token, repair, extent),
             Command::ScrubStop => self.stop_scrub(token),
+            Command::Configure { settings } => self.configure(token, &settings),
         };
         if let Err(error) = result {
             self.actions.push_back(Action::CommandDone { token, result: Err(error) });

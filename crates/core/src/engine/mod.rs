@@ -12,6 +12,7 @@
 mod abandon;
 mod clean;
 mod compare;
+mod configure;
 mod copies;
 mod debt;
 mod drain;
