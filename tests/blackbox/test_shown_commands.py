@@ -284,6 +284,7 @@ SCENES = {
     ),
     "docs/commands/dashboard.md": Scene(DEVICES, prepare=served_db("--http 127.0.0.1:9188")),
     "docs/commands/demo.md": Scene(),
+    "docs/commands/events.md": Scene(DEVICES, prepare=served_db()),
     "docs/commands/inject.md": Scene(DEVICES, prepare=served_db("--allow-inject")),
     "docs/commands/inspect.md": Scene(DEVICES, prepare=detached_leg),
     "docs/commands/leg.md": Scene(
@@ -297,6 +298,7 @@ SCENES = {
         prepare=load_page,
         excuse="the engine itself was late",
     ),
+    "docs/commands/monitor.md": Scene(),
     "docs/commands/promote.md": Scene({**DEVICES, "sdd": 80 * MIB}, prepare=forsaken_leg),
     "docs/commands/scrub.md": Scene(
         DEVICES, prepare=served_db(), before={"hemi scrub --repair": corrupt}

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Serve(Box<commands::serve::ServeArgs>),
     Status(commands::status::StatusArgs),
     Dashboard(commands::dashboard::DashboardArgs),
+    Events(commands::events::EventsArgs),
+    Monitor(commands::monitor::MonitorArgs),
     Attach(commands::attach::AttachArgs),
     DetachDevice(commands::attach::DetachArgs),
     Upgrade(commands::upgrade::UpgradeArgs),

@@ -207,7 +207,22 @@ pub(crate) struct Client {
     socket: PathBuf,
 }
 
+/// Returns the control socket that a volume of this name has, if it is served here.
+pub(crate) fn socket_of(volume: &str) -> Option<PathBuf> {
+    Which { volume: Some(volume.to_owned()), control: None }.socket().ok()
+}
+
+/// Returns the names and control sockets of all volumes that are served here and that this user may use.
+pub(crate) fn served() -> Vec<(String, PathBuf)> {
+    RunSockets::look(&run_directories()).served
+}
+
 impl Client {
+    /// Returns a client of the volume behind a control socket.
+    pub(crate) fn at(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
     /// A client of the one volume that is meant.
     pub(crate) fn new(which: &Which) -> Result<Client> {
         Ok(Client { socket: which.socket()? })

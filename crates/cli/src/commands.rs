@@ -10,6 +10,7 @@ pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod create;
 pub(crate) mod dashboard;
+pub(crate) mod events;
 pub(crate) mod generate;
 pub(crate) mod grow;
 pub(crate) mod inject;
@@ -17,6 +18,7 @@ pub(crate) mod inspect;
 pub(crate) mod leg;
 pub(crate) mod load;
 pub(crate) mod look_for_legs;
+pub(crate) mod monitor;
 pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
@@ -35,6 +37,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => done(status::run(&arguments)),
         Command::Dashboard(arguments) => done(dashboard::run(&arguments)),
+        Command::Events(arguments) => done(events::run(&arguments)),
+        Command::Monitor(arguments) => done(monitor::run(&arguments)),
         Command::Attach(arguments) => done(attach::attach(&arguments)),
         Command::DetachDevice(arguments) => done(attach::detach(&arguments)),
         Command::Upgrade(arguments) => done(upgrade::run(&arguments)),

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::histogram::LatencyHistogram;
 use crate::io::OutReason;
+use crate::units::{LEGS_MAX, LegIndex};
 
 /// The condition of a leg, worst first wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct LegStatus {
     pub write_wait_limit: u64,
     /// The effective wait limit for a 4 KiB read, nanoseconds.
     pub read_wait_limit: u64,
+    /// The longest of its wait limits, of reads and writes of any size, nanoseconds.
+    pub longest_wait_limit: u64,
     /// Read latencies since open.
     pub reads: LatencyHistogram,
     /// Write latencies since open.
@@ -119,6 +122,10 @@ pub struct Status {
     pub flushes: u64,
     /// Client requests that failed.
     pub failed: u64,
+    /// Bytes of client reads answered.
+    pub read_bytes: u64,
+    /// Bytes of client writes answered, of data.
+    pub written_bytes: u64,
     /// Reads hedged.
     pub hedges: u64,
     /// Hedges that answered first.
@@ -143,4 +150,42 @@ pub struct Status {
     pub client_zeroes: LatencyHistogram,
     /// Client latencies: flushes.
     pub client_flushes: LatencyHistogram,
+}
+
+/// A census of some regions: how many are in which condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCounts {
+    /// All of them.
+    pub regions: u32,
+    /// Those that a leg decides, being touched, by the leg's slot.
+    pub decided: [u32; LEGS_MAX],
+    /// Armed ones.
+    pub armed: u32,
+    /// Those in which a leg lacks something acknowledged.
+    pub owed: u32,
+}
+
+impl core::ops::AddAssign for RegionCounts {
+    fn add_assign(&mut self, other: RegionCounts) {
+        self.regions += other.regions;
+        self.armed += other.armed;
+        self.owed += other.owed;
+        for (own, others) in self.decided.iter_mut().zip(other.decided) {
+            *own += others;
+        }
+    }
+}
+
+impl RegionCounts {
+    /// Returns how many are touched: written to since every whole leg had flushed them.
+    pub fn touched(&self) -> u32 {
+        self.decided.iter().sum()
+    }
+
+    /// Returns the leg that decides the most of them; `None` if none is touched.
+    pub fn authority(&self) -> Option<LegIndex> {
+        let count = self.decided.into_iter().max().filter(|&count| count > 0)?;
+        let leg = self.decided.iter().position(|&of_leg| of_leg == count)?;
+        Some(LegIndex(leg as u8))
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hemi_server::config::Config;
+use hemi_server::config::place::Place;
 use hemi_server::control::api::ErrorBody;
 use hemi_server::control::inject::schedule;
 use hemi_server::control::volume::{
@@ -76,8 +77,12 @@ fn served() -> &'static Served {
             .collect();
         let mut snapshot = Snapshot::opening(identity, legs);
         snapshot.phase = Phase::Serving;
-        let config =
-            Config { control: Some(socket.clone()), allow_inject: true, ..Config::default() };
+        let config = Config {
+            control: Some(socket.clone()),
+            allow_inject: true,
+            state: Place::None,
+            ..Config::default()
+        };
         let listeners = Listeners::bind(&config, "vol").unwrap_or_else(|error| panic!("{error}"));
         let volume = Arc::new(Nowhere(Arc::new(snapshot)));
         let thread =

@@ -12,8 +12,8 @@ pub mod bounds;
 pub mod device;
 pub mod engine;
 pub mod exports;
-pub mod ledger;
 pub mod legs;
+pub mod place;
 pub mod scan;
 pub mod smart;
 pub mod units;
@@ -26,8 +26,8 @@ use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
 use hemi_core::settings::{FlushCopies, Policy, Settings};
 use hemi_core::units::LEGS_MAX;
-use ledger::LedgerPlace;
 use legs::LegConfig;
+use place::Place;
 use scan::ScanConfig;
 use smart::SmartPolling;
 
@@ -167,8 +167,10 @@ pub struct Config {
     pub wait_for_legs: Time,
     /// True if a start gives up a leg that is missing after that, though it may hold more.
     pub start_degraded: bool,
-    /// The ledger's place.
-    pub ledger: LedgerPlace,
+    /// The ledger's place: `auto` is the run directory, if that is on tmpfs and outlives hemi's container.
+    pub ledger: Place,
+    /// The place of what is kept over restarts, such as the history: `auto` is the usual state directory.
+    pub state: Place,
     /// How often drives are asked for their health.
     pub smart: SmartPolling,
     /// The volume whose legs are found by their content. Default: none is looked for.
@@ -199,7 +201,8 @@ impl Default for Config {
             drain_on_stop: Time::seconds(30),
             wait_for_legs: Time(0),
             start_degraded: false,
-            ledger: LedgerPlace::default(),
+            ledger: Place::default(),
+            state: Place::default(),
             smart: SmartPolling::default(),
             scan: None,
             legs: Vec::new(),

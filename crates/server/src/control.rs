@@ -24,17 +24,24 @@ use crate::handover::{self, Inheritance};
 pub mod access;
 pub mod api;
 pub(crate) mod connections;
+pub mod events;
+pub mod hidden;
 pub mod history;
 pub mod inject;
+mod live;
 pub mod metrics;
+mod past;
 pub mod promises;
 mod routes;
 mod service;
 pub mod socket;
+pub mod summary;
+pub mod usage;
 pub mod view;
 pub mod volume;
 
 use access::{Access, TokenError};
+use past::Past;
 use routes::Shared;
 use service::Signals;
 pub(crate) use service::waiting;
@@ -180,7 +187,10 @@ impl Listeners {
     ) -> Result<ControlThread, ControlError> {
         let Listeners { runtime, signals, control, http, access } = self;
         let (stop, stopped) = watch::channel(false);
+        let past = Past::begin(&config.state, volume.snapshot().identity.id);
         let shared = Shared {
+            past: Arc::new(past),
+            viewers: Arc::default(),
             volume,
             settings: config.settings(),
             config,
@@ -190,8 +200,9 @@ impl Listeners {
             access: Arc::new(access),
         };
         let life = Arc::clone(&shared.life);
-        let (volume, smart) = (Arc::clone(&shared.volume), shared.config.smart);
-        let watching = drive::watch::spawn(volume, smart, Arc::clone(&shared.drives))
+        let (volume, config) = (Arc::clone(&shared.volume), Arc::clone(&shared.config));
+        let (smart, state) = (config.smart, config.state.clone());
+        let watching = drive::watch::spawn(volume, smart, state, Arc::clone(&shared.drives))
             .map_err(ControlError::Thread)?;
         let handle = std::thread::Builder::new()
             .name("hemi-control".into())
@@ -222,6 +233,9 @@ async fn serve(
     };
     tracing::info!(path = %file.path().display(), "control socket");
     let sampling = tokio::spawn(sample(shared.clone()));
+    let looking = tokio::spawn(look(shared.clone()));
+    let publishing = tokio::spawn(live::publish(shared.clone()));
+    let (past, volume) = (Arc::clone(&shared.past), Arc::clone(&shared.volume));
     if let Some(listener) = http {
         // Whatever becomes of it, control goes on.
         let routes = routes::public(shared.clone());
@@ -242,6 +256,10 @@ async fn serve(
     }
     sampling.abort();
     service.abort();
+    looking.abort();
+    publishing.abort();
+    past.look(&*volume);
+    past.end(&volume.snapshot(), life.is_handed_over.load(Ordering::Acquire));
     if life.is_handed_over.load(Ordering::Acquire) {
         file.keep();
     } else {
@@ -284,6 +302,16 @@ async fn sample(shared: Shared) {
         if snapshot.phase != volume::Phase::Opening {
             shared.history.lock().unwrap_or_else(PoisonError::into_inner).sample(snapshot);
         }
+    }
+}
+
+/// Has what happens remembered, see [`Past`].
+async fn look(shared: Shared) {
+    let mut ticks = tokio::time::interval(past::LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        shared.past.look(&*shared.volume);
     }
 }
 

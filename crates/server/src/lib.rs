@@ -45,7 +45,7 @@ pub mod scan;
 pub mod serve;
 pub mod settle;
 pub mod slots;
-mod state;
+pub mod state;
 mod tls;
 pub mod vhost;
 pub mod volume;

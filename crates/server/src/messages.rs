@@ -10,9 +10,10 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use arc_swap::ArcSwap;
 use hemi_core::command::{Command, CommandError};
+use hemi_core::status::RegionCounts;
 use hemi_core::units::LegIndex;
 
-use crate::control::volume::Snapshot;
+use crate::control::volume::{Census, Snapshot};
 use crate::device::{KernelSocket, OpenDevice};
 use crate::export::Gate;
 use crate::leg::{Injection, OpenLeg};
@@ -136,6 +137,13 @@ pub enum ReactorMessage {
         /// Which, in the order of [`crate::arena::Arena::memory_mut`].
         mapping: usize,
     },
+    /// Count the regions by their condition, in so many cells of equal size as there are counts.
+    Census {
+        /// The cells, with all counts zero.
+        cells: Vec<RegionCounts>,
+        /// The reply, sent once all are counted: [`ReactorError::Busy`] if others are being counted.
+        reply: ReplyTo<Result<Census, ReactorError>>,
+    },
     /// Bring the clients to rest, close the volume and give both to another program.
     Upgrade {
         /// The wishes of the operator.
@@ -168,6 +176,7 @@ impl std::fmt::Debug for ReactorMessage {
             ReactorMessage::WatchKernel { .. } => write!(f, "WatchKernel"),
             ReactorMessage::Guest(message) => write!(f, "{message:?}"),
             ReactorMessage::AwaitDeviceEnd { .. } => write!(f, "AwaitDeviceEnd"),
+            ReactorMessage::Census { cells, .. } => write!(f, "Census({})", cells.len()),
             ReactorMessage::Upgrade { wish, .. } => write!(f, "Upgrade({wish:?})"),
             ReactorMessage::Populated { mapping } => write!(f, "Populated({mapping})"),
             ReactorMessage::Shutdown { drain, .. } => write!(f, "Shutdown({drain} ns)"),

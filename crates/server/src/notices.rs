@@ -3,12 +3,18 @@
 //! A leg that fails every write would fill the log: its errors are said once a second at
 //! most, each line with how many there were since the one before.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
 use hemi_core::io::{LegError, Notice, OutReason};
 use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
 use crate::config::units::Time;
-use crate::control::volume::LegIdentity;
+use crate::control::volume::{LegIdentity, Noticed};
 
+/// Notices that may wait for the control thread.
+const NOTICES_MAX: usize = 1024;
 /// Shortest time between two lines on errors of one leg, in nanoseconds.
 const ERROR_LINE_INTERVAL: u64 = SECOND;
 
@@ -46,15 +52,46 @@ impl Errors {
     }
 }
 
-/// The log of one volume's notices.
-#[derive(Debug, Default)]
+/// The log of one volume's notices, and the way of notices to the control thread.
+#[derive(Debug)]
 pub(crate) struct Notices {
     errors: [Errors; LEGS_MAX],
+    sender: SyncSender<Noticed>,
+    left_out: Arc<AtomicU64>,
+}
+
+/// The control thread's end of the way.
+#[derive(Debug)]
+pub(crate) struct NoticeReceiver {
+    receiver: Receiver<Noticed>,
+    left_out: Arc<AtomicU64>,
+}
+
+impl NoticeReceiver {
+    /// Takes the notices that have come, oldest first. Returns how many more came for which there was
+    /// no room.
+    pub(crate) fn take(&mut self, into: &mut Vec<Noticed>) -> u64 {
+        into.extend(self.receiver.try_iter().take(NOTICES_MAX));
+        self.left_out.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl Notices {
-    /// Logs a notice, with the leg's own name.
+    /// Makes the log, and the control thread's end of the way.
+    pub(crate) fn new() -> (Notices, NoticeReceiver) {
+        let (sender, receiver) = sync_channel(NOTICES_MAX);
+        let left_out = Arc::new(AtomicU64::new(0));
+        let notices =
+            Notices { errors: Default::default(), sender, left_out: Arc::clone(&left_out) };
+        (notices, NoticeReceiver { receiver, left_out })
+    }
+
+    /// Logs a notice, with the leg's own name, and sends it on.
     pub(crate) fn log(&mut self, now: Instant, legs: &[LegIdentity], notice: Notice) {
+        // Nobody waits here for a control thread that is busy, or gone.
+        if self.sender.try_send(Noticed { at: now, notice }).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
         match notice {
             Notice::LegError { leg, error, sector } => {
                 self.errors[leg.index()].add(Failed { error, sector });

@@ -12,8 +12,8 @@ use hemi_core::format::{Ledger, Membership, Superblock};
 use hemi_core::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
-use crate::config::ledger::LedgerPlace;
 use crate::config::legs::{LegConfig, LegSpec};
+use crate::config::place::Place;
 use crate::config::scan::ScanConfig;
 use crate::control::volume::{Identity, LegIdentity};
 use crate::ledger::{LedgerStatus, Ledgers};
@@ -94,7 +94,7 @@ pub struct OpenOptions<'a> {
     /// True if missing legs are given up after that, though they may hold more.
     pub start_degraded: bool,
     /// The ledger's place.
-    pub ledger: &'a LedgerPlace,
+    pub ledger: &'a Place,
     /// An existing ledger is read even if none is to be kept, and no new one is made.
     pub settle: bool,
     /// The operator accepts to lose what only a missing or damaged ledger could tell.
@@ -218,7 +218,7 @@ fn tell_waiting(absent: &str, patience: Duration, told: &mut bool) {
 fn tell_given_up(given_up: &GivenUp, candidates: &[Candidate]) {
     let absent = absences(candidates).join("; ");
     tracing::error!(
-        legs = ?given_up.legs,
+        legs = given_up.legs.iter().map(u8::to_string).collect::<Vec<_>>().join(", "),
         lacks_bytes = given_up.lacks_bytes,
         uncertain_bytes = given_up.uncertain_bytes,
         absent,
@@ -401,7 +401,7 @@ fn identities(opening: &Opening, candidates: &[Candidate]) -> Vec<LegIdentity> {
 }
 
 /// True if a leg is configured by this path, or by this spec.
-fn is_path(config: &LegConfig, path: &Path) -> bool {
+pub(crate) fn is_path(config: &LegConfig, path: &Path) -> bool {
     match &config.path {
         LegSpec::Path(own) => std::path::absolute(own).is_ok_and(|own| own == path),
         LegSpec::End(_) | LegSpec::External { .. } => {

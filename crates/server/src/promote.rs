@@ -20,8 +20,8 @@ use hemi_core::recovery::{
 use hemi_core::units::Extent;
 use serde::Serialize;
 
-use crate::config::ledger::LedgerPlace;
 use crate::config::legs::LegSpec;
+use crate::config::place::Place;
 use crate::ledger::{LedgerFileError, Ledgers};
 use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
 use crate::probe::other_spec;
@@ -150,7 +150,7 @@ impl<'a> PromotionPlan<'a> {
     pub fn new(
         spec: &LegSpec,
         options: FileOptions,
-        place: &'a LedgerPlace,
+        place: &'a Place,
     ) -> Result<PromotionPlan<'a>, PromoteError> {
         PromotionPlan::of(spec, OpenLeg::open(spec, options, Purpose::Serve)?, place)
     }
@@ -163,7 +163,7 @@ impl<'a> PromotionPlan<'a> {
     pub(crate) fn of(
         spec: &LegSpec,
         opened: OpenLeg,
-        place: &'a LedgerPlace,
+        place: &'a Place,
     ) -> Result<PromotionPlan<'a>, PromoteError> {
         let path = opened.description();
         let refuse = |text: String| PromoteError::Refused(text);

@@ -6,6 +6,7 @@
 //! the engine's actions become ring entries; answers are gathered and sent. Nothing here
 //! waits for a lock or allocates per request.
 
+mod census;
 mod handover;
 
 use std::io;
@@ -31,6 +32,7 @@ use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, S
 use crate::notices::Notices;
 use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 use crate::serve::ServeError;
+use census::Counting;
 use handover::Upgrade;
 pub use handover::UpgradeWish;
 
@@ -70,6 +72,7 @@ pub(crate) struct Parts {
     pub(crate) messages: Receiver<ReactorMessage>,
     pub(crate) published: Arc<ArcSwap<Snapshot>>,
     pub(crate) allow_inject: bool,
+    pub(crate) notices: Notices,
 }
 
 /// The loop and all it owns.
@@ -96,6 +99,8 @@ pub(crate) struct Reactor {
     notices: Notices,
     /// What the engine halted for.
     halted: Option<ServeError>,
+    /// A census of the regions, while one is taken.
+    census: Option<Counting>,
     /// An upgrade to another program, while there is one.
     upgrade: Option<Upgrade>,
     /// A report of what was taken over from the previous program.
@@ -109,7 +114,7 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub(crate) fn new(parts: Parts) -> Reactor {
-        let Parts { ring, engine, exports, messages, published, allow_inject } = parts;
+        let Parts { ring, engine, exports, messages, published, allow_inject, notices } = parts;
         Reactor {
             ring,
             engine,
@@ -128,8 +133,9 @@ impl Reactor {
             next_snapshot: Instant(0),
             published_at: Instant(0),
             was_serving: false,
-            notices: Notices::default(),
+            notices,
             halted: None,
+            census: None,
             upgrade: None,
             taken_over: None,
             now: clock::now(),
@@ -232,6 +238,7 @@ impl Reactor {
             self.act();
         }
         self.with_exports(|exports, cx| exports.finish_turn(cx));
+        self.count_regions();
         if self.engine.is_serving() != self.was_serving {
             // Before the first answer leaves: whoever has one sees the volume served.
             self.was_serving = !self.was_serving;
@@ -362,6 +369,7 @@ impl Reactor {
         // Out of bytes: the engine may want more, in the next turn.
         let more = if self.turn_bytes == 0 { Instant(0) } else { Instant::NEVER };
         let own = self.next_snapshot.min(last).min(more).min(self.upgrade_deadline());
+        let own = own.min(self.census_deadline());
         self.engine.deadline().min(legs).min(self.exports.deadline()).min(own)
     }
 
@@ -510,6 +518,7 @@ impl Reactor {
                     tracing::debug!(bytes = mapping.length(), "buffers registered");
                 }
             }
+            ReactorMessage::Census { cells, reply } => self.begin_census(cells, reply),
             ReactorMessage::Upgrade { wish, reply } => self.begin_upgrade(wish, reply),
             ReactorMessage::Shutdown { drain, reply } => {
                 self.drop_upgrade();

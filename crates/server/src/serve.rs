@@ -31,6 +31,7 @@ use crate::handover::{self, HandedOver, Inheritance, Successor};
 use crate::ledger::LedgerFileError;
 use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage};
+use crate::notices::{NoticeReceiver, Notices};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
 use crate::promote::PromoteError;
@@ -238,8 +239,8 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     }
     let inherited = inherited.map(|inherited| inherited.into_clients(gates.options.clone()));
     let front = Front { listeners, recorder, inherited };
-    let running = start_with(opened, options, front, snapshot)?;
-    let volume = ServedVolume::new(running.handle.clone(), gates, asked.record.is_some());
+    let (running, notices) = start_with(opened, options, front, snapshot)?;
+    let volume = ServedVolume::new(running.handle.clone(), gates, asked.record.is_some(), notices);
     let volume = Arc::new(volume);
     let sockets = control.duplicate()?;
     let control = match control.spawn(Arc::new(config), volume) {
@@ -475,7 +476,7 @@ pub fn start(
     snapshot: Snapshot,
 ) -> Result<Running, ServeError> {
     let front = Front { listeners, recorder: None, inherited: None };
-    start_with(opened, options, front, snapshot)
+    start_with(opened, options, front, snapshot).map(|(running, _)| running)
 }
 
 /// The reactor's listeners and clients.
@@ -491,10 +492,11 @@ fn start_with(
     options: ReactorOptions,
     front: Front,
     mut snapshot: Snapshot,
-) -> Result<Running, ServeError> {
+) -> Result<(Running, NoticeReceiver), ServeError> {
     let Front { listeners, recorder, inherited } = front;
     let (messages, inbox) = sync_channel(MESSAGES_MAX);
     let (started, outcome) = sync_channel(1);
+    let (notices, noticed) = Notices::new();
     snapshot.phase = Phase::Opening;
     let published = Arc::new(ArcSwap::from_pointee(snapshot));
     let shared = Arc::clone(&published);
@@ -511,7 +513,7 @@ fn start_with(
         };
         let waker = ring.waker();
         let spans = arena.spans();
-        let inbox = Inbox { messages: inbox, published: shared };
+        let inbox = Inbox { messages: inbox, published: shared, notices };
         match build(ring, arena, opened, options, listeners, inbox) {
             Ok(mut reactor) => {
                 if let Some(recorder) = recorder {
@@ -539,7 +541,8 @@ fn start_with(
         .map_err(ServeError::Reactor)?;
     match outcome.recv() {
         Ok(Ok(waker)) => {
-            Ok(Running { handle: ReactorHandle::new(messages, waker, published), thread })
+            let handle = ReactorHandle::new(messages, waker, published);
+            Ok((Running { handle, thread }, noticed))
         }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(ServeError::Reactor(io::Error::other("the reactor's thread panicked"))),
@@ -557,6 +560,7 @@ fn prepare(budget: u64) -> Result<(Ring, Arena), ServeError> {
 struct Inbox {
     messages: std::sync::mpsc::Receiver<crate::messages::ReactorMessage>,
     published: Arc<ArcSwap<Snapshot>>,
+    notices: Notices,
 }
 
 fn build(
@@ -585,6 +589,7 @@ fn build(
         messages: inbox.messages,
         published: inbox.published,
         allow_inject: options.allow_inject,
+        notices: inbox.notices,
     });
     for (slot, leg) in opened.legs {
         reactor.install(slot, leg).map_err(ServeError::Reactor)?;

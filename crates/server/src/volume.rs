@@ -1,18 +1,23 @@
 //! The served volume as the control thread sees it.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hemi_core::command::{Command, CommandError};
+use hemi_core::status::RegionCounts;
 use hemi_core::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 use tokio::sync::oneshot;
 
 use crate::control::inject::schedule;
 use crate::control::volume::{
-    Fault, FaultyOperation, Outcome, Refusal, RefusalKind, Request, Snapshot, Volume,
+    CensusOutcome, Fault, FaultyOperation, Noticed, Outcome, Refusal, RefusalKind, Request,
+    Snapshot, Volume,
 };
 use crate::export::GateFiles;
 use crate::leg::Injection;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo, UpgradeWish};
+use crate::notices::NoticeReceiver;
 
 mod devices;
 mod joining;
@@ -26,13 +31,20 @@ pub struct ServedVolume {
     reactor: ReactorHandle,
     gates: GateFiles,
     is_recorded: bool,
+    /// Locked by the control thread only.
+    notices: Mutex<NoticeReceiver>,
 }
 
 impl ServedVolume {
     /// Returns the volume of this reactor, whose exports have these TLS files. `is_recorded` says that
     /// its requests are recorded in a file.
-    pub fn new(reactor: ReactorHandle, gates: GateFiles, is_recorded: bool) -> ServedVolume {
-        ServedVolume { reactor, gates, is_recorded }
+    pub(crate) fn new(
+        reactor: ReactorHandle,
+        gates: GateFiles,
+        is_recorded: bool,
+        notices: NoticeReceiver,
+    ) -> ServedVolume {
+        ServedVolume { reactor, gates, is_recorded, notices: Mutex::new(notices) }
     }
 
     /// Reads the TLS files again. Those in use stay if one is not good.
@@ -48,10 +60,10 @@ impl ServedVolume {
     }
 
     /// Sends what `make` makes of a reply at once; the outcome is the reply.
-    fn ask(
+    fn ask<T: Send + 'static>(
         &self,
-        make: impl FnOnce(ReplyTo<Result<(), ReactorError>>) -> ReactorMessage,
-    ) -> Outcome {
+        make: impl FnOnce(ReplyTo<Result<T, ReactorError>>) -> ReactorMessage,
+    ) -> Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> {
         let (sender, receiver) = oneshot::channel();
         let reply: ReplyTo<_> = Box::new(move |result| {
             // Whoever asked may not wait any more.
@@ -73,6 +85,16 @@ impl ServedVolume {
 impl Volume for ServedVolume {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.reactor.snapshot()
+    }
+
+    fn take_notices(&self, into: &mut Vec<Noticed>) -> u64 {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).take(into)
+    }
+
+    fn census(&self, cells: usize) -> CensusOutcome {
+        // Made here: the reactor allocates nothing.
+        let cells = vec![RegionCounts::default(); cells];
+        self.ask(|reply| ReactorMessage::Census { cells, reply })
     }
 
     fn request(&self, request: Request) -> Outcome {
@@ -215,6 +237,13 @@ fn refusal(error: ReactorError) -> Refusal {
         }
         ReactorError::Ended | ReactorError::Command(CommandError::Closing) => {
             (RefusalKind::Closing, "Start the volume again.")
+        }
+        ReactorError::Command(CommandError::FixedSetting(_)) => (
+            RefusalKind::Conflict,
+            "Change it in the configuration file, and start the volume again.",
+        ),
+        ReactorError::Command(CommandError::BadSetting(_)) => {
+            (RefusalKind::BadRequest, "docs/configuration.md lists every key with its range.")
         }
         ReactorError::Command(CommandError::Mismatches) => {
             (RefusalKind::Failed, "hemi scrub --repair makes the legs alike.")

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use hemi_server::config::ledger::LedgerPlace;
+use hemi_server::config::place::Place;
 use hemi_server::create::{CreateError, CreateOptions, Created, create};
 use hemi_server::inspect::{LegReport, inspect, inspect_all};
 use tempfile::TempDir;
@@ -334,7 +334,7 @@ fn strangers_cut_legs_and_copies_are_pointed_out() {
     create(&options(folder.path(), &["c", "d"])).expect("nothing is in the way");
     let together = |names: &[&str]| {
         let paths: Vec<_> = names.iter().map(|name| path(name)).collect();
-        inspect_all(&paths, &LedgerPlace::None).expect("all can be opened").together.join("\n")
+        inspect_all(&paths, &Place::None).expect("all can be opened").together.join("\n")
     };
     assert_eq!(together(&["a", "b"]), "");
     assert!(together(&["a"]).contains("not among these"), "{}", together(&["a"]));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hemi_core::recovery::{LegImage, Problem, assess};
 use hemi_core::units::LegIndex;
-use hemi_server::config::ledger::LedgerPlace;
+use hemi_server::config::place::Place;
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::leg::FileOptions;
 use hemi_server::promote::{PromoteError, PromotionPlan};
@@ -49,11 +49,7 @@ impl Legs {
 
 fn plan(path: &Path) -> Result<PromotionPlan<'static>, PromoteError> {
     let spec = path.display().to_string().parse().expect("a path is a spec");
-    PromotionPlan::new(
-        &spec,
-        FileOptions { direct: false, ..FileOptions::default() },
-        &LedgerPlace::None,
-    )
+    PromotionPlan::new(&spec, FileOptions { direct: false, ..FileOptions::default() }, &Place::None)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use hemi_core::format::Layout;
-use hemi_server::config::ledger::LedgerPlace;
+use hemi_server::config::place::Place;
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::inspect::inspect_all;
 
@@ -103,7 +103,7 @@ fn volume(folder: &Path, legs: usize, region_bytes: Option<u64>, regions: u32) {
     drop(file);
 
     let begun = Instant::now();
-    let inspection = inspect_all(&paths, &LedgerPlace::None).expect("all can be opened");
+    let inspection = inspect_all(&paths, &Place::None).expect("all can be opened");
     let inspect_time = begun.elapsed();
     for (leg, report) in inspection.legs.iter().enumerate() {
         let table = report.table.as_ref().expect("a table");

@@ -126,7 +126,8 @@ class Process:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=out,
-                    env={**os.environ, **(env or {})},
+                    # What hemi keeps over restarts stays with the test.
+                    env={**os.environ, "STATE_DIRECTORY": str(log.parent / "state"), **(env or {})},
                     preexec_fn=_die_with_parent,
                 )
             except FileNotFoundError as error:

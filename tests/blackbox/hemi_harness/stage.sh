@@ -53,6 +53,7 @@ with socket.socket() as s:
 PYTHON
 
 export PATH=$dir/bin:$PATH HOME=$dir/home TMPDIR=$dir/home LC_ALL=C.UTF-8
+export STATE_DIRECTORY=$dir/home/state
 unset XDG_RUNTIME_DIR HEMI_CONTROL HEMI_LOG
 set +euo pipefail
 exec 3<>"$dir/asked"

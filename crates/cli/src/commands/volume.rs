@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::place::Place;
 use hemi_server::config::scan::ScanConfig;
 use hemi_server::config::{Config, ConfigError};
 
@@ -42,12 +42,12 @@ pub(crate) struct LedgerArgs {
     /// Place of the ledger: auto, none, or a directory on tmpfs that outlives hemi and its
     /// container [default: auto, the run directory].
     #[arg(long, value_name = "DIRECTORY")]
-    ledger: Option<LedgerPlace>,
+    ledger: Option<Place>,
 }
 
 impl LedgerArgs {
     /// Returns the place that was named, or the usual one.
-    pub(crate) fn place(&self) -> LedgerPlace {
+    pub(crate) fn place(&self) -> Place {
         self.ledger.clone().unwrap_or_default()
     }
 }

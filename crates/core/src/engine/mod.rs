@@ -10,6 +10,7 @@
 //! `halt` when to stop instead, `scrub` comparing, `invariants` what must hold after every step.
 
 mod abandon;
+mod census;
 mod clean;
 mod compare;
 mod configure;

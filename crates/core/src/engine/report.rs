@@ -12,6 +12,8 @@ use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 /// Sectors in the request whose wait limits the status shows: 4 KiB.
 const USUAL_SECTORS: u64 = 8;
+/// Sectors in a request that counts among the large ones: 1 MiB.
+const LARGE_SECTORS: u64 = 2048;
 
 /// What happened since open, apart from what each leg counts.
 #[derive(Default)]
@@ -21,6 +23,8 @@ pub(super) struct Counters {
     zeroes: u64,
     flushes: u64,
     failed: u64,
+    read_bytes: u64,
+    written_bytes: u64,
     pub(super) hedges: u64,
     pub(super) hedges_won: u64,
     pub(super) regions_dirtied: u64,
@@ -43,6 +47,7 @@ impl<B: Buffers> Engine<B> {
         match request.operation {
             Operation::Read => {
                 counters.reads += 1;
+                counters.read_bytes += request.extent.bytes();
                 counters.client_reads.record(latency);
             }
             Operation::Flush => {
@@ -51,6 +56,7 @@ impl<B: Buffers> Engine<B> {
             }
             Operation::Write => {
                 counters.writes += 1;
+                counters.written_bytes += request.extent.bytes();
                 counters.client_writes.record(latency);
             }
             // One of these may be gigabytes: among the writes it would be a stall that no
@@ -99,6 +105,8 @@ impl<B: Buffers> Engine<B> {
         into.zeroes = counters.zeroes;
         into.flushes = counters.flushes;
         into.failed = counters.failed;
+        into.read_bytes = counters.read_bytes;
+        into.written_bytes = counters.written_bytes;
         into.hedges = counters.hedges;
         into.hedges_won = counters.hedges_won;
         into.authority_moves = self.regions.moves_made();
@@ -150,6 +158,13 @@ impl<B: Buffers> Engine<B> {
             in_flight,
             write_wait_limit: state.wait_limit(Class::Write, USUAL_SECTORS),
             read_wait_limit: state.wait_limit(Class::Read, USUAL_SECTORS),
+            longest_wait_limit: [Class::Read, Class::Write]
+                .into_iter()
+                .flat_map(|class| {
+                    [USUAL_SECTORS, LARGE_SECTORS].map(|sectors| state.wait_limit(class, sectors))
+                })
+                .max()
+                .unwrap_or(0),
             reads: state.totals(Class::Read),
             writes: state.totals(Class::Write),
             flushes: state.totals(Class::Flush),

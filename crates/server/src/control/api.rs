@@ -9,6 +9,9 @@ use hemi_core::settings::{ExposureMode, Policy};
 use hemi_core::status::LegState;
 use serde::{Deserialize, Serialize};
 
+use super::hidden::HiddenStall;
+use super::summary::Summary;
+use super::usage::ProcessStatus;
 use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
@@ -376,6 +379,18 @@ pub struct VolumeStatus {
     pub taken_over: Option<HandoverReport>,
     /// Promises that do not hold in full now, in words.
     pub risks: Vec<Risk>,
+    /// The time of this answer, unix milliseconds.
+    #[serde(default)]
+    pub at_ms: u64,
+    /// Stall hidden from clients.
+    #[serde(default)]
+    pub hidden: HiddenStall,
+    /// What the process takes.
+    #[serde(default)]
+    pub process: ProcessStatus,
+    /// All of it in one sentence.
+    #[serde(default)]
+    pub summary: Summary,
 }
 
 /// `POST /v1/legs/add`.

@@ -1,5 +1,5 @@
 //! A short memory of snapshots, for what "now" means: recent latencies, and since when a leg
-//! has been as it is.
+//! has been as it is. The modules below keep the last 24 hours.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,6 +11,12 @@ use hemi_core::status::LegState;
 
 use super::api::{Latencies, Latency};
 use super::volume::Snapshot;
+
+pub(super) mod answer;
+pub(super) mod file;
+pub(super) mod rings;
+pub(super) mod row;
+pub(super) mod sampler;
 
 /// How often a snapshot is remembered.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);

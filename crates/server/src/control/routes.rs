@@ -24,8 +24,11 @@ use super::api::{
     Scrub, Shutdown, Upgrade, VolumeStatus,
 };
 use super::connections::Peer;
+use super::events::{self, unix_ms};
 use super::history::History;
+use super::live::{self, Viewers};
 use super::metrics;
+use super::past::Past;
 use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use crate::config::Config;
@@ -38,6 +41,8 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 pub(super) const STREAM_EVERY: Duration = Duration::from_secs(1);
 /// Figures older than this mean that the data path is stuck.
 pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
+
+pub(super) mod remembered;
 
 /// A request's body, or why it could not be taken.
 type Received = Result<Bytes, BytesRejection>;
@@ -54,6 +59,8 @@ pub(super) struct Shared {
     pub(super) drives: Arc<Drives>,
     /// The rules of the HTTP listener.
     pub(super) access: Arc<Access>,
+    pub(super) past: Arc<Past>,
+    pub(super) viewers: Arc<Viewers>,
 }
 
 impl Shared {
@@ -63,6 +70,8 @@ impl Shared {
         let mut status = volume_status(&snapshot, &self.settings, &history, Instant::now());
         drop(history);
         self.drives.show_in(&mut status);
+        status.at_ms = unix_ms();
+        (status.hidden, status.process) = self.past.figures();
         status
     }
 }
@@ -126,6 +135,11 @@ fn changeable() -> Router<Shared> {
 
 fn observed() -> Router<Shared> {
     Router::new()
+        .route("/v1/events", get(remembered::events))
+        .route("/v1/events/stream", get(live::events))
+        .route("/v1/history", get(remembered::history))
+        .route("/v1/live", get(live::live))
+        .route("/v1/regions", get(remembered::regions))
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(healthz))
         .route("/livez", get(livez))
@@ -295,9 +309,16 @@ async fn act<B: DeserializeOwned>(
         Err(refusal) => return refuse(refusal),
     };
     tracing::info!(%request, "asked");
+    if let Request::Scrub { repair } = request {
+        shared.past.happened(events::scrub_begins(repair, &shared.volume.snapshot()));
+    }
+    let asked = Instant::now();
     let outcome = shared.volume.request(request.clone());
+    let shared = shared.clone();
     let task = tokio::spawn(async move {
         let result = outcome.await;
+        let snapshot = shared.volume.snapshot();
+        shared.past.happened(events::of_request(&request, &result, asked.elapsed(), &snapshot));
         match &result {
             Ok(()) => tracing::info!(%request, "done"),
             Err(refusal) => tracing::warn!(%request, what = %refusal.what, "refused"),

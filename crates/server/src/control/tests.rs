@@ -16,6 +16,7 @@ use super::volume::{
 };
 use super::{ControlThread, Listeners};
 use crate::config::Config;
+use crate::config::place::Place;
 use crate::config::units::Time;
 
 struct FakeVolume {
@@ -72,7 +73,7 @@ impl Served {
             asked: Mutex::default(),
             refusal,
         });
-        let config = Config { control: Some(socket.clone()), ..config };
+        let config = Config { control: Some(socket.clone()), state: Place::None, ..config };
         let listeners = Listeners::bind(&config, "db").unwrap_or_else(|error| panic!("{error}"));
         let http = listeners.http_address();
         let thread = listeners

@@ -10,8 +10,11 @@ use hemi_core::units::SECTOR_BYTES;
 use super::api::{
     ClientStatus, EngineCounters, Exposure, Health, LegStatus, ScrubStatus, VolumeStatus,
 };
+use super::hidden::HiddenStall;
 use super::history::{History, latencies};
 use super::promises;
+use super::summary::{Summary, summary};
+use super::usage::ProcessStatus;
 use super::volume::{Phase, Snapshot};
 use crate::probe::hex;
 
@@ -74,6 +77,10 @@ pub fn volume_status(
         buffers: snapshot.buffers,
         taken_over: snapshot.taken_over.clone(),
         risks: Vec::new(),
+        at_ms: 0,
+        hidden: HiddenStall::default(),
+        process: ProcessStatus::default(),
+        summary: Summary::default(),
     };
     for leg in status.legs.iter().filter(|leg| leg.state != LegState::Empty) {
         let before = base
@@ -95,6 +102,7 @@ pub fn volume_status(
         view.legs.push(shown);
     }
     view.risks = promises::at_risk(&view, settings);
+    view.summary = summary(&view);
     view
 }
 

@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hemi_core::status::Status;
+use hemi_core::io::Notice;
+use hemi_core::status::{RegionCounts, Status};
 use hemi_stalls::PhaseSpec;
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +180,24 @@ impl Snapshot {
             taken_over: None,
         }
     }
+}
+
+/// The regions of the volume, counted by their condition, in cells of equal size.
+#[derive(Clone, Debug, Default)]
+pub struct Census {
+    /// How many there are.
+    pub regions: u32,
+    /// The cells, in the order of the volume.
+    pub cells: Vec<RegionCounts>,
+}
+
+/// A notice of the engine, as the control thread hears of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Noticed {
+    /// The time of it, on the monotonic clock.
+    pub at: hemi_core::units::Instant,
+    /// The notice.
+    pub notice: Notice,
 }
 
 /// A kind of leg I/O that can be made to fail.
@@ -379,7 +398,12 @@ impl fmt::Display for Request {
             Request::AttachDevice { .. } => formatter.write_str("attach the block device"),
             Request::DetachDevice => formatter.write_str("detach the block device"),
             Request::Reload => formatter.write_str("reload certificates"),
-            Request::Upgrade { grow: Some(to), .. } => write!(formatter, "grow to {to:?}"),
+            Request::Upgrade { grow: Some(GrowTo::Max), .. } => {
+                formatter.write_str("grow as far as the legs allow")
+            }
+            Request::Upgrade { grow: Some(GrowTo::Bytes(to)), .. } => {
+                write!(formatter, "grow to {to} bytes")
+            }
             Request::Upgrade { binary, force, .. } => {
                 let cutting = if *force { ", cutting clients off if need be" } else { "" };
                 match binary {
@@ -437,6 +461,9 @@ impl Refusal {
 /// The outcome of a request that will be done, or was refused.
 pub type Outcome = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
+/// A census that is being taken, or was refused.
+pub type CensusOutcome = Pin<Box<dyn Future<Output = Result<Census, Refusal>> + Send>>;
+
 /// The volume as the control thread sees it.
 pub trait Volume: Send + Sync + 'static {
     /// The newest snapshot.
@@ -444,4 +471,17 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Sends a request. It is carried out even if the returned future is dropped.
     fn request(&self, request: Request) -> Outcome;
+
+    /// Takes the notices that have come since the last call, oldest first. Returns how many more came
+    /// for which there was no room.
+    fn take_notices(&self, into: &mut Vec<Noticed>) -> u64 {
+        let _ = into;
+        0
+    }
+
+    /// Counts the regions in at most `cells` cells.
+    fn census(&self, cells: usize) -> CensusOutcome {
+        let _ = cells;
+        Box::pin(async { Ok(Census::default()) })
+    }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::wear::Wear;
+use crate::config::place::Place;
 use crate::fail_slow::Past;
 use crate::state;
 
@@ -50,9 +51,12 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Reads what is kept of a volume, by its id. What cannot be read begins anew, and the log says so.
-    pub(super) fn of_volume(id: [u8; 16]) -> Memory {
-        let name = format!("{}.drives.json", crate::probe::hex(id));
-        Memory::at(state::directory().map(|directory| directory.join(name)))
+    pub(super) fn of_volume(place: &Place, id: [u8; 16]) -> Memory {
+        let path = state::file(place, id, "drives.json");
+        if let Err(reason) = &path {
+            tracing::info!(%reason, "what is learned of drives is not kept");
+        }
+        Memory::at(path.ok())
     }
 
     pub(super) fn at(path: Option<PathBuf>) -> Memory {

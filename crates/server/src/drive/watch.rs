@@ -17,6 +17,7 @@ use super::smart::Reading;
 use super::tool::{self, ToolError};
 use super::{DriveKind, DriveStatus, Drives, LegDrives, nvme, smart};
 use crate::config::legs::LegSpec;
+use crate::config::place::Place;
 use crate::config::smart::SmartPolling;
 use crate::control::volume::{Phase, Snapshot, Volume};
 
@@ -45,12 +46,13 @@ impl Drop for Watching {
 pub(crate) fn spawn(
     volume: Arc<dyn Volume>,
     polling: SmartPolling,
+    state: Place,
     drives: Arc<Drives>,
 ) -> std::io::Result<Watching> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let run = move || {
-        let memory = Memory::of_volume(volume.snapshot().identity.id);
+        let memory = Memory::of_volume(&state, volume.snapshot().identity.id);
         let mut watch = Watch::new(polling, memory, stopped);
         while !watch.is_stopped() {
             watch.look(&volume.snapshot(), &drives);

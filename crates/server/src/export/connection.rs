@@ -346,14 +346,16 @@ impl Connection {
         let Some(gate) = &self.gate else { return self.close() };
         let config = Arc::clone(&gate.tls);
         let begun = self.input.secure().and_then(|()| self.output.secure());
-        match (begun, Tls::serve(config)) {
-            (Ok(()), Ok(tls)) => self.tls = Some(tls),
-            (begun, tls) => {
-                let tls = tls.err();
-                tracing::warn!(peer = %self.peer, ?begun, ?tls, "TLS could not be begun");
-                self.close();
+        let refused = match (begun, Tls::serve(config)) {
+            (Ok(()), Ok(tls)) => {
+                self.tls = Some(tls);
+                return;
             }
-        }
+            (Err(error), _) => error.to_string(),
+            (Ok(()), Err(error)) => error.to_string(),
+        };
+        tracing::warn!(peer = %self.peer, error = refused, "TLS could not be begun");
+        self.close();
     }
 
     /// Decrypts more input; whether there is something to process now.

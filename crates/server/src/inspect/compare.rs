@@ -7,7 +7,7 @@ use hemi_core::format::{Membership, Superblock};
 use serde::Serialize;
 
 use super::{InspectError, LedgerReport, LegReport, inspect, ledger, short};
-use crate::config::ledger::LedgerPlace;
+use crate::config::place::Place;
 
 /// Several legs, and how they go together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ pub struct Inspection {
 ///
 /// # Errors
 /// The first leg that could not be opened.
-pub fn inspect_all(specs: &[String], place: &LedgerPlace) -> Result<Inspection, InspectError> {
+pub fn inspect_all(specs: &[String], place: &Place) -> Result<Inspection, InspectError> {
     let legs: Vec<_> = specs.iter().map(|spec| inspect(spec)).collect::<Result<_, _>>()?;
     let ledgers = ledger::inspect(&legs, place);
     let together = compare(&legs);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::report::{in_use_line, line};
 use super::{LegReport, read_metadata};
-use crate::config::ledger::LedgerPlace;
+use crate::config::place::Place;
 use crate::config::units::Size;
 use crate::ledger::{LedgerFileError, boot_id, look};
 use crate::probe::hex;
@@ -119,13 +119,13 @@ pub struct LedgerReport {
 }
 
 /// Looks at the ledgers of the volumes that these legs belong to.
-pub(super) fn inspect(legs: &[LegReport], place: &LedgerPlace) -> Vec<LedgerReport> {
+pub(super) fn inspect(legs: &[LegReport], place: &Place) -> Vec<LedgerReport> {
     let superblocks = legs.iter().filter_map(|leg| leg.decoded.as_ref());
     let volumes: BTreeSet<Id> = superblocks.map(|superblock| superblock.volume_id).collect();
     volumes.into_iter().filter_map(|volume| inspect_one(volume, legs, place)).collect()
 }
 
-fn inspect_one(volume: Id, legs: &[LegReport], place: &LedgerPlace) -> Option<LedgerReport> {
+fn inspect_one(volume: Id, legs: &[LegReport], place: &Place) -> Option<LedgerReport> {
     let of_volume = |leg: &&LegReport| {
         leg.decoded.as_ref().is_some_and(|superblock| superblock.volume_id == volume)
     };

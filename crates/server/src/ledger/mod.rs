@@ -20,7 +20,7 @@ use hemi_core::format::{Id, Ledger};
 use hemi_core::recovery::Opening;
 use serde::{Deserialize, Serialize};
 
-use crate::config::ledger::LedgerPlace;
+use crate::config::place::Place;
 use crate::control::socket::{no_run_directory, run_directories, run_directory};
 use crate::probe::lock_owner;
 use file::LedgerFile;
@@ -48,7 +48,7 @@ pub struct LedgerStatus {
 /// Finds the ledger that a volume was served with before, and makes the one it is served with
 /// from now on.
 pub struct Ledgers<'a> {
-    place: &'a LedgerPlace,
+    place: &'a Place,
     boot: Id,
     found: Option<Found>,
 }
@@ -64,7 +64,7 @@ impl<'a> Ledgers<'a> {
     /// # Errors
     /// [`LedgerFileError::Boot`]: without the id of this boot nobody can tell whether a ledger that
     /// the legs name has to be there.
-    pub fn new(place: &'a LedgerPlace) -> Result<Ledgers<'a>, LedgerFileError> {
+    pub fn new(place: &'a Place) -> Result<Ledgers<'a>, LedgerFileError> {
         Ok(Ledgers { place, boot: boot_id()?, found: None })
     }
 
@@ -127,7 +127,7 @@ impl<'a> Ledgers<'a> {
         // One that does not decide is unlocked here: a new one takes its place.
         let found = self.found.filter(|_| decides);
         if let Some(found) = found {
-            if *self.place == LedgerPlace::None && !settle {
+            if *self.place == Place::None && !settle {
                 return Err(LedgerFileError::ReliedOn { path: found.file.path().to_owned() });
             }
             let path = found.file.path().to_owned();
@@ -139,9 +139,9 @@ impl<'a> Ledgers<'a> {
             return Ok(without("the legs rely on none".into()));
         }
         let directory = match self.place {
-            LedgerPlace::None => return Ok(without("the configuration says none".into())),
-            LedgerPlace::Directory(directory) => directory.clone(),
-            LedgerPlace::Auto => match usual_directory() {
+            Place::None => return Ok(without("the configuration says none".into())),
+            Place::Directory(directory) => directory.clone(),
+            Place::Auto => match usual_directory() {
                 Ok(directory) => directory,
                 Err(reason) => return Ok(without(reason)),
             },
@@ -152,7 +152,7 @@ impl<'a> Ledgers<'a> {
                 let ledger = Ledger::begin(Box::new(memory), layout, volume, self.boot);
                 Ok((Some(ledger), LedgerStatus { path: Some(path), why_none: None }))
             }
-            Err(error) if *self.place == LedgerPlace::Auto && !error.is_in_use() => {
+            Err(error) if *self.place == Place::Auto && !error.is_in_use() => {
                 Ok(without(error.to_string()))
             }
             Err(error) => Err(error),
@@ -174,7 +174,7 @@ pub(crate) struct Looked {
 }
 
 /// Looks at a volume's ledger, wherever a start would, without locking or changing it.
-pub(crate) fn look(place: &LedgerPlace, volume: Id) -> Looked {
+pub(crate) fn look(place: &Place, volume: Id) -> Looked {
     let paths = paths(place, volume);
     let owner = || paths.iter().find_map(|path| lock_owner(path));
     let before = owner();
@@ -187,10 +187,10 @@ pub(crate) fn look(place: &LedgerPlace, volume: Id) -> Looked {
 }
 
 /// Returns the paths at which a ledger of the volume is looked for.
-fn paths(place: &LedgerPlace, volume: Id) -> Vec<PathBuf> {
+fn paths(place: &Place, volume: Id) -> Vec<PathBuf> {
     let directories = match place {
-        LedgerPlace::Directory(directory) => vec![directory.clone()],
-        LedgerPlace::Auto | LedgerPlace::None => run_directories(),
+        Place::Directory(directory) => vec![directory.clone()],
+        Place::Auto | Place::None => run_directories(),
     };
     directories.iter().map(|directory| path_in(directory, volume)).collect()
 }

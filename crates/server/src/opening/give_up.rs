@@ -10,8 +10,8 @@ use hemi_core::recovery::{Problem, Refusal, newest_of};
 use serde::{Deserialize, Serialize};
 
 use super::candidate::{Candidate, State};
-use crate::config::ledger::LedgerPlace;
 use crate::config::legs::LegSpec;
+use crate::config::place::Place;
 use crate::inspect::{LegReport, Slot, SlotState, inspect_leg};
 use crate::leg::OpenLeg;
 use crate::promote::{LedgerAsked, PromoteError, PromotionPlan};
@@ -55,7 +55,7 @@ pub(super) fn lacks_legs_only(refusal: &Refusal) -> bool {
 pub(super) fn give_up_missing(
     refusal: &Refusal,
     candidates: &mut [Candidate],
-    place: &LedgerPlace,
+    place: &Place,
 ) -> Result<GivenUp, NotGivenUp> {
     let mut present = candidates.iter_mut().filter(|candidate| !candidate.is_absent());
     let (Some(candidate), None) = (present.next(), present.next()) else {
@@ -79,7 +79,7 @@ fn promote(
     spec: &LegSpec,
     leg: OpenLeg,
     metadata: &[u8],
-    place: &LedgerPlace,
+    place: &Place,
 ) -> Result<GivenUp, NotGivenUp> {
     let own = newest_of(metadata).map_err(|error| NotGivenUp::Unfit(error.to_string()))?;
     if own.own_record().state != Membership::In {

@@ -1,6 +1,8 @@
 //! Legs that come to a volume being served: checked and made ready on another thread, then
 //! handed to the reactor.
 
+use std::path::Path;
+
 use hemi_core::command::{Command, CommandError};
 use hemi_core::format::{Layout, Membership, Superblock};
 use hemi_core::io::OutReason;
@@ -8,10 +10,11 @@ use hemi_core::status::LegState;
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use super::{on_a_thread, refusal};
-use crate::config::legs::{LegConfig, LegSpec};
+use crate::config::legs::LegConfig;
 use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, Share, prepare_join, superblock_of};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+use crate::opening::is_path;
 use crate::probe::other_spec;
 
 /// How a leg comes.
@@ -38,7 +41,7 @@ fn join_blocking(
     coming: Coming,
 ) -> Result<(), Refusal> {
     let (leg, opened, id) = make_ready(&reactor.snapshot(), config, coming)?;
-    let name = name(&reactor.snapshot().legs, leg, config, coming);
+    let name = name_of(&reactor.snapshot().legs, leg, config, coming);
     if state(&reactor.snapshot(), leg.0) != LegState::Empty {
         // The slot is freed only now that there is something to put into it.
         let command = Command::Remove { leg };
@@ -53,26 +56,21 @@ fn join_blocking(
         .map_err(refusal)
 }
 
-/// Returns what to call a leg that comes. One that comes back to its slot keeps its name, so that its
-/// metrics go on, unless that name is the place where it no longer is.
-fn name(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Coming) -> String {
-    let is_same = |known: &&LegIdentity| {
-        known.leg == leg.0 && (known.name != known.path || is_place(&known.path, &config.path))
-    };
-    let comes_back = config.name.is_none() && matches!(coming, Coming::Attach { .. });
-    let before = known.iter().filter(|_| comes_back).find(is_same);
-    before.map_or_else(|| config.label(), |before| before.name.clone())
-}
-
-/// Returns true if `place`, a spec as it was configured, leads to the same leg as `spec`.
-fn is_place(place: &str, spec: &LegSpec) -> bool {
-    let Ok(place) = place.parse::<LegSpec>() else { return false };
-    if let (LegSpec::Path(one), LegSpec::Path(other)) = (&place, spec) {
-        let (one, other) = (one.canonicalize(), other.canonicalize());
-        return one.is_ok_and(|one| other.is_ok_and(|other| one == other));
+/// Returns the name of a leg that comes. One that was in the slot before keeps its name, however its path
+/// is written now: log lines, metrics and the history go on under it.
+fn name_of(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Coming) -> String {
+    if let Some(name) = &config.name {
+        return name.clone();
     }
-    let absolute = |spec: &LegSpec| spec.absolute().ok().map(|spec| spec.to_string());
-    absolute(&place) == absolute(spec)
+    let before = known.iter().find(|known| known.leg == leg.0);
+    let is_same = |known: &&LegIdentity| {
+        let own_name = matches!(coming, Coming::Attach { .. }) && known.name != known.path;
+        // A spec that is no path is not made absolute.
+        let path = std::path::absolute(&known.path).unwrap_or_default();
+        let is_there = is_path(config, &path) || is_path(config, Path::new(&known.path));
+        own_name || is_there
+    };
+    before.filter(is_same).map_or_else(|| config.label(), |known| known.name.clone())
 }
 
 type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
@@ -218,4 +216,35 @@ fn unprepared(error: CreateError) -> Refusal {
         _ => (RefusalKind::Failed, "Look at the drive and its path."),
     };
     Refusal::new(kind, error.to_string(), way_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leg_that_comes_back_keeps_its_name() {
+        let known =
+            |name: &str, path: &str| [LegIdentity { leg: 1, name: name.into(), path: path.into() }];
+        let name = |known: &[LegIdentity], spec: &str, coming| {
+            let config = LegConfig::new(spec.parse().expect("a spec"));
+            name_of(known, LegIndex(1), &config, coming)
+        };
+        let here = std::path::absolute("b.img").expect("there is a directory");
+        let here = here.to_str().expect("it is UTF-8");
+        let (attach, add) =
+            (Coming::Attach { wipe: true }, Coming::Add { leg: None, wipe: false, spare: None });
+        for coming in [attach, add] {
+            assert_eq!(name(&known("b.img", "b.img"), here, coming), "b.img", "the same file");
+            assert_eq!(name(&known("/x/b.img", "/x/b.img"), "/y/b.img", coming), "/y/b.img");
+            assert_eq!(name(&[], here, coming), here, "nothing was there");
+        }
+        assert_eq!(name(&known("hdd", "/dev/sdb"), "/dev/sdc", attach), "hdd", "it has moved");
+        assert_eq!(name(&known("hdd", "/dev/sdb"), "/dev/sdc", add), "/dev/sdc", "it is another");
+        let config = LegConfig {
+            name: Some("new".into()),
+            ..LegConfig::new("/dev/sdb".parse().expect("a path"))
+        };
+        assert_eq!(name_of(&known("hdd", "/dev/sdb"), LegIndex(1), &config, attach), "new");
+    }
 }

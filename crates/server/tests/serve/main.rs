@@ -12,8 +12,8 @@ use hemi_core::settings::Settings;
 use hemi_core::status::LegState;
 use hemi_core::units::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
-use hemi_server::config::ledger::LedgerPlace;
 use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::place::Place;
 use hemi_server::control::volume::{Identity, Phase, RefusalKind, Request, Snapshot, Volume as _};
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::export::{ExportOptions, GateFiles, Listener};
@@ -127,7 +127,7 @@ const WITHOUT_LEDGER: OpenOptions<'static> = OpenOptions {
     scan: None,
     patience: Duration::ZERO,
     start_degraded: false,
-    ledger: &LedgerPlace::None,
+    ledger: &Place::None,
     settle: false,
     accept_loss: false,
     settled: false,

@@ -1,0 +1,151 @@
+//! One volume that is watched.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use hemi_server::control::api::VolumeStatus;
+use hemi_server::control::events::{Event, Severity};
+use hemi_server::control::summary::Safety;
+use tokio::sync::mpsc;
+
+use super::deliver::{Happened, unix_ms};
+use super::is_news;
+use crate::client::Client;
+use crate::commands::events::Page;
+
+/// Pause before a volume that does not answer is asked again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// A volume that has not answered for this long, and was not stopped, is news.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(30);
+
+/// A volume and what is known of it.
+struct Watched {
+    name: String,
+    client: Client,
+    /// The id of the last event that was sent; `None` if the volume is seen for the first time.
+    last: Option<u64>,
+    /// True if it was stopped, as far as events tell.
+    is_stopped: bool,
+    silent_since: Option<Instant>,
+    is_unreachable: bool,
+    out: mpsc::Sender<Happened>,
+}
+
+/// Watches a volume for good. Sends each event after `last`; without that, each from now on.
+pub(super) async fn watch(
+    name: String,
+    socket: PathBuf,
+    last: Option<u64>,
+    out: mpsc::Sender<Happened>,
+) {
+    let client = Client::at(socket);
+    let mut watched = Watched {
+        name,
+        client,
+        last,
+        is_stopped: false,
+        silent_since: None,
+        is_unreachable: false,
+        out,
+    };
+    while !watched.out.is_closed() {
+        if let Err(error) = watched.follow().await {
+            tracing::debug!(volume = watched.name, %error, "it does not answer");
+        }
+        watched.is_silent().await;
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+impl Watched {
+    /// Sends events until the volume goes away.
+    async fn follow(&mut self) -> Result<()> {
+        let after = match self.last {
+            Some(last) => last,
+            None => self.first_sight().await?,
+        };
+        self.last = Some(after);
+        // What happened while nobody looked comes first.
+        let (send, mut receive) = mpsc::channel(16);
+        let path = format!("/v1/events/stream?after={after}");
+        let client = &self.client;
+        let streaming = client.lines(&path, |line| {
+            let event: Event =
+                serde_json::from_slice(line).context("a line of the event stream")?;
+            // A volume keeps its events: those that find no room are asked for again.
+            match send.try_send(event) {
+                Ok(()) => Ok(ControlFlow::Continue(())),
+                Err(_) => Ok(ControlFlow::Break(())),
+            }
+        });
+        let mut streaming = std::pin::pin!(streaming);
+        let ended = loop {
+            tokio::select! {
+                ended = &mut streaming => break ended,
+                Some(event) = receive.recv() => {
+                    self.silent_since = None;
+                    self.is_stopped = event.kind == "stopped" && event.severity < Severity::Critical;
+                    self.last = Some(event.id);
+                    send_on(&self.name, &self.out, event).await;
+                }
+            }
+        };
+        while let Ok(event) = receive.try_recv() {
+            self.is_stopped = event.kind == "stopped" && event.severity < Severity::Critical;
+            self.last = Some(event.id);
+            send_on(&self.name, &self.out, event).await;
+        }
+        ended
+    }
+
+    /// Looks at a volume for the first time. Returns the id of its newest event. If it is at risk already,
+    /// that is told.
+    async fn first_sight(&mut self) -> Result<u64> {
+        let newest: Page = self.client.get("/v1/events?limit=1").await?;
+        let status: VolumeStatus = self.client.get("/v1/status").await?;
+        if status.summary.state == Safety::AtRisk {
+            let text = format!("{} It was so when the monitor began.", status.summary.text);
+            self.tell("at-risk", Severity::Warning, text).await;
+        }
+        Ok(newest.next)
+    }
+
+    /// Notes that the volume does not answer, and tells it when that has lasted.
+    async fn is_silent(&mut self) {
+        if self.is_unreachable || self.is_stopped {
+            if self.is_unreachable && self.client.get::<VolumeStatus>("/v1/status").await.is_ok() {
+                self.is_unreachable = false;
+                self.silent_since = None;
+                self.tell("reachable", Severity::Notice, "The volume answers again.".into()).await;
+            }
+            return;
+        }
+        if self.client.get::<VolumeStatus>("/v1/status").await.is_ok() {
+            self.silent_since = None;
+            return;
+        }
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= UNREACHABLE_AFTER {
+            self.is_unreachable = true;
+            let text = format!(
+                "The volume has not answered for {} s, and had not been stopped.",
+                UNREACHABLE_AFTER.as_secs()
+            );
+            self.tell("unreachable", Severity::Critical, text).await;
+        }
+    }
+
+    /// Tells what the monitor itself has seen. It has no id.
+    async fn tell(&self, kind: &'static str, severity: Severity, text: String) {
+        let event = Event { at: unix_ms(), kind: kind.into(), severity, text, ..Event::default() };
+        send_on(&self.name, &self.out, event).await;
+    }
+}
+
+async fn send_on(volume: &str, out: &mpsc::Sender<Happened>, event: Event) {
+    let is_news = is_news(&event);
+    // Nobody takes it when the monitor ends.
+    let _ = out.send(Happened { volume: volume.to_owned(), event, is_news }).await;
+}

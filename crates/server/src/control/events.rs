@@ -1,0 +1,205 @@
+//! Events: what happened to the volume, each with its cause in one sentence and its figures.
+//!
+//! They come from the engine's notices, from differences between snapshots and from what operators ask for.
+//! The log is bounded, kept over restarts beside the history, and its ids never fall.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+
+use axum::body::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+mod notices;
+mod requests;
+mod watch;
+
+pub(super) use requests::{outcome as of_request, scrub_begins};
+pub(super) use watch::{Before, Watch, stopped, unix_ms};
+
+/// Events that are kept.
+pub const EVENTS_MAX: usize = 4096;
+/// Bytes of events that are kept, as JSON.
+pub const EVENTS_BYTES_MAX: usize = 1 << 20;
+/// Longest text of an event in bytes. A longer one is cut.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// In the ordinary course of things.
+    #[default]
+    Info,
+    /// Worth knowing.
+    Notice,
+    /// A promise is at risk, or something fails.
+    Warning,
+    /// Data is lost, or clients are not served.
+    Critical,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Severity::Info => "info",
+            Severity::Notice => "notice",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        })
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its id. Later events have greater ones, over restarts, too.
+    pub id: u64,
+    /// When it happened, unix milliseconds.
+    pub at: u64,
+    /// How much it matters.
+    pub severity: Severity,
+    /// Its kind, such as `freeze`. More kinds may be added.
+    pub kind: Cow<'static, str>,
+    /// The leg that it happened to; `null` if none.
+    #[serde(default)]
+    pub leg: Option<u8>,
+    /// The name of that leg.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What happened and why, in one sentence.
+    pub text: String,
+    /// Its figures.
+    #[serde(default)]
+    pub values: Map<String, Value>,
+}
+
+impl Event {
+    /// Returns an event without an id, of now.
+    pub(super) fn new(kind: &'static str, severity: Severity, text: impl Into<String>) -> Event {
+        let mut text: String = text.into();
+        if text.len() > TEXT_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+            text.push('…');
+        }
+        Event { kind: Cow::Borrowed(kind), severity, text, ..Event::default() }
+    }
+
+    /// Names the leg.
+    pub(super) fn of_leg(self, leg: u8, name: impl Into<String>) -> Event {
+        Event { leg: Some(leg), name: Some(name.into()), ..self }
+    }
+
+    /// Adds a figure.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Event {
+        self.values.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sets the time, unix milliseconds.
+    pub(super) fn at(self, at: u64) -> Event {
+        Event { at, ..self }
+    }
+}
+
+/// An event as it is kept: as JSON, made once.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// [`Event::id`].
+    pub(super) id: u64,
+    /// The event as JSON.
+    pub(super) json: Bytes,
+}
+
+/// The events that are kept, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct EventLog {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    last_id: u64,
+}
+
+impl EventLog {
+    /// Gives an event its id and keeps it. The id is the time in milliseconds, or one more than the last:
+    /// so it rises even where nothing is kept over restarts.
+    pub(super) fn push(&mut self, mut event: Event) -> Entry {
+        event.id = event.at.max(self.last_id + 1);
+        let json = serde_json::to_vec(&event).unwrap_or_default();
+        let entry = Entry { id: event.id, json: Bytes::from(json) };
+        self.keep(entry.clone());
+        entry
+    }
+
+    /// Keeps an event that has an id, unless it is older than one that is kept.
+    pub(super) fn keep(&mut self, entry: Entry) {
+        if entry.id <= self.last_id {
+            return;
+        }
+        self.last_id = entry.id;
+        self.bytes += entry.json.len();
+        self.entries.push_back(entry);
+        while self.entries.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.bytes -= oldest.json.len();
+        }
+    }
+
+    /// Returns the id of the newest event; zero if there has been none.
+    pub(super) fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
+    /// Returns the first events after an id, at most so many, oldest first.
+    pub(super) fn after(&self, id: u64, most: usize) -> impl Iterator<Item = &Entry> {
+        let first = self.entries.partition_point(|entry| entry.id <= id);
+        self.entries.range(first..).take(most)
+    }
+
+    /// Returns the newest events, at most so many, oldest first.
+    pub(super) fn newest(&self, most: usize) -> impl Iterator<Item = &Entry> {
+        self.entries.range(self.entries.len().saturating_sub(most)..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(at: u64) -> Event {
+        Event::new("test", Severity::Info, "A test.").at(at)
+    }
+
+    #[test]
+    fn ids_rise_though_the_clock_falls() {
+        let mut log = EventLog::default();
+        let ids: Vec<u64> = [1000, 1000, 500, 2000].map(|at| log.push(event(at)).id).to_vec();
+        assert_eq!(ids, [1000, 1001, 1002, 2000]);
+        assert_eq!(log.after(1000, 2).map(|entry| entry.id).collect::<Vec<_>>(), [1001, 1002]);
+        assert_eq!(log.newest(2).map(|entry| entry.id).collect::<Vec<_>>(), [1002, 2000]);
+        assert_eq!(log.after(2000, 9).count(), 0);
+    }
+
+    #[test]
+    fn the_log_is_bounded_by_count_and_by_bytes() {
+        let mut log = EventLog::default();
+        for at in 0..EVENTS_MAX as u64 + 10 {
+            log.push(event(at + 1));
+        }
+        assert_eq!(log.entries.len(), EVENTS_MAX);
+        let long = "x".repeat(10 * TEXT_BYTES_MAX);
+        for at in 0..4000 {
+            log.push(Event::new("test", Severity::Info, long.clone()).at(at + 10_000_000));
+        }
+        assert!(log.bytes <= EVENTS_BYTES_MAX && log.bytes > EVENTS_BYTES_MAX / 2);
+        let sum: usize = log.entries.iter().map(|entry| entry.json.len()).sum();
+        assert_eq!(sum, log.bytes);
+    }
+
+    #[test]
+    fn an_event_reads_as_it_was_written() {
+        let event = event(5).of_leg(1, "hdd").with("frozen_ns", 7u64);
+        let text = serde_json::to_string(&event).expect("it has a form");
+        assert_eq!(serde_json::from_str::<Event>(&text).ok(), Some(event));
+    }
+}

@@ -1,0 +1,386 @@
+//! The engine's notices as events. A leg that freezes or fails all the time is told of a few times a minute,
+//! and then in sum: the log is bounded, and what happened once must not be lost among it.
+
+use std::sync::Arc;
+
+use hemi_core::io::{LegError, Notice, OutReason};
+use hemi_core::units::{LEGS_MAX, LegIndex, SECTOR_BYTES};
+
+use super::{Event, Severity};
+use crate::control::promises::{bytes, duration};
+use crate::control::volume::Snapshot;
+
+/// Freezes of one leg that are told of one by one within [`FOLD_MS`].
+const FREEZES_TOLD: u32 = 6;
+/// Span in which what repeats is told of in sum, in milliseconds.
+const FOLD_MS: u64 = 60_000;
+
+/// A count of what is told of in sum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fold {
+    /// When the span began; zero if nothing has happened lately.
+    began_ms: u64,
+    told: u32,
+    /// Those that are not told of yet.
+    untold: u32,
+    /// Their time, bytes, or whatever adds up.
+    sum: u64,
+}
+
+impl Fold {
+    /// Takes one more. Returns true if it is to be told of by itself.
+    fn take(&mut self, at_ms: u64, told_max: u32) -> bool {
+        if self.began_ms == 0 {
+            self.began_ms = at_ms;
+        }
+        let is_told = self.told < told_max;
+        if is_told {
+            self.told += 1;
+        } else {
+            self.untold += 1;
+        }
+        is_told
+    }
+
+    /// Returns how many are to be told of in sum, and the sum, if the span is over.
+    fn over(&mut self, now_ms: u64) -> Option<(u32, u64)> {
+        if self.began_ms == 0 || now_ms < self.began_ms + FOLD_MS {
+            return None;
+        }
+        let ended = std::mem::take(self);
+        if ended.untold == 0 {
+            return None;
+        }
+        // It goes on: the next span begins with what is told of in sum.
+        *self = Fold { began_ms: now_ms, told: ended.told, ..Fold::default() };
+        Some((ended.untold, ended.sum))
+    }
+}
+
+/// What is known of one leg.
+#[derive(Debug, Default)]
+struct Leg {
+    freezes: Fold,
+    /// True if the freeze under way has not been told of by itself.
+    is_folded: bool,
+    /// The last snapshot before the freeze under way.
+    before: Option<Arc<Snapshot>>,
+    errors: Fold,
+    /// The rebuild under way: when it began, and how much was to be filled.
+    rebuild: Option<(u64, u64)>,
+}
+
+/// Makes events of notices.
+#[derive(Debug, Default)]
+pub(super) struct NoticeEvents {
+    legs: [Leg; LEGS_MAX],
+    repaired: Fold,
+    throttled_ms: Option<u64>,
+    lost_bytes: u64,
+}
+
+impl NoticeEvents {
+    /// Takes a notice of `at_ms`. `before` is the snapshot before it, `now` the newest.
+    pub(super) fn take(
+        &mut self,
+        at_ms: u64,
+        notice: Notice,
+        before: &Arc<Snapshot>,
+        now: &Snapshot,
+        events: &mut Vec<Event>,
+    ) {
+        let mut say = |event: Event| events.push(event.at(at_ms));
+        match notice {
+            Notice::Frozen { leg, limit } => {
+                let known = &mut self.legs[leg.index()];
+                known.before = Some(Arc::clone(before));
+                known.is_folded = !known.freezes.take(at_ms, FREEZES_TOLD);
+                if !known.is_folded {
+                    say(frozen(now, leg, limit));
+                }
+            }
+            Notice::Thawed { leg, duration } => {
+                let known = &mut self.legs[leg.index()];
+                let base = known.before.take();
+                if known.is_folded {
+                    known.freezes.sum += duration;
+                } else {
+                    say(thawed(now, leg, duration, base.as_deref()));
+                }
+            }
+            Notice::Out { leg, reason: OutReason::Joining } => self.rebuild_begins(at_ms, leg, now, events),
+            Notice::Out { leg, reason } => say(out(now, leg, reason)),
+            Notice::In { leg } => say(self.is_in(at_ms, leg, now)),
+            Notice::LegError { leg, error, sector } => {
+                if self.legs[leg.index()].errors.take(at_ms, 1) {
+                    say(failed(now, leg, error, sector));
+                }
+            }
+            Notice::Lost { extent } => self.lost_bytes += extent.bytes(),
+            Notice::Halted { leg, regions } => say(of_leg(
+                now,
+                leg,
+                "halted",
+                Severity::Critical,
+                |label| {
+                    format!(
+                        "The volume is no longer served: the device of {label} is gone, and it alone decides \
+                         {regions} regions that had not been compared since the start."
+                    )
+                },
+            )
+            .with("regions", regions)),
+            Notice::Repaired { leg, extent } => {
+                self.repaired.sum += extent.bytes();
+                if self.repaired.take(at_ms, 1) {
+                    self.repaired.sum -= extent.bytes();
+                    say(of_leg(now, leg, "repaired", Severity::Notice, |label| {
+                        let size = bytes(extent.bytes());
+                        format!("{size} that {label} could not read were rewritten there from another leg.")
+                    })
+                    .with("bytes", extent.bytes())
+                    .with("at_bytes", extent.start * SECTOR_BYTES));
+                }
+            }
+            Notice::Throttling => {
+                self.throttled_ms = Some(at_ms);
+                say(throttling(now));
+            }
+            Notice::ThrottlingEnded => say(self.throttling_ended(at_ms)),
+            // The ordinary course of things, or part of a scrub's result.
+            Notice::Lagging { .. }
+            | Notice::CaughtUp { .. }
+            | Notice::Converged
+            | Notice::Mismatch { .. } => {}
+        }
+    }
+
+    /// Tells what has been held back long enough.
+    pub(super) fn tick(&mut self, now_ms: u64, snapshot: &Snapshot, events: &mut Vec<Event>) {
+        let lost = std::mem::take(&mut self.lost_bytes);
+        if lost > 0 {
+            let text = format!(
+                "No leg holds {} of acknowledged data any more: reading them fails until they are written again.",
+                bytes(lost)
+            );
+            events
+                .push(Event::new("lost", Severity::Critical, text).with("bytes", lost).at(now_ms));
+        }
+        for (slot, known) in (0u8..).zip(&mut self.legs) {
+            let leg = LegIndex(slot);
+            if let Some((count, frozen)) = known.freezes.over(now_ms) {
+                let time = duration(frozen);
+                let event = of_leg(snapshot, leg, "freeze", Severity::Warning, |label| {
+                    format!("{label} froze {count} more times within a minute, for {time} in all.")
+                });
+                events.push(event.with("count", count).with("frozen_ns", frozen).at(now_ms));
+            }
+            if let Some((count, _)) = known.errors.over(now_ms) {
+                let event = of_leg(snapshot, leg, "errors", Severity::Warning, |label| {
+                    format!("{count} more I/Os of {label} failed within a minute.")
+                });
+                events.push(event.with("count", count).at(now_ms));
+            }
+        }
+        if let Some((count, sum)) = self.repaired.over(now_ms) {
+            let text = format!(
+                "{count} more extents that a leg could not read were rewritten within a minute, {} in all.",
+                bytes(sum)
+            );
+            let event = Event::new("repaired", Severity::Notice, text).with("count", count);
+            events.push(event.with("bytes", sum).at(now_ms));
+        }
+    }
+
+    /// A leg is being filled, from now on or since the volume was opened.
+    pub(super) fn rebuild_begins(
+        &mut self,
+        at_ms: u64,
+        leg: LegIndex,
+        now: &Snapshot,
+        events: &mut Vec<Event>,
+    ) {
+        let known = &mut self.legs[leg.index()];
+        if known.rebuild.is_some() {
+            return;
+        }
+        let owed = of_slot(now, leg).map_or(0, |leg| leg.owed_bytes);
+        // It has joined, and what it owes shows in the next snapshot only.
+        let to_fill = if owed > 0 { owed } else { now.identity.size_bytes };
+        known.rebuild = Some((at_ms, to_fill));
+        let event = of_leg(now, leg, "rebuild", Severity::Notice, |label| {
+            format!("The rebuild of {label} began: {} are to be filled.", bytes(to_fill))
+        });
+        events.push(event.with("to_fill_bytes", to_fill).with("done", false).at(at_ms));
+    }
+
+    fn is_in(&mut self, at_ms: u64, leg: LegIndex, now: &Snapshot) -> Event {
+        match self.legs[leg.index()].rebuild.take() {
+            Some((began_ms, filled)) => {
+                let took = at_ms.saturating_sub(began_ms).max(1) * 1_000_000;
+                let rate = (u128::from(filled) * 1_000_000_000 / u128::from(took)) as u64;
+                of_leg(now, leg, "rebuild", Severity::Notice, |label| {
+                    format!(
+                        "The rebuild of {label} is done: {} were filled in {}, {} a second.",
+                        bytes(filled),
+                        duration(took),
+                        bytes(rate)
+                    )
+                })
+                .with("filled_bytes", filled)
+                .with("took_ns", took)
+                .with("done", true)
+            }
+            None => of_leg(now, leg, "in", Severity::Notice, |label| {
+                format!("{label} is in again: it holds everything.")
+            }),
+        }
+    }
+
+    /// Forgets a rebuild of a leg that has left.
+    pub(super) fn forget_rebuild(&mut self, leg: LegIndex) {
+        self.legs[leg.index()].rebuild = None;
+    }
+
+    fn throttling_ended(&mut self, at_ms: u64) -> Event {
+        let took = self.throttled_ms.take().map(|since| at_ms.saturating_sub(since) * 1_000_000);
+        let text = match took {
+            Some(took) => format!("Writers are no longer slowed down, after {}.", duration(took)),
+            None => "Writers are no longer slowed down.".to_owned(),
+        };
+        let event = Event::new("throttle-end", Severity::Info, text);
+        match took {
+            Some(took) => event.with("took_ns", took),
+            None => event,
+        }
+    }
+}
+
+/// Returns an event of a leg, whose text is made of what the leg is called.
+pub(super) fn of_leg(
+    snapshot: &Snapshot,
+    leg: LegIndex,
+    kind: &'static str,
+    severity: Severity,
+    text: impl FnOnce(String) -> String,
+) -> Event {
+    let name = crate::notices::name(&snapshot.legs, leg);
+    let label = if name == format!("leg {}", leg.0) {
+        name.clone()
+    } else {
+        format!("{name} (leg {})", leg.0)
+    };
+    let text = text(label);
+    let mut letters = text.chars();
+    // A name is not changed; a sentence that begins with a plain "leg" is.
+    let text = match letters.next() {
+        Some('l') if text.starts_with("leg ") => format!("L{}", letters.as_str()),
+        _ => text,
+    };
+    Event::new(kind, severity, text).of_leg(leg.0, name)
+}
+
+fn of_slot(snapshot: &Snapshot, leg: LegIndex) -> Option<&hemi_core::status::LegStatus> {
+    snapshot.status.legs.iter().find(|known| known.leg == leg.0)
+}
+
+/// Returns the names of the other legs that answer.
+fn others(snapshot: &Snapshot, leg: LegIndex) -> Vec<String> {
+    use hemi_core::status::LegState;
+    let answers = |known: &&hemi_core::status::LegStatus| {
+        known.leg != leg.0 && matches!(known.state, LegState::Healthy | LegState::Lagging)
+    };
+    let names = snapshot.status.legs.iter().filter(answers);
+    names.map(|known| crate::notices::name(&snapshot.legs, LegIndex(known.leg))).collect()
+}
+
+fn frozen(now: &Snapshot, leg: LegIndex, limit: u64) -> Event {
+    let others = others(now, leg);
+    let injected = now.injected.iter().any(|(slot, _)| *slot == leg.0);
+    let cause = if injected { "; a fault is injected" } else { "" };
+    let clients = if others.is_empty() {
+        "no other leg answers, so clients wait".to_owned()
+    } else {
+        format!("clients go on with {}", others.join(" and "))
+    };
+    of_leg(now, leg, "freeze", Severity::Warning, |label| {
+        format!(
+            "{label} does not answer: an I/O has taken longer than its limit of {}{cause}; {clients}.",
+            duration(limit)
+        )
+    })
+    .with("limit_ns", limit)
+    .with("injected", injected)
+}
+
+fn thawed(now: &Snapshot, leg: LegIndex, frozen: u64, before: Option<&Snapshot>) -> Event {
+    // Of what clients got meanwhile, to the next snapshot.
+    let served = before.map(|before| {
+        let mut served = now.status.client_reads.since(&before.status.client_reads);
+        served.merge(&now.status.client_writes.since(&before.status.client_writes));
+        served
+    });
+    let (count, slowest) = served.map_or((0, 0), |served| (served.count(), served.max()));
+    let clients = match count {
+        0 => "no client's request was answered meanwhile".to_owned(),
+        _ => format!(
+            "meanwhile {count} client {} answered, the slowest after {}",
+            if count == 1 { "request was" } else { "requests were" },
+            duration(slowest)
+        ),
+    };
+    of_leg(now, leg, "thaw", Severity::Info, |label| {
+        format!("{label} answers again after {}; {clients}.", duration(frozen))
+    })
+    .with("frozen_ns", frozen)
+    .with("requests", count)
+    .with("slowest_ns", slowest)
+}
+
+fn out(now: &Snapshot, leg: LegIndex, reason: OutReason) -> Event {
+    let (severity, reason, cause) = match reason {
+        OutReason::Unresponsive => {
+            (Severity::Warning, "unresponsive", "it did not answer for too long")
+        }
+        OutReason::Removed => (Severity::Warning, "removed", "its device is gone"),
+        OutReason::WriteErrors => (Severity::Warning, "write-errors", "it fails writes"),
+        OutReason::Detached => (Severity::Notice, "detached", "it was detached"),
+        OutReason::Joining => (Severity::Notice, "joining", "it has to be filled first"),
+    };
+    of_leg(now, leg, "out", severity, |label| {
+        format!("{label} is out, because {cause}; the volume goes on without it.")
+    })
+    .with("reason", reason)
+}
+
+fn failed(now: &Snapshot, leg: LegIndex, error: LegError, sector: u64) -> Event {
+    let cause = match error {
+        LegError::Media => "the medium failed",
+        LegError::NoSpace => "it has no space left",
+        LegError::Gone => "its device or session is gone",
+        LegError::Other => "of an unexpected error",
+    };
+    of_leg(now, leg, "errors", Severity::Warning, |label| {
+        format!("An I/O of {label} failed at byte {}, because {cause}.", sector * SECTOR_BYTES)
+    })
+    .with("count", 1)
+    .with("at_bytes", sector * SECTOR_BYTES)
+}
+
+fn throttling(now: &Snapshot) -> Event {
+    let status = &now.status;
+    let text = format!(
+        "Writers are slowed down, because exposure is near its bound of {} and {}.",
+        bytes(status.exposure_bytes_bound),
+        duration(status.exposure_age_bound)
+    );
+    Event::new("throttle", Severity::Warning, text)
+        .with("exposure_bytes", status.exposure_bytes)
+        .with("bound_bytes", status.exposure_bytes_bound)
+        .with("exposure_age_ns", status.exposure_age)
+        .with("bound_age_ns", status.exposure_age_bound)
+}
+
+#[cfg(test)]
+#[path = "notices_tests.rs"]
+mod tests;

@@ -1,0 +1,294 @@
+//! Watches a volume by its snapshots and notices, and tells what happened.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hemi_core::io::OutReason;
+use hemi_core::status::{LegState, LegStatus};
+use hemi_core::units::{LEGS_MAX, LegIndex};
+
+use super::notices::{NoticeEvents, of_leg};
+use super::{Event, Severity};
+use crate::control::promises::{bytes, duration};
+use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
+
+/// Moves of authority are told of in sum, when there have been none for this long, in milliseconds …
+const MOVES_QUIET_MS: u64 = 2_000;
+/// … and at most once in this time.
+const MOVES_TOLD_MS: u64 = 60_000;
+
+/// Moves of authority that have not been told of.
+#[derive(Debug)]
+struct Moves {
+    began_ms: u64,
+    last_ms: u64,
+    /// The snapshot before the first.
+    before: Arc<Snapshot>,
+}
+
+/// Says how the last server of this volume ended, as far as its last event tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::control) enum Before {
+    /// Nothing is known.
+    #[default]
+    Unknown,
+    /// It stopped.
+    Stopped,
+    /// It did not stop: it was last seen at this time, unix milliseconds.
+    Broken(u64),
+}
+
+impl Before {
+    /// Returns what is known after one more event.
+    pub(in crate::control) fn after(self, event: &Event) -> Before {
+        match &*event.kind {
+            "started" | "upgraded" => Before::Broken(event.at),
+            "stopped" if event.severity < Severity::Critical => Before::Stopped,
+            _ => self,
+        }
+    }
+
+    /// Returns it with the time at which the server was last seen.
+    pub(in crate::control) fn seen(self, last_ms: u64) -> Before {
+        match self {
+            Before::Broken(_) => Before::Broken(last_ms),
+            other => other,
+        }
+    }
+}
+
+/// Makes events of what is seen.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Watch {
+    notices: NoticeEvents,
+    last: Option<Arc<Snapshot>>,
+    gone_since: [Option<u64>; LEGS_MAX],
+    moves: Option<Moves>,
+    moves_told_ms: u64,
+    has_started: bool,
+    is_closing: bool,
+}
+
+impl Watch {
+    /// Takes the newest snapshot, and the notices since the last, of which `left_out` more are missing.
+    /// `before` is `None` until it is known how the last server ended.
+    pub(in crate::control) fn observe(
+        &mut self,
+        snapshot: &Arc<Snapshot>,
+        notices: &[Noticed],
+        left_out: u64,
+        before: Option<Before>,
+        events: &mut Vec<Event>,
+    ) {
+        let now_ms = unix_ms();
+        let clock = crate::clock::now();
+        let last = self.last.replace(Arc::clone(snapshot)).unwrap_or_else(|| Arc::clone(snapshot));
+        if let Some(before) = before
+            && !self.has_started
+            && snapshot.phase == Phase::Serving
+        {
+            self.has_started = true;
+            events.push(begun(snapshot, before, now_ms));
+        }
+        for noticed in notices {
+            let at_ms = now_ms.saturating_sub(clock.since(noticed.at) / 1_000_000);
+            self.notices.take(at_ms, noticed.notice, &last, snapshot, events);
+        }
+        if left_out > 0 {
+            let text = format!("{left_out} more things happened at once; the log has them.");
+            let event = Event::new("left-out", Severity::Notice, text);
+            events.push(event.with("count", left_out).at(now_ms));
+        }
+        for leg in &snapshot.status.legs {
+            self.look_at(leg, snapshot, now_ms, events);
+        }
+        self.watch_moves(&last, snapshot, now_ms, events);
+        self.notices.tick(now_ms, snapshot, events);
+        if snapshot.phase == Phase::Closing && !self.is_closing {
+            self.is_closing = true;
+            events.push(closing(snapshot).at(now_ms));
+        }
+    }
+
+    fn look_at(
+        &mut self,
+        leg: &LegStatus,
+        snapshot: &Snapshot,
+        now_ms: u64,
+        events: &mut Vec<Event>,
+    ) {
+        let index = LegIndex(leg.leg);
+        let gone_since = &mut self.gone_since[index.index()];
+        match (leg.state == LegState::Gone, *gone_since) {
+            (true, None) => {
+                *gone_since = Some(now_ms);
+                events.push(gone(snapshot, index).at(now_ms));
+            }
+            (false, Some(since)) => {
+                *gone_since = None;
+                let after = now_ms.saturating_sub(since) * 1_000_000;
+                if leg.state != LegState::Out {
+                    events.push(back(snapshot, index, after).at(now_ms));
+                }
+            }
+            _ => {}
+        }
+        match (leg.state, leg.out_reason) {
+            (LegState::Out, Some(OutReason::Joining)) => {
+                self.notices.rebuild_begins(now_ms, index, snapshot, events);
+            }
+            (LegState::Out, _) => self.notices.forget_rebuild(index),
+            _ => {}
+        }
+    }
+
+    /// Tells of moves of authority once they are over.
+    fn watch_moves(
+        &mut self,
+        last: &Arc<Snapshot>,
+        snapshot: &Snapshot,
+        now_ms: u64,
+        events: &mut Vec<Event>,
+    ) {
+        if snapshot.status.authority_moves > last.status.authority_moves {
+            let began = || Moves { began_ms: now_ms, last_ms: now_ms, before: Arc::clone(last) };
+            self.moves.get_or_insert_with(began).last_ms = now_ms;
+        }
+        let is_due = |moves: &mut Moves| {
+            now_ms >= moves.last_ms + MOVES_QUIET_MS && now_ms >= self.moves_told_ms + MOVES_TOLD_MS
+        };
+        if let Some(moves) = self.moves.take_if(is_due) {
+            self.moves_told_ms = now_ms;
+            events.push(moved(&moves, snapshot).at(moves.last_ms));
+        }
+    }
+}
+
+/// Returns the time in unix milliseconds.
+pub(in crate::control) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {
+    if let Some(report) = &snapshot.taken_over {
+        return upgraded(report).at(now_ms);
+    }
+    let legs = snapshot.status.legs.iter().filter(|leg| leg.state != LegState::Empty).count();
+    let (severity, text) = match before {
+        Before::Unknown => (Severity::Info, String::new()),
+        Before::Stopped => (Severity::Info, ", after a stop".to_owned()),
+        Before::Broken(last_ms) => (
+            Severity::Warning,
+            format!(
+                "; it had not been stopped, and was last served {} ago",
+                duration(now_ms.saturating_sub(last_ms) * 1_000_000)
+            ),
+        ),
+    };
+    let identity = &snapshot.identity;
+    let text = format!(
+        "hemi {} serves the volume {} of {} on {legs} legs{text}.",
+        env!("CARGO_PKG_VERSION"),
+        identity.name,
+        bytes(identity.size_bytes)
+    );
+    Event::new("started", severity, text)
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("legs", legs)
+        .with("unclean", matches!(before, Before::Broken(_)))
+        .at(now_ms)
+}
+
+fn upgraded(report: &HandoverReport) -> Event {
+    let (severity, text) = match &report.fallback {
+        Some(why) => (
+            Severity::Warning,
+            format!("The upgrade failed, and the program from before goes on: {why}."),
+        ),
+        None => (
+            if report.cut > 0 { Severity::Warning } else { Severity::Notice },
+            format!(
+                "hemi {} took over from {}: {} clients went on after {}, {} were cut off.",
+                env!("CARGO_PKG_VERSION"),
+                report.version,
+                report.connections,
+                duration(report.pause_ns),
+                report.cut
+            ),
+        ),
+    };
+    Event::new("upgraded", severity, text)
+        .with("version", env!("CARGO_PKG_VERSION"))
+        .with("from_version", report.version.clone())
+        .with("connections", report.connections)
+        .with("cut", report.cut)
+        .with("pause_ns", report.pause_ns)
+}
+
+fn closing(snapshot: &Snapshot) -> Event {
+    let owed: u64 = snapshot.status.legs.iter().map(|leg| leg.owed_bytes).sum();
+    let text = match owed {
+        0 => "The volume is being stopped; no leg owes anything.".to_owned(),
+        _ => format!("The volume is being stopped; legs owe {}.", bytes(owed)),
+    };
+    Event::new("stopping", Severity::Info, text).with("owed_bytes", owed)
+}
+
+/// Returns the event of a volume that is no longer served. `snapshot` is the last of it.
+pub(in crate::control) fn stopped(snapshot: &Snapshot) -> Event {
+    let owed: u64 = snapshot.status.legs.iter().map(|leg| leg.owed_bytes).sum();
+    let (severity, text) = match (snapshot.phase, owed) {
+        (Phase::Closed, 0) => {
+            (Severity::Info, "The volume was stopped; no leg owes anything.".to_owned())
+        }
+        (Phase::Closed, _) => (
+            Severity::Notice,
+            format!("The volume was stopped; legs still owe {}, which is recorded.", bytes(owed)),
+        ),
+        _ => (
+            Severity::Critical,
+            "The volume is no longer served, as after a kill; the log says why.".to_owned(),
+        ),
+    };
+    Event::new("stopped", severity, text).with("owed_bytes", owed).at(unix_ms())
+}
+
+fn gone(snapshot: &Snapshot, leg: LegIndex) -> Event {
+    let reason = snapshot.no_session.iter().find(|(slot, _)| *slot == leg.0);
+    let cause = reason.map_or("its device or server cannot be reached", |(_, reason)| reason);
+    of_leg(snapshot, leg, "gone", Severity::Warning, |label| format!("{label} is gone: {cause}."))
+}
+
+fn back(snapshot: &Snapshot, leg: LegIndex, after: u64) -> Event {
+    of_leg(snapshot, leg, "back", Severity::Notice, |label| {
+        format!("{label} is back after {}.", duration(after))
+    })
+    .with("gone_ns", after)
+}
+
+fn moved(moves: &Moves, snapshot: &Snapshot) -> Event {
+    let count = snapshot.status.authority_moves - moves.before.status.authority_moves;
+    let regions = |of: &Snapshot, leg: u8| {
+        let known = of.status.legs.iter().find(|known| known.leg == leg);
+        known.map_or(0, |known| known.authority_regions)
+    };
+    let change = |leg: &LegStatus| {
+        let (was, is) = (regions(&moves.before, leg.leg), leg.authority_regions);
+        let name = crate::notices::name(&snapshot.legs, LegIndex(leg.leg));
+        (was != is).then(|| format!("{name} decides {is} regions, before {was}"))
+    };
+    let changes: Vec<String> = snapshot.status.legs.iter().filter_map(change).collect();
+    let took = moves.last_ms.saturating_sub(moves.began_ms) * 1_000_000;
+    let now = match &changes[..] {
+        [] => "each leg decides as many as before".to_owned(),
+        changes => changes.join("; "),
+    };
+    let times = if count == 1 { "time" } else { "times" };
+    let text = format!("The authority of regions moved {count} {times}: {now}.");
+    let event = Event::new("authority-moved", Severity::Info, text);
+    event.with("moves", count).with("took_ns", took)
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

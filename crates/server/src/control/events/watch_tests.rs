@@ -1,0 +1,136 @@
+//! Tests of what is made of snapshots.
+
+use super::*;
+use crate::control::volume::{Identity, LegIdentity};
+
+fn snapshot(change: impl FnOnce(&mut Snapshot)) -> Arc<Snapshot> {
+    let legs = [(0, "ssd"), (1, "hdd")];
+    let identity = |(leg, name): (u8, &str)| LegIdentity {
+        leg,
+        name: name.to_owned(),
+        path: format!("/dev/{name}"),
+    };
+    let mut snapshot = Snapshot::opening(
+        Identity { name: "db".into(), size_bytes: 1 << 30, ..Identity::default() },
+        legs.map(identity).to_vec(),
+    );
+    snapshot.phase = Phase::Serving;
+    let state = LegState::Healthy;
+    snapshot.status.legs =
+        [0, 1].map(|leg| LegStatus { leg, state, ..LegStatus::default() }).to_vec();
+    change(&mut snapshot);
+    Arc::new(snapshot)
+}
+
+fn seen(watch: &mut Watch, snapshot: &Arc<Snapshot>) -> Vec<String> {
+    let mut events = Vec::new();
+    watch.observe(snapshot, &[], 0, Some(Before::Unknown), &mut events);
+    events.into_iter().map(|event| format!("{} {}", event.kind, event.text)).collect()
+}
+
+#[test]
+fn a_start_is_told_once_and_only_when_it_is_known_what_was_before() {
+    let mut watch = Watch::default();
+    let mut events = Vec::new();
+    let calm = snapshot(|_| {});
+    watch.observe(&calm, &[], 0, None, &mut events);
+    assert!(events.is_empty(), "{events:?}");
+    let before = Before::Broken(unix_ms() - 600_000);
+    watch.observe(&calm, &[], 0, Some(before), &mut events);
+    watch.observe(&calm, &[], 0, Some(before), &mut events);
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((&*event.kind, event.severity), ("started", Severity::Warning));
+    let words = "serves the volume db of 1 GiB on 2 legs; it had not been stopped, and was last served 10 \
+                 min ago.";
+    assert!(event.text.ends_with(words), "{}", event.text);
+    assert_eq!(event.values["unclean"], true);
+}
+
+#[test]
+fn an_upgrade_says_who_took_over_and_how_long_clients_waited() {
+    let mut watch = Watch::default();
+    let report = HandoverReport {
+        version: "0.0.9".into(),
+        connections: 3,
+        pause_ns: 80_000_000,
+        ..HandoverReport::default()
+    };
+    let after = snapshot(|snapshot| snapshot.taken_over = Some(report));
+    let texts = seen(&mut watch, &after);
+    assert_eq!(texts.len(), 1);
+    assert!(
+        texts[0].contains("took over from 0.0.9: 3 clients went on after 80 ms, 0 were cut off."),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_leg_that_is_gone_and_back_is_told_of() {
+    let mut watch = Watch::default();
+    seen(&mut watch, &snapshot(|_| {}));
+    let gone = snapshot(|snapshot| {
+        snapshot.status.legs[1].state = LegState::Gone;
+        snapshot.no_session.push((1, "connection refused".into()));
+    });
+    assert_eq!(seen(&mut watch, &gone), ["gone hdd (leg 1) is gone: connection refused."]);
+    assert_eq!(seen(&mut watch, &gone), Vec::<String>::new());
+    let texts = seen(&mut watch, &snapshot(|_| {}));
+    assert!(texts[0].starts_with("back hdd (leg 1) is back after "), "{texts:?}");
+}
+
+#[test]
+fn a_leg_found_joining_is_a_rebuild() {
+    let mut watch = Watch::default();
+    let joining = snapshot(|snapshot| {
+        let leg = &mut snapshot.status.legs[1];
+        (leg.state, leg.out_reason) = (LegState::Out, Some(OutReason::Joining));
+        leg.owed_bytes = 512 << 20;
+    });
+    let texts = seen(&mut watch, &joining);
+    assert_eq!(texts[1], "rebuild The rebuild of hdd (leg 1) began: 512 MiB are to be filled.");
+    assert_eq!(seen(&mut watch, &joining), Vec::<String>::new());
+}
+
+#[test]
+fn moves_of_authority_are_told_of_in_sum_when_they_are_over() {
+    let moved = |moves: u64, hdd: u32| {
+        snapshot(|snapshot| {
+            snapshot.status.authority_moves = moves;
+            snapshot.status.legs[1].authority_regions = hdd;
+        })
+    };
+    let (before, after) = (moved(5, 7), moved(12, 0));
+    let moves = Moves { began_ms: 1000, last_ms: 3000, before };
+    let event = super::moved(&moves, &after);
+    assert_eq!(
+        event.text,
+        "The authority of regions moved 7 times: hdd decides 0 regions, before 7."
+    );
+    assert_eq!(event.values["took_ns"], 2_000_000_000_u64);
+    let mut watch = Watch::default();
+    seen(&mut watch, &moved(5, 7));
+    assert_eq!(seen(&mut watch, &moved(12, 0)), Vec::<String>::new(), "they may go on");
+}
+
+#[test]
+fn the_last_events_say_how_the_server_ended() {
+    let event = |kind: &'static str, severity| Event::new(kind, severity, "x").at(5);
+    let started = Before::Unknown.after(&event("started", Severity::Info));
+    assert_eq!(started, Before::Broken(5));
+    assert_eq!(started.after(&event("freeze", Severity::Warning)).seen(9), Before::Broken(9));
+    assert_eq!(started.after(&event("stopped", Severity::Info)), Before::Stopped);
+    assert_eq!(started.after(&event("stopped", Severity::Critical)), started);
+}
+
+#[test]
+fn a_stop_says_what_is_owed() {
+    let closed = snapshot(|snapshot| {
+        snapshot.phase = Phase::Closed;
+        snapshot.status.legs[1].owed_bytes = 4096;
+    });
+    assert_eq!(
+        stopped(&closed).text,
+        "The volume was stopped; legs still owe 4 KiB, which is recorded."
+    );
+    assert_eq!(stopped(&snapshot(|_| {})).severity, Severity::Critical, "it was not closed");
+}

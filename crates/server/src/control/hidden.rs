@@ -1,0 +1,202 @@
+//! Stall hidden from clients: the time in which a leg did not answer, while clients were served.
+//!
+//! `docs/dashboard.md` has the definition that this follows. Time is looked at second by second, from
+//! cumulative counters, so that no freeze is too short to be counted.
+
+use std::collections::VecDeque;
+
+use hemi_core::histogram::{LatencyHistogram, bucket_upper_bound};
+use hemi_core::status::{LegState, LegStatus, Status};
+use hemi_core::units::LEGS_MAX;
+use serde::{Deserialize, Serialize};
+
+/// Hours that are kept one by one: a week.
+const HOURS: u64 = 7 * 24;
+const DAY_HOURS: u64 = 24;
+const HOUR_MS: u64 = 3_600_000;
+
+/// Stall hidden from clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenStall {
+    /// Of the last 24 hours, to the hour.
+    pub day_ns: u64,
+    /// Of the last seven days, to the hour.
+    pub week_ns: u64,
+    /// Since the volume was first served with a state directory.
+    pub total_ns: u64,
+}
+
+/// The hidden stall of one hour, and the total at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hour {
+    /// Hours since 1970.
+    pub(super) hour: u64,
+    /// Nanoseconds within it.
+    pub(super) hidden: u64,
+    /// The total, this hour included, in nanoseconds.
+    pub(super) total: u64,
+}
+
+impl Hour {
+    /// Bytes of its encoding.
+    pub(super) const BYTES: usize = 24;
+
+    /// Returns it as bytes.
+    pub(super) fn encode(&self) -> [u8; Hour::BYTES] {
+        let mut bytes = [0; Hour::BYTES];
+        for (place, value) in bytes.chunks_exact_mut(8).zip([self.hour, self.hidden, self.total]) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Returns the hour that [`Hour::encode`] made these bytes of; `None` if it made no such bytes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Hour> {
+        let (values, rest) = bytes.as_chunks();
+        let &[hour, hidden, total] = values else { return None };
+        let value = u64::from_le_bytes;
+        rest.is_empty().then(|| Hour {
+            hour: value(hour),
+            hidden: value(hidden),
+            total: value(total),
+        })
+    }
+
+    /// Returns true if the hour still counts at a time in unix milliseconds.
+    pub(super) fn is_kept(&self, now_ms: u64) -> bool {
+        now_ms / HOUR_MS < self.hour + HOURS
+    }
+}
+
+/// Hidden stall by the hour.
+#[derive(Debug, Default)]
+pub(super) struct Hidden {
+    hours: VecDeque<Hour>,
+    total: u64,
+    /// For each leg: the end of the last second in which it stalled, in nanoseconds since the first. What is
+    /// counted before is not counted again.
+    stalled_until: [u64; LEGS_MAX],
+    /// Legs that were frozen in the last second.
+    was_frozen: [bool; LEGS_MAX],
+    now: u64,
+}
+
+impl Hidden {
+    /// Takes one second: the volume at its beginning, at its end, and its length in nanoseconds. Returns
+    /// the hidden stall that it adds.
+    pub(super) fn take(&mut self, before: &Status, now: &Status, length: u64, at_ms: u64) -> u64 {
+        let start = self.now;
+        self.now += length;
+        let served = served(before, now);
+        let mut longest = 0;
+        for leg in &now.legs {
+            let slot = usize::from(leg.leg);
+            let known = before.legs.iter().find(|known| known.leg == leg.leg);
+            let stalled = known.map_or(0, |known| self.stall_of(known, leg, start + length));
+            if stalled > 0 {
+                self.stalled_until[slot] = self.now;
+            }
+            longest = longest.max(stalled);
+        }
+        if served.count() == 0 {
+            return 0;
+        }
+        // What clients waited themselves, beyond what a leg is waited for, was not hidden.
+        let limit = now.legs.iter().map(wait_limit).min().unwrap_or(0);
+        let waited = at_least(&served).saturating_sub(limit);
+        let hidden = longest.saturating_sub(waited);
+        self.add(at_ms, hidden);
+        hidden
+    }
+
+    /// Returns for how long a leg did not answer in a second that ends at `end`, with what went before and
+    /// shows only now.
+    fn stall_of(&mut self, before: &LegStatus, now: &LegStatus, end: u64) -> u64 {
+        if matches!(now.state, LegState::Out | LegState::Empty) {
+            return 0;
+        }
+        let slot = usize::from(now.leg);
+        let frozen = now.frozen_time.saturating_sub(before.frozen_time);
+        let was_frozen = std::mem::replace(&mut self.was_frozen[slot], frozen > 0);
+        if frozen > 0 || was_frozen {
+            // Exact. I/O that comes back after the freeze has been counted with it.
+            return frozen;
+        }
+        // An I/O was late without a freeze, for others were answered meanwhile. It was so until now at the
+        // most, and no longer than it took beyond its limit.
+        let mut done = now.reads.since(&before.reads);
+        done.merge(&now.writes.since(&before.writes));
+        let late =
+            at_least(&done).saturating_sub(now.longest_wait_limit.max(before.longest_wait_limit));
+        late.min(end.saturating_sub(self.stalled_until[slot]))
+    }
+
+    fn add(&mut self, at_ms: u64, hidden: u64) {
+        let hour = at_ms / HOUR_MS;
+        self.total += hidden;
+        match self.hours.back_mut() {
+            // A clock that was set back counts into the hour that it had reached.
+            Some(last) if last.hour >= hour => {
+                last.hidden += hidden;
+                last.total = self.total;
+            }
+            _ if hidden > 0 => self.hours.push_back(Hour { hour, hidden, total: self.total }),
+            _ => {}
+        }
+        while self.hours.len() as u64 > HOURS {
+            self.hours.pop_front();
+        }
+    }
+
+    /// Takes what was kept of the time before, oldest first.
+    pub(super) fn restore(&mut self, before: &[Hour]) {
+        let own: Vec<Hour> = self.hours.drain(..).collect();
+        self.total += before.iter().map(|hour| hour.total).max().unwrap_or(0);
+        for hour in before.iter().copied().chain(own) {
+            match self.hours.back_mut() {
+                Some(last) if last.hour >= hour.hour => last.hidden += hour.hidden,
+                _ => self.hours.push_back(hour),
+            }
+        }
+        if let Some(last) = self.hours.back_mut() {
+            last.total = self.total;
+        }
+    }
+
+    /// Returns the newest hour, if there is one.
+    pub(super) fn newest(&self) -> Option<Hour> {
+        self.hours.back().copied()
+    }
+
+    /// Returns the figures at a time in unix milliseconds.
+    pub(super) fn figures(&self, now_ms: u64) -> HiddenStall {
+        let now = now_ms / HOUR_MS;
+        let last = |hours: u64| {
+            let kept = self.hours.iter().filter(|hour| now < hour.hour + hours);
+            kept.map(|hour| hour.hidden).sum()
+        };
+        HiddenStall { day_ns: last(DAY_HOURS), week_ns: last(HOURS), total_ns: self.total }
+    }
+}
+
+/// Returns the latencies of all requests of clients that were answered in between.
+fn served(before: &Status, now: &Status) -> LatencyHistogram {
+    let mut served = now.client_reads.since(&before.client_reads);
+    served.merge(&now.client_writes.since(&before.client_writes));
+    served
+}
+
+/// Returns the shorter of a leg's wait limits.
+fn wait_limit(leg: &LegStatus) -> u64 {
+    leg.read_wait_limit.min(leg.write_wait_limit)
+}
+
+/// Returns what the slowest of some latencies took at least: the lower end of its bucket, or zero.
+fn at_least(latencies: &LatencyHistogram) -> u64 {
+    let highest = latencies.buckets().iter().rposition(|&count| count > 0);
+    highest.filter(|&bucket| bucket > 0).map_or(0, |bucket| bucket_upper_bound(bucket - 1) + 1)
+}
+
+#[cfg(test)]
+#[path = "hidden_tests.rs"]
+mod tests;

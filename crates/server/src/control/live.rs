@@ -1,0 +1,218 @@
+//! Live views: a status four times a second and events as they happen, for several viewers.
+//!
+//! A status is serialised once for all. A viewer that is slow gets the newest when it can take one, and not
+//! those in between; nothing is queued for it. Of events, it gets those that are still kept.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State, rejection::QueryRejection};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::routes::remembered::{EventsQuery, misunderstood};
+use super::routes::{Shared, refuse};
+use super::volume::{Census, Refusal, RefusalKind, Volume};
+
+/// Viewers at a time, of live views and of streams of events together.
+pub(super) const VIEWERS_MAX: usize = 16;
+/// How often a live view gets a status.
+const STATUS_EVERY: Duration = Duration::from_millis(250);
+/// Age up to which a census of the regions is given to others that ask for the same.
+const CENSUS_AGE_MAX: Duration = Duration::from_secs(1);
+/// Events that are taken from the log at once.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// Those who look on.
+#[derive(Debug)]
+pub(super) struct Viewers {
+    count: Arc<AtomicUsize>,
+    /// The newest status, as an event of a stream. Empty until somebody looks.
+    status: watch::Sender<Bytes>,
+    /// The newest census, and who may take the next.
+    census: Mutex<()>,
+    newest_census: BlockingMutex<Option<(usize, Instant, Arc<Census>)>>,
+}
+
+impl Default for Viewers {
+    fn default() -> Viewers {
+        Viewers {
+            count: Arc::default(),
+            status: watch::Sender::new(Bytes::new()),
+            census: Mutex::default(),
+            newest_census: BlockingMutex::default(),
+        }
+    }
+}
+
+/// A viewer's place, given back when it is dropped.
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Viewers {
+    /// Lets one more look on, if there is a place.
+    fn enter(&self) -> Result<Place, Refusal> {
+        let taken = self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (count < VIEWERS_MAX).then_some(count + 1)
+        });
+        taken.map(|_| Place(Arc::clone(&self.count))).map_err(|_| {
+            Refusal::new(
+                RefusalKind::Conflict,
+                format!("{VIEWERS_MAX} viewers are looking on already"),
+                "Close one of them, or ask for /v1/status now and then.",
+            )
+        })
+    }
+
+    /// Takes a census, or returns one that was taken lately. One is taken at a time.
+    pub(super) async fn census(
+        &self,
+        volume: &dyn Volume,
+        cells: usize,
+    ) -> Result<Arc<Census>, Refusal> {
+        let _turn = self.census.lock().await;
+        let newest = || self.newest_census.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, taken, census)) = &*newest()
+            && *of == cells
+            && taken.elapsed() < CENSUS_AGE_MAX
+        {
+            return Ok(Arc::clone(census));
+        }
+        let census = Arc::new(volume.census(cells).await?);
+        *newest() = Some((cells, Instant::now(), Arc::clone(&census)));
+        Ok(census)
+    }
+}
+
+/// Serialises the status for all viewers, while there are any.
+pub(super) async fn publish(shared: Shared) {
+    let mut ticks = tokio::time::interval(STATUS_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        if shared.viewers.status.receiver_count() > 0 {
+            shared.viewers.status.send_replace(status_event(&shared));
+        }
+    }
+}
+
+fn status_event(shared: &Shared) -> Bytes {
+    let mut event = b"event: status\ndata: ".to_vec();
+    // Without a line break in it, JSON is one line of a stream.
+    let written = serde_json::to_writer(&mut event, &shared.status());
+    debug_assert!(written.is_ok(), "a status has a form");
+    event.extend_from_slice(b"\n\n");
+    Bytes::from(event)
+}
+
+/// `GET /v1/live`.
+pub(super) async fn live(State(shared): State<Shared>) -> Response {
+    let place = match shared.viewers.enter() {
+        Ok(place) => place,
+        Err(refusal) => return refuse(refusal),
+    };
+    let mut statuses = shared.viewers.status.subscribe();
+    let mut newest = shared.past.newest();
+    let (out, stream) = mpsc::channel(1);
+    let first = status_event(&shared);
+    let mut last = *newest.borrow_and_update();
+    tokio::spawn(async move {
+        let _place = place;
+        // What was there before is not news.
+        statuses.mark_unchanged();
+        let mut next = Ok(first);
+        while let Ok(status) = next {
+            if out.send(status).await.is_err() {
+                return;
+            }
+            next = loop {
+                tokio::select! {
+                    changed = statuses.changed() => {
+                        break changed.map(|()| statuses.borrow_and_update().clone());
+                    }
+                    changed = newest.changed() => {
+                        if changed.is_err() || !send_events(&shared, &mut last, &out, framed).await {
+                            return;
+                        }
+                    }
+                    () = out.closed() => return,
+                }
+            };
+        }
+    });
+    streamed("text/event-stream", stream)
+}
+
+/// `GET /v1/events/stream`: an event a line, those that are kept first.
+pub(super) async fn events(
+    State(shared): State<Shared>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Response {
+    let query = match query {
+        Ok(Query(query)) => query,
+        Err(rejection) => return misunderstood(&rejection),
+    };
+    let place = match shared.viewers.enter() {
+        Ok(place) => place,
+        Err(refusal) => return refuse(refusal),
+    };
+    let mut newest = shared.past.newest();
+    let mut last = query.after.unwrap_or_else(|| *newest.borrow());
+    let (out, stream) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let _place = place;
+        while send_events(&shared, &mut last, &out, line).await {
+            tokio::select! {
+                changed = newest.changed() => if changed.is_err() { return },
+                () = out.closed() => return,
+            }
+        }
+    });
+    streamed("application/x-ndjson", stream)
+}
+
+/// Sends all events after `last`. Returns false if nobody takes them.
+async fn send_events(
+    shared: &Shared,
+    last: &mut u64,
+    out: &mpsc::Sender<Bytes>,
+    form: fn(&[u8]) -> Bytes,
+) -> bool {
+    loop {
+        let entries = shared.past.events(Some(*last), EVENTS_AT_ONCE);
+        if entries.is_empty() {
+            return !out.is_closed();
+        }
+        for entry in entries {
+            *last = entry.id;
+            if out.send(form(&entry.json)).await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+fn framed(json: &[u8]) -> Bytes {
+    Bytes::from([b"event: event\ndata: ", json, b"\n\n"].concat())
+}
+
+fn line(json: &[u8]) -> Bytes {
+    Bytes::from([json, b"\n"].concat())
+}
+
+fn streamed(kind: &'static str, stream: mpsc::Receiver<Bytes>) -> Response {
+    let body = ReceiverStream::new(stream).map(Ok::<_, std::convert::Infallible>);
+    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(body)).into_response()
+}

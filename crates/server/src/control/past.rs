@@ -1,0 +1,279 @@
+//! What the control thread remembers of the volume: the history, the events, the hidden stall.
+//!
+//! It lives in memory, bounded, and beside that in a file of the state directory, which a thread of its own
+//! writes ([`writer`]): a disk that hangs holds up neither control nor clients. Before the file has been read,
+//! events wait for a moment, so that those before come first.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use hemi_core::format::Id;
+use tokio::sync::watch as signal;
+
+use super::events::{Before, Entry, Event, EventLog, Watch, stopped, unix_ms};
+use super::hidden::{Hidden, HiddenStall};
+use super::history::answer::HistoryAnswer;
+use super::history::file::Batch;
+use super::history::rings::{Resolution, Rings};
+use super::history::sampler::Sampler;
+use super::usage::{self, ProcessStatus};
+use super::volume::{LegIdentity, Phase, Snapshot, Volume};
+use crate::config::place::Place;
+use writer::{Read, Writer};
+
+mod writer;
+
+/// How often the volume is looked at.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often steps of the history are written to the file.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
+/// Longest wait for the file to be read, before events are given out without those before.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the last records to be written at the end. In an upgrade clients wait meanwhile.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// The same in an upgrade.
+const UPGRADE_PATIENCE: Duration = Duration::from_millis(50);
+/// Events that wait for the file to be read.
+const WAITING_MAX: usize = 256;
+
+/// The memory. The data path does not know it.
+#[derive(Debug)]
+pub(super) struct Past {
+    inner: Mutex<Inner>,
+    /// The id of the newest event.
+    newest: signal::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    began: Instant,
+    rings: Rings,
+    log: EventLog,
+    hidden: Hidden,
+    sampler: Sampler,
+    watch: Watch,
+    usage: Usage,
+    /// Events that wait for the file; `None` once it has been read, or is not waited for any more.
+    waiting: Option<Vec<Event>>,
+    before: Before,
+    writer: Option<Writer>,
+    batch: Batch,
+    batch_since: Instant,
+}
+
+/// The processor time at some moment, and the share since the one before.
+#[derive(Debug)]
+struct Usage {
+    at: Instant,
+    cpu: u64,
+    permille: u64,
+}
+
+impl Past {
+    /// Begins to remember a volume, and to read what is known from before.
+    pub(super) fn begin(place: &Place, volume: Id) -> Past {
+        let now = Instant::now();
+        let writer = Writer::spawn(place.clone(), volume);
+        let waiting = writer.is_some().then(Vec::new);
+        Past {
+            inner: Mutex::new(Inner {
+                began: now,
+                rings: Rings::default(),
+                log: EventLog::default(),
+                hidden: Hidden::default(),
+                sampler: Sampler::default(),
+                watch: Watch::default(),
+                usage: Usage { at: now, cpu: usage::cpu_ns(), permille: 0 },
+                waiting,
+                before: Before::Unknown,
+                writer,
+                batch: Batch::default(),
+                batch_since: now,
+            }),
+            newest: signal::Sender::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the volume.
+    pub(super) fn look(&self, volume: &dyn Volume) {
+        let (mut notices, mut events) = (Vec::new(), Vec::new());
+        let left_out = volume.take_notices(&mut notices);
+        let snapshot = volume.snapshot();
+        let mut inner = self.lock();
+        inner.read();
+        inner.usage.measure();
+        if snapshot.phase == Phase::Opening && notices.is_empty() {
+            return;
+        }
+        let now_ms = unix_ms();
+        // What ended the server before is known only when the file has been read.
+        let before = inner.waiting.is_none().then_some(inner.before);
+        inner.watch.observe(&snapshot, &notices, left_out, before, &mut events);
+        events.into_iter().for_each(|event| inner.take(event));
+        if snapshot.phase != Phase::Opening {
+            inner.sample(&snapshot, now_ms);
+        }
+        inner.write();
+        self.tell(inner);
+    }
+
+    /// Takes an event in.
+    pub(super) fn happened(&self, event: Event) {
+        let mut inner = self.lock();
+        inner.take(if event.at == 0 { event.at(unix_ms()) } else { event });
+        self.tell(inner);
+    }
+
+    fn tell(&self, inner: MutexGuard<'_, Inner>) {
+        let last = inner.log.last_id();
+        drop(inner);
+        self.newest.send_if_modified(|known| std::mem::replace(known, last) != last);
+    }
+
+    /// Returns a receiver that is told the id of the newest event.
+    pub(super) fn newest(&self) -> signal::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// Returns events as JSON, oldest first, at most so many: the first after an id, or the newest.
+    pub(super) fn events(&self, after: Option<u64>, most: usize) -> Vec<Entry> {
+        let inner = self.lock();
+        match after {
+            Some(id) => inner.log.after(id, most).cloned().collect(),
+            None => inner.log.newest(most).cloned().collect(),
+        }
+    }
+
+    /// Returns the history of the last `span_ms` milliseconds in at most `points` steps.
+    pub(super) fn history(&self, span_ms: u64, points: usize, legs: &[LegIdentity]) -> Bytes {
+        let stretch = self.lock().rings.stretch(unix_ms(), span_ms, points);
+        Bytes::from(serde_json::to_vec(&HistoryAnswer::new(&stretch, legs)).unwrap_or_default())
+    }
+
+    /// Returns the figures for the status.
+    pub(super) fn figures(&self) -> (HiddenStall, ProcessStatus) {
+        let inner = self.lock();
+        let process = ProcessStatus {
+            cpu_ns: usage::cpu_ns(),
+            resident_bytes: usage::resident_bytes(),
+            cpu_permille: inner.usage.permille,
+        };
+        (inner.hidden.figures(unix_ms()), process)
+    }
+
+    /// Writes the last of it. Whoever goes on with an upgrade says so itself.
+    pub(super) fn end(&self, snapshot: &Snapshot, is_handed_over: bool) {
+        let mut inner = self.lock();
+        inner.read();
+        inner.stop_waiting();
+        if !is_handed_over {
+            inner.take(stopped(snapshot));
+        }
+        if let Some(hour) = inner.hidden.newest() {
+            inner.batch.hour(hour);
+        }
+        let batch = std::mem::take(&mut inner.batch);
+        if let Some(writer) = inner.writer.take() {
+            drop(inner);
+            writer.end(batch, if is_handed_over { UPGRADE_PATIENCE } else { END_PATIENCE });
+        }
+    }
+}
+
+impl Inner {
+    /// Takes what the writer has read.
+    fn read(&mut self) {
+        let Some(writer) = &self.writer else { return };
+        match writer.read() {
+            Some(Read::Kept(kept)) => {
+                self.before = kept.before;
+                // What was taken meanwhile comes after.
+                let rings = std::mem::replace(&mut self.rings, kept.rings);
+                for resolution in [Resolution::Fine, Resolution::Coarse] {
+                    rings.rows(resolution).for_each(|row| self.rings.push(resolution, *row));
+                }
+                self.hidden.restore(&kept.hours);
+                if self.log.last_id() == 0 {
+                    kept.events.into_iter().for_each(|entry| self.log.keep(entry));
+                }
+                self.stop_waiting();
+            }
+            Some(Read::Nothing) => {
+                self.writer = None;
+                self.stop_waiting();
+            }
+            None if self.began.elapsed() > READ_PATIENCE && self.waiting.is_some() => {
+                tracing::warn!("the history of before cannot be read in time; events begin anew");
+                self.stop_waiting();
+            }
+            None => {}
+        }
+    }
+
+    fn stop_waiting(&mut self) {
+        for event in self.waiting.take().into_iter().flatten() {
+            self.keep(event);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match &mut self.waiting {
+            Some(waiting) if waiting.len() < WAITING_MAX => waiting.push(event),
+            Some(_) => {}
+            None => self.keep(event),
+        }
+    }
+
+    /// Keeps an event, and has it written at once.
+    fn keep(&mut self, event: Event) {
+        let Entry { json, .. } = self.log.push(event);
+        self.batch.event(&json);
+        self.send();
+    }
+
+    fn sample(&mut self, snapshot: &Arc<Snapshot>, now_ms: u64) {
+        let Inner { sampler, hidden, rings, batch, writer, .. } = self;
+        sampler.take(snapshot, now_ms, hidden, |resolution, row| {
+            rings.push(resolution, row);
+            if writer.is_some() {
+                batch.row(resolution, &row);
+            }
+        });
+    }
+
+    fn write(&mut self) {
+        if self.batch_since.elapsed() < WRITE_EVERY {
+            return;
+        }
+        if let Some(hour) = self.hidden.newest() {
+            self.batch.hour(hour);
+        }
+        self.send();
+    }
+
+    fn send(&mut self) {
+        self.batch_since = Instant::now();
+        let batch = std::mem::take(&mut self.batch);
+        if let Some(writer) = &mut self.writer {
+            writer.append(batch);
+        }
+    }
+}
+
+impl Usage {
+    fn measure(&mut self) {
+        const LEAST: Duration = Duration::from_secs(1);
+        let elapsed = self.at.elapsed();
+        if elapsed < LEAST {
+            return;
+        }
+        let cpu = usage::cpu_ns();
+        self.permille = (cpu - self.cpu) * 1000 / (elapsed.as_nanos() as u64).max(1);
+        (self.at, self.cpu) = (Instant::now(), cpu);
+    }
+}
