@@ -228,11 +228,6 @@ impl Client {
         Ok(Client { socket: which.socket()? })
     }
 
-    /// A client of the volume with this control socket.
-    pub(crate) fn at(socket: PathBuf) -> Client {
-        Client { socket }
-    }
-
     /// Returns the path of the control socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket

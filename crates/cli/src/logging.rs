@@ -62,16 +62,9 @@ pub(crate) fn start(arguments: &LogArgs) -> Result<Logging> {
     let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let started = match arguments.log_format {
         LogFormat::Text => {
-            let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            events
-                .with_ansi(is_terminal)
-                .event_format(Prioritised { is_journal, inner: format().with_ansi(is_terminal) })
-                .try_init()
+            events.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init()
         }
-        LogFormat::Json => {
-            let inner = format().json().flatten_event(true);
-            events.json().event_format(Prioritised { is_journal, inner }).try_init()
-        }
+        LogFormat::Json => events.json().flatten_event(true).try_init(),
     };
     match started {
         Ok(()) => Ok(Logging { _writer: guard }),
