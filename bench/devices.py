@@ -100,6 +100,25 @@ def _figures(path: Path, ticks: str) -> dict[str, Any]:
     return got
 
 
+def headline(data: dict[str, Any]) -> list[str]:
+    """The ways beside each other: IOPS of each case, and hemi's own time for a write."""
+    lines = [
+        "The same volume on two RAM disks by each way to a block device, and md RAID-1 on the same",
+        "disks. 4 KiB, random; IOPS, medians of interleaved rounds. User-mode Linux has one processor",
+        "and slow system calls: compare the rows with each other only.",
+        "",
+    ]
+    rows = []
+    for system, label in SYSTEMS:
+        iops = [_median(data, system, case, "iops") for case, _ in CASES]
+        if any(figure is None for figure in iops):
+            continue
+        cpu = _median(data, system, "write-1", "cpu_us") or 0
+        rows.append([label, *(thousands(it or 0) for it in iops), f"{cpu:.0f}" if cpu else "-"])
+    head = ["", *(label for _, label in CASES), "hemi, µs a write at QD1"]
+    return lines + table(head, rows)
+
+
 def report(data: dict[str, Any]) -> list[str]:
     if "skipped" in data:
         return [f"{data['skipped']}."]

@@ -108,6 +108,10 @@ def _sections(results: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
     ):
         if key in results:
             yield title, key, [f"Machine {results[key]['host']}.", "", *part.report(results[key])]
+    if results.get("devices", {}).get("runs"):
+        data = results["devices"]
+        body = [f"Machine {data['host']}.", "", *devices.headline(data)]
+        yield "As a block device", "devices", body
 
 
 def _machines(results: dict[str, Any]) -> list[str]:
