@@ -55,13 +55,13 @@ prefix ?= $(PREFIX)
 # What is installed and packed; `make deb BINARY=target/debug/hemi` builds nothing.
 BINARY ?= $(TARGET_DIR)/release/hemi
 # The date of what is made, in seconds since 1970: the commit's, or in an archive the changelog's.
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat --format=%Y CHANGELOG.md)
-export SOURCE_DATE_EPOCH
+EPOCH = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || stat --format=%Y CHANGELOG.md))
 INSTALL_VARIABLES = DESTDIR prefix exec_prefix bindir datarootdir mandir docdir systemdsystemunitdir udevrulesdir \
 	tmpfilesdir bashcompletiondir zshcompletiondir fishcompletiondir
-INSTALL_WITH = $(foreach v,$(INSTALL_VARIABLES),$(if $($(v)),$(v)="$($(v))")) BINARY="$(abspath $(BINARY))"
+INSTALL_WITH = $(foreach v,$(INSTALL_VARIABLES),$(if $($(v)),$(v)="$($(v))")) BINARY="$(abspath $(BINARY))" \
+	SOURCE_DATE_EPOCH=$(EPOCH)
 
-# They build nothing unless they have to: `make release && sudo make install` leaves the tree to its owner.
+# It builds nothing: after `make release`, `sudo make install` leaves the tree to its owner.
 install: ## install the program, man pages, completions, units and documents; PREFIX=/usr/local DESTDIR=
 	@$(INSTALL_WITH) scripts/install.sh install
 
@@ -75,10 +75,10 @@ $(TARGET_DIR)/release/hemi:
 	@$(MAKE) release
 
 deb: $(BINARY) ## build the Debian package into target/deb; BINARY=PATH packs another program
-	@BINARY="$(abspath $(BINARY))" scripts/deb.sh "$(TARGET_DIR)/deb"
+	@BINARY="$(abspath $(BINARY))" SOURCE_DATE_EPOCH=$(EPOCH) scripts/deb.sh "$(TARGET_DIR)/deb"
 
 container: $(BINARY) ## build a container image, an OCI archive in target/container; BINARY=PATH packs another program
-	@python3 scripts/oci_image.py "$(abspath $(BINARY))" "$(TARGET_DIR)/container/hemi.oci.tar"
+	@SOURCE_DATE_EPOCH=$(EPOCH) python3 scripts/oci_image.py "$(abspath $(BINARY))" "$(TARGET_DIR)/container/hemi.oci.tar"
 
 # Tests are compiled by clippy, which lints what it compiles: `cargo clippy` would go through half of
 # the tree once more.
