@@ -497,11 +497,15 @@ fn the_version_names_the_commit_and_the_disk_format() {
 fn man_pages_and_completions_are_made() {
     let place = Place::new();
     let man = place.path("man");
-    place.done(&["generate", "man", man.to_str().expect("the path is text")]);
-    for page in ["hemi.1", "hemi-serve.1", "hemi-leg-add.1", "hemi-promote.1"] {
+    let man_text = man.to_str().expect("the path is text");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    place.done(&["generate", "man", "--docs", docs, man_text]);
+    for page in ["hemi.1", "hemi-serve.1", "hemi-leg.1", "hemi-promote.1", "hemi.toml.5"] {
         let text = std::fs::read_to_string(man.join(Path::new(page))).unwrap_or_default();
-        assert!(text.starts_with(".ie") || text.contains(".TH"), "{page}: {text}");
+        assert!(text.contains(".TH") && text.contains(".SH NAME"), "{page}: {text}");
     }
+    let text = place.refused(&["generate", "man", man_text], 1);
+    assert!(text.contains("docs/commands/create.md (--docs)"), "{text}");
     assert!(!man.join("hemi-generate.1").exists(), "it is for packagers");
     for shell in ["bash", "zsh", "fish"] {
         assert!(place.done(&["generate", "completions", shell]).contains("promote"), "{shell}");
