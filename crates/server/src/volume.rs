@@ -17,7 +17,7 @@ use crate::control::volume::{
 use crate::export::GateFiles;
 use crate::leg::Injection;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo, UpgradeWish};
-use crate::notices::NoticeReceiver;
+use crate::notices::{NoticeReceiver, Notices};
 
 mod devices;
 mod joining;
@@ -45,6 +45,12 @@ impl ServedVolume {
         notices: NoticeReceiver,
     ) -> ServedVolume {
         ServedVolume { reactor, gates, is_recorded, notices: Mutex::new(notices) }
+    }
+
+    /// Returns the volume of this reactor, which is not recorded and whose notices are in the log alone.
+    pub fn unwatched(reactor: ReactorHandle, gates: GateFiles) -> ServedVolume {
+        let (_, receiver) = Notices::new();
+        ServedVolume::new(reactor, gates, false, receiver)
     }
 
     /// Reads the TLS files again. Those in use stay if one is not good.

@@ -422,11 +422,8 @@ fn a_detached_leg_is_let_go_and_can_come_back() {
     assert!(position.is_some(), "the leg holds the data as a plain image");
 
     assert_eq!(client.write(0, 0, &bytes), Ok(()));
-    let volume = ServedVolume::new(
-        served.running.handle.clone(),
-        GateFiles { exports: Vec::new(), options: served.exports() },
-        false,
-    );
+    let gates = GateFiles { exports: Vec::new(), options: served.exports() };
+    let volume = ServedVolume::unwatched(served.running.handle.clone(), gates);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let config = served.legs[0].clone();
     let attach = |wipe| volume.request(Request::Attach { config: config.clone(), wipe });
