@@ -56,6 +56,9 @@ pub enum ReactorError {
     /// The clients' requests are not answered.
     #[error("the clients' requests were not answered within {} ms", .0 / 1_000_000)]
     NotAtRest(u64),
+    /// The requests of a block device could not be mapped.
+    #[error("cannot map the requests of {0}: {1}")]
+    Requests(String, String),
     /// The reactor's queue is full.
     #[error("the volume is busy with other commands; try again")]
     Busy,

@@ -622,7 +622,7 @@ impl Ring {
 
     /// Hands queued entries to the kernel without waiting. What it does not take for want
     /// of memory stays queued for the next turn.
-    fn submit(&mut self) {
+    pub fn submit(&mut self) {
         self.submissions += 1;
         if let Err(error) = self.uring.submit() {
             tracing::debug!(%error, "submission put off");

@@ -255,6 +255,7 @@ fn refusal(error: ReactorError) -> Refusal {
             (RefusalKind::Failed, "hemi scrub --repair makes the legs alike.")
         }
         ReactorError::Attach(_) => (RefusalKind::Failed, "Look at the legs: hemi status."),
+        ReactorError::Requests(..) => (RefusalKind::Failed, "Serve the volume again."),
     };
     Refusal::new(kind, error.to_string(), way_out)
 }

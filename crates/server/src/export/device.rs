@@ -6,6 +6,7 @@
 //! request that is never answered goes to the next server, so at a stop nothing needs to be refused.
 
 use std::collections::VecDeque;
+use std::io;
 
 use hemi_core::io::{Operation, Reply, RequestError};
 use hemi_core::units::{BufferAt, BufferId, Instant};
@@ -59,7 +60,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Takes requests from now on.
+    /// Fetches requests from now on. None comes before [`Device::map`].
     pub(super) fn new(opened: OpenDevice, cx: &mut ExportContext<'_>) -> Device {
         let file = cx.ring.plain_file(opened.file());
         let depth = opened.depth();
@@ -68,6 +69,7 @@ impl Device {
         for tag in 0..depth {
             cx.ring.command(file, FETCH, io_command(tag, 0), ring_tag(tag));
         }
+        cx.ring.submit();
         Device {
             opened,
             file,
@@ -79,6 +81,14 @@ impl Device {
             stopped: false,
             ending: Vec::new(),
         }
+    }
+
+    /// Maps the requests. The device is not started before.
+    ///
+    /// # Errors
+    /// The system's. The device ends when its fetches do.
+    pub(super) fn map(&mut self) -> io::Result<()> {
+        self.opened.map()
     }
 
     /// Returns the path of the block device.

@@ -249,8 +249,10 @@ impl Exports {
         if self.device_path().is_some() || self.stopped {
             return Err(ReactorError::Busy);
         }
-        self.device = Some(Device::new(opened, cx));
-        Ok(())
+        let device = self.device.insert(Device::new(opened, cx));
+        device
+            .map()
+            .map_err(|error| ReactorError::Requests(device.path().to_owned(), error.to_string()))
     }
 
     /// Serves the kernel's NBD client on a socket, in place of any previous one.

@@ -42,11 +42,6 @@ impl Descriptors {
         Ok(Descriptors { base, length, depth })
     }
 
-    /// Returns the number of tags.
-    pub(super) fn depth(&self) -> u16 {
-        self.depth
-    }
-
     /// Returns a tag's descriptor. It is a request's from the fetch's completion to the commit.
     ///
     /// # Panics

@@ -271,8 +271,7 @@ fn hand_over(
         _ => failed("cannot open", &node)(error),
     })?;
     let sectors = identity.size_bytes >> 9;
-    let opened = OpenDevice::new(file, info.queue_depth, block_path(info.number), sectors)
-        .map_err(failed("cannot map the requests of", &node))?;
+    let opened = OpenDevice::new(file, info.queue_depth, block_path(info.number), sectors);
     let opened = Box::new(opened);
     Ok(reactor.wait_for(|reply| ReactorMessage::AttachDevice { opened, reply })?)
 }

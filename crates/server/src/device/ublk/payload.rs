@@ -17,7 +17,9 @@ use crate::memory::Span;
 /// A device whose requests this process is to serve.
 pub struct OpenDevice {
     file: OwnedFd,
-    descriptors: Descriptors,
+    depth: u16,
+    /// None before [`OpenDevice::map`].
+    descriptors: Option<Descriptors>,
     path: String,
     sectors: u64,
 }
@@ -25,17 +27,19 @@ pub struct OpenDevice {
 impl OpenDevice {
     /// Takes the character device of a block device at `path` of so many sectors, whose queue has so many
     /// tags.
+    pub(super) fn new(file: OwnedFd, depth: u16, path: String, sectors: u64) -> OpenDevice {
+        OpenDevice { file, depth, descriptors: None, path, sectors }
+    }
+
+    /// Maps the requests' descriptors. All tags have been fetched by then, because from here on the driver
+    /// keeps this process's memory in mind: it forgets that of a server that was killed only if its queue
+    /// was ready, and would refuse any other server's mapping for ever.
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn new(
-        file: OwnedFd,
-        depth: u16,
-        path: String,
-        sectors: u64,
-    ) -> io::Result<OpenDevice> {
-        let descriptors = Descriptors::map(&file, depth)?;
-        Ok(OpenDevice { file, descriptors, path, sectors })
+    pub(crate) fn map(&mut self) -> io::Result<()> {
+        self.descriptors = Some(Descriptors::map(&self.file, self.depth)?);
+        Ok(())
     }
 
     /// Returns the character device.
@@ -55,13 +59,13 @@ impl OpenDevice {
 
     /// Returns how many requests it has in flight at most.
     pub(crate) fn depth(&self) -> u16 {
-        self.descriptors.depth()
+        self.depth
     }
 
     /// Returns what a tag's request asks for; `None` if it is of a kind that hemi has not offered, or
     /// leaves the device.
     pub(crate) fn request(&self, tag: u16) -> Option<(Operation, Descriptor)> {
-        let descriptor = self.descriptors.get(tag);
+        let descriptor = self.descriptors.as_ref()?.get(tag);
         let operation = descriptor.operation()?;
         let fits = |end: u64| end <= self.sectors;
         let end = descriptor.start.checked_add(u64::from(descriptor.sectors));
