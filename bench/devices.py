@@ -104,8 +104,8 @@ def headline(data: dict[str, Any]) -> list[str]:
     """The ways beside each other: IOPS of each case, and hemi's own time for a write."""
     lines = [
         "The same volume on two RAM disks by each way to a block device, and md RAID-1 on the same",
-        "disks. 4 KiB, random; IOPS, medians of interleaved rounds. User-mode Linux has one processor",
-        "and slow system calls: compare the rows with each other only.",
+        "disks. 4 KiB, random; IOPS, medians of interleaved rounds. User-mode Linux has one",
+        "processor and slow system calls: compare the rows with each other only.",
         "",
     ]
     rows = []

@@ -200,6 +200,26 @@ def test_a_device_and_the_file_behind_it_are_one_leg(sandbox: Sandbox, legs: Pat
     volume.stop()
 
 
+def test_udev_knows_an_adopted_disk_and_what_is_on_it_stays(sandbox: Sandbox) -> None:
+    disk, other = sandbox.file("disk.img", 64 * MIB), sandbox.path("other.img")
+    run("mkfs.ext4", "-q", "-F", disk, "32M")
+    device = loop_device(sandbox, disk)
+    assert hemi("inspect", "--udev", f"end:{device}") == ""
+    hemi("create", "--adopt", device, "--leg", other, "--name", name_of(sandbox))
+    volume = json.loads(hemi("inspect", "--json", f"end:{device}"))["legs"][0]["superblock"]
+    assert hemi("inspect", "--udev", f"end:{device}").splitlines() == [
+        f"HEMI_ADOPTED={name_of(sandbox)}",
+        f"HEMI_VOLUME_ID={volume['volume']}",
+        "HEMI_LEG=0",
+    ]
+    # Nothing that would hide the file system.
+    assert "ID_FS" not in hemi("inspect", "--udev", f"end:{device}")
+    # The other leg has its metadata where most have it, and is not adopted.
+    assert hemi("inspect", "--udev", f"end:{loop_device(sandbox, other)}") == ""
+    assert hemi("inspect", "--udev", "end:/dev/null") == ""
+    hemi_fails("inspect", "--udev", device, "end:x", says=["--udev takes one device"])
+
+
 def test_a_missing_leg_that_is_in_is_waited_for_and_named(sandbox: Sandbox, legs: Path) -> None:
     volume = make(sandbox, legs)
     away = sandbox.path("away.img")

@@ -141,7 +141,7 @@ class Machine:
                 [
                     str(kernel()),
                     *kernel_arguments("1G"),
-                    *(f"ubd{letter}={path}" for letter, path in zip("bc", named, strict=False)),
+                    *(f"ubd{letter}={path}" for letter, path in zip("bcd", named, strict=False)),
                     f"init={HERE / 'boot_init.sh'}",
                     f"WORK={self.sandbox.dir}",
                     f"HEMI_DIR={HEMI.resolve().parent}",
@@ -253,3 +253,22 @@ def test_a_server_that_ends_is_started_again_under_the_mount(sandbox: Sandbox) -
     assert said.count("written\n") == 2, said
     assert "failed" not in said and "Unmounting" not in said, said
     assert machine.closed() == [True, True]
+
+
+@pytest.mark.long
+def test_an_adopted_disk_is_marked_and_what_is_on_it_stays_visible(sandbox: Sandbox) -> None:
+    machine = Machine(sandbox)
+    disk = sandbox.file("adopted.img", SIZE)
+    run("mkfs.ext4", "-q", "-F", "-L", "home", disk, "64M")
+    other = sandbox.path("other.img")
+    hemi("create", "--adopt", disk, "--leg", other, "--name", "home")
+    said = machine.boot("udevadm info /dev/ubdd", drives=[*machine.drives, disk])
+    for part in (
+        "ID_FS_TYPE=ext4",
+        "ID_FS_LABEL=home",
+        "HEMI_ADOPTED=home",
+        "UDISKS_AUTO=0",
+        "L: -100",
+    ):
+        assert part in said, f"no {part} in\n{said}"
+    assert "UDISKS_IGNORE" not in said.partition("ActiveState")[0], said

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
@@ -312,14 +313,21 @@ fn serve_guests(guests: Vec<GuestListener>, reactor: &ReactorHandle) -> Vec<List
     (0..).zip(guests).filter_map(serve).collect()
 }
 
-type Attaching = JoinHandle<Result<String, DeviceError>>;
+/// The thread that makes the block device.
+struct Attaching {
+    thread: JoinHandle<Result<String, DeviceError>>,
+    /// True once it has failed. It has the volume closed after that, and may end later than the volume.
+    failed: Arc<AtomicBool>,
+}
 
 /// Makes the volume a block device on a thread of its own: the first requests are served by the time it is
 /// one. If that fails, the volume is closed.
 fn attach_device(reactor: &ReactorHandle, kind: DeviceKind) -> Result<Attaching, ServeError> {
-    let reactor = reactor.clone();
+    let (reactor, failed) = (reactor.clone(), Arc::new(AtomicBool::new(false)));
+    let has_failed = Arc::clone(&failed);
     let attach = move || {
         device::attach(&reactor, kind).inspect_err(|error| {
+            has_failed.store(true, Ordering::Release);
             tracing::error!(%error, "the volume is not a block device: it is closed");
             let reply = Box::new(|_| ());
             let _ = reactor.send(ReactorMessage::Shutdown { drain: 0, reply });
@@ -328,16 +336,18 @@ fn attach_device(reactor: &ReactorHandle, kind: DeviceKind) -> Result<Attaching,
     std::thread::Builder::new()
         .name("hemi-device".into())
         .spawn(attach)
+        .map(|thread| Attaching { thread, failed })
         .map_err(ServeError::Reactor)
 }
 
 /// Says what becomes of the block device now that the volume is closed.
 fn end_device(attaching: Attaching, name: &str, is_upgrade: bool) -> Result<(), ServeError> {
-    if !attaching.is_finished() {
+    let Attaching { thread, failed } = attaching;
+    if !thread.is_finished() && !failed.load(Ordering::Acquire) {
         // It waits for a reactor that has ended: so will the kernel, for the next one.
         return Ok(());
     }
-    match attaching.join() {
+    match thread.join() {
         Ok(Ok(_)) if is_upgrade => Ok(()),
         Ok(Ok(path)) => {
             tracing::info!(

@@ -1,10 +1,11 @@
 //! `hemi inspect`: what legs' metadata says.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use hemi_server::config::legs::LegSpec;
 use hemi_server::inspect::inspect_all;
 use hemi_server::scan::apart::Scanner;
 use hemi_server::scan::udev_properties;
@@ -41,7 +42,7 @@ pub(crate) struct InspectArgs {
     scan_in: Vec<PathBuf>,
 
     /// Print what a rule of udev needs to know of one block device, as KEY=VALUE lines; nothing if it is
-    /// no leg and no volume.
+    /// no leg and no volume. With end:PATH, nothing if it is no adopted disk.
     #[arg(long, conflicts_with_all = ["scan", "json", "ledger"])]
     udev: bool,
 
@@ -107,8 +108,10 @@ fn tell_udev(devices: &[String]) -> Result<()> {
     let [device] = devices else {
         return Err(Failure::error(Kind::Usage, "--udev takes one device", ""));
     };
+    let device: LegSpec =
+        device.parse().map_err(|error| Failure::error(Kind::Usage, format!("{error}"), ""))?;
     let mut out = std::io::stdout().lock();
-    for (key, value) in udev_properties(Path::new(device)) {
+    for (key, value) in udev_properties(&device) {
         writeln!(out, "{key}={value}")?;
     }
     out.flush()?;

@@ -18,6 +18,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::config::device::DeviceKind;
@@ -32,6 +33,15 @@ pub(crate) use ublk::{COMMIT_AND_FETCH, FETCH, io_command};
 
 /// Time for the server before this one to be gone altogether. It may have to wait for a drive that hangs.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Held while the device is made, taken over or removed. Two who make it at once would make two devices, or
+/// take it over from each other.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+fn change() -> MutexGuard<'static, ()> {
+    // There is nothing that a panic could leave half changed.
+    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A kernel driver that makes block devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +91,12 @@ pub fn exists(id: [u8; 16]) -> bool {
 
 /// Makes the volume that this reactor serves a block device, or takes over its existing device, of
 /// whatever kind. Returns the device's path, at once if it is one already. Waits for the previous server
-/// to be gone, and for the first requests.
+/// to be gone, for the first requests, and for whoever changes the device at that moment.
 ///
 /// # Errors
 /// [`DeviceError`]; what had been made is gone again.
 pub fn attach(reactor: &ReactorHandle, kind: DeviceKind) -> Result<String, DeviceError> {
+    let _alone = change();
     let snapshot = reactor.snapshot();
     let identity = &*snapshot.identity;
     let driver = match Driver::of(identity.id) {
@@ -113,6 +124,7 @@ pub fn attach(reactor: &ReactorHandle, kind: DeviceKind) -> Result<String, Devic
 /// # Errors
 /// [`DeviceError::InUse`] while it is mounted, [`DeviceError::None`] if it is none, or what failed.
 pub fn detach(reactor: &ReactorHandle) -> Result<(), DeviceError> {
+    let _alone = change();
     let snapshot = reactor.snapshot();
     debug_assert!(snapshot.phase != Phase::Closed);
     let identity: &Identity = &snapshot.identity;

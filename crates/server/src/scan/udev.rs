@@ -1,15 +1,42 @@
 //! The properties of a block device for a udev rule.
 
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
 use std::path::Path;
 
-use super::{Reading, read_candidate};
+use super::{Reading, read_candidate, read_end};
 use crate::config::legs::LegSpec;
 use crate::device;
+
+/// A property's name and value.
+type Property = (&'static str, String);
 
 /// Returns the udev properties of a block device. For a leg or a part of one, they tell other programs to
 /// keep off. For the block device of a volume, they have the volume's name. Returns none for any other
 /// device, and for one that cannot be read.
-pub fn udev_properties(device: &Path) -> Vec<(&'static str, String)> {
+///
+/// With the spec `end:PATH`, only an adopted disk has properties. They do not hide the file system on it.
+pub fn udev_properties(device: &LegSpec) -> Vec<Property> {
+    match device {
+        LegSpec::Path(path) => of_device(path),
+        LegSpec::End(path) => of_adopted(path),
+        _ => Vec::new(),
+    }
+}
+
+fn of_adopted(path: &Path) -> Vec<Property> {
+    let size = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    match size.map(|size| read_end(&LegSpec::Path(path.into()), size)) {
+        Ok(Reading::Leg(leg)) => vec![
+            ("HEMI_ADOPTED", safe(&leg.name)),
+            ("HEMI_VOLUME_ID", leg.volume),
+            ("HEMI_LEG", leg.leg.to_string()),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn of_device(device: &Path) -> Vec<Property> {
     if let Some(name) = device::volume_at(device) {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         // udev replaces other characters in the name of a link, which would then be another link.
