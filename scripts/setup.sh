@@ -28,9 +28,11 @@ TOOLS=(
 # What only benchmarks, `make power-cut-test` and `make lab-demo` use; its absence is reported there.
 # Chromium takes the pictures of `make lab-demo`; MariaDB and sysbench are the lab's `oltp` plan
 # (instances of its own: the server that Debian's package starts is not used).
-OPTIONAL=(debootstrap lintian user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench)
-OPTIONAL=(user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench
-  cryptsetup-bin lvm2 btrfs-progs libvirt-clients) # what is put on a volume, and the schemas of libvirt
+OPTIONAL=(
+  debootstrap lintian                      # a package in a clean root
+  user-mode-linux mdadm nbd-client dmsetup busybox-static linux-perf chromium mariadb-server sysbench
+  cryptsetup-bin lvm2 btrfs-progs libvirt-clients # what is put on a volume, and the schemas of libvirt
+)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
