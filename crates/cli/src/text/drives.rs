@@ -126,8 +126,8 @@ mod tests {
         };
         assert_eq!(
             lines(&status),
-            "drive     leg 0: Samsung SSD\u{FFFD}[2J 980 (/dev/nvme0n1), 38 °C, 3 % of its endurance used, all of\n\
-             \u{20}         it about 2031-05-04, 40 TiB written\n\
+            "drive     leg 0: Samsung SSD\u{FFFD}[2J 980 (/dev/nvme0n1), 38 °C, 3 % of its endurance used, all of it\n\
+             \u{20}         about 2031-05-04, 40 TiB written\n\
              drive     legs 1, 2: health not known: smartctl (smartmontools) is not installed\n"
         );
     }
