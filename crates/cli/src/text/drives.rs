@@ -91,7 +91,21 @@ fn describe(leg: &LegStatus, drive: &DriveStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hemi_server::fail_slow::{Severity, Verdict};
+
     use super::*;
+
+    #[test]
+    fn a_verdict_says_since_when() {
+        let text = "It answers writes in 7 ms: replace it.".to_owned();
+        let verdict = Verdict { text, since_ms: 1_735_689_599_999, severity: Severity::Warning };
+        let leg = LegStatus { leg: 1, verdict: Some(verdict), ..LegStatus::default() };
+        let status = VolumeStatus { legs: vec![leg], ..VolumeStatus::default() };
+        assert_eq!(
+            verdicts(&status),
+            "verdict   leg 1: It answers writes in 7 ms: replace it. Since 2024-12-31.\n"
+        );
+    }
 
     #[test]
     fn a_drive_is_a_sentence_that_says_what_is_known() {

@@ -49,6 +49,11 @@ fn judge(host: &Path) -> (usize, BTreeSet<String>) {
     let mut days: Vec<PathBuf> = fs::read_dir(host)
         .expect("the host has files")
         .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // Some were archived with another system's notes beside them.
+            name.ends_with(".csv") && !name.starts_with('.')
+        })
         .collect();
     days.sort();
     let (mut judges, mut slow) = (HashMap::<String, Judge>::new(), BTreeSet::new());
@@ -95,6 +100,9 @@ fn the_labelled_drives_are_found_and_no_others() {
         let hosts = fs::read_dir(Path::new(&data).join(cluster)).expect("the cluster has hosts");
         for host in hosts {
             let host = host.expect("it can be read").path();
+            if !host.is_dir() {
+                continue;
+            }
             let name = host.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // One host was made by a script.
             if name.contains("synth") {
