@@ -63,7 +63,7 @@ fn a_freeze_says_its_limit_and_who_serves_clients() {
     assert_eq!(
         thaw.text,
         "hdd (leg 1) answers again after 2 s; meanwhile 9 client requests were answered, the slowest \
-         after 1.0 ms."
+         after 1 ms."
     );
     assert_eq!(thaw.values["frozen_ns"], 2 * SECOND);
 }

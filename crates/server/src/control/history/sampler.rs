@@ -205,7 +205,14 @@ mod tests {
     fn snapshot(opened: Instant, after_ms: u64, change: impl FnOnce(&mut Status)) -> Arc<Snapshot> {
         let mut snapshot = Snapshot::opening(Identity::default(), Vec::new());
         (snapshot.opened, snapshot.taken) = (opened, opened + Duration::from_millis(after_ms));
-        let leg = LegStatus { leg: 1, state: LegState::Healthy, ..LegStatus::default() };
+        let leg = LegStatus {
+            leg: 1,
+            state: LegState::Healthy,
+            read_wait_limit: 20_000_000,
+            write_wait_limit: 20_000_000,
+            longest_wait_limit: 20_000_000,
+            ..LegStatus::default()
+        };
         snapshot.status.legs.push(leg);
         change(&mut snapshot.status);
         Arc::new(snapshot)
