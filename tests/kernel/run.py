@@ -20,7 +20,7 @@ TREE = HERE.parent.parent
 #: Kibibytes of each RAM disk.
 DISK_KIB = 65536
 #: Seconds for all tests of one round.
-PATIENCE = 600
+PATIENCE = 900
 
 
 def boot(kernel: Path, hemi: Path, results: Path, rounds: int, tests: list[str]) -> int:

@@ -43,7 +43,7 @@ def place(lines: list[str], entry: dict[str, Any]) -> int:
     first = entry["command"].splitlines()[0]
     below = range(entry["line"], len(lines))
     found = [at for at in below if lines[at][:2] in ("$ ", "# ") and lines[at][2:].strip() == first]
-    return found[entry["repeats"]]
+    return found[int(entry["repeats"])]
 
 
 def numbered(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kernel_guest import HEMI, run, wait_until
@@ -41,7 +42,7 @@ class Shell:
         PLACE.mkdir()
         for directory in OWN:
             run("mount", "-t", "tmpfs", "-o", "size=900m", "shell", directory)
-            self._undo.append(lambda directory=directory: run("umount", "-l", directory))
+            self._undo.append(partial(run, "umount", "-l", directory))
         (PLACE / "bin").mkdir()
         (PLACE / "bin/hemi").symlink_to(HEMI)
         self._count = 0
