@@ -126,6 +126,18 @@ def open_db(stage: Stage, options: str = "") -> Background:
     return process
 
 
+def configured_db(stage: Stage) -> None:
+    """The volume "db", served from a configuration file."""
+    create_db(stage)
+    (stage.srv / "db.toml").write_text(
+        'volume = "db"\nlegs = ["/dev/nvme0n1p3", "/dev/sdb"]\n\n'
+        '[engine.exposure]\nbytes = "256MiB"\n'
+    )
+    stage.must("cp db.toml /etc/hemi/db.toml")
+    serve(stage, "/etc/hemi/db.toml")
+    wait_healthy(stage)
+
+
 def wait_healthy(stage: Stage) -> None:
     stage.until("every leg is healthy and whole", "hemi status --json | jq -e .converged")
 
@@ -293,6 +305,8 @@ SCENES = {
         prepare=leg_is_out,
         before={"hemi leg add nbd://storage/db": wait_healthy, "hemi leg detach": wait_healthy},
     ),
+    "docs/commands/list.md": Scene(DEVICES, prepare=served_db()),
+    "docs/commands/set.md": Scene(DEVICES, prepare=configured_db),
     "docs/commands/load.md": Scene(
         {**DEVICES, "sdc": 80 * MIB, "nvme0n1": 80 * MIB},
         prepare=load_page,
@@ -307,6 +321,7 @@ SCENES = {
     "docs/commands/settle.md": Scene(DEVICES, prepare=create_db),
     "docs/commands/sim.md": Scene(prepare=sim_page),
     "docs/commands/status.md": Scene(DEVICES, prepare=frozen_leg),
+    "docs/commands/top.md": Scene(DEVICES, prepare=served_db()),
     "docs/commands/trace.md": Scene(DEVICES, prepare=trace_page),
     "docs/commands/grow.md": Scene(prepare=grow_page),
     "docs/commands/hemi.md": Scene(),
@@ -317,7 +332,7 @@ SCENES = {
 # Commands that run until they are interrupted, as in a terminal of their own.
 def stays(command: Command) -> bool:
     text = command.text
-    serves = text.startswith("hemi serve") and "--print-config" not in text
+    serves = text.startswith("hemi serve") and not re.search("--(print-config|run) ?", text)
     return (serves and "&" not in text) or "--watch" in text or "dashboard --proxy" in text
 
 

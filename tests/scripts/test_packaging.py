@@ -67,6 +67,24 @@ def test_systemd_understands_the_units(units: Path, drop_ins: tuple[str, ...]) -
     assert complaints(units, "hemi-scrub@.service", "hemi-scrub@.timer") == []
 
 
+def test_systemd_understands_the_units_of_scrubs(units: Path) -> None:
+    names = ("hemi-scrub@db.service", "hemi-scrub@db.timer", "hemi@db.service")
+    assert complaints(units, *names) == []
+    timer = units / "hemi-scrub@.timer"
+    when = re.findall(r"^OnCalendar=(.*)$", timer.read_text(), re.M)
+    assert len(when) == 1
+    done = subprocess.run(
+        [program("systemd-analyze"), "calendar", "--iterations=12", when[0]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    days = re.findall(r"(?:elapse|Iter(?:\.|ation) #\d+): (\w+) (\d+)-(\d+)-(\d+)", done.stdout)
+    assert len({(year, month) for _, year, month, _ in days}) == 12, "once a month"
+    assert all(day == "Sun" and int(of_month) <= 7 for day, _, _, of_month in days)
+
+
 def test_a_mistake_in_a_unit_would_be_seen(units: Path) -> None:
     unit = units / "hemi@.service"
     unit.write_text(unit.read_text().replace("Type=notify", "Type=notified"))

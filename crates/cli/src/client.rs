@@ -104,17 +104,18 @@ impl Which {
 
 /// The sockets found in the run directories.
 #[derive(Debug, Default)]
-struct RunSockets {
+pub(crate) struct RunSockets {
     /// Control sockets that answer, with the volume's name as in the file's.
-    served: Vec<(String, PathBuf)>,
+    pub(crate) served: Vec<(String, PathBuf)>,
     /// Sockets on which something else answers, such as an NBD export.
     others: Vec<PathBuf>,
     /// Directories and sockets that this user may not use.
-    denied: Vec<PathBuf>,
+    pub(crate) denied: Vec<PathBuf>,
 }
 
 impl RunSockets {
-    fn look(directories: &[PathBuf]) -> RunSockets {
+    /// Looks into the directories.
+    pub(crate) fn look(directories: &[PathBuf]) -> RunSockets {
         let mut found = RunSockets::default();
         for directory in directories {
             let entries = match std::fs::read_dir(directory) {
@@ -244,17 +245,26 @@ impl Client {
 
     /// Reads a path.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.get_within(path, READ_TIMEOUT).await
+    }
+
+    /// Reads a path, and waits for so long at most.
+    pub(crate) async fn get_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        patience: Duration,
+    ) -> Result<T> {
         let read = async {
             let response = self.send(Method::GET, path, Bytes::new()).await?;
             body(response).await
         };
-        let bytes = tokio::time::timeout(READ_TIMEOUT, read).await.map_err(|_| {
+        let bytes = tokio::time::timeout(patience, read).await.map_err(|_| {
             Failure::error(
                 Kind::Failed,
                 format!(
                     "hemi at {} did not answer within {} s",
                     self.socket.display(),
-                    READ_TIMEOUT.as_secs()
+                    patience.as_secs()
                 ),
                 "See its log.",
             )

@@ -16,15 +16,18 @@ pub(crate) mod grow;
 pub(crate) mod inject;
 pub(crate) mod inspect;
 pub(crate) mod leg;
+pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod look_for_legs;
 pub(crate) mod monitor;
 pub(crate) mod promote;
 pub(crate) mod scrub;
 pub(crate) mod serve;
+pub(crate) mod set;
 pub(crate) mod settle;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod upgrade;
 mod volume;
@@ -39,6 +42,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Dashboard(arguments) => done(dashboard::run(&arguments)),
         Command::Events(arguments) => done(events::run(&arguments)),
         Command::Monitor(arguments) => done(monitor::run(&arguments)),
+        Command::Top(arguments) => done(top::run(&arguments)),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Set(arguments) => done(set::run(&arguments)),
         Command::Attach(arguments) => done(attach::attach(&arguments)),
         Command::DetachDevice(arguments) => done(attach::detach(&arguments)),
         Command::Upgrade(arguments) => done(upgrade::run(&arguments)),

@@ -12,6 +12,7 @@ use clap::Parser as _;
 mod arguments;
 mod client;
 mod commands;
+mod config_file;
 mod demo;
 mod failure;
 mod logging;

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use hemi_core::settings::{ExposureMode, Policy};
 use hemi_core::status::LegState;
+use hemi_server::config::live::Setting;
 use hemi_server::control::api::{
-    Health, InjectedStalls, Latencies, LegStatus, OutReason, VolumeStatus,
+    Health, InjectedStalls, LastScrub, Latencies, LegStatus, OutReason, VolumeStatus,
 };
 use hemi_server::control::promises::{bytes, duration};
 use hemi_server::control::volume::Phase;
@@ -39,23 +40,14 @@ pub(crate) fn status(status: &VolumeStatus, previous: Option<&VolumeStatus>) -> 
     if let Some(device) = &status.device {
         let _ = writeln!(text, "device    {}", Plain(device));
     }
-    if status.scrub.running {
-        let _ = writeln!(
-            text,
-            "scrub     compared {} of {}, {} differ",
-            bytes(status.scrub.compared_bytes),
-            bytes(status.scrub.total_bytes),
-            bytes(status.scrub.mismatched_bytes)
-        );
-    }
+    text.push_str(&work(status));
     text.push('\n');
     text.push_str(&promises(status));
     text
 }
 
 fn headline(status: &VolumeStatus) -> String {
-    let name = if status.name.is_empty() { "(unnamed)" } else { &status.name };
-    let mut line = format!("{name}  {}  {}", bytes(status.size_bytes), condition(status));
+    let mut line = format!("{}  {}  {}", name(status), bytes(status.size_bytes), condition(status));
     if status.phase == Phase::Serving {
         let _ = write!(line, "  served for {}", duration(status.uptime_ns));
     }
@@ -71,7 +63,7 @@ fn headline(status: &VolumeStatus) -> String {
     line
 }
 
-fn condition(status: &VolumeStatus) -> String {
+pub(crate) fn condition(status: &VolumeStatus) -> String {
     match (status.phase, status.health) {
         (Phase::Opening, _) => return "opening".into(),
         (Phase::Closing, _) => return "closing".into(),
@@ -100,7 +92,7 @@ fn condition(status: &VolumeStatus) -> String {
 }
 
 /// A leg's condition in a word or two.
-fn state(leg: &LegStatus) -> String {
+pub(crate) fn state(leg: &LegStatus) -> String {
     let word = match (leg.state, leg.out_reason) {
         (LegState::Empty, _) => "empty",
         (LegState::Healthy, _) => "healthy",
@@ -323,6 +315,119 @@ fn ledger(status: &VolumeStatus) -> String {
     text
 }
 
+/// Work that will end: rebuilds and drains, a scrub; or how the last scrub ended.
+fn work(status: &VolumeStatus) -> String {
+    let mut text = String::new();
+    for leg in &status.legs {
+        // A leg that owes no more than what has just been written is no news.
+        let Some(progress) = leg.progress_permille else { continue };
+        let _ = writeln!(
+            text,
+            "rebuild   leg {}: {}, {} to go{}",
+            leg.leg,
+            percent(progress),
+            bytes(leg.owed_bytes),
+            pace(leg.drain_bytes_per_s, leg.remaining_ns)
+        );
+    }
+    let scrub = &status.scrub;
+    if scrub.running {
+        let _ = writeln!(
+            text,
+            "scrub     {}, compared {} of {}{}, {} differ",
+            percent(scrub.permille.unwrap_or(0)),
+            bytes(scrub.compared_bytes),
+            bytes(scrub.total_bytes),
+            pace(scrub.bytes_per_s, scrub.remaining_ns),
+            bytes(scrub.mismatched_bytes)
+        );
+    } else if let Some(last) = &scrub.last {
+        let _ = writeln!(text, "scrub     {}", last_scrub(last, now_ms()));
+    }
+    text
+}
+
+/// The result of a scrub in a sentence.
+pub(crate) fn last_scrub(last: &LastScrub, now_ms: u64) -> String {
+    let ago = duration(now_ms.saturating_sub(last.at_ms).saturating_mul(1_000_000));
+    let took = duration(last.took_ns);
+    let found = match (last.mismatched_bytes, last.repaired) {
+        (0, _) if last.stopped => "no differences until then".to_owned(),
+        (0, _) => "all legs alike".to_owned(),
+        (differed, true) => format!("{} differed and were rewritten", bytes(differed)),
+        (differed, false) => format!("{} differed and were left", bytes(differed)),
+    };
+    let ended = if last.stopped { "stopped" } else { "ended" };
+    format!("{ended} {ago} ago after {took}: {found}")
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A part of a thousand as per cent.
+pub(crate) fn percent(permille: u16) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
+}
+
+/// How fast it goes and how long it takes yet, as far as is known.
+pub(crate) fn pace(bytes_per_s: Option<u64>, remaining_ns: Option<u64>) -> String {
+    let mut text = String::new();
+    if let Some(rate) = bytes_per_s {
+        let _ = write!(text, ", {}/s", bytes(rate));
+    }
+    if let Some(remaining) = remaining_ns {
+        let _ = write!(text, ", {} left", duration(remaining));
+    }
+    text
+}
+
+/// The keys of the configuration, one a line.
+pub(crate) fn settings(settings: &[Setting]) -> String {
+    let mut table = plain_table();
+    table.set_header(["key", "value", "can change"]);
+    for Setting { key, value, live: _, why_not } in settings {
+        let value = value.as_deref().map_or_else(|| NONE.into(), |value| Plain(value).to_string());
+        let change = why_not.as_ref().map_or_else(|| "yes".into(), |why| format!("no: {why}"));
+        table.add_row([key.clone(), value, change]);
+    }
+    right_align(&mut table, 3..);
+    format!("{}\n", table.trim_fmt())
+}
+
+/// Served volumes, one a line.
+pub(crate) fn volume_table(volumes: &[&VolumeStatus]) -> String {
+    let mut table = plain_table();
+    table.set_header(["name", "size", "state", "legs", "owes", "exposed", "device", "served for"]);
+    for status in volumes {
+        let answers = |leg: &&LegStatus| matches!(leg.state, LegState::Healthy | LegState::Lagging);
+        let up = status.legs.iter().filter(answers).count();
+        let owed: u64 = status.legs.iter().map(|leg| leg.owed_bytes).sum();
+        let or_none = |count: u64| if count == 0 { NONE.to_owned() } else { bytes(count) };
+        let device = status
+            .device
+            .as_deref()
+            .map_or_else(|| NONE.into(), |device| Plain(device).to_string());
+        table.add_row([
+            name(status).to_owned(),
+            bytes(status.size_bytes),
+            condition(status),
+            format!("{up} of {}", status.legs.len()),
+            or_none(owed),
+            or_none(status.exposure.bytes),
+            device,
+            duration(status.uptime_ns),
+        ]);
+    }
+    right_align(&mut table, 7..);
+    format!("{}\n", table.trim_fmt())
+}
+
+pub(crate) fn name(status: &VolumeStatus) -> &str {
+    if status.name.is_empty() { "(unnamed)" } else { &status.name }
+}
+
 fn promises(status: &VolumeStatus) -> String {
     if status.risks.is_empty() {
         return match status.phase {
@@ -341,7 +446,7 @@ fn promises(status: &VolumeStatus) -> String {
     text
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last().map_or(0, |line| line.chars().count());

@@ -13,6 +13,7 @@ pub mod device;
 pub mod engine;
 pub mod exports;
 pub mod legs;
+pub mod live;
 pub mod place;
 pub mod scan;
 pub mod smart;
@@ -185,6 +186,9 @@ pub struct Config {
     pub vhost: Vec<VhostConfig>,
     /// The engine's settings.
     pub engine: EngineConfig,
+    /// The file that it was read from, absolute; none if it is all from the command line.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -209,6 +213,7 @@ impl Default for Config {
             exports: Vec::new(),
             vhost: Vec::new(),
             engine: EngineConfig::default(),
+            file: None,
         }
     }
 }
@@ -224,7 +229,9 @@ impl Config {
     pub fn load(path: &Path, overrides: &[String]) -> Result<Config, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
         let text = hemi_text::read(path).map_err(read)?;
-        Config::parse(&text, path, overrides)
+        let mut config = Config::parse(&text, path, overrides)?;
+        config.file = Some(std::path::absolute(path).map_err(read)?);
+        Ok(config)
     }
 
     /// As [`Config::load`], from text; `path` is what errors call it.

@@ -10,9 +10,10 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::serve::ListenerExt as _;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -31,9 +32,12 @@ pub mod inject;
 mod live;
 pub mod metrics;
 mod past;
+pub mod progress;
 pub mod promises;
 mod routes;
+mod scrubs;
 mod service;
+mod settings;
 pub mod socket;
 pub mod summary;
 pub mod usage;
@@ -43,6 +47,7 @@ pub mod volume;
 use access::{Access, TokenError};
 use past::Past;
 use routes::Shared;
+use scrubs::Scrubs;
 use service::Signals;
 pub(crate) use service::waiting;
 use socket::{OwnedSocket, SocketError, VolumeSocket};
@@ -170,6 +175,11 @@ impl Listeners {
         Ok((control, http.map_err(ControlError::Thread)?.map(OwnedFd::from)))
     }
 
+    /// Path of the control socket.
+    pub(crate) fn control_path(&self) -> &std::path::Path {
+        self.control.path()
+    }
+
     /// Where metrics are served; tells the port where port 0 was asked for.
     pub fn http_address(&self) -> Option<std::net::SocketAddr> {
         self.http.as_ref().and_then(|listener| listener.local_addr().ok())
@@ -187,20 +197,24 @@ impl Listeners {
     ) -> Result<ControlThread, ControlError> {
         let Listeners { runtime, signals, control, http, access } = self;
         let (stop, stopped) = watch::channel(false);
-        let past = Past::begin(&config.state, volume.snapshot().identity.id);
+        let id = volume.snapshot().identity.id;
+        let past = Past::begin(&config.state, id);
+        // Where nothing is kept, the history has said so already.
+        let scrubs = crate::state::file(&config.state, id, scrubs::EXTENSION).ok();
         let shared = Shared {
             past: Arc::new(past),
             viewers: Arc::default(),
             volume,
-            settings: config.settings(),
-            config,
+            config: Arc::new(ArcSwap::new(config)),
+            changing: Arc::default(),
             history: Arc::default(),
+            scrubs: Arc::new(Mutex::new(Scrubs::new(scrubs))),
             life: Arc::default(),
             drives: Arc::default(),
             access: Arc::new(access),
         };
         let life = Arc::clone(&shared.life);
-        let (volume, config) = (Arc::clone(&shared.volume), Arc::clone(&shared.config));
+        let (volume, config) = (Arc::clone(&shared.volume), shared.config.load());
         let (smart, state) = (config.smart, config.state.clone());
         let watching = drive::watch::spawn(volume, smart, state, Arc::clone(&shared.drives))
             .map_err(ControlError::Thread)?;

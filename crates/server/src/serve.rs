@@ -20,6 +20,7 @@ use hemi_core::units::LEGS_MAX;
 use crate::arena::Arena;
 use crate::clock;
 use crate::config::device::DeviceKind;
+use crate::config::exports::ExportConfig;
 use crate::config::{Config, units};
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{HandoverReport, Phase, Snapshot};
@@ -153,13 +154,27 @@ pub enum ServeError {
     },
 }
 
+/// A volume that is being served, as others reach it.
+#[derive(Debug)]
+pub struct Started<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its control socket.
+    pub control: &'a Path,
+    /// Its exports.
+    pub exports: &'a [ExportConfig],
+}
+
 /// Says what only the command line may ask of [`serve`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct ServeOptions<'a> {
     /// Every request is recorded in this file, if one is named.
     pub record: Option<&'a Path>,
     /// The operator accepts to lose what only a missing or damaged ledger could tell.
     pub accept_loss: bool,
+    /// Is called once control answers, and must not block. The volume may still be opening, and is not
+    /// handed over to another program.
+    pub companion: Option<&'a dyn Fn(&Started)>,
 }
 
 /// Serves the volume the configuration names until it is stopped: by a signal, or through
@@ -241,9 +256,18 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     let inherited = inherited.map(|inherited| inherited.into_clients(gates.options.clone()));
     let front = Front { listeners, recorder, inherited };
     let (running, notices) = start_with(opened, options, front, snapshot)?;
-    let volume = ServedVolume::new(running.handle.clone(), gates, asked.record.is_some(), notices);
+    let why_bound = match (asked.record, asked.companion) {
+        (Some(_), _) => {
+            Some("the volume's requests are recorded, in a file that has to be new at a start")
+        }
+        (None, Some(_)) => Some("the volume is served for a command, and ends with it (--run)"),
+        (None, None) => None,
+    };
+    let exports = gates.exports.clone();
+    let volume = ServedVolume::new(running.handle.clone(), gates, why_bound, notices);
     let volume = Arc::new(volume);
     let sockets = control.duplicate()?;
+    let control_path = control.control_path().to_owned();
     let control = match control.spawn(Arc::new(config), volume) {
         Ok(control) => control,
         Err(error) => {
@@ -256,6 +280,9 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     };
     let guests = serve_guests(guests, &running.handle);
     let device = is_device.then(|| attach_device(&running.handle, kind)).transpose()?;
+    if let Some(companion) = asked.companion {
+        companion(&Started { name: name.clone(), control: &control_path, exports: &exports });
+    }
     let mut result = running.end();
     if let Some(device) = device {
         let is_upgrade = matches!(result, Ok(Some(_)));
@@ -409,9 +436,7 @@ fn exports_of(config: &Config, opened: &OpenedVolume) -> Result<GateFiles, Serve
     if exports.is_empty() {
         let folder = run_directory().map_err(ListenError::from)?;
         let path = VolumeSocket::Nbd.path(&folder, &opened.name());
-        exports.push(crate::config::exports::ExportConfig::new(
-            crate::config::exports::Listen::Unix(path),
-        ));
+        exports.push(ExportConfig::new(crate::config::exports::Listen::Unix(path)));
     }
     Ok(GateFiles { exports, options })
 }

@@ -30,27 +30,28 @@ use joining::Coming;
 pub struct ServedVolume {
     reactor: ReactorHandle,
     gates: GateFiles,
-    is_recorded: bool,
+    /// The reason why no other program can go on with it, if there is one.
+    why_bound: Option<&'static str>,
     /// Locked by the control thread only.
     notices: Mutex<NoticeReceiver>,
 }
 
 impl ServedVolume {
-    /// Returns the volume of this reactor, whose exports have these TLS files. `is_recorded` says that
-    /// its requests are recorded in a file.
+    /// Returns the volume of this reactor, whose exports have these TLS files. `why_bound` is the reason
+    /// why no other program can go on with it, if there is one.
     pub(crate) fn new(
         reactor: ReactorHandle,
         gates: GateFiles,
-        is_recorded: bool,
+        why_bound: Option<&'static str>,
         notices: NoticeReceiver,
     ) -> ServedVolume {
-        ServedVolume { reactor, gates, is_recorded, notices: Mutex::new(notices) }
+        ServedVolume { reactor, gates, why_bound, notices: Mutex::new(notices) }
     }
 
-    /// Returns the volume of this reactor, which is not recorded and whose notices are in the log alone.
+    /// Returns the volume of this reactor, whose notices are in the log alone.
     pub fn unwatched(reactor: ReactorHandle, gates: GateFiles) -> ServedVolume {
         let (_, receiver) = Notices::new();
-        ServedVolume::new(reactor, gates, false, receiver)
+        ServedVolume::new(reactor, gates, None, receiver)
     }
 
     /// Reads the TLS files again. Those in use stay if one is not good.
@@ -113,6 +114,9 @@ impl Volume for ServedVolume {
                 self.command(Command::Scrub { repair, extent })
             }
             Request::ScrubStop => self.command(Command::ScrubStop),
+            Request::Configure { settings, .. } => {
+                self.command(Command::Configure { settings: *settings })
+            }
             Request::Inject { leg, fault } => with_slot(leg, |leg| match injection(fault) {
                 Ok(injection) => self.ask(|reply| ReactorMessage::Inject { leg, injection, reply }),
                 Err(refusal) => Box::pin(async move { Err(refusal) }),
@@ -120,15 +124,13 @@ impl Volume for ServedVolume {
             Request::AttachDevice { driver } => devices::attach(self.reactor.clone(), driver),
             Request::DetachDevice => devices::detach(self.reactor.clone()),
             Request::Reload => self.reload(),
-            Request::Upgrade { .. } if self.is_recorded => Box::pin(async move {
-                let what =
-                    "the volume's requests are recorded, in a file that has to be new at a start";
-                let way_out = "Stop the volume, and serve it without --record.";
-                Err(Refusal::new(RefusalKind::Conflict, what, way_out))
-            }),
-            Request::Upgrade { binary, force, grow } => {
-                upgrading::upgrade(self.reactor.clone(), binary, force, grow)
-            }
+            Request::Upgrade { binary, force, grow } => match self.why_bound {
+                None => upgrading::upgrade(self.reactor.clone(), binary, force, grow),
+                Some(what) => Box::pin(async move {
+                    let way_out = "Stop the volume, and serve it without that.";
+                    Err(Refusal::new(RefusalKind::Conflict, what, way_out))
+                }),
+            },
             Request::HandOver => {
                 let wish = UpgradeWish { binary: None, force: true, grow: None };
                 self.ask(|reply| ReactorMessage::Upgrade { wish, reply })

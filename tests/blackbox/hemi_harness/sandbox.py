@@ -65,9 +65,11 @@ def run_fails(
     return code, out + err
 
 
-def run_any(*argv: Arg, timeout: float = COMMAND_PATIENCE) -> tuple[int, str, str]:
+def run_any(
+    *argv: Arg, timeout: float = COMMAND_PATIENCE, env: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
     """Runs a command that may fail; its exit code, standard output and standard error."""
-    return _run(argv, timeout, None, None, None)
+    return _run(argv, timeout, None, env, None)
 
 
 def _run(

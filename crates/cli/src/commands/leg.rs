@@ -1,6 +1,8 @@
 //! `hemi leg`: the legs of a served volume.
 
 use std::io::Write as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
@@ -10,6 +12,7 @@ use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::create::Share;
 
 use crate::client::{Client, Which};
+use crate::config_file::{Keeping, leg_entry};
 use crate::text;
 
 /// List and change the legs of a served volume.
@@ -51,6 +54,8 @@ Examples:
         #[arg(long, value_name = "SHARE")]
         spare: Option<Share>,
         #[command(flatten)]
+        keep: Keep,
+        #[command(flatten)]
         which: Which,
     },
     /// Forget a leg that is out or detached, and free its slot.
@@ -58,6 +63,8 @@ Examples:
         /// Slot of the leg.
         #[arg(value_name = "N")]
         leg: u8,
+        #[command(flatten)]
+        keep: Keep,
         #[command(flatten)]
         which: Which,
     },
@@ -78,6 +85,8 @@ Example, for a drive that died:
         #[arg(long, value_name = "SHARE")]
         spare: Option<Share>,
         #[command(flatten)]
+        keep: Keep,
+        #[command(flatten)]
         which: Which,
     },
     /// Drain a leg, make it whole, close it and release it.
@@ -88,6 +97,8 @@ Example, for a drive that died:
         /// Slot of the leg.
         #[arg(value_name = "N")]
         leg: u8,
+        #[command(flatten)]
+        keep: Keep,
         #[command(flatten)]
         which: Which,
     },
@@ -102,8 +113,18 @@ Example, for a drive that died:
         #[arg(long)]
         wipe: bool,
         #[command(flatten)]
+        keep: Keep,
+        #[command(flatten)]
         which: Which,
     },
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Keep {
+    /// Write the change into the configuration file that the volume was started from; without it,
+    /// the lines to change are printed.
+    #[arg(long)]
+    write_config: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -147,41 +168,41 @@ impl NewLeg {
 pub(crate) fn run(arguments: &LegArgs) -> Result<()> {
     match &arguments.what {
         What::List { json, which } => list(*json, which),
-        What::Add { new, slot, wipe, spare, which } => {
-            let (leg, config) = (*slot, new.config()?);
-            let request = api::AddLeg { leg, config, wipe: *wipe, spare: *spare };
-            change(which, "/v1/legs/add", &request, "added; it is being filled")?;
-            remind();
-            Ok(())
+        What::Add { new, slot, wipe, spare, keep, which } => {
+            let config = new.config()?;
+            let change =
+                Change { client: Client::new(which)?, keep: *keep, from: None, to: Some(&config) };
+            let request =
+                api::AddLeg { leg: *slot, config: config.clone(), wipe: *wipe, spare: *spare };
+            change.ask("/v1/legs/add", &request, "added; it is being filled")
         }
-        What::Remove { leg, which } => {
-            change(which, "/v1/legs/remove", &api::OneLeg { leg: *leg }, "removed")?;
-            remind();
-            Ok(())
+        What::Remove { leg, keep, which } => {
+            let change =
+                Change { client: Client::new(which)?, keep: *keep, from: Some(*leg), to: None };
+            change.ask("/v1/legs/remove", &api::OneLeg { leg: *leg }, "removed")
         }
-        What::Replace { leg, new, wipe, spare, which } => {
-            let (leg, config) = (*leg, new.config()?);
-            let request = api::ReplaceLeg { leg, config, wipe: *wipe, spare: *spare };
-            change(which, "/v1/legs/replace", &request, "replaced; it is being filled")?;
-            remind();
-            Ok(())
+        What::Replace { leg, new, wipe, spare, keep, which } => {
+            let config = new.config()?;
+            let from = Some(*leg);
+            let change =
+                Change { client: Client::new(which)?, keep: *keep, from, to: Some(&config) };
+            let request =
+                api::ReplaceLeg { leg: *leg, config: config.clone(), wipe: *wipe, spare: *spare };
+            change.ask("/v1/legs/replace", &request, "replaced; it is being filled")
         }
-        What::Detach { leg, which } => {
-            change(which, "/v1/legs/detach", &api::OneLeg { leg: *leg }, "detached")
+        What::Detach { leg, keep, which } => {
+            let change =
+                Change { client: Client::new(which)?, keep: *keep, from: Some(*leg), to: None };
+            change.ask("/v1/legs/detach", &api::OneLeg { leg: *leg }, "detached")
         }
-        What::Attach { new, wipe, which } => {
-            let request = api::AttachLeg { config: new.config()?, wipe: *wipe };
-            change(which, "/v1/legs/attach", &request, "attached; it is being filled")
+        What::Attach { new, wipe, keep, which } => {
+            let config = new.config()?;
+            let change =
+                Change { client: Client::new(which)?, keep: *keep, from: None, to: Some(&config) };
+            let request = api::AttachLeg { config: config.clone(), wipe: *wipe };
+            change.ask("/v1/legs/attach", &request, "attached; it is being filled")
         }
     }
-}
-
-/// Says what the next start needs: it names the legs of before otherwise, and is refused.
-fn remind() {
-    eprintln!(
-        "hint: hemi does not write its configuration: make the same change there, unless it has \
-         the legs looked for (scan)."
-    );
 }
 
 fn list(json: bool, which: &Which) -> Result<()> {
@@ -197,9 +218,53 @@ fn list(json: bool, which: &Which) -> Result<()> {
     Ok(())
 }
 
-fn change(which: &Which, path: &str, request: &impl serde::Serialize, done: &str) -> Result<()> {
-    let client = Client::new(which)?;
-    client.block_on(client.post(path, request))?;
-    writeln!(std::io::stdout(), "leg {done}")?;
-    Ok(())
+/// A change of a volume's legs, and of the configuration file that would keep it.
+struct Change<'a> {
+    client: Client,
+    keep: Keep,
+    /// The slot of the leg that goes.
+    from: Option<u8>,
+    /// The leg that comes.
+    to: Option<&'a LegConfig>,
+}
+
+impl Change<'_> {
+    fn ask(&self, path: &str, request: &impl serde::Serialize, done: &str) -> Result<()> {
+        let client = &self.client;
+        let status: VolumeStatus = client.block_on(client.get("/v1/status"))?;
+        let from = self.from.and_then(|slot| status.legs.iter().find(|leg| leg.leg == slot));
+        let from = from.and_then(|leg| leg.path.parse::<LegSpec>().ok());
+        let file = status.config_file.as_deref();
+        let keeping = Keeping::prepare(file, self.keep.write_config, |file| {
+            match (&from, self.to) {
+                // A scan finds it as it finds the others.
+                (from, Some(to)) if file.scans() && is_found_by_scan(&to.path) => {
+                    from.as_ref().map_or(Ok(()), |from| file.remove_leg(from))
+                }
+                (Some(from), Some(to)) => file.replace_leg(from, to),
+                (Some(from), None) => file.remove_leg(from),
+                (None, Some(to)) => file.add_leg(to),
+                (None, None) => Ok(()),
+            }
+        })?;
+        client.block_on(client.post(path, request))?;
+        writeln!(std::io::stdout(), "leg {done}")?;
+        let otherwise = match (&from, self.to) {
+            (Some(from), Some(to)) => format!("with the leg {} in place of {from}", leg_entry(to)),
+            (Some(from), None) => format!("without the leg {from}"),
+            (None, Some(to)) => format!("with the leg {}, too", leg_entry(to)),
+            // Nobody knows where it was: no start names it.
+            (None, None) => return Ok(()),
+        };
+        keeping.finish(&otherwise)
+    }
+}
+
+/// Returns true if a start that looks for legs finds this one by itself: a block device, or a remote
+/// leg, which the others know.
+fn is_found_by_scan(leg: &LegSpec) -> bool {
+    let is_device = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+    };
+    leg.is_remote() || leg.paths().iter().all(is_device)
 }

@@ -13,11 +13,15 @@ use hemi_server::config::vhost::VhostConfig;
 use hemi_server::config::{Config, ConfigError, HttpAddress};
 use hemi_server::handover::CheckAnswer;
 use hemi_server::ledger::LedgerFileError;
-use hemi_server::serve::{ServeError, ServeOptions, serve};
+use hemi_server::serve::{ServeError, ServeOptions, Started, serve};
+
+use captive::Captive;
 
 use super::volume::VolumeArgs;
 use crate::failure::{Failure, Kind};
 use crate::logging::{self, LogArgs};
+
+mod captive;
 
 /// Serve a volume.
 ///
@@ -35,6 +39,7 @@ Examples:
   hemi serve --leg /dev/nvme0n1p3 --leg /dev/sdb --nbd unix:/run/hemi/db.nbd
   hemi serve --leg ssd.img --leg nbd://storage/db --nbd tcp:0.0.0.0:10809 --http 127.0.0.1:9188
   hemi serve --scan db
+  hemi serve --leg ssd.img --leg hdd.img --run 'nbdcopy \"$uri\" copy.img'
   hemi serve /etc/hemi/db.toml
   hemi serve /etc/hemi/db.toml --set engine.exposure.bytes=256MiB --print-config
 
@@ -69,6 +74,11 @@ pub(crate) struct ServeArgs {
     /// Record every request in this file, which must not exist yet, for hemi trace and hemi load.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+
+    /// Run this command in a shell as soon as the volume is served, with $uri, $unixsocket and $name in
+    /// its environment. When it ends the volume is stopped, and hemi serve exits with its status.
+    #[arg(long, value_name = "COMMAND")]
+    run: Option<String>,
 
     /// Name the volume must have.
     #[arg(long, value_name = "NAME")]
@@ -176,7 +186,7 @@ impl ServeArgs {
 }
 
 pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
-    let config = arguments.config()?;
+    let mut config = arguments.config()?;
     if arguments.print_config {
         std::io::stdout().write_all(config.to_toml().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -187,9 +197,26 @@ pub(crate) fn run(arguments: &ServeArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let logging = logging::start(&arguments.log)?;
-    let asked =
-        ServeOptions { record: arguments.record.as_deref(), accept_loss: arguments.accept_loss };
-    let Some(successor) = serve(config, asked).map_err(failure)? else {
+    let captive = arguments.run.as_deref().map(|command| Captive::new(command, &mut config));
+    let captive = captive.transpose()?;
+    let begin = |started: &Started| {
+        if let Some(captive) = &captive {
+            captive.start(started);
+        }
+    };
+    let asked = ServeOptions {
+        record: arguments.record.as_deref(),
+        accept_loss: arguments.accept_loss,
+        companion: captive.is_some().then_some(&begin),
+    };
+    let outcome = serve(config, asked).map_err(failure);
+    if let Some(captive) = captive {
+        // The command is not left alone with a volume that is gone.
+        let code = captive.finish();
+        outcome?;
+        return code;
+    }
+    let Some(successor) = outcome? else {
         return Ok(ExitCode::SUCCESS);
     };
     // What waits to be logged would be lost with this program.

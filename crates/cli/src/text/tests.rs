@@ -204,9 +204,15 @@ fn a_leg_being_filled_while_a_scrub_runs() {
     volume.legs[1].state = LegState::Out;
     volume.legs[1].out_reason = Some(OutReason::Joining);
     volume.legs[1].owed_bytes = 3 << 30;
+    volume.legs[1].progress_permille = Some(700);
+    volume.legs[1].drain_bytes_per_s = Some(100 * MIB);
+    volume.legs[1].remaining_ns = Some(31 * SECOND);
     volume.scrub.running = true;
     volume.scrub.compared_bytes = 1 << 30;
     volume.scrub.total_bytes = 10 << 30;
+    volume.scrub.permille = Some(100);
+    volume.scrub.bytes_per_s = Some(200 * MIB);
+    volume.scrub.remaining_ns = Some(46 * SECOND);
     golden("filling", &status(&finished(volume), None));
 }
 
@@ -258,4 +264,18 @@ fn long_sentences_are_broken_between_words() {
     assert!(screen.lines().all(|line| line.len() <= WIDTH), "{screen}");
     assert_eq!(screen.matches("word").count(), 60);
     assert!(screen.lines().skip(1).all(|line| line.starts_with("    word")), "{screen}");
+}
+
+#[test]
+fn a_scrub_that_has_ended_says_when_and_how() {
+    const DAY_MS: u64 = 86_400_000;
+    let last = LastScrub { at_ms: 7 * DAY_MS, took_ns: 90 * SECOND, ..Default::default() };
+    let says = |last: LastScrub| last_scrub(&last, 10 * DAY_MS);
+    assert_eq!(says(last), "ended 3 days ago after 90 s: all legs alike");
+    let differed = LastScrub { mismatched_bytes: 8192, ..last };
+    assert_eq!(says(differed), "ended 3 days ago after 90 s: 8 KiB differed and were left");
+    let repaired = LastScrub { repaired: true, ..differed };
+    assert_eq!(says(repaired), "ended 3 days ago after 90 s: 8 KiB differed and were rewritten");
+    let stopped = LastScrub { stopped: true, ..last };
+    assert_eq!(says(stopped), "stopped 3 days ago after 90 s: no differences until then");
 }

@@ -3,6 +3,7 @@
 //! `docs/control-api.md` is its reference. Times end in `_ns` (nanoseconds), sizes in
 //! `_bytes`. Fields are added, not renamed: readers must ignore those they do not know.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use hemi_core::settings::{ExposureMode, Policy};
@@ -106,6 +107,16 @@ pub struct LegStatus {
     pub errors: u64,
     /// Dirty regions whose authority it is.
     pub authority_regions: u32,
+    /// Time until it owes nothing, if that goes on as it has; `null` if it owes nothing, or if it is
+    /// not known or does not get less.
+    #[serde(default)]
+    pub remaining_ns: Option<u64>,
+    /// Bytes of what it owes that are paid a second; `null` if it owes nothing, or if it is not known.
+    #[serde(default)]
+    pub drain_bytes_per_s: Option<u64>,
+    /// The part of a rebuild that is done; `null` if it owes no whole regions.
+    #[serde(default)]
+    pub progress_permille: Option<u16>,
     /// Injected faults, if there are any.
     #[serde(default)]
     pub injected: Option<Injected>,
@@ -296,6 +307,33 @@ pub struct ScrubStatus {
     pub total_bytes: u64,
     /// Bytes found different by the last or running one.
     pub mismatched_bytes: u64,
+    /// The part of the running one that is done; `null` if none runs.
+    #[serde(default)]
+    pub permille: Option<u16>,
+    /// Time until the running one ends, if it goes on so; `null` if none runs, or if it is not known.
+    #[serde(default)]
+    pub remaining_ns: Option<u64>,
+    /// Bytes that the running one compares a second; `null` if none runs, or if it is not known.
+    #[serde(default)]
+    pub bytes_per_s: Option<u64>,
+    /// The last one that has ended, before this start of hemi as well; `null` if none is known.
+    #[serde(default)]
+    pub last: Option<LastScrub>,
+}
+
+/// A scrub that has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastScrub {
+    /// When it ended, milliseconds since 1970.
+    pub at_ms: u64,
+    /// Bytes found different.
+    pub mismatched_bytes: u64,
+    /// Whether what differed was rewritten.
+    pub repaired: bool,
+    /// How long it took.
+    pub took_ns: u64,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
 }
 
 /// A promise that does not hold in full at the moment, in words.
@@ -344,6 +382,9 @@ pub struct VolumeStatus {
     /// The loss that this start accepted to go on without missing legs; `null` if there was none.
     #[serde(default)]
     pub given_up: Option<GivenUp>,
+    /// The configuration file that it was started from; `null` if there was none.
+    #[serde(default)]
+    pub config_file: Option<PathBuf>,
     /// Where it is in its life.
     pub phase: Phase,
     /// Health in one word.
@@ -466,6 +507,21 @@ pub struct Scrub {
     pub repair: bool,
     /// Stop the running scrub instead.
     pub stop: bool,
+}
+
+/// `POST /v1/set`: one key, or several.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Set {
+    /// The key, as in the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its value: text, a number, or true or false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<serde_json::Value>,
+    /// Several keys with their values. They change together, or not at all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, serde_json::Value>,
 }
 
 /// `POST /v1/inject`.

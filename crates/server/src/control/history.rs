@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use hemi_core::histogram::LatencyHistogram;
 use hemi_core::io::OutReason;
 use hemi_core::status::LegState;
+use hemi_core::units::SECTOR_BYTES;
 
 use super::api::{Latencies, Latency};
+use super::progress::Pace;
 use super::volume::Snapshot;
 
 pub(super) mod answer;
@@ -28,6 +30,10 @@ pub const RECENT: Duration = Duration::from_secs(10);
 pub struct History {
     samples: VecDeque<Arc<Snapshot>>,
     states: HashMap<u8, StateSince>,
+    /// The drains of legs that owe something.
+    drains: HashMap<u8, Pace>,
+    /// The running scrub.
+    scrub: Option<Pace>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +59,7 @@ impl History {
                 *known = fresh;
             }
         }
+        self.sample_work(&snapshot);
         // The oldest kept is the newest of those past the span, so that the span is covered.
         while self
             .samples
@@ -71,6 +78,40 @@ impl History {
             return Some(Duration::ZERO);
         }
         known.since.map(|since| now.saturating_duration_since(since))
+    }
+
+    fn sample_work(&mut self, snapshot: &Snapshot) {
+        let now = snapshot.taken;
+        for leg in &snapshot.status.legs {
+            let paid = leg.drained_bytes + leg.compared_bytes;
+            if leg.owed_bytes == 0 || leg.state == LegState::Empty {
+                self.drains.remove(&leg.leg);
+                continue;
+            }
+            let begin = || Pace::begin(now, leg.owed_bytes, paid);
+            let pace = self.drains.entry(leg.leg).or_insert_with(begin);
+            pace.note(now, leg.owed_bytes, paid);
+        }
+        self.scrub = snapshot.status.scrub.map(|(done, total)| {
+            let (done, left) = (done * SECTOR_BYTES, total.saturating_sub(done) * SECTOR_BYTES);
+            let mut pace = match self.scrub {
+                // It began anew.
+                Some(pace) if pace.left() >= left => pace,
+                _ => Pace::begin(now, left, done),
+            };
+            pace.note(now, left, done);
+            pace
+        });
+    }
+
+    /// The drain of a leg, if it owed something at the last sample.
+    pub fn drain(&self, leg: u8) -> Option<&Pace> {
+        self.drains.get(&leg)
+    }
+
+    /// The running scrub, if one ran at the last sample.
+    pub fn scrub(&self) -> Option<&Pace> {
+        self.scrub.as_ref()
     }
 
     /// The snapshot that "recent" is counted from.

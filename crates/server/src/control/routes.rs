@@ -1,9 +1,10 @@
 //! The HTTP routes: the control API on the unix socket; metrics, health and the dashboard on TCP.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
@@ -13,7 +14,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use hemi_core::settings::Settings;
+use hemi_core::units::SECTOR_BYTES;
 use serde::de::DeserializeOwned;
+use tokio::task::JoinError;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::IntervalStream;
 
@@ -27,10 +30,11 @@ use super::connections::Peer;
 use super::events::{self, unix_ms};
 use super::history::History;
 use super::live::{self, Viewers};
-use super::metrics;
 use super::past::Past;
+use super::scrubs::Scrubs;
 use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
+use super::{metrics, settings};
 use crate::config::Config;
 use crate::dashboard;
 use crate::drive::Drives;
@@ -45,16 +49,19 @@ pub(super) const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
 pub(super) mod remembered;
 
 /// A request's body, or why it could not be taken.
-type Received = Result<Bytes, BytesRejection>;
+pub(super) type Received = Result<Bytes, BytesRejection>;
 
 /// What every route sees.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) volume: Arc<dyn Volume>,
-    pub(super) config: Arc<Config>,
-    pub(super) settings: Settings,
+    /// As it is in force now.
+    pub(super) config: Arc<ArcSwap<Config>>,
+    /// Held by whoever changes it.
+    pub(super) changing: Arc<tokio::sync::Mutex<()>>,
     /// Only ever held to copy a few figures; the data path does not know it.
     pub(super) history: Arc<Mutex<History>>,
+    pub(super) scrubs: Arc<Mutex<Scrubs>>,
     pub(super) life: Arc<Life>,
     pub(super) drives: Arc<Drives>,
     /// The rules of the HTTP listener.
@@ -64,15 +71,36 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// The configuration in force.
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// The engine's settings in force.
+    pub(super) fn settings(&self) -> Settings {
+        self.config.load().settings()
+    }
+
+    /// Puts a configuration in force, as far as this thread goes.
+    pub(super) fn replace_config(&self, config: Config) {
+        self.config.store(Arc::new(config));
+    }
+
     pub(super) fn status(&self) -> VolumeStatus {
         let snapshot = self.volume.snapshot();
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut status = volume_status(&snapshot, &self.settings, &history, Instant::now());
+        let mut status = volume_status(&snapshot, &self.settings(), &history, Instant::now());
         drop(history);
+        status.scrub.last = self.scrubs().last();
+        status.config_file.clone_from(&self.config.load().file);
         self.drives.show_in(&mut status);
         status.at_ms = unix_ms();
         (status.hidden, status.process) = self.past.figures();
         status
+    }
+
+    fn scrubs(&self) -> MutexGuard<'_, Scrubs> {
+        self.scrubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,6 +109,8 @@ pub(super) fn control(shared: Shared) -> Router {
     Router::new()
         .route("/v1/access", get(access_of_socket))
         .route("/v1/config", get(config))
+        .route("/v1/settings", get(settings::list))
+        .route("/v1/set", post(settings::set))
         .route("/v1/legs/add", post(add))
         .route("/v1/legs/remove", post(remove))
         .route("/v1/device/attach", post(attach_device))
@@ -174,7 +204,7 @@ async fn legs(State(shared): State<Shared>) -> Response {
 }
 
 async fn config(State(shared): State<Shared>) -> Response {
-    Json(&*shared.config).into_response()
+    Json(&*shared.config()).into_response()
 }
 
 async fn add(State(shared): State<Shared>, body: Received) -> Response {
@@ -204,20 +234,49 @@ async fn attach(State(shared): State<Shared>, body: Received) -> Response {
 }
 
 async fn scrub(State(shared): State<Shared>, body: Received) -> Response {
-    act(&shared, body, |Scrub { repair, stop }| match (repair, stop) {
-        (true, true) => Err(Refusal::new(
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return unreceived(&rejection),
+    };
+    match parse(&body) {
+        Err(refusal) => refuse(refusal),
+        Ok(Scrub { repair: true, stop: true }) => refuse(Refusal::new(
             RefusalKind::BadRequest,
             "`repair` and `stop` are both set",
             "Set one of them.",
         )),
-        (_, true) => Ok(Request::ScrubStop),
-        (_, false) => Ok(Request::Scrub { repair }),
-    })
-    .await
+        Ok(Scrub { stop: true, .. }) => {
+            shared.scrubs().stop();
+            answer(tokio::spawn(async move { perform(&shared, Request::ScrubStop).await }).await)
+        }
+        Ok(Scrub { repair, .. }) => {
+            answer(tokio::spawn(async move { compare(&shared, repair).await }).await)
+        }
+    }
+}
+
+/// Compares the legs, and keeps the result.
+async fn compare(shared: &Shared, repair: bool) -> Result<(), Refusal> {
+    if shared.volume.snapshot().status.scrub.is_none() {
+        shared.scrubs().begin(Instant::now());
+    }
+    let outcome = perform(shared, Request::Scrub { repair }).await;
+    match &outcome {
+        // It fails only where something differs and is not to be repaired.
+        Ok(()) | Err(Refusal { kind: RefusalKind::Failed, .. }) => {
+            // Published before the outcome was.
+            let sectors = shared.volume.snapshot().status.scrub_mismatches;
+            shared.scrubs().end(Instant::now(), sectors * SECTOR_BYTES, repair);
+        }
+        // Another one runs.
+        Err(Refusal { kind: RefusalKind::Conflict, .. }) => {}
+        Err(_) => shared.scrubs().refused(),
+    }
+    outcome
 }
 
 async fn inject(State(shared): State<Shared>, body: Received) -> Response {
-    let allowed = shared.config.allow_inject;
+    let allowed = shared.config().allow_inject;
     act(&shared, body, |Inject { leg, fault }| {
         if allowed {
             return super::inject::check(&fault).map(|()| Request::Inject { leg, fault });
@@ -275,7 +334,7 @@ async fn grow(State(shared): State<Shared>, body: Received) -> Response {
 }
 
 async fn shutdown(State(shared): State<Shared>, body: Received) -> Response {
-    let default = shared.config.drain_on_stop;
+    let default = shared.config().drain_on_stop;
     act(&shared, body, |Shutdown { drain }| {
         Ok(Request::Shutdown { drain: drain.unwrap_or(default) })
     })
@@ -295,37 +354,48 @@ async fn act<B: DeserializeOwned>(
         Ok(body) => body,
         Err(rejection) => return unreceived(&rejection),
     };
+    match parse(&body).and_then(request) {
+        Ok(request) => {
+            let shared = shared.clone();
+            answer(tokio::spawn(async move { perform(&shared, request).await }).await)
+        }
+        Err(refusal) => refuse(refusal),
+    }
+}
+
+/// Reads a request's body.
+pub(super) fn parse<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refusal> {
     // No body is an empty object, so that `POST /v1/scrub` alone makes sense.
-    let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
-    let parsed = serde_json::from_slice::<B>(text).map_err(|error| {
+    let text = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice::<B>(text).map_err(|error| {
         Refusal::new(
             RefusalKind::BadRequest,
             format!("the request's body is not understood: {error}"),
             "docs/control-api.md lists each request's fields.",
         )
-    });
-    let request = match parsed.and_then(request) {
-        Ok(request) => request,
-        Err(refusal) => return refuse(refusal),
-    };
+    })
+}
+
+/// Sends a request, waits for its outcome, logs both.
+pub(super) async fn perform(shared: &Shared, request: Request) -> Result<(), Refusal> {
     tracing::info!(%request, "asked");
     if let Request::Scrub { repair } = request {
         shared.past.happened(events::scrub_begins(repair, &shared.volume.snapshot()));
     }
     let asked = Instant::now();
-    let outcome = shared.volume.request(request.clone());
-    let shared = shared.clone();
-    let task = tokio::spawn(async move {
-        let result = outcome.await;
-        let snapshot = shared.volume.snapshot();
-        shared.past.happened(events::of_request(&request, &result, asked.elapsed(), &snapshot));
-        match &result {
-            Ok(()) => tracing::info!(%request, "done"),
-            Err(refusal) => tracing::warn!(%request, what = %refusal.what, "refused"),
-        }
-        result
-    });
-    match task.await {
+    let result = shared.volume.request(request.clone()).await;
+    let snapshot = shared.volume.snapshot();
+    shared.past.happened(events::of_request(&request, &result, asked.elapsed(), &snapshot));
+    match &result {
+        Ok(()) => tracing::info!(%request, "done"),
+        Err(refusal) => tracing::warn!(%request, what = %refusal.what, "refused"),
+    }
+    result
+}
+
+/// The answer to a request whose task has ended so.
+pub(super) fn answer(outcome: Result<Result<(), Refusal>, JoinError>) -> Response {
+    match outcome {
         Ok(Ok(())) => Json(serde_json::json!({ "done": true })).into_response(),
         Ok(Err(refusal)) => refuse(refusal),
         Err(_) => refuse(Refusal::new(
@@ -337,7 +407,7 @@ async fn act<B: DeserializeOwned>(
 }
 
 /// Refuses a body that is too large or broke off.
-fn unreceived(rejection: &BytesRejection) -> Response {
+pub(super) fn unreceived(rejection: &BytesRejection) -> Response {
     let mut response = refuse(Refusal::new(
         RefusalKind::BadRequest,
         format!("the request's body was not taken: {rejection}"),
@@ -380,7 +450,7 @@ async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Respo
 }
 
 async fn metrics_text(State(shared): State<Shared>) -> Response {
-    match metrics::render(shared.volume.snapshot(), &shared.settings, &shared.drives) {
+    match metrics::render(shared.volume.snapshot(), &shared.settings(), &shared.drives) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refuse(Refusal::new(
             RefusalKind::Failed,

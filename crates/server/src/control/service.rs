@@ -67,7 +67,7 @@ async fn stop_on(mut signals: Signals, shared: Shared) {
         let name = signals.next_stop(&shared).await;
         shared.life.is_stopped.store(true, Ordering::Release);
         let drain = match count {
-            1 => shared.config.drain_on_stop,
+            1 => shared.config().drain_on_stop,
             2 => Time(0),
             _ => {
                 tracing::error!(signal = name, "ending at once, debts as last recorded");

@@ -270,6 +270,11 @@ impl OwnedSocket {
         Some(OwnedSocket { listener, file })
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     /// Returns another descriptor of the socket.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.listener.try_clone().map(OwnedFd::from)

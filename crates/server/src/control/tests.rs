@@ -284,6 +284,101 @@ fn a_refusal_keeps_its_kind() {
 }
 
 #[test]
+fn settings_change_together_or_not_at_all() {
+    let served = Served::new("set", Config::default(), None);
+    let value = |key: &str| {
+        let (code, text) = served.get("/v1/settings");
+        assert_eq!(code, 200);
+        let list: Vec<crate::config::live::Setting> =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let found = list.into_iter().find(|setting| setting.key == key);
+        found.expect(key).value.expect("it has a value")
+    };
+    let set = |body: Value| served.post("/v1/set", &body.to_string());
+    let done = (200, json!({ "done": true }));
+    assert_eq!(value("engine.exposure.bytes"), "256MiB");
+    assert_eq!(set(json!({ "key": "exposure", "value": "64MiB" })), done);
+    assert_eq!(value("engine.exposure.bytes"), "64MiB");
+    let (_, status) = served.get("/v1/status");
+    assert!(status.contains("\"policy\":\"first\""), "{status}");
+    let both = json!({ "values": { "engine.policy": "paper", "engine.wait.multiple": 5 } });
+    assert_eq!(set(both), done);
+    assert_eq!(
+        (value("engine.policy"), value("engine.wait.multiple")),
+        ("paper".into(), "5".into())
+    );
+    let (_, status) = served.get("/v1/status");
+    assert!(status.contains("\"policy\":\"paper\""), "{status}");
+    assert_eq!(set(json!({ "key": "drain_on_stop", "value": "2s" })), done);
+    assert_eq!(served.post("/v1/shutdown", "{}").0, 200);
+    let asked = served.asked();
+    assert!(asked[0].contains("exposure_bytes: 67108864"), "{}", asked[0]);
+    assert!(asked[3].starts_with("Shutdown { drain: Time(2000000000) }"), "{}", asked[3]);
+    for (body, code, what) in [
+        (json!({}), 400, "`key` and `value`"),
+        (json!({ "key": "engine.policy" }), 400, "`key` and `value`"),
+        (json!({ "key": "exposure", "value": "1K" }), 400, "out of range"),
+        (json!({ "key": "exposre", "value": "1K" }), 400, "did you mean engine.exposure.bytes"),
+        (json!({ "key": "buffer_budget", "value": "1G" }), 409, "taken and registered"),
+        (
+            json!({ "values": { "exposure": "32MiB", "engine.wait.floor": "x" } }),
+            400,
+            "engine.wait.floor=x",
+        ),
+    ] {
+        let (got, answer) = set(body);
+        assert_eq!(got, code, "{answer}");
+        assert!(answer["what"].as_str().is_some_and(|text| text.contains(what)), "{answer}");
+    }
+    assert_eq!(value("engine.exposure.bytes"), "64MiB", "nothing of it was done");
+    assert_eq!(served.asked().len(), 4, "nothing wrong reached the volume");
+}
+
+/// What the engine does not take is not shown as if it were in force.
+#[test]
+fn a_setting_that_the_engine_refuses_stays() {
+    let refusal = Refusal::new(RefusalKind::Closing, "what", "way");
+    let served = Served::new("set-refused", Config::default(), Some(refusal));
+    assert_eq!(served.post("/v1/set", r#"{"key":"exposure","value":"64MiB"}"#).0, 503);
+    assert!(served.get("/v1/config").1.contains("256MiB"));
+}
+
+/// Drains and scrubs say how fast they are and when they will be done.
+#[test]
+fn work_under_way_says_when_it_will_end() {
+    const MIB: u64 = 1 << 20;
+    let served = Served::new("work", Config::default(), None);
+    let start = Instant::now();
+    // As the samples come twice a second, so do the snapshots of a volume that works.
+    for step in 0..9_u64 {
+        served.change(|snapshot| {
+            snapshot.taken = start + std::time::Duration::from_millis(500 * step);
+            snapshot.status.scrub = Some((step * 2048, 64 * 2048));
+            let leg = &mut snapshot.status.legs[1];
+            leg.state = LegState::Out;
+            leg.out_reason = Some(hemi_core::io::OutReason::Joining);
+            (leg.owed_bytes, leg.owed_region_bytes) = ((512 - 8 * step) * MIB, 400 * MIB);
+            leg.drained_bytes = 8 * step * MIB;
+        });
+        std::thread::sleep(super::history::SAMPLE_EVERY);
+    }
+    let (_, text) = served.get("/v1/status");
+    let status: super::api::VolumeStatus =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let leg = &status.legs[1];
+    // The volume has 1 GiB, and 448 MiB of it are left.
+    assert_eq!(leg.progress_permille, Some(562));
+    let near =
+        |got: Option<u64>, wanted: u64| got.is_some_and(|got| got.abs_diff(wanted) < wanted / 4);
+    assert!(near(leg.drain_bytes_per_s, 16 * MIB), "{leg:?}");
+    assert!(near(leg.remaining_ns, 28_000_000_000), "{leg:?}");
+    assert!(near(status.scrub.bytes_per_s, 2 * MIB), "{:?}", status.scrub);
+    assert!(near(status.scrub.remaining_ns, 28_000_000_000), "{:?}", status.scrub);
+    assert_eq!(status.scrub.permille, Some(125));
+    assert_eq!(status.legs[0].remaining_ns, None, "it owes nothing");
+}
+
+#[test]
 fn injected_errors_are_bounded() {
     let config = Config { allow_inject: true, ..Config::default() };
     let served = Served::new("inject", config, None);
@@ -491,8 +586,12 @@ fn the_documentation_names_every_field() {
     let risk = super::api::Risk { promise: "P1".into(), text: String::new() };
     let injected = super::api::Injected { stalls: Some(Default::default()), ..Default::default() };
     let leg = super::api::LegStatus { injected: Some(injected), ..Default::default() };
-    let status =
-        super::api::VolumeStatus { legs: vec![leg], risks: vec![risk], ..Default::default() };
+    let status = super::api::VolumeStatus {
+        legs: vec![leg],
+        risks: vec![risk],
+        scrub: super::api::ScrubStatus { last: Some(Default::default()), ..Default::default() },
+        ..Default::default()
+    };
     let mut found = Vec::new();
     names(&serde_json::to_value(status).expect("a status has a JSON form"), &mut found);
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-api.md");

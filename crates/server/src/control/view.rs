@@ -12,6 +12,7 @@ use super::api::{
 };
 use super::hidden::HiddenStall;
 use super::history::{History, latencies};
+use super::progress::{Pace, permille};
 use super::promises;
 use super::summary::{Summary, summary};
 use super::usage::ProcessStatus;
@@ -38,6 +39,7 @@ pub fn volume_status(
         ledger: snapshot.identity.ledger.clone(),
         device: snapshot.device.clone(),
         given_up: snapshot.identity.given_up.clone(),
+        config_file: None,
         phase: snapshot.phase,
         health: health(snapshot),
         policy: settings.policy,
@@ -68,12 +70,7 @@ pub fn volume_status(
             hedges_won: status.hedges_won,
             repairs: status.repairs,
         },
-        scrub: ScrubStatus {
-            running: status.scrub.is_some(),
-            compared_bytes: status.scrub.map_or(0, |(done, _)| done * SECTOR_BYTES),
-            total_bytes: status.scrub.map_or(0, |(_, total)| total * SECTOR_BYTES),
-            mismatched_bytes: status.scrub_mismatches * SECTOR_BYTES,
-        },
+        scrub: scrub(status, history),
         buffers: snapshot.buffers,
         taken_over: snapshot.taken_over.clone(),
         risks: Vec::new(),
@@ -89,6 +86,7 @@ pub fn volume_status(
             .filter(|before| before.writes.count() <= leg.writes.count());
         let mut shown = leg_status(leg, before);
         shown.state_age_ns = history.state_age(leg.leg, leg.state, now).map(as_nanoseconds);
+        drain(&mut shown, snapshot.identity.size_bytes, history);
         if let Some(identity) = snapshot.legs.iter().find(|identity| identity.leg == leg.leg) {
             shown.name.clone_from(&identity.name);
             shown.path.clone_from(&identity.path);
@@ -124,6 +122,35 @@ pub fn health(snapshot: &Snapshot) -> Health {
         return Health::Degraded;
     }
     Health::Healthy
+}
+
+fn scrub(status: &Status, history: &History) -> ScrubStatus {
+    let mut shown = ScrubStatus {
+        running: status.scrub.is_some(),
+        mismatched_bytes: status.scrub_mismatches * SECTOR_BYTES,
+        ..ScrubStatus::default()
+    };
+    if let Some((done, total)) = status.scrub {
+        shown.compared_bytes = done * SECTOR_BYTES;
+        shown.total_bytes = total * SECTOR_BYTES;
+        shown.permille = Some(permille(total, total.saturating_sub(done)));
+        let pace = history.scrub();
+        shown.remaining_ns = pace.and_then(Pace::remaining).map(as_nanoseconds);
+        shown.bytes_per_s = pace.and_then(Pace::bytes_per_second);
+    }
+    shown
+}
+
+/// Says how far a leg that owes something is.
+fn drain(leg: &mut LegStatus, volume_bytes: u64, history: &History) {
+    let Some(pace) = history.drain(leg.leg).filter(|_| leg.owed_bytes > 0) else { return };
+    leg.remaining_ns = pace.remaining().map(as_nanoseconds);
+    leg.drain_bytes_per_s = pace.bytes_per_second();
+    // One that has just joined owes all of the volume.
+    let joins = leg.out_reason == Some(super::api::OutReason::Joining);
+    if joins || leg.owed_region_bytes > 0 {
+        leg.progress_permille = Some(pace.permille(joins.then_some(volume_bytes)));
+    }
 }
 
 fn clients(snapshot: &Snapshot, base: Option<&Status>) -> ClientStatus {
@@ -168,6 +195,9 @@ fn leg_status(leg: &EngineLeg, before: Option<&EngineLeg>) -> LegStatus {
         metadata_writes: leg.metadata_writes,
         errors: leg.errors,
         authority_regions: leg.authority_regions,
+        remaining_ns: None,
+        drain_bytes_per_s: None,
+        progress_permille: None,
         injected: None,
         no_session: None,
         drive: None,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hemi_core::io::Notice;
+use hemi_core::settings::Settings;
 use hemi_core::status::{RegionCounts, Status};
 use hemi_stalls::PhaseSpec;
 use serde::{Deserialize, Serialize};
@@ -309,6 +310,13 @@ pub enum Request {
     },
     /// Stop a running scrub.
     ScrubStop,
+    /// Go on with other settings.
+    Configure {
+        /// All of the engine's.
+        settings: Box<Settings>,
+        /// What changes, `KEY=VALUE`.
+        text: String,
+    },
     /// Lay a fault on a leg.
     Inject {
         /// Slot.
@@ -371,6 +379,7 @@ impl fmt::Display for Request {
             Request::Scrub { repair: true } => formatter.write_str("scrub and repair"),
             Request::Scrub { repair: false } => formatter.write_str("scrub"),
             Request::ScrubStop => formatter.write_str("stop the scrub"),
+            Request::Configure { text, .. } => write!(formatter, "set {text}"),
             Request::Inject { leg, fault } => match fault {
                 Fault::Freeze { duration } => write!(formatter, "freeze leg {leg} for {duration}"),
                 Fault::Delay { delay } => write!(formatter, "delay leg {leg} by {delay}"),
