@@ -108,7 +108,8 @@ def test_what_is_not_told_is_not_known(page: Browser) -> None:
     """A server of another version, without history, events or most figures."""
     with Fake(Scene("bare")) as server:
         page.open(server.address)
-        assert "does not tell" in say(page, "unknown")
+        page.until("document.querySelector('#sentence').textContent.includes('does not tell')")
+        say(page, "unknown")
         page.until("document.querySelector('#events').innerText.includes('Not known')")
         text = page.text("main")
         assert "NaN" not in text and "undefined" not in text and "null" not in text, text
