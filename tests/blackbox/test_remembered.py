@@ -107,7 +107,9 @@ def test_a_freeze_is_an_event_history_and_a_hidden_stall_that_outlive_a_kill(
     )
     frozen_permille = [value for value in seen["legs"][1]["frozen_permille"] if value]
     assert sum(frozen_permille) >= FREEZE_NS / 1_000_000 * 0.5
-    assert sum(value or 0 for value in seen["hidden_ns"]) == hidden["total_ns"]
+    # Values of the history have seven digits.
+    in_steps = sum(value or 0 for value in seen["hidden_ns"])
+    assert abs(in_steps - hidden["total_ns"]) <= hidden["total_ns"] * 1e-6
     assert sum(value or 0 for value in seen["clients"]["writes"]) > 0
     counted = sum(sum(counts) for counts in seen["heat"]["counts"] if counts)
     assert counted > 0 and len(seen["heat"]["bounds_ns"]) == 24
@@ -126,7 +128,8 @@ def test_a_freeze_is_an_event_history_and_a_hidden_stall_that_outlive_a_kill(
     assert again["values"]["unclean"] is True
     assert "had not been stopped" in again["text"]
     kept = history(volume)
-    assert sum(value or 0 for value in kept["legs"][1]["frozen_permille"]) >= sum(frozen_permille)
+    kept_permille = [value for value in kept["legs"][1]["frozen_permille"] if value]
+    assert sum(kept_permille) >= sum(frozen_permille)
     assert volume.status()["hidden"]["total_ns"] >= hidden["total_ns"]
 
     volume.restart()
@@ -141,8 +144,15 @@ def test_a_freeze_shorter_than_a_snapshot_is_seen(sandbox: Sandbox) -> None:
     # So that the wait limit is known, and short.
     write_until(volume, lambda: volume.status()["legs"][1]["writes"]["total"]["count"] > 500)
     limit = volume.status()["legs"][1]["write_wait_limit_ns"]
-    volume.inject(1, "--freeze", f"{limit // 1_000_000 + 60}ms")
-    write_until(volume, lambda: bool(events(volume, "thaw")))
+
+    def froze() -> bool:
+        if events(volume, "thaw"):
+            return True
+        # The writes that follow may come too late on a busy machine: then once more.
+        volume.inject(1, "--freeze", f"{limit // 1_000_000 + 60}ms")
+        return False
+
+    write_until(volume, froze)
     assert events(volume, "freeze")
 
 

@@ -63,8 +63,7 @@ def test_systemd_understands_the_units(units: Path, drop_ins: tuple[str, ...]) -
     for name in drop_ins:
         text = (PACKAGING / name).read_text().replace("/usr/bin/hemi", "/bin/true")
         (directory / name).write_text(text)
-    assert complaints(units, "hemi@.service", "hemi-settle@.service") == []
-    assert complaints(units, "hemi-scrub@.service", "hemi-scrub@.timer") == []
+    assert complaints(units, "hemi@.service", "hemi-settle@.service", "hemi-monitor.service") == []
 
 
 def test_systemd_understands_the_units_of_scrubs(units: Path) -> None:

@@ -109,8 +109,6 @@ pub(super) fn control(shared: Shared) -> Router {
     Router::new()
         .route("/v1/access", get(access_of_socket))
         .route("/v1/config", get(config))
-        .route("/v1/settings", get(settings::list))
-        .route("/v1/set", post(settings::set))
         .route("/v1/legs/add", post(add))
         .route("/v1/legs/remove", post(remove))
         .route("/v1/device/attach", post(attach_device))
@@ -150,6 +148,12 @@ fn readable() -> Router<Shared> {
         .route("/v1/status", get(status))
         .route("/v1/status/stream", get(stream))
         .route("/v1/legs", get(legs))
+        .route("/v1/settings", get(settings::list))
+        .route("/v1/events", get(remembered::events))
+        .route("/v1/events/stream", get(live::events))
+        .route("/v1/history", get(remembered::history))
+        .route("/v1/live", get(live::live))
+        .route("/v1/regions", get(remembered::regions))
 }
 
 /// Changes that can be made over HTTP, with the token, as well as on the socket. What ends the service, runs
@@ -161,15 +165,11 @@ fn changeable() -> Router<Shared> {
         .route("/v1/legs/attach", post(attach))
         .route("/v1/scrub", post(scrub))
         .route("/v1/inject", post(inject))
+        .route("/v1/set", post(settings::set))
 }
 
 fn observed() -> Router<Shared> {
     Router::new()
-        .route("/v1/events", get(remembered::events))
-        .route("/v1/events/stream", get(live::events))
-        .route("/v1/history", get(remembered::history))
-        .route("/v1/live", get(live::live))
-        .route("/v1/regions", get(remembered::regions))
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(healthz))
         .route("/livez", get(livez))

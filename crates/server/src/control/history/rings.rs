@@ -99,11 +99,10 @@ impl Rings {
         let resolution = if fits { Resolution::Fine } else { Resolution::Coarse };
         let unit = resolution.step_ms();
         let span_ms = span_ms.clamp(unit, resolution.span_ms());
-        // One more step may be needed where the first and the last are cut.
-        let points = points.max(2) as u64;
-        let step_ms = span_ms.div_ceil(points - 1).div_ceil(unit) * unit;
-        let from_ms = now_ms.saturating_sub(span_ms) / step_ms * step_ms;
-        let count = (now_ms.saturating_sub(from_ms)).div_ceil(step_ms).max(1);
+        let step_ms = span_ms.div_ceil(points.max(1) as u64).div_ceil(unit) * unit;
+        let count = span_ms.div_ceil(step_ms);
+        // The last step is the one under way. For it, the first may lack its beginning.
+        let from_ms = (now_ms.div_ceil(step_ms) * step_ms).saturating_sub(count * step_ms);
         let end = |index: u64| from_ms + (index + 1) * step_ms;
         let mut steps: Vec<Option<Merged>> = vec![None; count as usize];
         for row in self.ring(resolution) {
@@ -161,7 +160,9 @@ mod tests {
             assert!(stretch.rows.len() <= points, "{span} s in {points}: {}", stretch.rows.len());
             let last = stretch.rows.last().expect("there is one");
             assert_eq!(last.at_ms, stretch.from_ms + stretch.step_ms * stretch.rows.len() as u64);
-            assert!(last.at_ms >= NOW && stretch.from_ms <= NOW - span * 1000);
+            assert!(last.at_ms >= NOW && last.at_ms < NOW + stretch.step_ms);
+            let step = stretch.step_ms;
+            assert!(stretch.from_ms < NOW - span * 1000 + step && step < 2 * span * 1000);
             assert!(!last.get(Column::Reads).is_nan(), "the newest is known");
         }
         let long = rings.stretch(NOW, 900_000, 100);
