@@ -114,8 +114,9 @@ def test_metrics_and_health(sandbox: Sandbox) -> None:
     assert journal.run(200)
     wait_until("it is degraded", lambda: health() == "degraded")
     assert get("/healthz")[0] == 200
-    # The listener gives nothing that changes the volume.
-    assert get("/v1/status")[0] == 404
+    # The listener shows the volume, and gives nothing that changes it.
+    assert get("/v1/status")[0] == 200
+    assert get("/v1/shutdown")[0] == 404
 
 
 def test_commands_say_what_is_wrong(sandbox: Sandbox) -> None:

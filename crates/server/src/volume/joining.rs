@@ -10,7 +10,7 @@ use hemi_core::status::LegState;
 use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use super::{on_a_thread, refusal};
-use crate::config::legs::LegConfig;
+use crate::config::legs::{LegConfig, LegSpec};
 use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, Share, prepare_join, superblock_of};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
@@ -65,12 +65,22 @@ fn name_of(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Com
     let before = known.iter().find(|known| known.leg == leg.0);
     let is_same = |known: &&LegIdentity| {
         let own_name = matches!(coming, Coming::Attach { .. }) && known.name != known.path;
-        // A spec that is no path is not made absolute.
-        let path = std::path::absolute(&known.path).unwrap_or_default();
-        let is_there = is_path(config, &path) || is_path(config, Path::new(&known.path));
-        own_name || is_there
+        own_name || is_place(config, &known.path)
     };
     before.filter(is_same).map_or_else(|| config.label(), |known| known.name.clone())
+}
+
+/// Returns true if a leg is configured by a spec that leads to the same place as this one.
+fn is_place(config: &LegConfig, known: &str) -> bool {
+    let known = Path::new(known);
+    // A path may have been written in another way. A spec that is none is compared as it is.
+    let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
+    let same = match (&config.path, resolved(known)) {
+        (LegSpec::Path(own), Ok(known)) => resolved(own).is_ok_and(|own| own == known),
+        (_, Ok(known)) => is_path(config, &known),
+        _ => false,
+    };
+    same || is_path(config, known)
 }
 
 type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
