@@ -1,6 +1,6 @@
 //! `hemi monitor`: mails what matters, and runs a program for what happens.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -168,22 +168,31 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
             for (name, socket) in arguments.volumes() {
                 if watched.insert(socket.clone()) {
                     tracing::info!(volume = name, "watching");
-                    let last = known.last(&name);
+                    let last = known.of(&name).map(|told| told.mailed);
                     tokio::spawn(volume::watch(name, socket, last, out.clone()));
                 }
             }
         }
         tokio::select! {
             Some(one) = happened.recv(), if pending.has_room() => {
-                let (delivery, one) = (std::sync::Arc::clone(&delivery), one);
+                let delivery = std::sync::Arc::clone(&delivery);
+                // What was not mailed before the last stop is mailed now; the program knows it.
+                let id = one.event.id;
+                let is_known = id > 0 && known.of(&one.volume).is_some_and(|told| id <= told.run);
                 let run = tokio::task::spawn_blocking(move || {
-                    if let Err(error) = delivery.run_program(&one) {
+                    if !is_known && let Err(error) = delivery.run_program(&one) {
                         tracing::warn!(%error, kind = &*one.event.kind, volume = one.volume, "not delivered");
                     }
                     one
                 });
                 if let Ok(one) = run.await {
-                    pending.add(one);
+                    let (volume, is_news) = (one.volume.clone(), one.is_news);
+                    if is_news {
+                        pending.add(one);
+                    }
+                    if id > 0 {
+                        known.note_run(&volume, id, pending.news.is_empty());
+                    }
                 }
             }
             _ = ticks.tick() => {}
@@ -198,21 +207,20 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
             if let Ok((sent, news)) = mailed.await {
                 pending.mailed(sent, news);
             }
-        }
-        if pending.news.is_empty() {
-            known.note(pending.told.drain());
+            if pending.news.is_empty() {
+                known.note_mailed();
+            }
         }
     }
 }
 
-/// What waits to be mailed, and what has been told since the last note of it.
+/// What waits to be mailed.
 #[derive(Debug, Default)]
 struct Pending {
     news: Vec<Happened>,
     /// When the oldest of the news came.
     since: Option<Instant>,
     last_mail: Option<Instant>,
-    told: HashMap<String, u64>,
 }
 
 impl Pending {
@@ -228,13 +236,8 @@ impl Pending {
     }
 
     fn add(&mut self, happened: Happened) {
-        if happened.event.id > 0 {
-            self.told.insert(happened.volume.clone(), happened.event.id);
-        }
-        if happened.is_news {
-            self.since.get_or_insert_with(Instant::now);
-            self.news.push(happened);
-        }
+        self.since.get_or_insert_with(Instant::now);
+        self.news.push(happened);
     }
 
     fn is_due(&self) -> bool {

@@ -6,17 +6,27 @@ use std::path::PathBuf;
 
 use hemi_server::config::place::Place;
 use hemi_server::state;
+use serde::{Deserialize, Serialize};
 
 /// Name of the file in the state directory.
 const FILE: &str = "monitor.json";
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// For each volume, the id of the last event that was told.
+/// The ids of the last events of a volume that were told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Told {
+    /// The program has been run for it and all before.
+    pub(super) run: u64,
+    /// If it or one before was news, that has been mailed.
+    pub(super) mailed: u64,
+}
+
+/// What has been told of each volume.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     path: Option<PathBuf>,
-    last: HashMap<String, u64>,
+    volumes: HashMap<String, Told>,
 }
 
 impl Known {
@@ -29,35 +39,44 @@ impl Known {
                 return Known::default();
             }
         };
-        let last = read(&path).unwrap_or_else(|error| {
+        let volumes = read(&path).unwrap_or_else(|error| {
             tracing::warn!(path = %path.display(), %error, "what was told before is not known");
             HashMap::new()
         });
-        Known { path: Some(path), last }
+        Known { path: Some(path), volumes }
     }
 
-    /// Returns the id of the last event of a volume that was told.
-    pub(super) fn last(&self, volume: &str) -> Option<u64> {
-        self.last.get(volume).copied()
+    /// Returns what has been told of a volume, if that is known.
+    pub(super) fn of(&self, volume: &str) -> Option<Told> {
+        self.volumes.get(volume).copied()
     }
 
-    /// Notes what has been told.
-    pub(super) fn note(&mut self, told: impl Iterator<Item = (String, u64)>) {
-        let before = self.last.len();
-        let mut is_new = false;
-        for (volume, id) in told {
-            is_new |= self.last.insert(volume, id) != Some(id);
+    /// Notes that the program has been run for an event. With `is_mailed` nothing waits to be mailed.
+    pub(super) fn note_run(&mut self, volume: &str, id: u64, is_mailed: bool) {
+        let told = self.volumes.entry(volume.to_owned()).or_insert(Told { run: 0, mailed: id - 1 });
+        told.run = told.run.max(id);
+        if is_mailed {
+            told.mailed = told.run;
         }
-        if (is_new || self.last.len() != before)
-            && let Some(path) = &self.path
-            && let Err(error) = write(path, &self.last)
+        self.write();
+    }
+
+    /// Notes that nothing waits to be mailed any more.
+    pub(super) fn note_mailed(&mut self) {
+        self.volumes.values_mut().for_each(|told| told.mailed = told.run);
+        self.write();
+    }
+
+    fn write(&self) {
+        if let Some(path) = &self.path
+            && let Err(error) = write(path, &self.volumes)
         {
             tracing::warn!(path = %path.display(), %error, "what has been told is not kept");
         }
     }
 }
 
-fn read(path: &std::path::Path) -> io::Result<HashMap<String, u64>> {
+fn read(path: &std::path::Path) -> io::Result<HashMap<String, Told>> {
     let Some(file) = state::open(path)? else { return Ok(HashMap::new()) };
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
@@ -65,10 +84,10 @@ fn read(path: &std::path::Path) -> io::Result<HashMap<String, u64>> {
 }
 
 /// Writes the file in one step: a reader sees the old one or the new one.
-fn write(path: &std::path::Path, last: &HashMap<String, u64>) -> io::Result<()> {
+fn write(path: &std::path::Path, volumes: &HashMap<String, Told>) -> io::Result<()> {
     let new = path.with_extension("json.new");
     let mut file = state::create(&new)?;
-    file.write_all(serde_json::to_string(last)?.as_bytes())?;
+    file.write_all(serde_json::to_string(volumes)?.as_bytes())?;
     file.sync_data()?;
     std::fs::rename(&new, path)
 }
@@ -82,9 +101,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("the temporary directory can be written");
         let path = folder.path().join(FILE);
         let mut known = Known { path: Some(path.clone()), ..Known::default() };
-        known.note([("db".to_owned(), 7), ("web".to_owned(), 9)].into_iter());
+        known.note_run("db", 7, true);
+        known.note_run("db", 9, false);
+        known.note_run("web", 5, false);
         let again = read(&path).expect("it was written");
-        assert_eq!(again, known.last);
+        assert_eq!(again["db"], Told { run: 9, mailed: 7 });
+        assert_eq!(again["web"], Told { run: 5, mailed: 4 }, "it is still to be mailed");
+        known.note_mailed();
+        assert_eq!(read(&path).expect("it was written")["db"], Told { run: 9, mailed: 9 });
         std::fs::write(&path, "no json").expect("it can be written");
         assert!(read(&path).is_err());
     }

@@ -54,7 +54,7 @@ pub(super) async fn watch(
         if let Err(error) = watched.follow().await {
             tracing::debug!(volume = watched.name, %error, "it does not answer");
         }
-        watched.is_silent().await;
+        watched.note_silence().await;
         tokio::time::sleep(RETRY_AFTER).await;
     }
 }
@@ -62,9 +62,14 @@ pub(super) async fn watch(
 impl Watched {
     /// Sends events until the volume goes away.
     async fn follow(&mut self) -> Result<()> {
+        let status: VolumeStatus = self.client.get("/v1/status").await?;
+        self.silent_since = None;
+        if std::mem::take(&mut self.is_unreachable) {
+            self.tell("reachable", Severity::Notice, "The volume answers again.".into(), 0).await;
+        }
         let after = match self.last {
             Some(last) => last,
-            None => self.first_sight().await?,
+            None => self.first_sight(&status).await?,
         };
         self.last = Some(after);
         // What happened while nobody looked comes first.
@@ -102,28 +107,19 @@ impl Watched {
 
     /// Looks at a volume for the first time. Returns the id of its newest event. If it is at risk already,
     /// that is told.
-    async fn first_sight(&mut self) -> Result<u64> {
+    async fn first_sight(&mut self, status: &VolumeStatus) -> Result<u64> {
         let newest: Page = self.client.get("/v1/events?limit=1").await?;
-        let status: VolumeStatus = self.client.get("/v1/status").await?;
         if status.summary.state == Safety::AtRisk {
             let text = format!("{} It was so when the monitor began.", status.summary.text);
-            self.tell("at-risk", Severity::Warning, text).await;
+            // So that the next monitor goes on from here, and does not tell it again.
+            self.tell("at-risk", Severity::Warning, text, newest.next).await;
         }
         Ok(newest.next)
     }
 
     /// Notes that the volume does not answer, and tells it when that has lasted.
-    async fn is_silent(&mut self) {
+    async fn note_silence(&mut self) {
         if self.is_unreachable || self.is_stopped {
-            if self.is_unreachable && self.client.get::<VolumeStatus>("/v1/status").await.is_ok() {
-                self.is_unreachable = false;
-                self.silent_since = None;
-                self.tell("reachable", Severity::Notice, "The volume answers again.".into()).await;
-            }
-            return;
-        }
-        if self.client.get::<VolumeStatus>("/v1/status").await.is_ok() {
-            self.silent_since = None;
             return;
         }
         let since = *self.silent_since.get_or_insert_with(Instant::now);
@@ -133,13 +129,14 @@ impl Watched {
                 "The volume has not answered for {} s, and had not been stopped.",
                 UNREACHABLE_AFTER.as_secs()
             );
-            self.tell("unreachable", Severity::Critical, text).await;
+            self.tell("unreachable", Severity::Critical, text, 0).await;
         }
     }
 
-    /// Tells what the monitor itself has seen. It has no id.
-    async fn tell(&self, kind: &'static str, severity: Severity, text: String) {
-        let event = Event { at: unix_ms(), kind: kind.into(), severity, text, ..Event::default() };
+    /// Tells what the monitor itself has seen. `id` is that of the newest event that is known with it.
+    async fn tell(&self, kind: &'static str, severity: Severity, text: String, id: u64) {
+        let event =
+            Event { id, at: unix_ms(), kind: kind.into(), severity, text, ..Event::default() };
         send_on(&self.name, &self.out, event).await;
     }
 }
