@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hemi_harness import Sandbox, Volume, hemi, hemi_fails
+from hemi_harness import Sandbox, Volume, hemi, hemi_fails, run, wait_until
 from hemi_harness.hemi import MIB, leg_bytes
 
 DISK = 100 * MIB
@@ -89,18 +92,37 @@ def test_what_cannot_have_a_spare_part_is_refused(sandbox: Sandbox) -> None:
     hemi("create", "--leg", one, "--leg", sandbox.file("c.img", DISK), "--size", "16M")
 
 
+# Commands of /dev/loop-control (linux/loop.h).
+LOOP_CTL_ADD = 0x4C80
+LOOP_CTL_REMOVE = 0x4C81
+# A number that `losetup --find` does not give out.
+LOOP = 4711
+
+
+@contextlib.contextmanager
+def loop_without_discard(path: Path) -> Iterator[Path]:
+    """A loop device of its own: the kernel lets nobody turn discards on again."""
+    device = Path(f"/dev/loop{LOOP}")
+    with Path("/dev/loop-control").open("rb") as control:
+        fcntl.ioctl(control, LOOP_CTL_ADD, LOOP)
+        try:
+            wait_until("the loop device is there", device.exists)
+            run("losetup", device, path)
+            try:
+                limit = Path("/sys/block") / device.name / "queue/discard_max_bytes"
+                try:
+                    limit.write_text("0")
+                except OSError:
+                    pytest.skip("the kernel does not let discards be turned off")
+                yield device
+            finally:
+                run("losetup", "--detach", device)
+        finally:
+            fcntl.ioctl(control, LOOP_CTL_REMOVE, LOOP)
+
+
 def test_a_device_that_cannot_discard_is_refused(sandbox: Sandbox) -> None:
-    disk = Path(sandbox.loop(sandbox.file("a.img", DISK)))
-    limit = Path("/sys/block") / disk.name / "queue/discard_max_bytes"
-    before = limit.read_text()
-    try:
-        limit.write_text("0")
-    except OSError:
-        pytest.skip("the kernel does not let discards be turned off")
-    try:
+    with loop_without_discard(sandbox.file("a.img", DISK)) as disk:
         other = sandbox.file("b.img", DISK)
         options = ("--leg", disk, "--leg", other, "--size", "16M", "--spare", f"{disk}=20%")
         hemi_fails("create", *options, says=[disk, "it cannot discard", "hard disk"])
-    finally:
-        # The kernel keeps the limit for whoever gets the loop device next.
-        limit.write_text(before)
