@@ -44,6 +44,7 @@ def load(sandbox: Sandbox, volume: Volume) -> None:
         "--random_distribution=zipf:1.1",
         "--time_based",
         "--runtime=3600",
+        "--eta=never",
         name="load",
     )
 
