@@ -49,6 +49,19 @@ def load(sandbox: Sandbox, volume: Volume) -> None:
     )
 
 
+def configuration(sandbox: Sandbox, volume: Volume) -> Path:
+    """A configuration that names the legs: where they lie is of no interest in a picture."""
+    path = sandbox.path("db.toml")
+    legs = ", ".join(f'{{ path = "{leg}", name = "{Path(leg).stem}" }}' for leg in volume.legs)
+    path.write_text(
+        f'control = "{volume.control}"\n'
+        "allow_inject = true\n"
+        f"legs = [{legs}]\n"
+        f'exports = [{{ nbd = "unix:{volume.socket}" }}]\n'
+    )
+    return path
+
+
 class Pictures:
     """Takes the pictures of one state after another."""
 
@@ -97,6 +110,7 @@ def main() -> None:
         legs = [sandbox.file(f"{name}.img", leg_bytes(SIZE)) for name in ("ssd", "hdd")]
         volume = Volume(sandbox, legs, options=options, inject=True)
         volume.create(SIZE, "--name", "db")
+        volume.serve_with(configuration(sandbox, volume))
         volume.start()
         volume.wait_converged()
         # The second leg is a hard disk, as far as its time goes.
@@ -121,7 +135,7 @@ def main() -> None:
         volume.inject(1, "--clear")
         volume.command("leg", "detach", 1)
         new = sandbox.file("new.img", leg_bytes(SIZE))
-        volume.command("leg", "replace", 1, new)
+        volume.command("leg", "replace", 1, new, "--name", "hdd")
         volume.inject(1, "--delay", "400ms")
         time.sleep(6)
         pictures.take("rebuild", "Rebuild", ("at-risk", "safe"))
