@@ -152,7 +152,9 @@ class Load:
         """Keeps the queue full for so long, and for so many requests at least; fails at the first
         error."""
         until, last = time.monotonic() + seconds, self.version + least
+        limit = until + 60
         while time.monotonic() < until or self.version < last:
+            assert time.monotonic() < limit, f"{len(self.machine.requests)} requests have no answer"
             while len(self.machine.requests) < 12 and self.machine.free:
                 number = self.random.randrange(512)
                 if number in self.asked:

@@ -206,7 +206,9 @@ class Machine:
     # The guest.
 
     def put(self, at: int, form: str, *values: int) -> None:
-        struct.pack_into("<" + form, self.memory, at, *values)
+        # In one piece: `pack_into` would clear the place first, and hemi may look just then.
+        data = struct.pack("<" + form, *values)
+        self.memory[at : at + len(data)] = data
 
     def get(self, at: int, form: str) -> tuple[int, ...]:
         return struct.unpack_from("<" + form, self.memory, at)
