@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from hemi_harness import Sandbox, Volume, wait_until
@@ -263,7 +263,7 @@ def test_live_views_are_bounded_and_slow_ones_are_skipped(sandbox: Sandbox) -> N
         read_until(quick, b"event: status")
         assert time.monotonic() - started < 10
         read_until(slow, b"200 OK")
-        with contextmanager(streams)(volume, 14) as others:
+        with streams(volume, 14) as others:
             assert len(others) == 14
             code, body = volume.curl("/v1/live")
             assert code == 409, body
@@ -271,16 +271,15 @@ def test_live_views_are_bounded_and_slow_ones_are_skipped(sandbox: Sandbox) -> N
     wait_until("places are given back", lambda: _gets_in(volume))
 
 
+@contextmanager
 def streams(volume: Volume, count: int) -> Iterator[list[socket.socket]]:
-    opened = [viewer(volume, "/v1/events/stream?after=0") for _ in range(count)]
-    entered = [stream.__enter__() for stream in opened]
-    for stream in entered:
-        read_until(stream, b'"kind":"started"')
-    try:
-        yield entered
-    finally:
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(viewer(volume, "/v1/events/stream?after=0")) for _ in range(count)
+        ]
         for stream in opened:
-            stream.__exit__(None, None, None)
+            read_until(stream, b'"kind":"started"')
+        yield opened
 
 
 def _gets_in(volume: Volume) -> bool:
