@@ -326,6 +326,10 @@ async fn look(shared: Shared) {
     loop {
         ticks.tick().await;
         shared.past.look(&*shared.volume);
+        for (leg, verdict) in shared.drives.take_judged() {
+            let snapshot = shared.volume.snapshot();
+            shared.past.happened(events::of_verdict(&snapshot, leg, verdict.as_ref()));
+        }
     }
 }
 

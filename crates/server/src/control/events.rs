@@ -13,9 +13,11 @@ use serde_json::{Map, Value};
 
 mod notices;
 mod requests;
+mod verdicts;
 mod watch;
 
 pub(super) use requests::{outcome as of_request, scrub_begins};
+pub(super) use verdicts::of_verdict;
 pub(super) use watch::{Before, Watch, stopped, unix_ms};
 
 /// Events that are kept.

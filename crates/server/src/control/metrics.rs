@@ -15,11 +15,14 @@ use hemi_core::status::{LegState, LegStatus};
 use hemi_core::units::SECTOR_BYTES;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::api::Health;
+use super::hidden::HiddenStall;
 use super::view::health;
 use super::volume::{Phase, Snapshot};
 use crate::drive::{Drives, LegDrives};
@@ -39,6 +42,7 @@ pub(super) fn render(
     snapshot: Arc<Snapshot>,
     settings: &Settings,
     drives: &Drives,
+    hidden: HiddenStall,
 ) -> Result<String, fmt::Error> {
     let volume = (Cow::Borrowed("volume"), Cow::Owned(snapshot.identity.name.clone()));
     let mut registry = Registry::with_prefix_and_labels("hemi", [volume].into_iter());
@@ -46,6 +50,7 @@ pub(super) fn render(
         snapshot,
         policy: settings.policy,
         drives: drives.lock().clone(),
+        hidden,
         now: Instant::now(),
     }));
     let mut text = String::with_capacity(32 << 10);
@@ -58,6 +63,7 @@ struct SnapshotCollector {
     snapshot: Arc<Snapshot>,
     policy: Policy,
     drives: HashMap<u8, LegDrives>,
+    hidden: HiddenStall,
     now: Instant,
 }
 
@@ -115,6 +121,7 @@ impl SnapshotCollector {
         out.counter("connections_refused", "Client connections turned away", connections.refused)?;
         out.gauge("requests_in_flight", "Client requests under way", f64::from(status.requests))?;
         out.counter("requests_failed", "Client requests answered with an error", status.failed)?;
+        out.counter("stall_hidden_seconds", "Time that legs did not answer while clients were served", as_seconds(self.hidden.total_ns))?;
         let operation = |name: &str| vec![("operation", name.to_owned())];
         out.histograms("request_seconds", "Latency of client requests, from receipt to acknowledgement", &[
             (operation("read"), &status.client_reads),
@@ -263,7 +270,7 @@ impl Out<'_> {
         self.family(name, help, MetricType::Gauge, |metric| metric.encode_gauge(&value))
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
         self.family(name, help, MetricType::Counter, |metric| {
             metric.encode_counter(&value, NO_EXEMPLAR)
         })
@@ -368,7 +375,8 @@ mod tests {
                 LegDrives { spec: spec.into(), drives: drives_of_leg, verdict: None },
             );
         }
-        render(Arc::new(snapshot), &Settings::default(), &drives)
+        let hidden = HiddenStall { total_ns: 1_500_000_000, ..HiddenStall::default() };
+        render(Arc::new(snapshot), &Settings::default(), &drives, hidden)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -380,6 +388,7 @@ mod tests {
             "hemi_healthy{volume=\"db\"} 0.0",
             "hemi_exposure_bytes{volume=\"db\"} 4096.0",
             "hemi_authority_moves_total{volume=\"db\"} 7",
+            "hemi_stall_hidden_seconds_total{volume=\"db\"} 1.5",
             "hemi_leg_state{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",state=\"frozen\"} 1.0",
             "hemi_leg_state{volume=\"db\",leg=\"1\",name=\"h\\\"dd\",state=\"healthy\"} 0.0",
             "hemi_leg_freezes_total{volume=\"db\",leg=\"1\",name=\"h\\\"dd\"} 3.0",

@@ -450,7 +450,8 @@ async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Respo
 }
 
 async fn metrics_text(State(shared): State<Shared>) -> Response {
-    match metrics::render(shared.volume.snapshot(), &shared.settings(), &shared.drives) {
+    let (hidden, _) = shared.past.figures();
+    match metrics::render(shared.volume.snapshot(), &shared.settings(), &shared.drives, hidden) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => refuse(Refusal::new(
             RefusalKind::Failed,

@@ -118,12 +118,32 @@ pub(crate) struct LegDrives {
 #[derive(Debug, Default)]
 pub(crate) struct Drives {
     legs: Mutex<HashMap<u8, LegDrives>>,
+    judged: Mutex<Vec<Judged>>,
 }
+
+/// A verdict on a leg that has changed: the leg's slot, and the verdict now in force.
+pub(crate) type Judged = (u8, Option<Verdict>);
+
+/// Most changes of verdicts that wait to be told. Each leg has one in twelve minutes at most.
+const JUDGED_MAX: usize = 64;
 
 impl Drives {
     /// Returns the legs' drives for reading or changing. Nobody holds them for longer than a copy takes.
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u8, LegDrives>> {
         self.legs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the verdict on a leg has changed.
+    fn judge(&self, leg: u8, verdict: Option<Verdict>) {
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        if judged.len() < JUDGED_MAX {
+            judged.push((leg, verdict));
+        }
+    }
+
+    /// Takes the verdicts that have changed since the last call, in order.
+    pub(crate) fn take_judged(&self) -> Vec<Judged> {
+        std::mem::take(&mut self.judged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Adds what is known to a status.

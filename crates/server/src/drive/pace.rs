@@ -85,7 +85,7 @@ impl Pace {
         for (slot, finding) in findings {
             let Some(judged) = self.judged.get_mut(&slot) else { continue };
             if judged.judge.take(finding, judged.kind) {
-                announce(slot, &judged.judge);
+                announce(slot, &judged.judge, drives);
             }
         }
         let mut known = drives.lock();
@@ -173,7 +173,8 @@ fn sample_of(
     }
 }
 
-fn announce(leg: u8, judge: &Judge) {
+fn announce(leg: u8, judge: &Judge, drives: &Drives) {
+    drives.judge(leg, judge.verdict().cloned());
     match judge.verdict() {
         Some(verdict) => tracing::warn!(leg, verdict = verdict.text, "slower than it should be"),
         None => tracing::info!(leg, "as fast as it should be again"),
@@ -257,6 +258,9 @@ mod tests {
         let text = made.verdict(1).unwrap_or_default();
         assert!(text.contains("answers writes in 7.2 ms, where an NVMe drive takes"), "{text}");
         assert_eq!(made.verdict(0), None);
+        let told = made.drives.take_judged();
+        assert!(matches!(&told[..], [(1, Some(verdict))] if verdict.text == text), "{told:?}");
+        assert!(made.drives.take_judged().is_empty(), "once");
         for _ in 0..60 {
             made.minute(600, [30_000, 30_000]);
         }
