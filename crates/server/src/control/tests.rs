@@ -16,6 +16,7 @@ use super::volume::{
 };
 use super::{ControlThread, Listeners};
 use crate::config::Config;
+use crate::config::legs::LegConfig;
 use crate::config::place::Place;
 use crate::config::units::Time;
 
@@ -283,9 +284,15 @@ fn a_refusal_keeps_its_kind() {
     }
 }
 
+/// Returns a configuration that a volume can be served by.
+fn of_two_legs() -> Config {
+    let leg = |path: &str| LegConfig::new(path.parse().expect("a path is a leg"));
+    Config { legs: vec![leg("/dev/a"), leg("/dev/b")], ..Config::default() }
+}
+
 #[test]
 fn settings_change_together_or_not_at_all() {
-    let served = Served::new("set", Config::default(), None);
+    let served = Served::new("set", of_two_legs(), None);
     let value = |key: &str| {
         let (code, text) = served.get("/v1/settings");
         assert_eq!(code, 200);
@@ -338,7 +345,7 @@ fn settings_change_together_or_not_at_all() {
 #[test]
 fn a_setting_that_the_engine_refuses_stays() {
     let refusal = Refusal::new(RefusalKind::Closing, "what", "way");
-    let served = Served::new("set-refused", Config::default(), Some(refusal));
+    let served = Served::new("set-refused", of_two_legs(), Some(refusal));
     assert_eq!(served.post("/v1/set", r#"{"key":"exposure","value":"64MiB"}"#).0, 503);
     assert!(served.get("/v1/config").1.contains("256MiB"));
 }
