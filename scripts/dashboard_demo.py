@@ -45,6 +45,7 @@ def load(sandbox: Sandbox, volume: Volume) -> None:
         "--time_based",
         "--runtime=3600",
         "--eta=never",
+        "--thread",
         name="load",
     )
 
