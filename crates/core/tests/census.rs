@@ -50,14 +50,15 @@ fn parts_add_up_to_the_whole_and_to_the_status() {
 
 #[test]
 fn what_a_leg_owes_shows_where_it_owes_it() {
-    let mut world = steady_legs(2, calm());
+    let settings = Settings { clean_after: 100 * MILLISECOND, ..calm() };
+    let mut world = steady_legs(2, settings);
     world.write(0, 8);
     world.hold(1, What::Writes);
     world.write(2 * REGION, 8);
     let engine = world.engine();
     assert_eq!(engine.census(2..3).owed, 1, "the leg has not answered");
     assert_eq!(engine.census(2..3).authority(), Some(LegIndex(0)));
-    world.let_come(1);
+    world.release(1);
     world.converge();
     assert_eq!(sum(&census(&mut world, 1)).owed, 0);
 }

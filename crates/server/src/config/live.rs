@@ -15,10 +15,15 @@ const BOUND: &str = "it is bound at the start";
 const AT_START: &str = "it says how a start goes about it";
 
 /// Every key, in the order of docs/configuration.md, and why it cannot change, if it cannot.
-const KEYS: [(&str, Option<&str>); 37] = [
+const KEYS: [(&str, Option<&str>); 41] = [
     ("volume", Some("it says which volume a start may serve")),
     ("control", Some(BOUND)),
     ("http", Some(BOUND)),
+    ("http_token_file", Some("the token is read at the start")),
+    (
+        "http_public",
+        Some("it guards against a listener that others reach, and no command may lift it"),
+    ),
     ("device", Some("hemi attach makes the block device, hemi detach-device removes it")),
     ("buffer_budget", Some("the memory is taken and registered at the start")),
     ("allow_inject", Some("it guards against hemi inject, and no command may lift it")),
@@ -26,6 +31,8 @@ const KEYS: [(&str, Option<&str>); 37] = [
     ("start_degraded", Some(AT_START)),
     ("scan", Some(AT_START)),
     ("ledger", Some("the legs name the ledger that the volume is served with")),
+    ("state", Some("the files in it are opened at the start")),
+    ("smart", Some("the drives are watched as the start says")),
     ("drain_on_stop", None),
     ("legs", Some("hemi leg changes the legs of a served volume")),
     ("exports", Some("their sockets are bound at the start")),
@@ -222,6 +229,8 @@ mod tests {
             volume = "v"
             control = "/c"
             http = "h:1"
+            http_token_file = "/t"
+            http_public = true
             scan = "v"
             legs = ["/a"]
             [[exports]]
