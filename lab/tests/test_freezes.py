@@ -35,7 +35,7 @@ PLAN = Plan.model_validate(
 
 
 @pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
-@pytest.mark.parametrize("policy", ["first", "all"])
+@pytest.mark.parametrize("policy", ["first", pytest.param("all", marks=pytest.mark.long)])
 def test_a_plain_mirror_waits_for_the_leg(tmp_path: Path, policy: str) -> None:
     # A path longer than a unix socket's may be.
     legs = tmp_path / ("legs" * 30)

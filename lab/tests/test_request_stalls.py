@@ -222,6 +222,7 @@ PLAN = Plan.model_validate(
 )
 
 
+@pytest.mark.long
 @pytest.mark.skipif("HEMI" not in os.environ, reason="HEMI names no hemi binary")
 def test_a_plain_mirror_waits_for_what_stalls(tmp_path: Path) -> None:
     runs = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hemi_harness import HEMI, Nbdkit, Sandbox, Volume, hemi, wait_until
 from hemi_harness.hemi import MIB, assert_identical, check_message, leg_bytes
 from hemi_harness.journal import Journal
@@ -63,6 +64,7 @@ def test_a_dead_leg_that_is_out_does_not_keep_the_volume_down(sandbox: Sandbox) 
     assert_identical(volume.legs, SIZE)
 
 
+@pytest.mark.long
 def test_a_dead_leg_that_is_out_may_be_replaced(sandbox: Sandbox) -> None:
     volume, journal, _ = with_a_dead_leg(sandbox)
     volume.start()
@@ -141,6 +143,7 @@ def test_an_overwritten_leg_is_recognised_by_its_path(sandbox: Sandbox) -> None:
     refused(volume, f"{volume.legs[1]}: leg 1 of the volume was here", "overwritten")
 
 
+@pytest.mark.long
 def test_a_drive_that_dies_before_another_is_compared_loses_nothing(sandbox: Sandbox) -> None:
     backing = sandbox.file("remote.img", leg_bytes(SIZE))
     local = sandbox.file("local.img", leg_bytes(SIZE))

@@ -84,6 +84,7 @@ def fingerprint(path: Path) -> tuple[int, str]:
 
 
 class TestExistingData:
+    @pytest.mark.long
     def test_a_large_disk_becomes_a_volume_and_stays_a_disk(self, sandbox: Sandbox) -> None:
         disk = sandbox.file("disk.img", 100 * GIB)
         hashes = ext4(sandbox, disk)

@@ -12,7 +12,7 @@ from hemi_harness.mounts import FileSystem, FileTree, FuseDisk
 SIZE = 512 * MIB
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.long)])
 def test_a_file_system_lives_on_a_volume(sandbox: Sandbox, kind: str) -> None:
     volume = Volume.on_files(sandbox, SIZE, inject=True)
     disk = FuseDisk(sandbox, volume.socket)

@@ -161,7 +161,7 @@ def test_a_leg_that_dies_and_returns(sandbox: Sandbox, leg: int) -> None:
     legs.converge()
 
 
-@pytest.mark.parametrize("leg", [0, 1])
+@pytest.mark.parametrize("leg", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_leg_dead_for_long_is_durably_out(sandbox: Sandbox, leg: int) -> None:
     legs = Legs(sandbox, *GIVEN_UP)
     assert legs.journal.run(300)

@@ -76,7 +76,7 @@ def test_a_leg_that_does_not_fit_its_disk_is_refused(sandbox: Sandbox) -> None:
     assert not legs[1].exists() or legs[1].stat().st_blocks * 512 < MIB
 
 
-@pytest.mark.parametrize("full", [0, 1])
+@pytest.mark.parametrize("full", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_full_disk_under_a_sparse_leg(sandbox: Sandbox, full: int) -> None:
     """Clients go on; the leg with the full disk is reported; when there is room it returns."""
     size = 128 * MIB

@@ -90,6 +90,7 @@ def test_what_a_leg_put_back_between_two_starts_lacks_is_owed(sandbox: Sandbox, 
     check(volume, 2)
 
 
+@pytest.mark.long
 def test_the_ledger_tells_a_leg_put_back_after_a_kill(sandbox: Sandbox) -> None:
     volume, server, image = mirrored(sandbox, "--ledger", sandbox.directory_in(Path("/dev/shm")))
     with volume.client() as client:
