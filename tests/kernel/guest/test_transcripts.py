@@ -34,7 +34,6 @@ MACHINE = (
 #: The beginnings of commands that are shown and not run, with the reason.
 NOT_RUN = {
     "modprobe ": BUILT_IN,
-    "install -m ": UNITS,
     "install -D -m ": UNITS,
     "systemctl ": UNITS,
     "qemu-system-x86_64 ": MACHINE,
