@@ -27,7 +27,7 @@ pub(crate) struct ConfigFile {
     /// As it was read.
     before: String,
     document: DocumentMut,
-    /// What each change did, for a person to read.
+    /// The outcome of each change, for a person to read.
     hunks: String,
 }
 
@@ -367,7 +367,7 @@ impl Keeping {
     /// Prepares a change of the file, if there is one.
     ///
     /// # Errors
-    /// With `write`, if there is no file or it cannot be changed.
+    /// Fails with `write` if there is no file or it cannot be changed.
     pub(crate) fn prepare(
         file: Option<&Path>,
         write: bool,

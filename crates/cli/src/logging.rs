@@ -72,7 +72,7 @@ pub(crate) fn start(arguments: &LogArgs) -> Result<Logging> {
     }
 }
 
-/// What the journal is told about errors that end a command.
+/// The severity that the journal gets with an error that ends a command.
 pub(crate) const ERROR: u8 = 3;
 
 /// Returns true if standard error goes to systemd's journal, which takes a line's severity from
@@ -83,7 +83,7 @@ pub(crate) fn to_journal() -> bool {
     stream.is_ok_and(|stream| told == format!("{}:{}", stream.st_dev(), stream.st_ino()))
 }
 
-/// Where events are written.
+/// The destination of events.
 struct Events {
     writer: NonBlocking,
     to_journal: bool,

@@ -20,12 +20,12 @@ const WHOLE: &str = "hemi";
 /// The configuration's page below `docs/`, and what stands for its first paragraph.
 const CONFIGURATION: (&str, &str) = ("configuration.md", "configuration of a volume");
 
-/// What man pages are made from, and what they bear.
+/// The sources of man pages, and the words that all of them bear.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     /// The pages.
     pub(crate) docs: &'a Path,
-    /// Where the pages are once they are installed, for those that become no man page.
+    /// Directory of the installed pages, for those that become no man page.
     pub(crate) installed: &'a str,
     /// The date, as in 2026-11-26. Empty: none.
     pub(crate) date: &'a str,

@@ -371,7 +371,7 @@ pub(crate) fn percent(permille: u16) -> String {
     format!("{}.{} %", permille / 10, permille % 10)
 }
 
-/// How fast it goes and how long it takes yet, as far as is known.
+/// Returns the pace and the time left, as far as they are known.
 pub(crate) fn pace(bytes_per_s: Option<u64>, remaining_ns: Option<u64>) -> String {
     let mut text = String::new();
     if let Some(rate) = bytes_per_s {

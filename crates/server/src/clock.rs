@@ -1,4 +1,6 @@
-//! The clock of the reactor and of the load engine.
+//! The clocks: monotonic for the reactor and the load engine, that of the calendar for what people read.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hemi_core::units::Instant;
 use rustix::time::{ClockId, clock_gettime};
@@ -7,4 +9,10 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn now() -> Instant {
     let time = clock_gettime(ClockId::Monotonic);
     Instant(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Returns the time in milliseconds since 1970. A clock before that counts as zero.
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -148,13 +148,13 @@ pub struct Config {
     /// Path of the control socket. Default: `<run directory>/<volume>.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
-    /// Where the dashboard, metrics and health are served. Default: nowhere.
+    /// Address of the dashboard, metrics and health. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAddress>,
     /// File with the token that changes over HTTP need. Default: none, and no changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_token_file: Option<PathBuf>,
-    /// Whether other machines may reach the HTTP listener. Figures need the token then, too.
+    /// True if other machines may reach the HTTP listener. Figures need the token then, too.
     pub http_public: bool,
     /// The driver through which the volume is a block device of this machine. Default: none.
     pub device: DeviceKind,
@@ -172,7 +172,7 @@ pub struct Config {
     pub ledger: Place,
     /// The place of what is kept over restarts, such as the history: `auto` is the usual state directory.
     pub state: Place,
-    /// How often drives are asked for their health.
+    /// Pause between two questions to the drives for their health.
     pub smart: SmartPolling,
     /// The volume whose legs are found by their content. Default: none is looked for.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -72,9 +72,10 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
-    let new = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&new)?;
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let mut file = create(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;

@@ -43,7 +43,7 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 /// through the control socket, until Ctrl-C. The address then has a token, and whoever has that may do
 /// what the hemi commands can.
 ///
-/// Where there is no graphical session, or xdg-open is missing, the address is only printed.
+/// The address is only printed if there is no graphical session or xdg-open is missing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -28,7 +28,7 @@ enum What {
         /// The pages that they are made from.
         #[arg(long, value_name = "DIR", default_value = "docs")]
         docs: PathBuf,
-        /// Where these pages are installed.
+        /// Directory in which these pages are installed.
         #[arg(long, value_name = "DIR", default_value = "/usr/share/doc/hemi")]
         installed: String,
         /// The date that they bear, as in 2026-11-26.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::client::{Client, RunSockets};
 use crate::text;
 
-/// How long each volume may take to answer.
+/// Longest wait for a volume's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the volumes that are served on this machine.
@@ -32,7 +32,7 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// What was found.
+/// The volumes that were found, and the sockets that could not be asked.
 #[derive(Debug, Default, Serialize)]
 struct Found {
     volumes: Vec<Served>,

@@ -19,7 +19,7 @@ mod deliver;
 mod known;
 mod volume;
 
-/// How often volumes are looked for.
+/// Pause between two searches for volumes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Events that wait to be delivered. Volumes keep those that do not fit in here.
 const WAITING_MAX: usize = 64;
@@ -214,11 +214,11 @@ async fn watch(arguments: &MonitorArgs) -> Result<()> {
     }
 }
 
-/// What waits to be mailed.
+/// News that waits to be mailed.
 #[derive(Debug, Default)]
 struct Pending {
     news: Vec<Happened>,
-    /// When the oldest of the news came.
+    /// The time at which the oldest of the news came.
     since: Option<Instant>,
     last_mail: Option<Instant>,
 }

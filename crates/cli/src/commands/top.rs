@@ -50,7 +50,7 @@ pub(crate) struct TopArgs {
     which: Which,
 }
 
-/// What happens.
+/// A key, a new size of the terminal, or news of a volume.
 enum Event {
     Status { tap: u64, status: Box<VolumeStatus> },
     Gone { tap: u64, why: String },
@@ -114,7 +114,7 @@ struct Top {
     /// Events come here.
     sender: Sender<Event>,
     events: Receiver<Event>,
-    /// Which volume's stream is listened to; others end.
+    /// The volume whose stream is listened to. Streams of others end.
     tap: Arc<AtomicU64>,
 }
 

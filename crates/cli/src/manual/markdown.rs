@@ -8,9 +8,9 @@ use roff::{Inline, Roff, bold, italic, roman};
 
 use super::{manual_of, reference};
 
-/// How far code stands from the margin, in columns.
+/// Indentation of code, in columns.
 const INDENT: &str = "4";
-/// How far the text of a list stands from its marks, in columns.
+/// Distance of a list's text from its marks, in columns.
 const BULLET_INDENT: &str = "2";
 const NUMBER_INDENT: &str = "3";
 
@@ -19,16 +19,16 @@ const NUMBER_INDENT: &str = "3";
 pub(super) struct Page {
     /// Its first paragraph as a man page's NAME has it: `serve a volume`.
     pub(super) about: String,
-    /// What is in front of the first heading is the DESCRIPTION, unless it is that paragraph alone.
+    /// The text in front of the first heading becomes the DESCRIPTION, unless it is that paragraph alone.
     pub(super) sections: Vec<Section>,
     /// The pages that it leads to, relative to `docs/`.
     pub(super) links: BTreeSet<String>,
 }
 
-/// What follows one heading.
+/// The text under one heading.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// In capitals.
+    /// The heading, in capitals.
     pub(super) title: String,
     pub(super) body: Roff,
 }
@@ -69,7 +69,7 @@ struct Writer<'a> {
     page: Page,
     /// The line that is being put together.
     line: Vec<Inline>,
-    /// How many strong and emphasised parts are open.
+    /// The number of strong and emphasised parts that are open.
     strong: usize,
     emphasised: usize,
     /// The open lists: the next number, or None with bullets.
@@ -80,7 +80,7 @@ struct Writer<'a> {
     in_title: bool,
     code: Option<String>,
     table: Table,
-    /// Where the open link goes to, and where its text begins in `line`.
+    /// The target of the open link, and the place in `line` at which its text begins.
     link: Option<(String, usize)>,
 }
 

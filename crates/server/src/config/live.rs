@@ -1,4 +1,4 @@
-//! Which options can change while the volume is served, and how one is changed.
+//! The options that can change while the volume is served, and their change.
 //!
 //! Every key of the configuration is in one list, with the reason if it is fixed. A value is read and
 //! judged as at a start, beside all the others.
@@ -72,13 +72,13 @@ pub struct Setting {
     pub key: String,
     /// Its value, as after `KEY=`; `null` if it has none.
     pub value: Option<String>,
-    /// Whether it can change while the volume is served.
+    /// True if it can change while the volume is served.
     pub live: bool,
     /// The reason why it cannot; `null` if it can.
     pub why_not: Option<String>,
 }
 
-/// Why a key was not given another value.
+/// The reason why a key was not given another value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such key.

@@ -9,12 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Names the place of the ledger, or of what is kept over restarts: `auto`, `none`, or a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// In the usual directory, if that can be used, else nowhere.
+    /// The usual directory, if it can be used; else none.
     #[default]
     Auto,
     /// Nowhere.
     None,
-    /// In this directory.
+    /// This directory.
     Directory(PathBuf),
 }
 

@@ -34,7 +34,7 @@ const TOKEN_MODE: u32 = 0o600;
 /// Rights that nobody may have on a token file: a group may read it, others may nothing.
 const TOKEN_MODE_FORBIDDEN: u32 = 0o037;
 
-/// Why a token could not be had.
+/// The reason why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file could not be read or made.
@@ -50,7 +50,7 @@ pub enum TokenError {
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and the way out.
+        /// The fault of the file, and the way out.
         reason: String,
     },
 }
@@ -321,7 +321,7 @@ async fn pass(judged: Result<(), Refusal>, request: Request, next: Next) -> Resp
     response
 }
 
-/// What a request needs.
+/// The right that a request needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
@@ -337,13 +337,13 @@ pub enum Right {
 /// `GET /v1/access`: what may be done here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessAnswer {
-    /// What reading figures needs.
+    /// The right to read figures.
     pub read: Right,
-    /// What changes need.
+    /// The right to change something.
     pub change: Right,
-    /// Whether faults may be injected.
+    /// True if faults may be injected.
     pub inject: bool,
-    /// Whether this request had the right token, or needed none.
+    /// True if this request had the right token, or needed none.
     pub granted: bool,
     /// The address that the HTTP listener has; `null` if there is none.
     pub address: Option<String>,

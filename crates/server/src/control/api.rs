@@ -324,15 +324,15 @@ pub struct ScrubStatus {
 /// A scrub that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastScrub {
-    /// When it ended, milliseconds since 1970.
+    /// The time of its end, in milliseconds since 1970.
     pub at_ms: u64,
     /// Bytes found different.
     pub mismatched_bytes: u64,
-    /// Whether what differed was rewritten.
+    /// True if it rewrote extents that differed.
     pub repaired: bool,
-    /// How long it took.
+    /// Time that it took.
     pub took_ns: u64,
-    /// Whether it was stopped before its end.
+    /// True if it was stopped before its end.
     pub stopped: bool,
 }
 
@@ -426,7 +426,7 @@ pub struct VolumeStatus {
     /// Stall hidden from clients.
     #[serde(default)]
     pub hidden: HiddenStall,
-    /// What the process takes.
+    /// The process's own use of the machine.
     #[serde(default)]
     pub process: ProcessStatus,
     /// All of it in one sentence.

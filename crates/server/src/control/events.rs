@@ -11,6 +11,8 @@ use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+#[cfg(test)]
+mod made;
 mod notices;
 mod requests;
 mod verdicts;
@@ -18,7 +20,7 @@ mod watch;
 
 pub(super) use requests::{outcome as of_request, scrub_begins};
 pub(super) use verdicts::of_verdict;
-pub(super) use watch::{Before, Watch, stopped, unix_ms};
+pub(super) use watch::{Before, Watch, stopped};
 
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 4096;
@@ -27,11 +29,11 @@ pub const EVENTS_BYTES_MAX: usize = 1 << 20;
 /// Longest text of an event in bytes. A longer one is cut.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// How much an event matters.
+/// The weight of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// In the ordinary course of things.
+    /// Something ordinary.
     #[default]
     Info,
     /// Worth knowing.
@@ -58,9 +60,9 @@ impl fmt::Display for Severity {
 pub struct Event {
     /// Its id. Later events have greater ones, over restarts, too.
     pub id: u64,
-    /// When it happened, unix milliseconds.
+    /// Its time, in unix milliseconds.
     pub at: u64,
-    /// How much it matters.
+    /// Its weight.
     pub severity: Severity,
     /// Its kind, such as `freeze`. More kinds may be added.
     pub kind: Cow<'static, str>,
@@ -70,7 +72,7 @@ pub struct Event {
     /// The name of that leg.
     #[serde(default)]
     pub name: Option<String>,
-    /// What happened and why, in one sentence.
+    /// The event and its cause, in one sentence.
     pub text: String,
     /// Its figures.
     #[serde(default)]

@@ -18,9 +18,9 @@ const HOUR_MS: u64 = 3_600_000;
 /// Stall hidden from clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenStall {
-    /// Of the last 24 hours, to the hour.
+    /// The hidden stall of the last 24 hours, to the hour.
     pub day_ns: u64,
-    /// Of the last seven days, to the hour.
+    /// The hidden stall of the last seven days, to the hour.
     pub week_ns: u64,
     /// Since the volume was first served with a state directory.
     pub total_ns: u64,

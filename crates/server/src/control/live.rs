@@ -21,7 +21,7 @@ use super::volume::{Census, Refusal, RefusalKind, Volume};
 
 /// Viewers at a time, of live views and of streams of events together.
 pub(super) const VIEWERS_MAX: usize = 16;
-/// How often a live view gets a status.
+/// Pause between two statuses of a live view.
 const STATUS_EVERY: Duration = Duration::from_millis(250);
 /// Age up to which a census of the regions is given to others that ask for the same.
 const CENSUS_AGE_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What the control thread remembers of the volume: the history, the events, the hidden stall.
+//! The control thread's memory of the volume: the history, the events, the hidden stall.
 //!
 //! It lives in memory, bounded, and beside that in a file of the state directory, which a thread of its own
 //! writes ([`writer`]): a disk that hangs holds up neither control nor clients. Before the file has been read,
@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use hemi_core::format::Id;
 use tokio::sync::watch as signal;
 
-use super::events::{Before, Entry, Event, EventLog, Watch, stopped, unix_ms};
+use super::events::{Before, Entry, Event, EventLog, Watch, stopped};
 use super::hidden::{Hidden, HiddenStall};
 use super::history::answer::HistoryAnswer;
 use super::history::file::Batch;
@@ -19,14 +19,15 @@ use super::history::rings::{Resolution, Rings};
 use super::history::sampler::Sampler;
 use super::usage::{self, ProcessStatus};
 use super::volume::{LegIdentity, Phase, Snapshot, Volume};
+use crate::clock::unix_ms;
 use crate::config::place::Place;
 use writer::{Read, Writer};
 
 mod writer;
 
-/// How often the volume is looked at.
+/// Pause between two looks at the volume.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often steps of the history are written to the file.
+/// Longest time that steps of the history wait to be written to the file.
 const WRITE_EVERY: Duration = Duration::from_secs(10);
 /// Longest wait for the file to be read, before events are given out without those before.
 const READ_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,11 +1,11 @@
-//! How fast work goes on that will end: a leg's drain or rebuild, a scrub. And when it will.
+//! The pace of work that will end, such as a drain, a rebuild or a scrub, and the time left.
 //!
 //! Fed with what is left, twice a second. The pace is a mean that forgets, so that a pause of a second
 //! does not send the time left to the skies, and yet follows a drive that has become slower.
 
 use std::time::{Duration, Instant};
 
-/// What was done this long ago counts for about a third of what is done now.
+/// Age at which work counts for about a third of work done now.
 const MEMORY: Duration = Duration::from_secs(30);
 /// Nothing is said of the pace before it has been watched for this long.
 const WATCHED_MIN: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub struct Pace {
     /// The most that was left since it began: all of it, as far as is known.
     most: u64,
     steps: u32,
-    /// By how much it gets less, and how much is done, bytes a second.
+    /// The rate at which it gets less, and the rate at which work is done, in bytes a second.
     falls: f64,
     works: f64,
 }
@@ -52,7 +52,7 @@ impl Pace {
         self.most = self.most.max(left);
     }
 
-    /// How much is left, bytes.
+    /// The work left, in bytes.
     pub fn left(&self) -> u64 {
         self.left
     }

@@ -27,7 +27,7 @@ use super::api::{
     Scrub, Shutdown, Upgrade, VolumeStatus,
 };
 use super::connections::Peer;
-use super::events::{self, unix_ms};
+use super::events;
 use super::history::History;
 use super::live::{self, Viewers};
 use super::past::Past;
@@ -35,6 +35,7 @@ use super::scrubs::Scrubs;
 use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use super::{metrics, settings};
+use crate::clock::unix_ms;
 use crate::config::Config;
 use crate::dashboard;
 use crate::drive::Drives;

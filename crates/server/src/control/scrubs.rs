@@ -1,24 +1,24 @@
 //! The last scrub and its result, kept over restarts in the state directory.
 
-use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use super::api::LastScrub;
+use crate::clock::unix_ms;
 use crate::state;
 
-/// What its file is called in the state directory.
+/// Extension of its file in the state directory.
 pub(crate) const EXTENSION: &str = "scrub";
 /// Longest file that is read: far above any that was written.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// What is known of scrubs.
+/// The running scrub and the last one.
 #[derive(Debug, Default)]
 pub(super) struct Scrubs {
     last: Option<LastScrub>,
     file: Option<PathBuf>,
-    /// When the running one was asked for; whether it was asked to stop.
+    /// The time at which the running one was asked for; true if it was asked to stop.
     running: Option<(Instant, bool)>,
 }
 
@@ -61,10 +61,9 @@ impl Scrubs {
     /// Notes that the running one has ended, and keeps the result.
     pub(super) fn end(&mut self, now: Instant, mismatched_bytes: u64, repaired: bool) {
         let Some((begun, stopped)) = self.running.take() else { return };
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let took = now.saturating_duration_since(begun);
         let last = LastScrub {
-            at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+            at_ms: unix_ms(),
             mismatched_bytes,
             repaired,
             took_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
@@ -72,7 +71,7 @@ impl Scrubs {
         };
         self.last = Some(last);
         if let Some(path) = &self.file
-            && let Err(error) = write(path, &last)
+            && let Err(error) = keep(path, &last)
         {
             let path = path.display();
             tracing::warn!(%path, %error, "the result of the scrub is not kept over a restart");
@@ -80,20 +79,15 @@ impl Scrubs {
     }
 }
 
+fn keep(path: &Path, last: &LastScrub) -> io::Result<()> {
+    state::replace(path, &serde_json::to_vec(last)?)
+}
+
 fn read(path: &Path) -> io::Result<Option<LastScrub>> {
     let Some(file) = state::open(path)? else { return Ok(None) };
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
     Ok(Some(serde_json::from_str(&text)?))
-}
-
-/// Writes aside and moves: whatever happens, one of the two is whole.
-fn write(path: &Path, last: &LastScrub) -> io::Result<()> {
-    let aside = path.with_extension(format!("{EXTENSION}.new"));
-    let mut file = state::create(&aside)?;
-    file.write_all(&serde_json::to_vec(last)?)?;
-    file.sync_all()?;
-    fs::rename(&aside, path)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::api::{LegStatus, OutReason, VolumeStatus};
 use super::promises::{bytes, duration};
 use super::volume::Phase;
 
-/// How safe the data is, in one word.
+/// The safety of the data, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Safety {
@@ -23,11 +23,11 @@ pub enum Safety {
 /// The volume in one sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// In one word.
+    /// The safety of the data, in one word.
     pub state: Safety,
-    /// In one sentence, with figures.
+    /// The same in one sentence, with figures.
     pub text: String,
-    /// What to do; `null` if nothing.
+    /// Advice on what to do; `null` if nothing is to be done.
     pub advice: Option<String>,
 }
 

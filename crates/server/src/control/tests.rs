@@ -341,7 +341,7 @@ fn settings_change_together_or_not_at_all() {
     assert_eq!(served.asked().len(), 4, "nothing wrong reached the volume");
 }
 
-/// What the engine does not take is not shown as if it were in force.
+/// A setting that the engine does not take is not shown as if it were in force.
 #[test]
 fn a_setting_that_the_engine_refuses_stays() {
     let refusal = Refusal::new(RefusalKind::Closing, "what", "way");

@@ -1,4 +1,4 @@
-//! What the process itself takes: processor time and memory.
+//! The processor time and memory that the process itself takes.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

@@ -186,7 +186,7 @@ impl Snapshot {
 /// The regions of the volume, counted by their condition, in cells of equal size.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
-    /// How many there are.
+    /// Their number.
     pub regions: u32,
     /// The cells, in the order of the volume.
     pub cells: Vec<RegionCounts>,
@@ -314,7 +314,7 @@ pub enum Request {
     Configure {
         /// All of the engine's.
         settings: Box<Settings>,
-        /// What changes, `KEY=VALUE`.
+        /// The changes, each as `KEY=VALUE`.
         text: String,
     },
     /// Lay a fault on a leg.

@@ -173,7 +173,7 @@ pub enum CreateError {
         path: PathBuf,
         /// The share asked for.
         share: Share,
-        /// What may be used, in bytes.
+        /// The part that may be used, in bytes.
         usable: u64,
         /// The size it needs in bytes.
         needs: u64,

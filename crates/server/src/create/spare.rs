@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// What `--spare` says: a share of every leg, or of the one that is named.
+/// The value of `--spare`: a share of every leg, or of the one that is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spare {
     /// The leg, named as after `--leg`.

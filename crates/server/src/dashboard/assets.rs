@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// What `index.html` has in place of the version.
+/// The place of the version in `index.html`.
 const VERSION_MARK: &str = "VERSION";
 
 /// Name, media type and content of each file but the page itself.

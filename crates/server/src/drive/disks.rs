@@ -1,4 +1,4 @@
-//! From a leg's file or device to the whole disks that hold it, by sysfs.
+//! Finds the whole disks that hold a leg's file or device, by sysfs.
 //!
 //! A file lies on the device of its file system. A partition lies on its disk, and a mapped or RAID
 //! device on those that the kernel lists as its slaves. A loop device lies on its file.
@@ -15,7 +15,7 @@ const DISKS_MAX: usize = 64;
 /// The files of the machine that tell of its devices.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
-    /// Where sysfs is mounted.
+    /// The mount point of sysfs.
     pub(super) sys: PathBuf,
     /// The directory of udev's database.
     pub(super) udev: PathBuf,

@@ -1,4 +1,4 @@
-//! What is known of drives over restarts: a file of the volume in the state directory.
+//! The memory of drives over restarts: a file of the volume in the state directory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,9 +23,9 @@ const PACES_MAX: usize = 16;
 #[serde(default)]
 pub(super) struct Kept {
     format: u32,
-    /// By serial number.
+    /// The wear of each drive, by serial number.
     drives: BTreeMap<String, Wear>,
-    /// How fast legs have been, by the serial numbers of their drives or by their spec.
+    /// The past paces of legs, by the serial numbers of their drives or by their spec.
     paces: BTreeMap<String, Past>,
 }
 

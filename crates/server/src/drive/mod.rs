@@ -103,7 +103,7 @@ impl DriveStatus {
     }
 }
 
-/// What is known of one leg beside its I/O.
+/// The drives of one leg, and the verdict on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LegDrives {
     /// The leg's spec: another one in the slot has other drives.
@@ -114,7 +114,7 @@ pub(crate) struct LegDrives {
     pub(crate) verdict: Option<Verdict>,
 }
 
-/// What is known of every leg's drives, by slot. Written by the watching thread, read by control.
+/// The drives of every leg, by slot. The watching thread writes them, and control reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Drives {
     legs: Mutex<HashMap<u8, LegDrives>>,

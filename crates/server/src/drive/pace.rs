@@ -21,7 +21,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(3600);
 /// A leg that is judged.
 #[derive(Debug)]
 struct Judged {
-    /// What it is known again by over a restart. Another one in the slot begins anew.
+    /// The key by which it is known again after a restart. Another one in the slot begins anew.
     key: String,
     kind: DriveKind,
     judge: Judge,

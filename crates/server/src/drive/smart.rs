@@ -39,7 +39,7 @@ pub(super) fn arguments(device: &str) -> [&str; 9] {
     ["--json=c", "-n", "standby,3", "-i", "-H", "-A", "-l", "devstat", device]
 }
 
-/// What was learned from a program's output.
+/// The figures in a program's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// Figures; those of the drive's identity too, where it tells them.

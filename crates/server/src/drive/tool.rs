@@ -23,7 +23,7 @@ const KILL_WAIT: Duration = Duration::from_secs(1);
 /// Directories in which administrators' programs are, beside the search path.
 const DIRECTORIES: [&str; 3] = ["", "/usr/sbin/", "/sbin/"];
 
-/// Why a program told nothing.
+/// The reason why a program told nothing.
 #[derive(Debug)]
 pub(super) enum ToolError {
     /// It is not installed.

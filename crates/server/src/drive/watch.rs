@@ -8,7 +8,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::disks::{Disk, Machine};
 use super::keep::Memory;
@@ -16,6 +16,7 @@ use super::pace::Pace;
 use super::smart::Reading;
 use super::tool::{self, ToolError};
 use super::{DriveKind, DriveStatus, Drives, LegDrives, nvme, smart};
+use crate::clock::unix_ms;
 use crate::config::legs::LegSpec;
 use crate::config::place::Place;
 use crate::config::smart::SmartPolling;
@@ -64,7 +65,7 @@ pub(crate) fn spawn(
     Ok(Watching { stop, thread: handle.thread().clone() })
 }
 
-/// What the thread knows.
+/// The thread's memory.
 #[derive(Debug)]
 struct Watch {
     machine: Machine,
@@ -72,7 +73,7 @@ struct Watch {
     memory: Memory,
     pace: Pace,
     stop: Arc<AtomicBool>,
-    /// When each leg was last asked about, by its spec.
+    /// The time of the last question about each leg, by its spec.
     asked: HashMap<String, Instant>,
     /// The last figures of each disk, by its device.
     known: HashMap<String, DriveStatus>,
@@ -284,11 +285,6 @@ impl Watch {
 fn missing(what: &str) -> Reading {
     let verb = if what.starts_with("neither") { "is" } else { "is not" };
     Reading::Nothing(format!("{what} {verb} installed"))
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How fast a drive's rated endurance is used up, and when it ends.
+//! The rate at which a drive's rated endurance is used up, and the date of its end.
 //!
 //! Drives tell what is used in whole percents. So only the moments count at which the figure rises: at
 //! such a moment it is exact. Two of them give a rate, if they are far enough apart.
@@ -33,12 +33,12 @@ pub(super) struct Wear {
     moments: Vec<Moment>,
 }
 
-/// What the figures say of the future.
+/// A forecast from the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outlook {
     /// Endurance used up in a year, of a thousand.
     pub(super) permille_per_year: Option<u32>,
-    /// When it ends.
+    /// The time of its end.
     pub(super) end_at_ms: Option<u64>,
     /// The reason why that is not known.
     pub(super) why_no_end: Option<String>,

@@ -1,4 +1,4 @@
-//! How slow a healthy drive of a kind may be, under a load.
+//! The slowest that a healthy drive of a kind may be, under a load.
 //!
 //! A drive that has more to do answers later. How much later follows from how many I/Os are in flight and from
 //! what one of them takes when they come one after another. So a bar has a latency for a drive with
@@ -13,9 +13,9 @@ const MB: u64 = 1_000_000;
 /// The latency that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bar {
-    /// With nothing else in flight.
+    /// Latency with nothing else in flight.
     base_ns: u64,
-    /// For each I/O in flight.
+    /// Latency added by each I/O in flight.
     each_ns: u64,
     /// The rate at which its bytes go, beside that.
     bytes_per_s: u64,

@@ -45,7 +45,7 @@ const AGE_MAX_MS: u64 = 3 * 3_600_000;
 /// I/O of one direction in one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// How many I/Os ended.
+    /// The number of I/Os that ended.
     pub(crate) count: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
@@ -99,7 +99,7 @@ impl Work {
     }
 }
 
-/// What a leg did in a minute or so.
+/// The I/O of a leg in a minute or so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// Its end, in unix milliseconds.
@@ -112,7 +112,7 @@ pub(crate) struct Sample {
     pub(crate) writes: Work,
 }
 
-/// How much a verdict matters.
+/// The weight of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -127,7 +127,7 @@ pub struct Verdict {
     pub text: String,
     /// The time of the first slow sample.
     pub since_ms: u64,
-    /// How much it matters.
+    /// Its weight.
     pub severity: Severity,
 }
 
@@ -152,13 +152,13 @@ impl fmt::Display for Direction {
 struct Excess {
     direction: Direction,
     typical_ns: u64,
-    /// What it should be at most.
+    /// The most that it should be.
     bar_ns: u64,
     /// True if the bar is what the leg itself took before.
     is_own: bool,
 }
 
-/// What one sample says of a leg.
+/// The finding of one sample on a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finding {
     sample: Sample,

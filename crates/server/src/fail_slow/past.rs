@@ -1,6 +1,6 @@
-//! How fast a leg has been, by load.
+//! The past pace of a leg, by load.
 //!
-//! For each direction and each power of two of load there is a histogram of the samples' median latencies. A
+//! Each direction and each power of two of load has a histogram of the samples' median latencies. A
 //! drive that carried the present load or a higher one carried it with the median of those: what is expected of
 //! it now. Loads that it never had say nothing.
 
@@ -27,11 +27,11 @@ struct Loads {
     counts: Vec<u16>,
 }
 
-/// How fast a leg has been.
+/// The past pace of a leg.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<[u16; 4]>", into = "Vec<[u16; 4]>")]
 pub(crate) struct Past {
-    /// Of reads, then of writes.
+    /// Histograms of reads, then of writes.
     directions: [[Loads; LOADS]; 2],
 }
 

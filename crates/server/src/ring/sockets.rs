@@ -212,7 +212,7 @@ impl Sockets {
 /// The number of completions that a wait ends with, on average over some sixteen waits.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// In 256ths.
+    /// The average, in 256ths.
     average: u32,
     is_light: bool,
 }

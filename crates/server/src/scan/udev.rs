@@ -15,7 +15,7 @@ type Property = (&'static str, String);
 /// keep off. For the block device of a volume, they have the volume's name. Returns none for any other
 /// device, and for one that cannot be read.
 ///
-/// With the spec `end:PATH`, only an adopted disk has properties. They do not hide the file system on it.
+/// Only an adopted disk has properties with the spec `end:PATH`. They do not hide the file system on it.
 pub fn udev_properties(device: &LegSpec) -> Vec<Property> {
     match device {
         LegSpec::Path(path) => of_device(path),

@@ -1,4 +1,4 @@
-//! What has been told already, kept over restarts of the monitor.
+//! The monitor's memory of what it has told, kept over its restarts.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -22,7 +22,7 @@ pub(super) struct Told {
     pub(super) mailed: u64,
 }
 
-/// What has been told of each volume.
+/// The last event told of each volume.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     path: Option<PathBuf>,

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::client::Client;
 
-/// How often the volume is asked whether it is served yet.
+/// Pause between two questions if the volume is served yet.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A shell that ends by a signal has this and the signal's number as its status.
 const SIGNALLED: i32 = 128;

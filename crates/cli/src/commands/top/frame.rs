@@ -1,4 +1,4 @@
-//! What `hemi top` shows: a pure function of what is known and of the size of the terminal.
+//! The screen of `hemi top`, as a pure function of what is known and of the size of the terminal.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use hemi_server::control::volume::Phase;
 use super::line::{Line, Style, bar, sparkline};
 use crate::text;
 
-/// How many seconds are remembered.
+/// Seconds that are remembered.
 pub(super) const MEMORY: usize = 120;
 /// Width of a sparkline.
 const SPARK: usize = 30;
@@ -18,7 +18,7 @@ const SPARK: usize = 30;
 const BAR: usize = 30;
 const NONE: &str = "-";
 
-/// In which order the legs are.
+/// The order of the legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     #[default]
@@ -58,9 +58,9 @@ pub(super) struct View {
     pub(super) order: Order,
     /// The slot of the selected leg.
     pub(super) selected: Option<u8>,
-    /// Which volume of how many.
+    /// The number of the volume that is shown, and how many there are.
     pub(super) volume: (usize, usize),
-    /// Whether block characters can be shown.
+    /// True if block characters can be shown.
     pub(super) unicode: bool,
 }
 
@@ -212,7 +212,7 @@ impl View {
         self.seen.len().checked_sub(2).and_then(|index| self.seen.get(index))
     }
 
-    /// What `of` rose by in each second, of what is remembered.
+    /// Returns the rise of `of` in each remembered second.
     fn rates(&self, of: impl Fn(&VolumeStatus) -> u64) -> Vec<u64> {
         let pairs = self.seen.iter().zip(self.seen.iter().skip(1));
         pairs.map(|(before, now)| rate(before, now, &of)).collect()
@@ -376,7 +376,7 @@ fn write_p99(status: &VolumeStatus, slot: u8) -> u64 {
     leg.filter(|leg| leg.writes.recent.count > 0).map_or(0, |leg| leg.writes.recent.p99_ns)
 }
 
-/// What a count rose by, a second.
+/// The rise of a count, a second.
 fn rate(before: &VolumeStatus, now: &VolumeStatus, of: impl Fn(&VolumeStatus) -> u64) -> u64 {
     let seconds = now.uptime_ns.saturating_sub(before.uptime_ns) as f64 / 1e9;
     if seconds <= 0.0 { 0 } else { (of(now).saturating_sub(of(before)) as f64 / seconds) as u64 }

@@ -1,6 +1,6 @@
 //! Keys, from the bytes that a terminal sends.
 
-/// What a key is for.
+/// The meaning of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Quit,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// How a piece of text looks.
+/// The look of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Style {
     #[default]

@@ -13,7 +13,7 @@ const LEAVE: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[H";
 const END_FRAME: &str = "\x1b[J\x1b[?2026l";
 
-/// How the terminal was; `None` while nobody has it.
+/// The terminal's state from before; `None` while nobody has it.
 static BEFORE: Mutex<Option<Option<Termios>>> = Mutex::new(None);
 
 /// The terminal, as long as it is held.

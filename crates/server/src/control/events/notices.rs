@@ -18,7 +18,7 @@ const FOLD_MS: u64 = 60_000;
 /// A count of what is told of in sum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fold {
-    /// When the span began; zero if nothing has happened lately.
+    /// The beginning of the span; zero if nothing has happened lately.
     began_ms: u64,
     told: u32,
     /// Those that are not told of yet.
@@ -57,7 +57,7 @@ impl Fold {
     }
 }
 
-/// What is known of one leg.
+/// The memory of one leg.
 #[derive(Debug, Default)]
 struct Leg {
     freezes: Fold,

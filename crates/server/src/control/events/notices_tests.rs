@@ -1,32 +1,14 @@
 //! Tests of the engine's notices as events.
 
-use hemi_core::status::{LegState, LegStatus};
+use hemi_core::status::LegState;
 use hemi_core::units::Extent;
 
+use super::super::made::snapshot;
 use super::*;
-use crate::control::volume::{Identity, LegIdentity};
 
 const NOW: u64 = 1_700_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 const HDD: LegIndex = LegIndex(1);
-
-fn snapshot(change: impl FnOnce(&mut Snapshot)) -> Arc<Snapshot> {
-    let legs = [(0, "ssd"), (1, "hdd")];
-    let identity = |(leg, name): (u8, &str)| LegIdentity {
-        leg,
-        name: name.to_owned(),
-        path: format!("/dev/{name}"),
-    };
-    let mut snapshot = Snapshot::opening(
-        Identity { size_bytes: 1 << 30, ..Identity::default() },
-        legs.map(identity).to_vec(),
-    );
-    let state = LegState::Healthy;
-    snapshot.status.legs =
-        [0, 1].map(|leg| LegStatus { leg, state, ..LegStatus::default() }).to_vec();
-    change(&mut snapshot);
-    Arc::new(snapshot)
-}
 
 /// Takes notices at times in milliseconds, then looks once more at `end`; returns the events' texts.
 fn said(notices: &[(u64, Notice)], end: u64) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What operators ask for, as events.
+//! Operators' requests as events.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Watches a volume by its snapshots and notices, and tells what happened.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hemi_core::io::OutReason;
 use hemi_core::status::{LegState, LegStatus};
@@ -9,6 +8,7 @@ use hemi_core::units::{LEGS_MAX, LegIndex};
 
 use super::notices::{NoticeEvents, of_leg};
 use super::{Event, Severity};
+use crate::clock::unix_ms;
 use crate::control::promises::{bytes, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
 
@@ -162,11 +162,6 @@ impl Watch {
             events.push(moved(&moves, snapshot).at(moves.last_ms));
         }
     }
-}
-
-/// Returns the time in unix milliseconds.
-pub(in crate::control) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn begun(snapshot: &Snapshot, before: Before, now_ms: u64) -> Event {

@@ -1,4 +1,4 @@
-//! What `GET /v1/history` answers: columns, oldest step first.
+//! The answer to `GET /v1/history`: columns, oldest step first.
 
 use serde::{Serialize, Serializer};
 

@@ -1,7 +1,8 @@
 //! The file in which the history, the events and the hidden stall outlive the process.
 //!
 //! It begins with a header and goes on with records, each with its length and checksum, which are appended.
-//! When it has grown to [`FILE_BYTES_MAX`], what still counts is written to a new file that takes its place.
+//! A file that has grown to [`FILE_BYTES_MAX`] is replaced by a new one that has only the records that
+//! still count.
 //! A record that was cut off ends the reading; a file of another volume or version is not read. Either is said,
 //! and put aside: nothing here is needed to serve the volume.
 
@@ -276,7 +277,7 @@ fn event_id(json: &[u8]) -> Option<u64> {
 struct Reader<'a> {
     input: BufReader<&'a File>,
     at: u64,
-    /// Why the reading ended before the file did.
+    /// The reason why the reading ended before the file did.
     broken: Option<&'static str>,
 }
 
@@ -354,7 +355,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What of a file still counts.
+/// The part of a file that still counts.
 #[derive(Debug, Default)]
 struct Keep {
     /// The place of the oldest event that is kept.

@@ -79,7 +79,7 @@ pub(crate) enum LegColumn {
     WrittenBytes,
 }
 
-/// How the values of several steps become one.
+/// A way to make one value of those of several steps.
 #[derive(Clone, Copy)]
 enum Merge {
     Mean,

@@ -13,7 +13,7 @@ use crate::control::hidden::Hidden;
 use crate::control::usage;
 use crate::control::volume::Snapshot;
 
-/// What is no counter, summed over the looks of a step.
+/// The figures that are no counters, summed over the looks of a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
     count: u32,

@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::body::Bytes;
 use hemi_core::format::Id;
 
+use crate::clock::unix_ms;
 use crate::config::place::Place;
-use crate::control::events::{Before, Entry, Event, unix_ms};
+use crate::control::events::{Before, Entry, Event};
 use crate::control::hidden::Hour;
 use crate::control::history::file::{Batch, EXTENSION, HistoryFile, Kept};
 use crate::control::history::rings::Rings;
@@ -16,7 +17,7 @@ use crate::state;
 /// Batches that may wait for the disk. Beyond, they are left out of the file.
 const BATCHES_MAX: usize = 64;
 
-/// What was read of the time before.
+/// The records that were read of the time before.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) rings: Rings,
@@ -27,7 +28,7 @@ pub(super) struct Found {
 
 /// The outcome of reading.
 pub(super) enum Read {
-    /// What was kept.
+    /// The records that were kept.
     Kept(Box<Found>),
     /// Nothing is kept, and nothing will be.
     Nothing,

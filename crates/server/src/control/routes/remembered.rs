@@ -28,7 +28,7 @@ const CELLS_USUAL: usize = 1024;
 /// The most cells of an answer.
 const CELLS_MAX: usize = 2048;
 
-/// What may be asked of the events.
+/// The parameters of a request for events.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::control) struct EventsQuery {
@@ -37,7 +37,7 @@ pub(in crate::control) struct EventsQuery {
     limit: Option<usize>,
 }
 
-/// What may be asked of the history.
+/// The parameters of a request for the history.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HistoryQuery {
@@ -45,7 +45,7 @@ pub(super) struct HistoryQuery {
     points: Option<usize>,
 }
 
-/// What may be asked of the regions.
+/// The parameters of a request for the regions.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RegionsQuery {
@@ -114,7 +114,7 @@ fn json(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
-/// What `GET /v1/regions` answers.
+/// The answer to `GET /v1/regions`.
 #[derive(Debug, Serialize)]
 struct RegionsAnswer {
     regions: u32,
