@@ -52,22 +52,20 @@ pub(crate) fn option(option: u32, data: &[u8]) -> Vec<u8> {
 
 /// The head of a request, in the compact form.
 pub(crate) fn compact(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
-    bytes.extend(flags.to_be_bytes());
-    bytes.extend(command.to_be_bytes());
-    bytes.extend(cookie.to_be_bytes());
-    bytes.extend(offset.to_be_bytes());
-    bytes.extend(length.to_be_bytes());
-    bytes
+    head(0x2560_9513, (flags, command), cookie, offset, &length.to_be_bytes())
 }
 
 /// The head of a request, in the extended form.
 pub(crate) fn extended(flags: u16, command: u16, cookie: u64, offset: u64, length: u64) -> Vec<u8> {
-    let mut bytes = 0x21e4_1c71_u32.to_be_bytes().to_vec();
-    bytes.extend(flags.to_be_bytes());
-    bytes.extend(command.to_be_bytes());
+    head(0x21e4_1c71, (flags, command), cookie, offset, &length.to_be_bytes())
+}
+
+fn head(magic: u32, kind: (u16, u16), cookie: u64, offset: u64, length: &[u8]) -> Vec<u8> {
+    let mut bytes = magic.to_be_bytes().to_vec();
+    bytes.extend(kind.0.to_be_bytes());
+    bytes.extend(kind.1.to_be_bytes());
     bytes.extend(cookie.to_be_bytes());
     bytes.extend(offset.to_be_bytes());
-    bytes.extend(length.to_be_bytes());
+    bytes.extend(length);
     bytes
 }
