@@ -115,7 +115,7 @@ JOBS ?= 2
 TORTURE_ARGS ?=
 
 torture: ## the engine in virtual time, every fault, every small order; SEEDS=20000 FROM=10000000000000 JOBS=2; takes up where it was stopped
-	$(CARGO) build --locked --release -p hemi-sim
+	$(CARGO) build --locked --release -p hemi-torture
 	"$(TARGET_DIR)/release/hemi-torture" --exhaustive 2 --jobs $(JOBS)
 	"$(TARGET_DIR)/release/hemi-torture" --seeds $(FROM)..$$(($(FROM) + $(SEEDS))) --jobs $(JOBS) --doublecheck \
 		--state "$(TARGET_DIR)/torture-$(FROM).state" $(TORTURE_ARGS)
@@ -131,7 +131,7 @@ torture-exhaustive: torture-build ## every order of a small thing, with a crash 
 TORTURE_KNOWN = --seeds 0..7000,9000000000000..9000000005000,10000000004000..10000000012000 --require-marks
 
 torture-build:
-	env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) build --locked --release -p hemi-sim --bin hemi-torture
+	env -u RUSTC_WORKSPACE_WRAPPER $(CARGO) build --locked --release -p hemi-torture --bin hemi-torture
 
 torture-known: torture-build ## the seeds that are known to pass, with every rare path taken at least once (2 to 4 minutes)
 	"$(TARGET_DIR)/release/hemi-torture" $(TORTURE_KNOWN) --jobs 2
@@ -152,8 +152,8 @@ torture-report: torture-build
 
 planted: ## plant each known mistake in the engine and show that the torture, or a scripted test, catches it
 	scripts/planted.sh
-	$(CARGO) build --locked --release -p hemi-sim --features planted --bin hemi-planted
-	"$(TARGET_DIR)/release/hemi-planted" --jobs $(JOBS) --scripted crates/core/tests/planted.txt $(PLANTED_ARGS)
+	$(CARGO) build --locked --release -p hemi-torture --features planted --bin hemi-planted
+	"$(TARGET_DIR)/release/hemi-planted" --jobs $(JOBS) --scripted crates/engine/tests/planted.txt $(PLANTED_ARGS)
 
 crash-ext4: setup release ## ext4 on a volume survives kill -9 under load with one leg frozen
 	HEMI="$(TARGET_DIR)/release/hemi" $(PYTHON) tests/crash/ext4_kill9.py
@@ -218,11 +218,11 @@ reproduce: ## published measurements on the models, into docs/reproductions (hem
 # VALIDATE: only the parts whose names have one of these words (garbage, disks, queueing).
 VALIDATE ?=
 validate: ## the models against theory and against measured drives (about 3 minutes)
-	$(CARGO) build --locked --release -p hemi-model --bin hemi-validate
+	$(CARGO) build --locked --release -p hemi-simulate --bin hemi-validate
 	"$(TARGET_DIR)/release/hemi-validate" $(VALIDATE)
 
 bench-sim: ## how many requests a second the simulation makes, on one core
-	$(CARGO) build --locked --release -p hemi-model --bin hemi-bench-sim
+	$(CARGO) build --locked --release -p hemi-simulate --bin hemi-bench-sim
 	"$(TARGET_DIR)/release/hemi-bench-sim"
 
 lab-sweep-check: setup release ## 200 simulations and a trace's analysis on local processes and on Ray: identical tables (3 minutes)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Shows that the engine's scripted tests see what they are there to see: each passes, and fails once its
-# mistake is planted (crates/core/tests/planted.txt).
+# mistake is planted (crates/engine/tests/planted.txt).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 run() {
-    timeout 300 cargo test --locked --quiet -p hemi-core --features planted --test "$1" -- --exact "$2" >"$log" 2>&1
+    timeout 300 cargo test --locked --quiet -p hemi-engine --features planted --test "$1" -- --exact "$2" >"$log" 2>&1
 }
 
-cargo test --locked --quiet -p hemi-core --features planted --no-run
+cargo test --locked --quiet -p hemi-engine --features planted --no-run
 missed=0
 while read -r mistake file test; do
     mistake=${mistake%\*}
@@ -23,5 +23,5 @@ while read -r mistake file test; do
     else
         echo "$mistake: caught by $file $test"
     fi
-done < <(grep -v '^#\| seed \| asserted ' crates/core/tests/planted.txt)
+done < <(grep -v '^#\| seed \| asserted ' crates/engine/tests/planted.txt)
 [ "$missed" = 0 ] || { echo "$missed not caught" >&2; exit 1; }

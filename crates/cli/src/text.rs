@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use hemi_core::settings::{ExposureMode, Policy};
-use hemi_core::status::LegState;
+use hemi_engine::settings::{ExposureMode, Policy};
+use hemi_engine::status::LegState;
 use hemi_server::config::live::Setting;
 use hemi_server::control::api::{
     Health, InjectedStalls, LastScrub, Latencies, LegStatus, OutReason, VolumeStatus,

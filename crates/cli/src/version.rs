@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use hemi_core::format::superblock::VERSION as DISK_FORMAT;
+use hemi_engine::format::superblock::VERSION as DISK_FORMAT;
 
 /// The commit the command is built from; empty where it was not built from a checkout.
 const COMMIT: &str = env!("HEMI_COMMIT_SHOWN");

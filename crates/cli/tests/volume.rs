@@ -545,14 +545,15 @@ fn a_hangup_does_not_end_the_volume() {
 
 /// Gives both legs of a volume another name, as a hemi that did not check it could have.
 fn rename(place: &Place, name: &str) {
-    use hemi_core::format::{Layout, Superblock};
+    use hemi_engine::format::{Layout, Superblock};
     for leg in ["a", "b"] {
         let mut bytes = std::fs::read(place.path(leg)).expect("the leg is a file");
         for slot in [0, 1] {
             let start = usize::try_from(Layout::superblock_address(slot)).expect("it is small");
             let block = bytes[start..].first_chunk_mut().expect("a leg is larger");
             let mut superblock = Superblock::decode(block, slot).expect("both slots are written");
-            superblock.name = hemi_core::format::superblock::Name::new(name).expect("it is short");
+            superblock.name =
+                hemi_engine::format::superblock::Name::new(name).expect("it is short");
             superblock.encode(block, slot);
         }
         std::fs::write(place.path(leg), bytes).expect("the folder can be written");

@@ -2,10 +2,10 @@
 
 use std::time::Instant as Clock;
 
-use hemi_core::units::{Extent, Instant};
 use hemi_drives::drive::{Drive, Operation, Request};
 use hemi_drives::hdd::Hdd;
 use hemi_drives::hdd::parameters::Parameters;
+use hemi_engine::units::{Extent, Instant};
 use hemi_random::Rng;
 
 const REQUESTS: u64 = 2_000_000;

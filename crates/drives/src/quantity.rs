@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use hemi_core::units::{MICROSECOND, MILLISECOND, SECOND};
+use hemi_engine::units::{MICROSECOND, MILLISECOND, SECOND};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 

@@ -1,8 +1,8 @@
 //! What is on a leg, block by block. The fuzzer does not guess checksums, so every input is
 //! also judged as if it carried the right ones.
 
-use hemi_core::format::block::{self, BLOCK_BYTES, Kind};
-use hemi_core::format::{Block, Id, Layout, Stamp, Superblock, lost, page};
+use hemi_engine::format::block::{self, BLOCK_BYTES, Kind};
+use hemi_engine::format::{Block, Id, Layout, Stamp, Superblock, lost, page};
 
 const VOLUME: Id = [7; 16];
 const LOST_ADDRESS: u64 = 128 << 10;

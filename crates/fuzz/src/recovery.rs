@@ -4,14 +4,14 @@
 //! An input is a script. Each step writes one well-sealed block with fields from the input, or
 //! spoils one, in a slot of a leg's superblock, region table or lost list.
 
-use hemi_core::format::block::{self, BLOCK_BYTES, Kind};
-use hemi_core::format::lost::{self, LostHeader};
-use hemi_core::format::page::{self, PageHeader};
-use hemi_core::format::superblock::{Ancestor, Ancestry, Name};
-use hemi_core::format::{Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock};
-use hemi_core::io::OutReason;
-use hemi_core::recovery::{self, LegImage, Opening};
-use hemi_core::units::{Extent, LEGS_MAX, LegIndex};
+use hemi_engine::format::block::{self, BLOCK_BYTES, Kind};
+use hemi_engine::format::lost::{self, LostHeader};
+use hemi_engine::format::page::{self, PageHeader};
+use hemi_engine::format::superblock::{Ancestor, Ancestry, Name};
+use hemi_engine::format::{Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock};
+use hemi_engine::io::OutReason;
+use hemi_engine::recovery::{self, LegImage, Opening};
+use hemi_engine::units::{Extent, LEGS_MAX, LegIndex};
 
 const VOLUME: Id = [7; 16];
 const VOLUME_BYTES: u64 = 4 << 20;

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::str::FromStr;
 
-use hemi_core::format::superblock::Name;
+use hemi_engine::format::superblock::Name;
 use hemi_nbd::uri::NbdUri;
 use hemi_server::config::Config;
 use hemi_server::config::exports::{Listen, host_and_port};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hemi_core::units::{Instant, SECTOR_BYTES};
 use hemi_drives::drive::Operation;
-use hemi_model::figures::{Ended, Figures, Latencies, Moments, Upkeep};
+use hemi_engine::units::{Instant, SECTOR_BYTES};
+use hemi_simulate::figures::{Ended, Figures, Latencies, Moments, Upkeep};
 
 use crate::rows::{RowsError, RowsFile};
 use crate::segments::{Outcome, Row};

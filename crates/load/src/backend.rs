@@ -3,9 +3,9 @@
 
 use std::io;
 
-use hemi_core::io::{LegError, LegEvent, LegOperation};
-use hemi_core::units::{Instant, IoId};
 use hemi_drives::drive::Operation;
+use hemi_engine::io::{LegError, LegEvent, LegOperation};
+use hemi_engine::units::{Instant, IoId};
 use hemi_server::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
 use hemi_server::memory::Span;
 use hemi_server::ring::{Completion, Ring, Source};

@@ -9,10 +9,10 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use hemi_core::units::{Extent, Instant, SECOND, SECTOR_BYTES};
 use hemi_drives::drive::Operation;
-use hemi_model::workload::{Issue, Workload};
+use hemi_engine::units::{Extent, Instant, SECOND, SECTOR_BYTES};
 use hemi_server::clock;
+use hemi_simulate::workload::{Issue, Workload};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::backend::{Backend, Request};

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hemi_core::units::SECTOR_BYTES;
 use hemi_drives::drive::Operation;
+use hemi_engine::units::SECTOR_BYTES;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;

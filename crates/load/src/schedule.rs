@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::units::Instant;
-use hemi_model::workload::{Issue, Workload};
+use hemi_engine::units::Instant;
+use hemi_simulate::workload::{Issue, Workload};
 
 /// Requests that wait for the cap before the queue grows. A workload that was told of the cap
-/// ([`hemi_model::workload::any::AnyWorkload::cap`]) keeps no backlog here.
+/// ([`hemi_simulate::workload::any::AnyWorkload::cap`]) keeps no backlog here.
 const WAITING: usize = 1 << 12;
 
 /// A request that may go.

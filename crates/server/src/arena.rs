@@ -7,8 +7,8 @@
 
 use std::io;
 
-use hemi_core::io::Buffers;
-use hemi_core::units::{BufferAt, BufferId, SECTOR_BYTES};
+use hemi_engine::io::Buffers;
+use hemi_engine::units::{BufferAt, BufferId, SECTOR_BYTES};
 
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 

@@ -8,10 +8,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hemi_core::format::layout::{VOLUME_GRAIN, default_region_bytes};
-use hemi_core::format::superblock::Name;
-use hemi_core::format::{Id, Layout, LegDescription};
-use hemi_core::units::LEGS_MAX;
+use hemi_engine::format::layout::{VOLUME_GRAIN, default_region_bytes};
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{Id, Layout, LegDescription};
+use hemi_engine::units::LEGS_MAX;
 
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;

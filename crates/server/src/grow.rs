@@ -1,6 +1,6 @@
 //! `hemi grow`: a volume takes up the room that its legs have gained.
 //!
-//! Only metadata is written, and only on a closed volume ([`hemi_core::recovery::grow`]). A volume that is
+//! Only metadata is written, and only on a closed volume ([`hemi_engine::recovery::grow`]). A volume that is
 //! served is closed for it and opened again in the same process, as in an upgrade. In the new room one leg's
 //! content becomes the volume's: that of the first leg known to read as zeros there, or else that of the
 //! first leg. The others are filled from it.
@@ -8,10 +8,10 @@
 use std::fs::File;
 use std::io;
 
-use hemi_core::format::layout::VOLUME_GRAIN;
-use hemi_core::format::{Layout, Membership};
-use hemi_core::recovery::{self, GrowthError};
-use hemi_core::units::LegIndex;
+use hemi_engine::format::layout::VOLUME_GRAIN;
+use hemi_engine::format::{Layout, Membership};
+use hemi_engine::recovery::{self, GrowthError};
+use hemi_engine::units::LegIndex;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;

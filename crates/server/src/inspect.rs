@@ -6,10 +6,10 @@
 
 use std::path::PathBuf;
 
-use hemi_core::format::lost::{self, LostError};
-use hemi_core::format::{Block, Id, Layout, Membership, Superblock, SuperblockError, block};
-use hemi_core::io::OutReason;
-use hemi_core::units::Extent;
+use hemi_engine::format::lost::{self, LostError};
+use hemi_engine::format::{Block, Id, Layout, Membership, Superblock, SuperblockError, block};
+use hemi_engine::io::OutReason;
+use hemi_engine::units::Extent;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;

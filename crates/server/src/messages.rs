@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use arc_swap::ArcSwap;
-use hemi_core::command::{Command, CommandError};
-use hemi_core::status::RegionCounts;
-use hemi_core::units::LegIndex;
+use hemi_engine::command::{Command, CommandError};
+use hemi_engine::status::RegionCounts;
+use hemi_engine::units::LegIndex;
 
 use crate::control::volume::{Census, Snapshot};
 use crate::device::{KernelSocket, OpenDevice};

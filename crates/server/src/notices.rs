@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use hemi_core::io::{LegError, Notice, OutReason};
-use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+use hemi_engine::io::{LegError, Notice, OutReason};
+use hemi_engine::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
 use crate::config::units::Time;
 use crate::control::volume::{LegIdentity, Noticed};

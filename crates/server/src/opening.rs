@@ -8,9 +8,9 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hemi_core::format::{Ledger, Membership, Superblock};
-use hemi_core::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
-use hemi_core::units::{LEGS_MAX, LegIndex};
+use hemi_engine::format::{Ledger, Membership, Superblock};
+use hemi_engine::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
+use hemi_engine::units::{LEGS_MAX, LegIndex};
 
 use crate::config::legs::{LegConfig, LegSpec};
 use crate::config::place::Place;

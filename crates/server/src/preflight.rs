@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use rustix::fs::{Access, access};
 
 use crate::config::Config;

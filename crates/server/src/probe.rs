@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::Id;
+use hemi_engine::format::Id;
 use rustix::io::Errno;
 use serde::Serialize;
 

@@ -11,13 +11,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use hemi_core::format::{Id, Membership, Superblock, SuperblockError};
-use hemi_core::io::OutReason;
-use hemi_core::recovery::{
+use hemi_engine::format::{Id, Membership, Superblock, SuperblockError};
+use hemi_engine::io::OutReason;
+use hemi_engine::recovery::{
     HEAD_BYTES, LedgerWord, LegImage, Outlived, Promotion, metadata_bytes, newest_of,
     promote_outlived,
 };
-use hemi_core::units::Extent;
+use hemi_engine::units::Extent;
 use serde::Serialize;
 
 use crate::config::legs::LegSpec;
@@ -284,7 +284,7 @@ fn report(
         .map(|(slot, _)| slot)
         .collect();
     let stretch = |extent: &Extent| Stretch {
-        offset_bytes: extent.start * hemi_core::units::SECTOR_BYTES,
+        offset_bytes: extent.start * hemi_engine::units::SECTOR_BYTES,
         length_bytes: extent.bytes(),
     };
     PromotionReport {

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use arc_swap::ArcSwap;
-use hemi_core::command::{Command, CommandError};
-use hemi_core::engine::Engine;
-use hemi_core::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
-use hemi_core::status::Status;
-use hemi_core::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+use hemi_engine::command::{Command, CommandError};
+use hemi_engine::engine::Engine;
+use hemi_engine::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
+use hemi_engine::status::Status;
+use hemi_engine::units::{Instant, LEGS_MAX, LegIndex, SECOND};
 
 use crate::arena::Arena;
 use crate::clock;
@@ -440,7 +440,7 @@ impl Reactor {
         let resolved = ResolvedIo {
             id: io.id,
             operation: io.operation,
-            offset: io.extent.start * hemi_core::units::SECTOR_BYTES,
+            offset: io.extent.start * hemi_engine::units::SECTOR_BYTES,
             length: io.extent.bytes(),
             data,
         };

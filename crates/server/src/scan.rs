@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use hemi_core::format::{Membership, Superblock, SuperblockError};
-use hemi_core::io::OutReason;
-use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::format::{Membership, Superblock, SuperblockError};
+use hemi_engine::io::OutReason;
+use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use serde::{Deserialize, Serialize};
 
 use crate::config::legs::LegSpec;

@@ -12,10 +12,10 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use hemi_core::engine::Engine;
-use hemi_core::io::LegTraits;
-use hemi_core::settings::Settings;
-use hemi_core::units::LEGS_MAX;
+use hemi_engine::engine::Engine;
+use hemi_engine::io::LegTraits;
+use hemi_engine::settings::Settings;
+use hemi_engine::units::LEGS_MAX;
 
 use crate::arena::Arena;
 use crate::clock;

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::Id;
+use hemi_engine::format::Id;
 use rustix::fs::{Access, OFlags, access};
 
 use crate::config::place::Place;

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hemi_core::command::{Command, CommandError};
-use hemi_core::status::RegionCounts;
-use hemi_core::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_engine::command::{Command, CommandError};
+use hemi_engine::status::RegionCounts;
+use hemi_engine::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
 use tokio::sync::oneshot;
 
 use crate::control::inject::schedule;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use hemi_core::format::Layout;
+use hemi_engine::format::Layout;
 use hemi_server::config::place::Place;
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::inspect::inspect_all;

@@ -306,7 +306,7 @@ mod tests {
         ]);
         assert_eq!(config.legs.len(), 2);
         assert!(config.exports[0].read_only);
-        assert_eq!(config.engine.policy, hemi_core::settings::Policy::All);
+        assert_eq!(config.engine.policy, hemi_engine::settings::Policy::All);
         assert_eq!(config.buffer_budget, Size::mib(64));
         assert_eq!(config.drain_on_stop, Time::seconds(5));
         assert_eq!(config.engine.wait.floor, Time::millis(10));

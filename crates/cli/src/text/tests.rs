@@ -1,6 +1,6 @@
 //! Golden screens. `UPDATE_GOLDEN=1 cargo test -p hemi-cli` rewrites them; read the diff.
 
-use hemi_core::settings::Settings;
+use hemi_engine::settings::Settings;
 use hemi_server::control::api::{Injected, Latency, Risk, StallCount};
 use hemi_server::control::promises;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::units::SECTOR_BYTES;
 
 use super::layout::{Layout, Run};
 use super::parameters::{BLOCK_BYTES, Cache};

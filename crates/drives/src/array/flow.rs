@@ -1,6 +1,6 @@
 //! The way of a request through an array.
 
-use hemi_core::units::{Extent, Instant};
+use hemi_engine::units::{Extent, Instant};
 
 use super::job::{Job, MemberIo, Owner};
 use super::{Array, Task, Transfer, count};

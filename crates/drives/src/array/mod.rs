@@ -26,7 +26,7 @@ mod station;
 mod tests;
 mod writing;
 
-use hemi_core::units::{Extent, Instant, SECTOR_BYTES};
+use hemi_engine::units::{Extent, Instant, SECTOR_BYTES};
 
 use self::cache::WriteCache;
 use self::job::{Job, MemberIo, Queues, RowWrite};

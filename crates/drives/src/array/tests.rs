@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
 use proptest::prelude::*;
 

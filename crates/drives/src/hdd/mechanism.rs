@@ -1,6 +1,6 @@
 //! Arm and platters: how long an access takes, track by track.
 
-use hemi_core::units::Instant;
+use hemi_engine::units::Instant;
 
 use super::geometry::{Geometry, Place, Switching};
 use super::parameters::Parameters;

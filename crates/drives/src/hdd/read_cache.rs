@@ -1,6 +1,6 @@
 //! The read cache: segments with one run of sectors each.
 
-use hemi_core::units::Extent;
+use hemi_engine::units::Extent;
 
 use super::geometry::Geometry;
 use super::parameters::{ReadAhead, ReadCache};
@@ -166,7 +166,7 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    use hemi_core::units::Extent;
+    use hemi_engine::units::Extent;
 
     use super::{Hit, Segments};
     use crate::hdd::parameters::{ReadAhead, ReadCache};

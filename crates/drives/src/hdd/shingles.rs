@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hemi_core::units::Extent;
+use hemi_engine::units::Extent;
 
 use super::parameters;
 
@@ -239,7 +239,7 @@ impl ShingleMap {
 
 #[cfg(test)]
 mod tests {
-    use hemi_core::units::Extent;
+    use hemi_engine::units::Extent;
     use hemi_random::Rng;
 
     use super::{ShingleMap, Target};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::units::{Extent, Instant};
+use hemi_engine::units::{Extent, Instant};
 
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};

@@ -70,7 +70,7 @@ impl Latency {
 
 #[cfg(test)]
 mod tests {
-    use hemi_core::units::{MICROSECOND, MILLISECOND};
+    use hemi_engine::units::{MICROSECOND, MILLISECOND};
     use hemi_random::Rng;
 
     use super::{Latency, Tail};

@@ -1,6 +1,6 @@
 //! What a network volume is made of.
 
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::units::SECTOR_BYTES;
 use serde::Deserialize;
 
 use super::latency::Latency;

@@ -1,6 +1,6 @@
 //! What a network volume does to its requests.
 
-use hemi_core::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Which parameters cannot be, and what would be right.
 
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::units::SECTOR_BYTES;
 
 use super::mapping::NONE;
 use super::parameters::Parameters;

@@ -1,9 +1,9 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use hemi_model::workload::any::AnyWorkload;
-use hemi_model::workload::spec::WorkloadSpec;
 use hemi_server::ring::Ring;
+use hemi_simulate::workload::any::AnyWorkload;
+use hemi_simulate::workload::spec::WorkloadSpec;
 
 use super::{Ending, Engine, EngineOptions, Stop, Totals};
 use crate::account::{Account, Progress};

@@ -2,9 +2,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
 
-use hemi_core::units::Instant;
-use hemi_model::workload::any::AnyWorkload;
-use hemi_model::workload::spec::WorkloadSpec;
+use hemi_engine::units::Instant;
+use hemi_simulate::workload::any::AnyWorkload;
+use hemi_simulate::workload::spec::WorkloadSpec;
 
 use super::{Ready, Schedule};
 

@@ -1,10 +1,10 @@
 //! The engine's settings as written in `[engine]`: one key for each field of
-//! [`hemi_core::settings::Settings`], with units.
+//! [`hemi_engine::settings::Settings`], with units.
 
 use std::fmt;
 
-use hemi_core::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings};
-use hemi_core::units::LEGS_MAX;
+use hemi_engine::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings};
+use hemi_engine::units::LEGS_MAX;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use hemi_core::settings::{ExposureMode, FlushCopies};
+use hemi_engine::settings::{ExposureMode, FlushCopies};
 
 use super::exports::Listen;
 use super::legs::LegSpec;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hemi_core::settings::{ExposureMode, Policy};
-use hemi_core::status::LegState;
+use hemi_engine::settings::{ExposureMode, Policy};
+use hemi_engine::status::LegState;
 use serde::{Deserialize, Serialize};
 
 use super::hidden::HiddenStall;
@@ -208,7 +208,7 @@ impl From<hemi_stalls::Progress> for InjectedStalls {
     }
 }
 
-/// Why a leg is out, as in [`hemi_core::io::OutReason`].
+/// Why a leg is out, as in [`hemi_engine::io::OutReason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutReason {
@@ -224,14 +224,14 @@ pub enum OutReason {
     Joining,
 }
 
-impl From<hemi_core::io::OutReason> for OutReason {
-    fn from(reason: hemi_core::io::OutReason) -> OutReason {
+impl From<hemi_engine::io::OutReason> for OutReason {
+    fn from(reason: hemi_engine::io::OutReason) -> OutReason {
         match reason {
-            hemi_core::io::OutReason::Unresponsive => OutReason::Unresponsive,
-            hemi_core::io::OutReason::Removed => OutReason::Removed,
-            hemi_core::io::OutReason::WriteErrors => OutReason::WriteErrors,
-            hemi_core::io::OutReason::Detached => OutReason::Detached,
-            hemi_core::io::OutReason::Joining => OutReason::Joining,
+            hemi_engine::io::OutReason::Unresponsive => OutReason::Unresponsive,
+            hemi_engine::io::OutReason::Removed => OutReason::Removed,
+            hemi_engine::io::OutReason::WriteErrors => OutReason::WriteErrors,
+            hemi_engine::io::OutReason::Detached => OutReason::Detached,
+            hemi_engine::io::OutReason::Joining => OutReason::Joining,
         }
     }
 }

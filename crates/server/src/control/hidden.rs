@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::histogram::{LatencyHistogram, bucket_upper_bound};
-use hemi_core::status::{LegState, LegStatus, Status};
-use hemi_core::units::LEGS_MAX;
+use hemi_engine::histogram::{LatencyHistogram, bucket_upper_bound};
+use hemi_engine::status::{LegState, LegStatus, Status};
+use hemi_engine::units::LEGS_MAX;
 use serde::{Deserialize, Serialize};
 
 /// Hours that are kept one by one: a week.

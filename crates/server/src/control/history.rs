@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hemi_core::histogram::LatencyHistogram;
-use hemi_core::io::OutReason;
-use hemi_core::status::LegState;
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::histogram::LatencyHistogram;
+use hemi_engine::io::OutReason;
+use hemi_engine::status::LegState;
+use hemi_engine::units::SECTOR_BYTES;
 
 use super::api::{Latencies, Latency};
 use super::progress::Pace;
@@ -140,7 +140,7 @@ fn figures(histogram: &LatencyHistogram) -> Latency {
 
 #[cfg(test)]
 mod tests {
-    use hemi_core::status::{LegStatus, Status};
+    use hemi_engine::status::{LegStatus, Status};
 
     use super::super::volume::Identity;
     use super::*;

@@ -9,10 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hemi_core::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
-use hemi_core::settings::{Policy, Settings};
-use hemi_core::status::{LegState, LegStatus};
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
+use hemi_engine::settings::{Policy, Settings};
+use hemi_engine::status::{LegState, LegStatus};
+use hemi_engine::units::SECTOR_BYTES;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
@@ -336,7 +336,7 @@ fn policy_name(policy: Policy) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use hemi_core::status::Status;
+    use hemi_engine::status::Status;
 
     use super::super::volume::{Identity, LegIdentity};
     use super::*;

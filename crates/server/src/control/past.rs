@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use hemi_core::format::Id;
+use hemi_engine::format::Id;
 use tokio::sync::watch as signal;
 
 use super::events::{Before, Entry, Event, EventLog, Watch, stopped};

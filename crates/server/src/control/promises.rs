@@ -3,8 +3,8 @@
 //! The promises P1 to P8 are those of `docs/design`. Each sentence names the legs, says what
 //! is lost if what happens, and never more than the figures support.
 
-use hemi_core::settings::{ExposureMode, FlushCopies, Policy, Settings};
-use hemi_core::status::LegState;
+use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
+use hemi_engine::status::LegState;
 
 use super::api::{LegStatus, OutReason, Risk, VolumeStatus};
 use super::volume::Phase;

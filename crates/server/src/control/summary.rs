@@ -1,6 +1,6 @@
 //! The state of the volume in one sentence, and what to do about it.
 
-use hemi_core::status::LegState;
+use hemi_engine::status::LegState;
 use serde::{Deserialize, Serialize};
 
 use super::api::{LegStatus, OutReason, VolumeStatus};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use hemi_core::status::{LegState, LegStatus};
+use hemi_engine::status::{LegState, LegStatus};
 use serde_json::{Value, json};
 
 use super::volume::{
@@ -363,7 +363,7 @@ fn work_under_way_says_when_it_will_end() {
             snapshot.status.scrub = Some((step * 2048, 64 * 2048));
             let leg = &mut snapshot.status.legs[1];
             leg.state = LegState::Out;
-            leg.out_reason = Some(hemi_core::io::OutReason::Joining);
+            leg.out_reason = Some(hemi_engine::io::OutReason::Joining);
             (leg.owed_bytes, leg.owed_region_bytes) = ((512 - 8 * step) * MIB, 400 * MIB);
             leg.drained_bytes = 8 * step * MIB;
         });

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use hemi_core::io::OutReason;
-use hemi_core::settings::Settings;
-use hemi_core::status::{LegState, LegStatus as EngineLeg, Status};
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::io::OutReason;
+use hemi_engine::settings::Settings;
+use hemi_engine::status::{LegState, LegStatus as EngineLeg, Status};
+use hemi_engine::units::SECTOR_BYTES;
 
 use super::api::{
     ClientStatus, EngineCounters, Exposure, Health, LegStatus, ScrubStatus, VolumeStatus,

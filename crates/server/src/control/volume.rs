@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hemi_core::io::Notice;
-use hemi_core::settings::Settings;
-use hemi_core::status::{RegionCounts, Status};
+use hemi_engine::io::Notice;
+use hemi_engine::settings::Settings;
+use hemi_engine::status::{RegionCounts, Status};
 use hemi_stalls::PhaseSpec;
 use serde::{Deserialize, Serialize};
 
@@ -196,7 +196,7 @@ pub struct Census {
 #[derive(Clone, Copy, Debug)]
 pub struct Noticed {
     /// The time of it, on the monotonic clock.
-    pub at: hemi_core::units::Instant,
+    pub at: hemi_engine::units::Instant,
     /// The notice.
     pub notice: Notice,
 }

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use hemi_core::format::Layout;
+use hemi_engine::format::Layout;
 
 use super::CreateError;
 use super::largest::{Room, largest_volume};

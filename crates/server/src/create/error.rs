@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use hemi_core::format::LayoutError;
-use hemi_core::format::superblock::NameError;
-use hemi_core::units::LEGS_MAX;
+use hemi_engine::format::LayoutError;
+use hemi_engine::format::superblock::NameError;
+use hemi_engine::units::LEGS_MAX;
 
 use super::{LEGS_MIN, Share, signature};
 use crate::config::legs::LegSpecError;

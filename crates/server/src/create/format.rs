@@ -7,14 +7,14 @@
 
 use std::io;
 
-use hemi_core::format::create::{FIRST_JOIN_EPOCH, NewVolume};
-use hemi_core::format::lost::{self, LostHeader};
-use hemi_core::format::page::{self, PageHeader};
-use hemi_core::format::superblock::Name;
-use hemi_core::format::{
+use hemi_engine::format::create::{FIRST_JOIN_EPOCH, NewVolume};
+use hemi_engine::format::lost::{self, LostHeader};
+use hemi_engine::format::page::{self, PageHeader};
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{
     BLOCK_BYTES, Block, Id, Layout, LegDescription, RegionEntry, Superblock, block,
 };
-use hemi_core::units::{LEGS_MAX, LegIndex};
+use hemi_engine::units::{LEGS_MAX, LegIndex};
 
 use crate::blocking::BlockingLeg;
 

@@ -3,8 +3,8 @@
 //! The same questions are asked of it as of a leg of a new volume. Its metadata is left blank:
 //! the volume writes it when the leg joins, and until then nothing on it speaks of anything.
 
-use hemi_core::format::{Id, Layout, Superblock};
-use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::format::{Id, Layout, Superblock};
+use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 
 use super::candidate::{self, Candidate, Member};
 use super::signature::Signature;

@@ -1,7 +1,7 @@
 //! The largest volume that legs can hold (`--size max`).
 
-use hemi_core::format::Layout;
-use hemi_core::format::layout::{
+use hemi_engine::format::Layout;
+use hemi_engine::format::layout::{
     REGION_BYTES_MAX, REGION_BYTES_MIN, VOLUME_BYTES_MAX, VOLUME_GRAIN, default_region_bytes,
 };
 

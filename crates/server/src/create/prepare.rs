@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
-use hemi_core::format::{BLOCK_BYTES, Layout, block};
+use hemi_engine::format::{BLOCK_BYTES, Layout, block};
 
 use super::candidate::{Candidate, Member};
 use crate::blocking::BlockingLeg;

@@ -9,7 +9,7 @@
 
 use std::io;
 
-use hemi_core::format::Id;
+use hemi_engine::format::Id;
 use hemi_text::Plain;
 
 use crate::leg::OpenLeg;
@@ -203,7 +203,7 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
 
 #[cfg(test)]
 mod tests {
-    use hemi_core::format::{BLOCK_BYTES, Layout};
+    use hemi_engine::format::{BLOCK_BYTES, Layout};
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use hemi_core::format::layout::default_region_bytes;
-use hemi_core::format::superblock::Name;
-use hemi_core::format::{BLOCK_BYTES, Id, Layout, Superblock, block};
-use hemi_core::units::SECTOR_BYTES;
+use hemi_engine::format::layout::default_region_bytes;
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{BLOCK_BYTES, Id, Layout, Superblock, block};
+use hemi_engine::units::SECTOR_BYTES;
 use proptest::prelude::*;
 
 use super::format::{Plan, format};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hemi_core::status::{LegState, LegStatus};
+use hemi_engine::status::{LegState, LegStatus};
 
 use super::keep::Memory;
 use super::{DriveKind, DriveStatus, Drives, LegDrives};

@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use hemi_core::io::{Operation, Reply, RequestError};
-use hemi_core::units::{BufferAt, BufferId, Instant};
+use hemi_engine::io::{Operation, Reply, RequestError};
+use hemi_engine::units::{BufferAt, BufferId, Instant};
 use rustix::io::Errno;
 
 use super::block::{BlockClient, BlockRequest, Blocked, Turn};

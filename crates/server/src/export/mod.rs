@@ -27,8 +27,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use hemi_core::io::{Buffers, Reply};
-use hemi_core::units::{Instant, SECOND};
+use hemi_engine::io::{Buffers, Reply};
+use hemi_engine::units::{Instant, SECOND};
 
 use crate::arena::Arena;
 use crate::device::{KernelSocket, OpenDevice};
@@ -37,7 +37,7 @@ use crate::record::Recorder;
 use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
 use crate::slots::{SlotId, SlotTable};
 use crate::vhost::{GuestMessage, GuestOrder};
-use hemi_core::engine::Engine;
+use hemi_engine::engine::Engine;
 use rustix::io::Errno;
 
 use admission::STATUS_STEPS_MAX;
@@ -641,7 +641,7 @@ pub(crate) fn request_bytes_max(configured: u64, budget: u64) -> u32 {
 }
 
 /// Releases a buffer of the arena inside the engine.
-fn release(arena: &mut Arena, buffer: Option<hemi_core::units::BufferId>) {
+fn release(arena: &mut Arena, buffer: Option<hemi_engine::units::BufferId>) {
     if let Some(buffer) = buffer {
         arena.release(buffer);
     }

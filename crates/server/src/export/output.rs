@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use hemi_core::units::{BufferAt, Instant, SECTOR_BYTES};
+use hemi_engine::units::{BufferAt, Instant, SECTOR_BYTES};
 use hemi_nbd::codec::Packet;
 
 use super::ExportContext;

@@ -3,8 +3,8 @@
 //! A large request goes to the engine in parts of [`PART_BYTES`], so that it needs no large
 //! contiguous buffer and a client that sends slowly holds one part at most.
 
-use hemi_core::io::{Buffers, Operation, Reply, Request, RequestError};
-use hemi_core::units::{BufferId, Extent, Instant, SECTOR_BYTES};
+use hemi_engine::io::{Buffers, Operation, Reply, Request, RequestError};
+use hemi_engine::units::{BufferId, Extent, Instant, SECTOR_BYTES};
 use hemi_nbd::server::{Command, ReplyTo};
 
 use super::quota::Quota;

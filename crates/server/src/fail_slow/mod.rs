@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use hemi_core::histogram::{LatencyHistogram, bucket_upper_bound};
+use hemi_engine::histogram::{LatencyHistogram, bucket_upper_bound};
 use serde::{Deserialize, Serialize};
 
 use crate::control::promises::duration;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use hemi_core::format::{Membership, Superblock};
+use hemi_engine::format::{Membership, Superblock};
 use serde::Serialize;
 
 use super::{InspectError, LedgerReport, LegReport, inspect, ledger, short};

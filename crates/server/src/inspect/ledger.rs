@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
-use hemi_core::format::ledger::{FoundLedger, LedgerError, boot_of};
-use hemi_core::format::{Id, Membership, Superblock};
-use hemi_core::io::OutReason;
-use hemi_core::recovery::{LegImage, Opening, Outlived, Problem, Refusal, assess_outlived};
+use hemi_engine::format::ledger::{FoundLedger, LedgerError, boot_of};
+use hemi_engine::format::{Id, Membership, Superblock};
+use hemi_engine::io::OutReason;
+use hemi_engine::recovery::{LegImage, Opening, Outlived, Problem, Refusal, assess_outlived};
 use serde::Serialize;
 
 use super::report::{in_use_line, line};

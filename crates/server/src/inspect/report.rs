@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, UNIX_EPOCH};
 
-use hemi_core::format::LegDescription;
-use hemi_core::io::OutReason;
+use hemi_engine::format::LegDescription;
+use hemi_engine::io::OutReason;
 use hemi_text::Plain;
 
 use crate::config::legs::LegSpec;

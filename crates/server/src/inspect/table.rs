@@ -1,8 +1,8 @@
 //! Reading a leg's region table.
 
-use hemi_core::format::page::{self, PageError};
-use hemi_core::format::{BLOCK_BYTES, Block, Membership, RegionEntry, Superblock, block};
-use hemi_core::units::LegIndex;
+use hemi_engine::format::page::{self, PageError};
+use hemi_engine::format::{BLOCK_BYTES, Block, Membership, RegionEntry, Superblock, block};
+use hemi_engine::units::LegIndex;
 
 use super::{
     Authority, BAD_SLOTS_MAX, BadSlot, NotWhole, Runs, Slot, SlotState, TableView, read_block,

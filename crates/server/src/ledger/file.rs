@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::{Layout, ledger_bytes};
+use hemi_engine::format::{Layout, ledger_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use super::LedgerFileError;

@@ -16,8 +16,8 @@ mod shared;
 
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::{Id, Ledger};
-use hemi_core::recovery::Opening;
+use hemi_engine::format::{Id, Ledger};
+use hemi_engine::recovery::Opening;
 use serde::{Deserialize, Serialize};
 
 use crate::config::place::Place;

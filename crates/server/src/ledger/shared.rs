@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use hemi_core::format::ledger::LedgerMemory;
+use hemi_engine::format::ledger::LedgerMemory;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::LedgerFileError;

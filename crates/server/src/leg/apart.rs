@@ -21,9 +21,9 @@ mod identity;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::{LegDescription, Superblock, SuperblockError};
-use hemi_core::recovery::{HEAD_BYTES, newest_of};
-use hemi_core::units::Instant;
+use hemi_engine::format::{LegDescription, Superblock, SuperblockError};
+use hemi_engine::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::units::Instant;
 use serde::Serialize;
 
 use super::describe;

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::LegDescription;
+use hemi_engine::format::LegDescription;
 
 use super::device::{Device, DeviceKind};
 

@@ -7,8 +7,8 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use hemi_core::io::{LegError, LegEvent, LegOperation};
-use hemi_core::units::{Instant, IoId, SECOND};
+use hemi_engine::io::{LegError, LegEvent, LegOperation};
+use hemi_engine::units::{Instant, IoId, SECOND};
 use rustix::io::Errno;
 
 use super::device::{Device, DeviceKind};

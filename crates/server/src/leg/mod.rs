@@ -37,9 +37,9 @@ pub mod stripe;
 
 use std::sync::Arc;
 
-use hemi_core::format::stamp::Progress;
-use hemi_core::io::{LegError, LegEvent, LegOperation};
-use hemi_core::units::{Instant, IoId};
+use hemi_engine::format::stamp::Progress;
+use hemi_engine::io::{LegError, LegEvent, LegOperation};
+use hemi_engine::units::{Instant, IoId};
 
 use crate::memory::Span;
 use crate::ring::{Completion, Ring, Source, Tag};

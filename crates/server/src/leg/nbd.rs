@@ -10,7 +10,7 @@
 //! server can still be carrying out writes it had received, and nothing in the protocol
 //! says when the last of them has landed. So a write in flight is not ended before the
 //! **quarantine** is over, counted from the moment the old sockets were closed; then it ends
-//! as [`LegError::Gone`](hemi_core::io::LegError::Gone). Reads and flushes, and writes of which nothing was sent, change
+//! as [`LegError::Gone`](hemi_engine::io::LegError::Gone). Reads and flushes, and writes of which nothing was sent, change
 //! nothing on the export and end as soon as the kernel has let go of their memory.
 //!
 //! Meanwhile a new session is opened, with growing pauses between attempts. It is used, and the
@@ -29,8 +29,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hemi_core::io::{LegError, LegEvent};
-use hemi_core::units::Instant;
+use hemi_engine::io::{LegError, LegEvent};
+use hemi_engine::units::Instant;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
 use hemi_text::Plain;

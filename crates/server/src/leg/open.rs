@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::LegDescription;
-use hemi_core::io::LegTraits;
+use hemi_engine::format::LegDescription;
+use hemi_engine::io::LegTraits;
 use rustix::io::Errno;
 
 use crate::config::legs::{LegConfig, LegSpec, LegTls};

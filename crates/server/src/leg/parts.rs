@@ -3,8 +3,8 @@
 
 use std::io;
 
-use hemi_core::io::LegError;
-use hemi_core::units::{Instant, IoId};
+use hemi_engine::io::LegError;
+use hemi_engine::units::{Instant, IoId};
 
 use super::device::Device;
 use super::file::{DeviceIo, FileIo, Task};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hemi_core::io::LegOperation;
+use hemi_engine::io::LegOperation;
 
 use super::*;
 use crate::config::legs::LegSpec;

@@ -1,6 +1,6 @@
 //! A leg on the way to being opened: named by the configuration or found by a scan.
 
-use hemi_core::recovery::{self, HEAD_BYTES};
+use hemi_engine::recovery::{self, HEAD_BYTES};
 
 use crate::config::legs::LegConfig;
 use crate::leg::{OpenError, OpenLeg, Purpose};

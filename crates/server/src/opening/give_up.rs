@@ -5,8 +5,8 @@
 //! the remaining leg is damaged, if histories contradict each other, or if several legs remain and somebody
 //! has to choose the one that decides.
 
-use hemi_core::format::Membership;
-use hemi_core::recovery::{Problem, Refusal, newest_of};
+use hemi_engine::format::Membership;
+use hemi_engine::recovery::{Problem, Refusal, newest_of};
 use serde::{Deserialize, Serialize};
 
 use super::candidate::{Candidate, State};

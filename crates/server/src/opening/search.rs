@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hemi_core::recovery::{Problem, Refusal};
+use hemi_engine::recovery::{Problem, Refusal};
 
 use super::candidate::Candidate;
 use crate::config::legs::LegConfig;

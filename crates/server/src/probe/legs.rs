@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use hemi_core::format::{BLOCK_BYTES, Layout, Superblock, SuperblockError, block};
-use hemi_core::recovery::{HEAD_BYTES, newest_of};
+use hemi_engine::format::{BLOCK_BYTES, Layout, Superblock, SuperblockError, block};
+use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 
 use super::{Content, Kind, Probe, hex};
 use crate::config::legs::LegSpec;

@@ -252,7 +252,7 @@ proptest! {
         if let Asked::Operation { operation, extent, skip } = asked {
             prop_assert!(extent.start <= extent.end && extent.end <= sectors);
             prop_assert!(extent.start % 8 == 0 && extent.end % 8 == 0);
-            use hemi_core::io::Operation::{Read, Write};
+            use hemi_engine::io::Operation::{Read, Write};
             if matches!(operation, Read | Write) {
                 prop_assert!(extent.bytes() > 0 && extent.bytes() <= REQUEST_BYTES_MAX);
                 prop_assert!(skip + extent.bytes() <= read + written);

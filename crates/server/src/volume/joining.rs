@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use hemi_core::command::{Command, CommandError};
-use hemi_core::format::{Layout, Membership, Superblock};
-use hemi_core::io::OutReason;
-use hemi_core::status::LegState;
-use hemi_core::units::{LEGS_MAX, LegIndex};
+use hemi_engine::command::{Command, CommandError};
+use hemi_engine::format::{Layout, Membership, Superblock};
+use hemi_engine::io::OutReason;
+use hemi_engine::status::LegState;
+use hemi_engine::units::{LEGS_MAX, LegIndex};
 
 use super::{on_a_thread, refusal};
 use crate::config::legs::{LegConfig, LegSpec};

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use hemi_core::command::Command;
-use hemi_core::settings::Settings;
-use hemi_core::status::LegState;
-use hemi_core::units::LegIndex;
+use hemi_engine::command::Command;
+use hemi_engine::settings::Settings;
+use hemi_engine::status::LegState;
+use hemi_engine::units::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::place::Place;

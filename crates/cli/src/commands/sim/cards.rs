@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use comfy_table::{Table, presets};
 use hemi_drives::preset::{Figure, Measure, Model, Preset};
-use hemi_model::card::{self, CardError, Row};
+use hemi_simulate::card::{self, CardError, Row};
 use serde::Serialize;
 
 use super::parallel;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use hemi_model::experiment::{self, ExperimentError};
-use hemi_model::report::{Report, seconds};
-use hemi_model::spec::Case;
+use hemi_simulate::experiment::{self, ExperimentError};
+use hemi_simulate::report::{Report, seconds};
+use hemi_simulate::spec::Case;
 
 use super::parallel;
 use super::progress::Bars;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_model::aside;
+use hemi_simulate::aside;
 use serde::Serialize;
 
 /// Where JSON goes if no file is named.

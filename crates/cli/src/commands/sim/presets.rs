@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::{Table, presets};
 use hemi_drives::preset::Preset;
-use hemi_model::stock;
+use hemi_simulate::stock;
 
 use super::cards::{self, Card};
 use super::json::JsonArgs;

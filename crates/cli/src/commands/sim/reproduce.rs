@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_model::reproduce::{self, Reproduction, Results, page, picture};
+use hemi_simulate::reproduce::{self, Reproduction, Results, page, picture};
 
 use super::cases::run_all;
 use super::snapshots::SnapshotArgs;
@@ -24,7 +24,7 @@ pub(super) struct ReproduceArgs {
     names: Vec<String>,
 
     /// Directory of the reproductions' files.
-    #[arg(long, value_name = "FOLDER", default_value = "crates/model/reproductions")]
+    #[arg(long, value_name = "FOLDER", default_value = "crates/simulate/reproductions")]
     from: PathBuf,
 
     /// Directory for pages and pictures.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_model::spec::{self, Case, Values};
-use hemi_model::tables;
+use hemi_simulate::spec::{self, Case, Values};
+use hemi_simulate::tables;
 use serde::Serialize;
 
 use super::cases::{run_all, usage};

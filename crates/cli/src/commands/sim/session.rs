@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_model::session::{Session, SessionSpec, Step};
+use hemi_simulate::session::{Session, SessionSpec, Step};
 use serde::Serialize;
 
 use crate::failure::{Failure, Kind};

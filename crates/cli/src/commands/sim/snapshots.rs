@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_model::snapshots::{Notice, Snapshots};
-use hemi_model::stock::Stock;
+use hemi_simulate::snapshots::{Notice, Snapshots};
+use hemi_simulate::stock::Stock;
 
 use super::progress::Bars;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::status::LegState;
+use hemi_engine::status::LegState;
 use hemi_server::control::api::{Health, Latencies, LegStatus, VolumeStatus};
 use hemi_server::control::promises::{bytes, duration};
 use hemi_server::control::volume::Phase;

@@ -1,6 +1,6 @@
 //! Every request ends once, and the same run is the same run.
 
-use hemi_core::units::{Extent, Instant};
+use hemi_engine::units::{Extent, Instant};
 use hemi_random::Rng;
 use proptest::prelude::*;
 

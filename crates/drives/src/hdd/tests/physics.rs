@@ -1,6 +1,6 @@
 //! Times are what the mechanics say.
 
-use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_engine::units::{Extent, Instant, MILLISECOND, SECOND};
 use hemi_random::Rng;
 
 use super::{READ, WRITE, closed_loop, disk, mean, random, rate};

@@ -1,6 +1,6 @@
 //! Shingled recording: fast until the persistent cache is full, then bands are rewritten.
 
-use hemi_core::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_engine::units::{Extent, Instant, MILLISECOND, SECOND};
 use hemi_random::Rng;
 
 use super::{READ, WRITE, closed_loop, disk, rate};

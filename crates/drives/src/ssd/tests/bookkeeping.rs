@@ -174,7 +174,7 @@ fn the_same_seed_gives_the_same_run() {
                 3..=9 => Operation::Read,
                 _ => WRITE,
             };
-            (operation, hemi_core::units::Extent::new(rng.below(places), 1 + rng.below(64)))
+            (operation, hemi_engine::units::Extent::new(rng.below(places), 1 + rng.below(64)))
         };
         let run = closed(&mut drive, 0, 100, 40_000, &mut next);
         (run.completions, format!("{:?}", drive.counters()))

@@ -1,6 +1,6 @@
 //! Long use: steady states, freezes, caches that fill, wear.
 
-use hemi_core::units::Extent;
+use hemi_engine::units::Extent;
 
 use super::super::Ssd;
 use super::super::parameters::SlcParameters;
@@ -100,7 +100,7 @@ fn idle_time_makes_free_blocks() {
     let mut next = random(&drive, 1, 4096, WRITE);
     let end = closed(&mut drive, 0, 32, 5_000, &mut next).end;
     let before = drive.translation().free_blocks();
-    drive.advance(hemi_core::units::Instant(end + 2_000_000_000), &mut Vec::new());
+    drive.advance(hemi_engine::units::Instant(end + 2_000_000_000), &mut Vec::new());
     let after = drive.translation().free_blocks();
     assert!(before < 30 && after >= 40, "{before} then {after}");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hemi_core::status::{LegState, LegStatus};
+use hemi_engine::status::{LegState, LegStatus};
 
 use crate::control::volume::{Identity, LegIdentity, Phase, Snapshot};
 

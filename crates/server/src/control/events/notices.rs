@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use hemi_core::io::{LegError, Notice, OutReason};
-use hemi_core::units::{LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_engine::io::{LegError, Notice, OutReason};
+use hemi_engine::units::{LEGS_MAX, LegIndex, SECTOR_BYTES};
 
 use super::{Event, Severity};
 use crate::control::promises::{bytes, duration};
@@ -280,14 +280,14 @@ pub(super) fn of_leg(
     Event::new(kind, severity, text).of_leg(leg.0, name)
 }
 
-fn of_slot(snapshot: &Snapshot, leg: LegIndex) -> Option<&hemi_core::status::LegStatus> {
+fn of_slot(snapshot: &Snapshot, leg: LegIndex) -> Option<&hemi_engine::status::LegStatus> {
     snapshot.status.legs.iter().find(|known| known.leg == leg.0)
 }
 
 /// Returns the names of the other legs that answer.
 fn others(snapshot: &Snapshot, leg: LegIndex) -> Vec<String> {
-    use hemi_core::status::LegState;
-    let answers = |known: &&hemi_core::status::LegStatus| {
+    use hemi_engine::status::LegState;
+    let answers = |known: &&hemi_engine::status::LegStatus| {
         known.leg != leg.0 && matches!(known.state, LegState::Healthy | LegState::Lagging)
     };
     let names = snapshot.status.legs.iter().filter(answers);

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use hemi_core::format::Id;
+use hemi_engine::format::Id;
 use serde::Deserialize;
 
 use super::rings::Resolution;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use hemi_core::histogram::LatencyHistogram;
-use hemi_core::status::{LegState, LegStatus, Status};
-use hemi_core::units::LEGS_MAX;
+use hemi_engine::histogram::LatencyHistogram;
+use hemi_engine::status::{LegState, LegStatus, Status};
+use hemi_engine::units::LEGS_MAX;
 
 use super::rings::Resolution;
 use super::row::{Column, LegColumn, Row};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hemi_core::status::LegStatus;
+use hemi_engine::status::LegStatus;
 use prometheus_client::metrics::MetricType;
 
 use super::{Labels, NO_EXEMPLAR, Out, SnapshotCollector, flag};

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::Duration;
 
 use axum::body::Bytes;
-use hemi_core::format::Id;
+use hemi_engine::format::Id;
 
 use crate::clock::unix_ms;
 use crate::config::place::Place;

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{Query, State, rejection::QueryRejection};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hemi_core::status::RegionCounts;
+use hemi_engine::status::RegionCounts;
 use serde::{Deserialize, Serialize};
 
 use super::{Shared, refuse};

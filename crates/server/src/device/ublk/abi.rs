@@ -1,8 +1,8 @@
 //! The kernel's interface to block devices served from user space, as far as hemi uses it:
 //! `include/uapi/linux/ublk_cmd.h` of Linux 6.12, and `Documentation/block/ublk.rst`.
 
-use hemi_core::io::Operation;
-use hemi_core::units::Extent;
+use hemi_engine::io::Operation;
+use hemi_engine::units::Extent;
 
 /// An ioctl number of type 'u', as `_IOC` makes them: direction (2 bits), size (14), type, number.
 const fn command(direction: u32, size: u32, number: u32) -> u32 {

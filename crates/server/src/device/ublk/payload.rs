@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use hemi_core::io::Operation;
+use hemi_engine::io::Operation;
 
 use super::abi::{self, Descriptor};
 use super::descriptors::Descriptors;

@@ -13,8 +13,8 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use hemi_core::io::{Operation, Reply, RequestError};
-use hemi_core::units::{BufferAt, SECTOR_BYTES};
+use hemi_engine::io::{Operation, Reply, RequestError};
+use hemi_engine::units::{BufferAt, SECTOR_BYTES};
 use rustix::io::Errno;
 
 use super::block::{BlockClient, BlockRequest, Blocked, Turn};

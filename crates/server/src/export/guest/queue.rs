@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use hemi_core::io::Operation;
-use hemi_core::units::{Extent, Instant, SECTOR_BYTES};
+use hemi_engine::io::Operation;
+use hemi_engine::units::{Extent, Instant, SECTOR_BYTES};
 
 use super::{KICK, Signals};
 use crate::export::block::BlockRequest;

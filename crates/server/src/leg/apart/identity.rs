@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use hemi_core::recovery::HEAD_BYTES;
+use hemi_engine::recovery::HEAD_BYTES;
 
 use super::ApartError;
 

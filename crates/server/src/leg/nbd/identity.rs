@@ -4,8 +4,8 @@
 //! as readily as before. So after every reconnect the superblock and the stamps are read: they
 //! must be this leg's, and no older than the newest ones known to have been durable.
 
-use hemi_core::format::stamp::{self, Progress};
-use hemi_core::format::{BLOCK_BYTES, Block, Id, Layout, Stamp, Superblock};
+use hemi_engine::format::stamp::{self, Progress};
+use hemi_engine::format::{BLOCK_BYTES, Block, Id, Layout, Stamp, Superblock};
 
 use crate::memory::Span;
 
@@ -100,7 +100,7 @@ impl Identity {
         if data.length() != BLOCK_BYTES {
             return None;
         }
-        let mut block: Block = hemi_core::format::block::blank();
+        let mut block: Block = hemi_engine::format::block::blank();
         // SAFETY: the read of it has ended, or the write of it has still to begin.
         block.copy_from_slice(unsafe { data.bytes() });
         let superblock = Superblock::decode(&block, slot).ok()?;

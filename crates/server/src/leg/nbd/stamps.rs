@@ -2,11 +2,11 @@
 //!
 //! One stamp is written at a time, and covers every durable I/O that ended before it began;
 //! what ends meanwhile waits for the next. So a leg under load pays one small write for many
-//! flushes. See [`hemi_core::format::stamp`].
+//! flushes. See [`hemi_engine::format::stamp`].
 
-use hemi_core::format::block::{self, BLOCK_BYTES};
-use hemi_core::format::stamp::Progress;
-use hemi_core::format::{Id, Layout, Stamp};
+use hemi_engine::format::block::{self, BLOCK_BYTES};
+use hemi_engine::format::stamp::Progress;
+use hemi_engine::format::{Id, Layout, Stamp};
 
 use crate::memory::{Mapping, Span};
 use crate::slots::SlotId;

@@ -3,10 +3,10 @@
 mod secure;
 mod servers;
 
-use hemi_core::format::superblock::Name;
-use hemi_core::format::{Layout, LegRecord, Membership, Superblock};
-use hemi_core::io::LegOperation;
-use hemi_core::units::{IoId, LegIndex};
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{Layout, LegRecord, Membership, Superblock};
+use hemi_engine::io::LegOperation;
+use hemi_engine::units::{IoId, LegIndex};
 
 use super::*;
 use crate::config::legs::{LegConfig, LegSpec};
@@ -428,7 +428,7 @@ fn attempts_to_reconnect_go_on_with_growing_pauses() {
 }
 
 /// The superblock of a leg in a volume of 8 MiB.
-fn superblock(leg: u8, sequence: u64) -> hemi_core::format::Block {
+fn superblock(leg: u8, sequence: u64) -> hemi_engine::format::Block {
     let mut superblock = Superblock {
         volume_id: [1; 16],
         name: Name::new("test").unwrap(),
@@ -447,7 +447,7 @@ fn superblock(leg: u8, sequence: u64) -> hemi_core::format::Block {
     };
     superblock.legs[0] = LegRecord { id: [leg; 16], join_epoch: 1, state: Membership::default() };
     superblock.legs[0].state = Membership::In;
-    let mut block = hemi_core::format::block::blank();
+    let mut block = hemi_engine::format::block::blank();
     superblock.encode(&mut block, 1);
     block
 }
@@ -456,7 +456,7 @@ fn superblock(leg: u8, sequence: u64) -> hemi_core::format::Block {
 fn image(
     folder: &std::path::Path,
     name: &str,
-    superblock: Option<hemi_core::format::Block>,
+    superblock: Option<hemi_engine::format::Block>,
 ) -> String {
     use std::os::unix::fs::FileExt;
     let path = folder.join(name);

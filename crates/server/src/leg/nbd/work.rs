@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use hemi_core::format::stamp::Progress;
-use hemi_core::format::{BLOCK_BYTES, Id, Stamp};
-use hemi_core::io::{LegError, LegOperation};
-use hemi_core::units::{Instant, IoId};
+use hemi_engine::format::stamp::Progress;
+use hemi_engine::format::{BLOCK_BYTES, Id, Stamp};
+use hemi_engine::io::{LegError, LegOperation};
+use hemi_engine::units::{Instant, IoId};
 use hemi_nbd::client::{Command, ExportInfo, Request};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
 

@@ -1,0 +1,231 @@
+//! What a disk must do: per sector, reads and acknowledged writes behave as one register;
+//! after a kill no acknowledged write is lost; after a power cut none that a flush or FUA
+//! covered.
+
+use hemi_engine::io::{Operation, Request};
+use hemi_engine::units::Instant;
+
+#[derive(Clone, Debug)]
+struct Written {
+    token: u64,
+    version: u64,
+    invoked: Instant,
+    /// `None` while unanswered.
+    answered: Option<Instant>,
+    /// It took effect for certain by then: it was acknowledged, not failed or cut off.
+    certain: bool,
+    durable: bool,
+    /// A read after a crash has shown that another write came out of it; only a power cut
+    /// can bring this one back.
+    excluded: bool,
+}
+
+impl Written {
+    /// Whether it had certainly been replaced by the time `other` was invoked.
+    fn is_before(&self, other: &Written) -> bool {
+        self.answered.is_some_and(|answered| answered < other.invoked)
+    }
+}
+
+#[derive(Clone, Default)]
+struct Sector {
+    writes: Vec<Written>,
+    /// A value a read has returned, and when: later reads may not go back behind it.
+    observed: Option<(u64, Instant)>,
+    /// When the last crash was: of the writes answered by then one is the state, and the
+    /// first read says which.
+    crashed: Option<Instant>,
+}
+
+#[derive(Clone)]
+pub struct Checker {
+    sectors: Vec<Sector>,
+    invoked: std::collections::BTreeMap<u64, Instant>,
+    pub reads_checked: u64,
+}
+
+impl Checker {
+    pub fn new(count: usize) -> Checker {
+        let first = Written {
+            token: 0,
+            version: 0,
+            invoked: Instant(0),
+            answered: Some(Instant(0)),
+            certain: true,
+            durable: true,
+            excluded: false,
+        };
+        let sector = Sector { writes: vec![first], observed: None, crashed: None };
+        Checker { sectors: vec![sector; count], invoked: Default::default(), reads_checked: 0 }
+    }
+
+    pub fn invoked(&mut self, request: &Request, version: u64, now: Instant) {
+        self.invoked.insert(request.token, now);
+        if matches!(request.operation, Operation::Read | Operation::Flush) {
+            return;
+        }
+        for sector in request.extent.start..request.extent.end {
+            self.sectors[sector as usize].writes.push(Written {
+                token: request.token,
+                version,
+                invoked: now,
+                answered: None,
+                certain: false,
+                durable: false,
+                excluded: false,
+            });
+        }
+    }
+
+    pub fn answered(
+        &mut self,
+        request: &Request,
+        succeeded: bool,
+        data: Option<&[u64]>,
+        now: Instant,
+    ) {
+        let invoked = self.invoked.remove(&request.token).expect("requests are noted");
+        match request.operation {
+            Operation::Read => {
+                for (sector, &value) in (request.extent.start..).zip(data.unwrap_or_default()) {
+                    self.reads_checked += 1;
+                    self.sectors[sector as usize].check_read(sector, value, invoked, now);
+                }
+            }
+            Operation::Flush => {
+                for sector in self.sectors.iter_mut().filter(|_| succeeded) {
+                    let settled = sector.crashed.is_none();
+                    for written in &mut sector.writes {
+                        let covered = written.answered.is_some_and(|a| a <= invoked);
+                        written.durable |= written.certain && covered && !written.excluded;
+                    }
+                    if settled {
+                        // What another write has durably replaced cannot come back.
+                        sector.writes.retain(|w| !w.excluded);
+                    }
+                }
+            }
+            _ => {
+                for sector in request.extent.start..request.extent.end {
+                    for written in &mut self.sectors[sector as usize].writes {
+                        // A discard may do nothing.
+                        if written.token == request.token {
+                            written.answered = Some(now);
+                            written.certain = succeeded && request.operation != Operation::Discard;
+                            written.durable |= succeeded && request.fua && written.certain;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A whole image of the volume: what a client could read at this moment.
+    pub fn check_image(&self, image: &[u64], now: Instant) {
+        for (number, (sector, &value)) in self.sectors.iter().zip(image).enumerate() {
+            let fits = |w: &Written| w.version == value && sector.fits(w, now);
+            assert!(
+                sector.writes.iter().any(fits),
+                "P8: sector {number} of the image is {value}, writes {:?}",
+                sector.writes
+            );
+        }
+    }
+
+    /// Sectors whose last write is acknowledged and beyond doubt, with its version.
+    pub fn settled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.sectors.iter().enumerate().filter_map(|(number, sector)| {
+            let last = sector.writes.last()?;
+            let others = &sector.writes[..sector.writes.len() - 1];
+            let alone = others.iter().all(|write| write.is_before(last));
+            let settled = last.certain && alone && sector.crashed.is_none();
+            settled.then_some((number, last.version))
+        })
+    }
+
+    /// hemi was killed: what was not answered may or may not have happened, once and for all.
+    pub fn killed(&mut self, now: Instant) {
+        self.invoked.clear();
+        for sector in &mut self.sectors {
+            sector.crash(now);
+        }
+    }
+
+    /// A leg lost its cache, and maybe it alone had what was in there: as a power cut, but
+    /// hemi lives on.
+    pub fn cache_lost(&mut self, now: Instant) {
+        for sector in &mut self.sectors {
+            sector.lose_unflushed(now);
+        }
+    }
+
+    /// Power went: writes no flush covered may be gone, those that were covered not.
+    pub fn power_cut(&mut self, now: Instant) {
+        self.invoked.clear();
+        for sector in &mut self.sectors {
+            sector.lose_unflushed(now);
+            sector.crash(now);
+        }
+    }
+}
+
+impl Sector {
+    /// Whether a read that began at `invoked` may return what this write wrote.
+    fn fits(&self, written: &Written, invoked: Instant) -> bool {
+        let overwritten = self.writes.iter().any(|other| {
+            other.certain
+                && other.answered.is_some_and(|answered| answered < invoked)
+                && written.is_before(other)
+        });
+        let behind = self.observed.is_some_and(|(seen, at)| {
+            let mut same = self.writes.iter().filter(|other| other.version == seen);
+            at < invoked && seen != written.version && same.all(|other| written.is_before(other))
+        });
+        !overwritten && !behind && !written.excluded
+    }
+
+    fn check_read(&mut self, number: u64, value: u64, invoked: Instant, now: Instant) {
+        let allowed = self.writes.iter().any(|w| w.version == value && self.fits(w, invoked));
+        assert!(
+            allowed,
+            "sector {number}: read {value} (from {} to {}), observed {:?}, writes {:#?}",
+            invoked.0, now.0, self.observed, self.writes
+        );
+        self.observed = Some((value, now));
+        // A read from before says nothing of what came out of it.
+        let Some(crashed) = self.crashed.filter(|&crashed| crashed < invoked) else { return };
+        let from_before =
+            |w: &Written| w.answered.is_some_and(|answered| answered <= crashed) && !w.excluded;
+        if self.writes.iter().any(|w| w.version == value && from_before(w)) {
+            // Now it is known which of the possible states is the one.
+            self.crashed = None;
+            for written in &mut self.writes {
+                if from_before(written) {
+                    written.certain = written.version == value;
+                    written.excluded = written.version != value;
+                }
+            }
+        }
+    }
+
+    /// Any write a durable one has not replaced may be the state now.
+    fn lose_unflushed(&mut self, now: Instant) {
+        let kept = self.writes.clone();
+        let replaced = |written: &Written| kept.iter().any(|o| o.durable && written.is_before(o));
+        self.writes.retain(|written| !replaced(written));
+        self.observed = None;
+        for written in &mut self.writes {
+            // None is certain to be the last any more.
+            written.certain = false;
+            written.excluded = false;
+        }
+        self.crashed = Some(now);
+    }
+
+    fn crash(&mut self, now: Instant) {
+        for written in &mut self.writes {
+            written.answered.get_or_insert(now);
+        }
+        self.crashed = Some(now);
+    }
+}

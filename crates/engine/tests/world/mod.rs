@@ -1,0 +1,661 @@
+//! A small world in memory for the engine: legs with volatile caches, delays, freezes and
+//! errors; clients; kills and power cuts; and a checker that knows what a disk must do.
+//!
+//! Data is one version number per sector, so a run needs no payload bytes; metadata is real
+//! bytes, written by the engine and read back by recovery. Faults, per zone:
+//!
+//! - data: a write in flight at a kill or a power cut lands sector by sector or not; what was
+//!   completed but not flushed at a power cut is kept, dropped or rolled back to any version
+//!   since the last flush, sector by sector;
+//! - metadata: a write in flight lands sector by sector or not; a completed one is durable;
+//! - any I/O can fail transiently, and be held up for as long as a freeze lasts.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+
+pub mod checker;
+pub mod disk;
+pub mod memory;
+pub mod script;
+
+use std::collections::BTreeMap;
+
+use hemi_engine::engine::Engine;
+use hemi_engine::format::create::{self, NewVolume};
+use hemi_engine::format::ledger::{SimulatedMemory, ledger_bytes};
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{Id, Layout, Ledger, RegionEntry};
+use hemi_engine::io::{
+    Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
+};
+use hemi_engine::recovery::{self, LegImage, Outlived, Refusal};
+use hemi_engine::settings::Settings;
+use hemi_engine::units::{
+    Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND, SECOND,
+};
+
+use checker::Checker;
+use disk::Disk;
+use memory::Memory;
+
+/// SplitMix64: a test's only source of chance.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+pub const REGION_BYTES: u64 = 64 << 10;
+pub const VOLUME_BYTES: u64 = 1 << 20;
+pub const SECTORS: u64 = VOLUME_BYTES / 512;
+
+/// An I/O under way on a leg.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub due: Instant,
+    pub io: LegIo,
+    pub data: Vec<u64>,
+    pub metadata: Option<Box<[u8; 4096]>>,
+    /// What flush covers: everything the disk had completed when it was submitted.
+    pub flush_mark: u64,
+}
+
+/// How a leg behaves.
+#[derive(Clone, Copy)]
+pub struct Behaviour {
+    pub latency: u64,
+    pub jitter: u64,
+    pub frozen_until: Instant,
+    /// The leg works off its I/Os one by one, each taking this long; zero for side by side.
+    pub serial: u64,
+    /// One in so many I/Os takes this long; zero for none.
+    pub lost_sight: (u64, u64),
+    /// One in so many I/Os fails; zero for none.
+    pub read_errors: u64,
+    pub write_errors: u64,
+    pub flush_errors: u64,
+    /// Writes that touch it have no space.
+    pub full: Extent,
+    /// Reads that touch it fail.
+    pub unreadable: Extent,
+}
+
+impl Default for Behaviour {
+    fn default() -> Behaviour {
+        Behaviour {
+            latency: 50 * MICROSECOND,
+            jitter: 100 * MICROSECOND,
+            frozen_until: Instant(0),
+            serial: 0,
+            lost_sight: (0, 0),
+            read_errors: 0,
+            write_errors: 0,
+            flush_errors: 0,
+            full: Extent::default(),
+            unreadable: Extent::default(),
+        }
+    }
+}
+
+/// What a volume and its legs are made like.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub volume_bytes: u64,
+    pub region_bytes: u64,
+    /// The legs' logical block: every data I/O has to be a multiple of it.
+    pub block_sectors: u64,
+    /// Sectors of buffers beside those of requests.
+    pub memory_sectors: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            volume_bytes: VOLUME_BYTES,
+            region_bytes: REGION_BYTES,
+            block_sectors: 1,
+            memory_sectors: 4096,
+        }
+    }
+}
+
+pub struct World {
+    pub shape: Shape,
+    pub sectors: u64,
+    pub random: Random,
+    pub now: Instant,
+    pub engine: Option<Engine<Memory>>,
+    pub settings: Settings,
+    pub disks: Vec<Disk>,
+    pub behaviour: Vec<Behaviour>,
+    pub fast_zeroes: Vec<bool>,
+    /// The ledger, if the volume has one: it outlives kills, not power cuts.
+    pub ledger: Option<SimulatedMemory>,
+    /// The boot of the machine, which power cuts change.
+    pub boot: u8,
+    /// With how many legs the volume was opened.
+    pub opened: usize,
+    pub pending: Vec<Pending>,
+    /// I/O of these kinds does not end by itself.
+    pub holds: Vec<script::Hold>,
+    /// When each leg is through with what it works off one by one.
+    pub busy_until: Vec<Instant>,
+    pub checker: Checker,
+    pub requests: BTreeMap<u64, Request>,
+    pub next_token: u64,
+    pub next_version: u64,
+    pub notices: Vec<Notice>,
+    pub closed: bool,
+    pub commands: BTreeMap<u64, Result<(), hemi_engine::command::CommandError>>,
+    /// A leg lost its cache before this request, and no later flush has been answered yet.
+    pub cache_lost: Option<u64>,
+    pub thorough: bool,
+    /// The token of a detach of a leg that answers, and the leg.
+    pub detaching: Option<(u64, usize)>,
+    pub trace: bool,
+    pub failed_requests: u64,
+    pub failed: Vec<(u64, Operation)>,
+}
+
+pub fn fast() -> LegTraits {
+    LegTraits { present: true, fast_zeroes: true, thin: true, ..LegTraits::default() }
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        requests_max: 64,
+        dirty_regions_max: 8,
+        owed_extents_max: 64,
+        exposure_bytes: 256 << 10,
+        copies_reserve: 0,
+        leg_window: 8,
+        drain_bytes: 16 << 10,
+        clean_after: 300 * MILLISECOND,
+        resync_bytes: 0,
+        out_after: 3000 * MILLISECOND,
+        ..Settings::default()
+    }
+}
+
+/// Longer than any wait limit of [`calm`] settings.
+pub const LONG: u64 = 60 * MILLISECOND;
+
+/// Every wait limit is 20 ms. Nothing is cleaned, marked out or throttled meanwhile.
+pub fn calm() -> Settings {
+    Settings {
+        wait_floor: 20 * MILLISECOND,
+        wait_ceiling: 20 * MILLISECOND,
+        clean_after: 1000 * SECOND,
+        resync_bytes: 0,
+        out_after: 1000 * SECOND,
+        exposure_bytes: 64 << 20,
+        exposure_age: 1000 * SECOND,
+        ..settings()
+    }
+}
+
+/// So many legs of one steady latency.
+pub fn steady_legs(legs: usize, settings: Settings) -> World {
+    let mut world = World::new(1, legs, settings);
+    for leg in 0..legs {
+        world.steady(leg, 100 * MICROSECOND);
+    }
+    world.wait(LONG);
+    world
+}
+
+impl World {
+    pub fn new(seed: u64, legs: usize, settings: Settings) -> World {
+        World::of_shape(seed, legs, settings, Shape::default())
+    }
+
+    pub fn of_shape(seed: u64, legs: usize, settings: Settings, shape: Shape) -> World {
+        World::made(seed, legs, settings, shape, None)
+    }
+
+    /// A volume that relies on a ledger.
+    pub fn with_ledger(seed: u64, legs: usize, settings: Settings) -> World {
+        let ledger = Some(SimulatedMemory::default());
+        World::made(seed, legs, settings, Shape::default(), ledger)
+    }
+
+    fn made(
+        seed: u64,
+        legs: usize,
+        settings: Settings,
+        shape: Shape,
+        ledger: Option<SimulatedMemory>,
+    ) -> World {
+        plant();
+        let layout =
+            Layout::new(shape.volume_bytes, shape.region_bytes).expect("tests give good sizes");
+        let sectors = layout.volume_sectors();
+        let disks = (0..legs).map(|leg| formatted(layout, shape, leg, legs)).collect();
+        let mut world = World {
+            shape,
+            sectors,
+            random: Random(seed),
+            now: Instant(1),
+            engine: None,
+            settings,
+            disks,
+            behaviour: vec![Behaviour::default(); legs],
+            fast_zeroes: vec![true; legs],
+            ledger,
+            boot: 1,
+            opened: 0,
+            pending: Vec::new(),
+            holds: Vec::new(),
+            busy_until: vec![Instant(0); legs],
+            checker: Checker::new(sectors as usize),
+            requests: BTreeMap::new(),
+            next_token: 1,
+            next_version: 1,
+            notices: Vec::new(),
+            closed: false,
+            commands: BTreeMap::new(),
+            cache_lost: None,
+            thorough: true,
+            detaching: None,
+            trace: std::env::var_os("TRACE").is_some(),
+            failed_requests: 0,
+            failed: Vec::new(),
+        };
+        let all: Vec<usize> = (0..legs).collect();
+        world.open(&all).expect("a fresh volume opens");
+        world
+    }
+
+    /// Opens the volume with some of its legs.
+    pub fn open(&mut self, legs: &[usize]) -> Result<(), Refusal> {
+        let images: Vec<LegImage> =
+            legs.iter().map(|&l| LegImage { bytes: &self.disks[l].metadata }).collect();
+        let kept = self.ledger.as_ref().map(SimulatedMemory::bytes);
+        let boot = [self.boot; 16];
+        let outlived = Outlived { boot, ledger: kept.as_deref(), accept_loss: false };
+        let opening = recovery::assess_outlived(&images, &outlived)?;
+        let ledger = self.ledger.as_mut().map(|memory| {
+            let superblock = &opening.superblock;
+            let layout = &superblock.layout;
+            if opening.ledger.is_some() {
+                memory.stop_after(u64::MAX);
+                return Ledger::adopt(Box::new(memory.clone()), layout, boot);
+            }
+            *memory = SimulatedMemory::new(ledger_bytes(layout));
+            Ledger::begin(Box::new(memory.clone()), layout, superblock.volume_id, boot)
+        });
+        let mut traits = [LegTraits::default(); LEGS_MAX];
+        for &leg in legs {
+            traits[leg] = LegTraits { fast_zeroes: self.fast_zeroes[leg], ..fast() };
+        }
+        let memory = Memory::new(self.shape.memory_sectors);
+        let entropy = self.random.next();
+        self.closed = false;
+        self.opened = legs.len();
+        self.engine =
+            Some(Engine::open(opening, self.settings, traits, ledger, memory, self.now, entropy));
+        self.take_actions();
+        Ok(())
+    }
+
+    pub fn engine(&mut self) -> &mut Engine<Memory> {
+        self.engine.as_mut().expect("the volume is open")
+    }
+
+    /// Performs the engine's actions until it has none.
+    pub fn take_actions(&mut self) {
+        while let Some(action) = self.engine().next_action() {
+            match action {
+                Action::Leg(io) => self.submit_io(io),
+                Action::Reply(reply) => self.take_reply(reply),
+                Action::CommandDone { token, result } => {
+                    if result.is_ok() {
+                        self.check_detached(token);
+                    }
+                    self.commands.insert(token, result);
+                }
+                Action::Notice(notice) => {
+                    if self.trace {
+                        println!("{:>12} {notice:?}", self.now.0);
+                    }
+                    self.notices.push(notice);
+                }
+                Action::Closed => self.closed = true,
+            }
+        }
+        if self.thorough {
+            self.engine().check_thoroughly();
+        }
+    }
+
+    /// P8: a leg that has been detached holds what a client would read now.
+    fn check_detached(&mut self, token: u64) {
+        let Some((_, leg)) = self.detaching.take_if(|(detach, _)| *detach == token) else { return };
+        let silent = |n: &Notice| matches!(n, Notice::Frozen { leg: l, .. } if l.index() == leg);
+        if !self.notices.iter().any(silent) {
+            self.checker.check_image(&self.disks[leg].contents(), self.now);
+        }
+    }
+
+    fn submit_io(&mut self, io: LegIo) {
+        let leg = io.leg.index();
+        let behaviour = self.behaviour[leg];
+        let mut due = self.now + behaviour.latency;
+        if behaviour.jitter > 0 {
+            due = due + self.random.below(behaviour.jitter);
+        }
+        due = due.max(behaviour.frozen_until + self.random.below(1000));
+        if behaviour.serial > 0 {
+            due = due.max(self.busy_until[leg]) + behaviour.serial;
+            self.busy_until[leg] = due;
+        }
+        let (one_in, time) = behaviour.lost_sight;
+        if one_in > 0 && self.random.one_in(one_in) {
+            due = self.now + time;
+        }
+        if self.is_held(&io) {
+            due = Instant::NEVER;
+        }
+        self.check_alignment(&io);
+        let data = match (io.operation, io.buffer) {
+            (LegOperation::Write { .. }, Some(at)) => {
+                self.engine().buffers().snapshot(at, io.extent.sectors())
+            }
+            (LegOperation::WriteZeroes { .. }, _) => vec![0; io.extent.sectors() as usize],
+            _ => Vec::new(),
+        };
+        let metadata = (io.operation == LegOperation::WriteMetadata)
+            .then(|| Box::new(*self.engine().metadata_bytes(io.id)));
+        let flush_mark = self.disks[leg].mark();
+        if self.trace {
+            println!("{:>12} submit {io:?} due {}", self.now.0, due.0);
+            if let Some(block) = metadata.as_ref().filter(|_| io.extent.start >= 2048) {
+                let entry = |i: usize| u16::from_le_bytes([block[512 + 2 * i], block[513 + 2 * i]]);
+                let entries: Vec<u16> = (0..16).map(entry).collect();
+                println!("{:>12} page {entries:03x?}", self.now.0);
+            }
+        }
+        self.pending.push(Pending { due, io, data, metadata, flush_mark });
+    }
+
+    /// Freezes a leg: what is in flight and what comes ends no sooner than `until`.
+    pub fn freeze(&mut self, leg: usize, until: Instant) {
+        self.behaviour[leg].frozen_until = until;
+        for pending in &mut self.pending {
+            if pending.io.leg.index() == leg {
+                pending.due = pending.due.max(until + self.random.below(1000));
+            }
+        }
+    }
+
+    /// Ends the I/O at `index` of the pending list.
+    pub fn finish(&mut self, index: usize) {
+        let pending = self.pending.swap_remove(index);
+        let leg = pending.io.leg.index();
+        let behaviour = self.behaviour[leg];
+        let rate = match pending.io.operation {
+            LegOperation::Read => behaviour.read_errors,
+            LegOperation::Flush => behaviour.flush_errors,
+            _ => behaviour.write_errors,
+        };
+        let data = !matches!(pending.io.operation, LegOperation::Read | LegOperation::Flush)
+            && pending.metadata.is_none();
+        let full = data && pending.io.extent.overlaps(behaviour.full);
+        let unreadable = pending.io.operation == LegOperation::Read
+            && pending.io.extent.overlaps(behaviour.unreadable);
+        let failed = rate > 0 && self.random.one_in(rate) || full || unreadable;
+        let disk = &mut self.disks[leg];
+        if failed {
+            // A failed write may have landed in part.
+            disk.land_partly(&pending, &mut self.random);
+        } else {
+            disk.land(&pending);
+        }
+        if let (LegOperation::Read, Some(at)) = (pending.io.operation, pending.io.buffer) {
+            let read = self.disks[leg].read(pending.io.extent);
+            // A failed read leaves rubbish behind.
+            let read = if failed { vec![u64::MAX; read.len()] } else { read };
+            self.engine().buffers_mut().fill(at, &read);
+        }
+        let error = if full { LegError::NoSpace } else { LegError::Media };
+        let result = if failed { Err(error) } else { Ok(()) };
+        let (now, id) = (self.now, pending.io.id);
+        if self.trace {
+            println!("{:>12} done {:?} {result:?}", self.now.0, pending.io);
+        }
+        self.engine().complete(now, id, result);
+        self.take_actions();
+    }
+
+    /// Lets time pass until `until`.
+    pub fn run_until(&mut self, until: Instant) {
+        while self.step(until) {}
+        self.now = self.now.max(until);
+    }
+
+    /// The next thing that happens: an I/O ends or a timer is due. False if nothing does by
+    /// `until`.
+    pub fn step(&mut self, until: Instant) -> bool {
+        let first = self.pending.iter().enumerate().min_by_key(|(_, p)| (p.due, p.io.id));
+        let (index, next_io) = first.map_or((0, Instant::NEVER), |(index, p)| (index, p.due));
+        let deadline = self.engine().deadline();
+        let next = next_io.min(deadline);
+        if next > until {
+            return false;
+        }
+        self.now = self.now.max(next);
+        if next_io <= deadline {
+            self.finish(index);
+        } else {
+            let now = self.now;
+            self.engine().tick(now);
+            self.take_actions();
+        }
+        true
+    }
+
+    /// Lets time pass until every request is answered; at most `limit` nanoseconds.
+    pub fn run_until_answered(&mut self, limit: u64) {
+        let end = self.now + limit;
+        while !self.requests.is_empty() {
+            let step = self.now + MILLISECOND;
+            if step > end {
+                let status = self.status();
+                let legs: Vec<_> = status.legs.iter().map(|l| (l.state, l.owed_bytes)).collect();
+                panic!(
+                    "requests unanswered after {limit} ns, {} bytes exposed, legs {legs:?}: {:?}",
+                    status.exposure_bytes, self.requests
+                );
+            }
+            self.run_until(step);
+        }
+    }
+
+    pub fn can_submit(&mut self) -> bool {
+        self.engine().has_room()
+    }
+
+    pub fn submit(&mut self, operation: Operation, extent: Extent, fua: bool) -> u64 {
+        self.submit_on(1, operation, extent, fua)
+    }
+
+    /// Submits a request of one of several connections.
+    pub fn submit_on(
+        &mut self,
+        connection: u32,
+        operation: Operation,
+        extent: Extent,
+        fua: bool,
+    ) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        let sectors = extent.sectors() as u32;
+        let buffer = match operation {
+            Operation::Read | Operation::Write => Some(self.engine().buffers_mut().take(sectors)),
+            _ => None,
+        };
+        let mut version = 0;
+        if operation == Operation::Write {
+            version = self.next_version;
+            self.next_version += 1;
+            let at = hemi_engine::units::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
+            self.engine().buffers_mut().fill(at, &vec![version; extent.sectors() as usize]);
+        }
+        let request = Request { token, operation, extent, buffer, fua, connection };
+        if self.trace {
+            println!("{:>12} {request:?} version {version}", self.now.0);
+        }
+        self.checker.invoked(&request, version, self.now);
+        self.requests.insert(token, request);
+        let now = self.now;
+        self.engine().submit(now, request);
+        self.take_actions();
+        token
+    }
+
+    fn take_reply(&mut self, reply: hemi_engine::io::Reply) {
+        let request = self.requests.remove(&reply.token).expect("each request is answered once");
+        if self.trace {
+            println!("{:>12} reply {reply:?}", self.now.0);
+        }
+        let data = reply.buffer.map(|buffer| {
+            let at = hemi_engine::units::BufferAt { buffer, offset: 0 };
+            let data = self.engine().buffers().snapshot(at, request.extent.sectors());
+            hemi_engine::io::Buffers::release(self.engine().buffers_mut(), buffer);
+            data
+        });
+        let flushed = request.operation == Operation::Flush && reply.result.is_ok();
+        if flushed && self.cache_lost.is_some_and(|lost| request.token >= lost) {
+            self.cache_lost = None;
+        }
+        if reply.result.is_err() {
+            self.failed_requests += 1;
+            // A FUA write may end with a flush, and tells what a flush would.
+            let told = if request.fua { Operation::Flush } else { request.operation };
+            self.failed.push((reply.token, told));
+        }
+        self.checker.answered(&request, reply.result.is_ok(), data.as_deref(), self.now);
+    }
+
+    /// Kills hemi: what is in flight lands in part; the disks go on.
+    pub fn kill(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
+        }
+        self.engine = None;
+        self.requests.clear();
+        self.note_killed();
+    }
+
+    /// Cuts the power of everything.
+    pub fn power_cut(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.disks[pending.io.leg.index()].land_partly(&pending, &mut self.random);
+        }
+        for disk in &mut self.disks {
+            disk.lose_cache(&mut self.random);
+        }
+        self.engine = None;
+        self.requests.clear();
+        self.boot += 1;
+        self.checker.power_cut(self.now);
+    }
+
+    /// Reads the whole volume and has the checker look at it.
+    pub fn read_everything(&mut self) {
+        let step = 64;
+        for start in (0..self.sectors).step_by(step as usize) {
+            self.submit(Operation::Read, Extent::new(start, step.min(self.sectors - start)), false);
+            self.run_until_answered(20_000 * MILLISECOND);
+        }
+    }
+
+    /// Runs until every leg is whole; then compares them sector by sector.
+    pub fn converge(&mut self) {
+        for behaviour in &mut self.behaviour {
+            behaviour.read_errors = 0;
+            behaviour.write_errors = 0;
+            behaviour.flush_errors = 0;
+        }
+        let end = self.now + 120_000 * MILLISECOND;
+        loop {
+            let step = self.now + 50 * MILLISECOND;
+            self.run_until(step);
+            let mut status = hemi_engine::status::Status::default();
+            let now = self.now;
+            self.engine().status(now, &mut status);
+            if status.converged {
+                break;
+            }
+            let legs: Vec<_> = status.legs.iter().map(|l| (l.state, l.owed_bytes)).collect();
+            let dirty = status.dirty_regions;
+            assert!(self.now < end, "not converged: {legs:?}, {dirty} regions are dirty");
+        }
+        let data: Vec<Vec<u64>> = self.disks.iter().map(Disk::contents).collect();
+        for (leg, contents) in data.iter().enumerate().skip(1) {
+            for (sector, (a, b)) in data[0].iter().zip(contents).enumerate() {
+                assert_eq!(a, b, "sector {sector} differs between leg 0 and leg {leg}");
+            }
+        }
+    }
+
+    pub fn close(&mut self) {
+        let now = self.now;
+        let drain_until = now + 10_000 * MILLISECOND;
+        self.engine().command(now, 1 << 60, hemi_engine::command::Command::Close { drain_until });
+        self.take_actions();
+        let end = now + 60_000 * MILLISECOND;
+        while !self.closed {
+            let step = self.now + 10 * MILLISECOND;
+            assert!(step < end, "the volume does not close");
+            self.run_until(step);
+        }
+    }
+
+    pub fn complete_id(&self, id: IoId) -> Option<usize> {
+        self.pending.iter().position(|p| p.io.id == id)
+    }
+}
+
+/// Plants the mistake that the environment names, to show that a test dies of it.
+fn plant() {
+    #[cfg(feature = "planted")]
+    if let Ok(name) = std::env::var("PLANTED") {
+        use hemi_engine::planted::{Planted, select};
+        let bug = Planted::ALL.iter().find(|bug| format!("{bug:?}") == name);
+        select(Some(*bug.expect("PLANTED names a planted mistake")));
+    }
+}
+
+/// A leg as `create` leaves it: all whole, closed.
+fn formatted(layout: Layout, shape: Shape, leg: usize, legs: usize) -> Disk {
+    let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
+    let volume = NewVolume {
+        id: [7; 16],
+        generation: [9; 16],
+        legs: &ids,
+        name: Name::new("test").expect("a plain name"),
+        layout,
+        block_bytes: shape.block_sectors as u32 * 512,
+        created: 0,
+    };
+    let superblock = volume.superblock(LegIndex(leg as u8));
+    let mut metadata = vec![0u8; layout.data_offset() as usize];
+    let whole = ((1u16 << legs) - 1) as u8;
+    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
+        metadata[address as usize..][..block.len()].copy_from_slice(block);
+    });
+    Disk::new(metadata, layout.data_offset() / 512, layout.volume_sectors() as usize)
+}

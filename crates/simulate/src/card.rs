@@ -1,0 +1,146 @@
+//! A preset's card: each published figure of a drive beside the model's.
+
+use std::path::Path;
+
+use hemi_drives::drive::Drive;
+use hemi_drives::preset::{Figure, Load, Measure, Pattern, Preset, PresetError};
+use hemi_engine::units::{Instant, SECOND, SECTOR_BYTES};
+
+use crate::figures::Figures;
+use crate::run::Run;
+use crate::stock::Stock;
+use crate::system::System;
+use crate::workload::error::WorkloadError;
+use crate::workload::spec::WorkloadSpec;
+
+/// Requests before what is measured begins, for each one of the queue depth …
+const WARM_UP: u64 = 64;
+/// … and at least.
+const WARM_UP_LEAST: u64 = 2_000;
+/// Requests measured, or as many as come in [`LONGEST`].
+const MEASURED: u64 = 200_000;
+const LONGEST: u64 = 120 * SECOND;
+
+/// Why a figure could not be had of the model.
+#[derive(Debug, thiserror::Error)]
+pub enum CardError {
+    /// No drive can be made of the preset.
+    #[error(transparent)]
+    Preset(#[from] PresetError),
+    /// The load does not fit the drive.
+    #[error("card: load: {0}")]
+    Load(#[from] WorkloadError),
+}
+
+/// A figure of a card, and the model's own.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The published one.
+    pub figure: Figure,
+    /// What the model gives, in the figure's unit.
+    pub model: f64,
+}
+
+impl Row {
+    /// By what share of the published figure the model's is off: 0.1 for 10 % more.
+    pub fn off(&self) -> f64 {
+        self.model / self.figure.published - 1.0
+    }
+
+    /// Whether that is what a model may be off by: 15 %, a latency 30 %.
+    pub fn is_within(&self) -> bool {
+        let most = if self.figure.measure.is_latency() { 0.3 } else { 0.15 };
+        self.off().abs() <= most
+    }
+}
+
+/// A preset's whole card. Drives come from `stock`; `told` hears of each figure before it is
+/// run.
+///
+/// # Errors
+/// See [`CardError`].
+pub fn rows(
+    preset: &Preset,
+    stock: &Stock,
+    seed: u64,
+    mut told: impl FnMut(&Figure),
+) -> Result<Vec<Row>, CardError> {
+    let row = |figure: &Figure| {
+        told(figure);
+        Ok(Row { figure: figure.clone(), model: model(preset, figure, stock, seed)? })
+    };
+    preset.card.iter().map(row).collect()
+}
+
+/// What the model gives for a figure of the preset's card, in the figure's unit.
+///
+/// # Errors
+/// See [`CardError`].
+pub fn model(preset: &Preset, figure: &Figure, stock: &Stock, seed: u64) -> Result<f64, CardError> {
+    let drive = stock.of(preset, figure.load.precondition, seed)?;
+    let spec = phases(&figure.load, drive.sectors() * SECTOR_BYTES, preset.flash_scale()?);
+    let spec: WorkloadSpec = toml::from_str(&spec).expect("a card's load is a workload");
+    let mut workload = spec.build(drive.sectors(), seed, Path::new(""))?;
+    let before = drive.counters();
+    let mut system = System::Single(drive);
+    let mut run = Run::new(SECOND);
+    run.until(Instant(24 * 3600 * SECOND), &mut system, &mut workload, |_| true);
+    let joules = system.counters().energy - before.energy;
+    let watts = joules / (run.now().0 as f64 / SECOND as f64);
+    Ok(measured(figure.measure, run.figures(), watts))
+}
+
+/// The load as phases: a warm-up and what is measured, or a burst by itself.
+fn phases(load: &Load, capacity: u64, flash_scale: u64) -> String {
+    let size = load.size.0;
+    let span = load.span.map_or(capacity, |span| span.0).min(capacity) / size * size;
+    let addresses = match load.pattern {
+        Pattern::Random => "uniform",
+        Pattern::Sequential => "sequential",
+    };
+    let access = format!(
+        "workload.closed.threads = 1
+        workload.closed.queue_depth = {queue_depth}
+        workload.closed.access.addresses = \"{addresses}\"
+        workload.closed.access.sizes = \"{size} B\"
+        workload.closed.access.span = \"{span} B\"
+        workload.closed.access.mix.read_percent = {read_percent}",
+        queue_depth = load.queue_depth,
+        read_percent = load.read_percent,
+    );
+    if let Some(bytes) = load.bytes {
+        let requests = (bytes.0 / flash_scale / size).max(1);
+        return format!("[[phases]]\nrequests = {requests}\n{access}");
+    }
+    let warm_up = match load.after {
+        Some(time) => format!("duration = \"{} ns\"", time.0),
+        None => {
+            let requests = WARM_UP_LEAST.max(WARM_UP * u64::from(load.queue_depth));
+            format!("requests = {requests}")
+        }
+    };
+    format!(
+        "[[phases]]
+        measured = false
+        {warm_up}
+        {access}
+        [[phases]]
+        requests = {MEASURED}
+        duration = \"{LONGEST} ns\""
+    )
+}
+
+fn measured(measure: Measure, figures: &Figures, watts: f64) -> f64 {
+    let all = &figures.all;
+    let quantile = |share| all.quantile(share) as f64 / SECOND as f64;
+    match measure {
+        Measure::Iops => figures.rate(all),
+        Measure::Bandwidth => figures.bandwidth(all),
+        Measure::Mean => all.moments().mean(),
+        Measure::P50 => quantile(0.5),
+        Measure::P99 => quantile(0.99),
+        Measure::Max => all.moments().max as f64 / SECOND as f64,
+        Measure::Stddev => all.moments().standard_deviation(),
+        Measure::Watts => watts,
+    }
+}

@@ -1,0 +1,135 @@
+//! One case, from its drives to its report.
+
+use std::path::Path;
+
+use hemi_drives::any::AnyDrive;
+use hemi_drives::drive::{Counters, Drive};
+use hemi_drives::preset::PresetError;
+use hemi_engine::units::{Instant, SECTOR_BYTES};
+
+use crate::faults;
+use crate::mirror::MirrorError;
+use crate::report::{self, IntervalReport, Report, Summary, seconds};
+use crate::run::{Run, Watched};
+use crate::spec::{Case, SystemSpec};
+use crate::stock::{self, Stock};
+use crate::system::System;
+use crate::workload::error::WorkloadError;
+
+/// Why a case cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// A leg.
+    #[error("system.legs: {0}")]
+    Leg(#[from] PresetError),
+    /// The volume.
+    #[error("system: {0}")]
+    System(#[from] MirrorError),
+    /// The requests.
+    #[error("workload: {0}")]
+    Workload(#[from] WorkloadError),
+    /// A step of a session that has no end, or was not at its end in time.
+    #[error("{0}")]
+    Step(String),
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// The legs of a system, as they are after what its spec says happened to them.
+pub(crate) fn drives(
+    system: &SystemSpec,
+    folder: &Path,
+    seed: u64,
+    stock: &Stock,
+) -> Result<Vec<AnyDrive>, ExperimentError> {
+    let (scale, precondition) = (system.scale, system.precondition);
+    let legs = system.legs.iter().enumerate();
+    legs.map(|(leg, name)| {
+        let seed = seed.wrapping_add(1 + leg as u64);
+        let drive = stock.drive(name, folder, scale, precondition, seed)?;
+        Ok(faults::lay(&system.faults, leg, drive, seed))
+    })
+    .collect()
+}
+
+/// The first `count` legs' presets, each with the factor that divides its flash.
+pub(crate) fn named(
+    system: &SystemSpec,
+    count: usize,
+    folder: &Path,
+) -> Result<Vec<(String, u64)>, PresetError> {
+    let name = |name: &String| {
+        let scale = stock::preset(name, folder)?.scaled(system.scale).flash_scale()?;
+        Ok((name.clone(), scale))
+    };
+    system.legs[..count].iter().map(name).collect()
+}
+
+/// Runs a case; paths in its spec are relative to `folder`. `progress` is told the virtual time at the end of each interval, and says
+/// whether to go on.
+///
+/// # Errors
+/// See [`ExperimentError`].
+pub fn run(
+    case: &Case,
+    folder: &Path,
+    seed: Option<u64>,
+    stock: &Stock,
+    progress: impl FnMut(Instant) -> bool,
+) -> Result<Report, ExperimentError> {
+    let spec = &case.spec;
+    let seed = seed.unwrap_or(spec.seed);
+    let legs = drives(&spec.system, folder, seed, stock)?;
+    let before: Vec<Counters> = legs.iter().map(Drive::counters).collect();
+    let volume = spec.system.volume.map_or(0, |size| size.0);
+    let system = &spec.system;
+    let mut served =
+        System::new(system.policy, legs, volume, &system.engine, system.published, seed)?;
+    let sectors = match volume {
+        0 => served.sectors(),
+        bytes => served.sectors().min(bytes / SECTOR_BYTES),
+    };
+    let mut workload = spec.workload.build(sectors, seed, folder)?;
+    let mut run = Run::new(spec.run.interval.0);
+    let mut stopped = false;
+    let mut progress = progress;
+    run.until(Instant(spec.run.limit.0), &mut served, &mut workload, |now| {
+        stopped = !progress(now);
+        !stopped
+    });
+    if stopped {
+        return Err(ExperimentError::Stopped);
+    }
+    let count = if matches!(served, System::Single(_)) { 1 } else { before.len() };
+    let counters = served.leg_counters(count);
+    let counters: Vec<Counters> =
+        counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
+    let legs = named(system, count, folder)?;
+    let figures = run.figures();
+    let interval = |interval| IntervalReport::of(interval, spec.run.interval.0);
+    let mut intervals: Vec<IntervalReport> = figures.intervals.iter().map(interval).collect();
+    let (exposure, upkeep) = (served.exposure(), served.upkeep());
+    if let Some((last, length)) = figures.part_interval(run.now(), exposure, upkeep) {
+        intervals.push(IntervalReport::of(&last, length));
+    }
+    let seen = intervals.iter().map(|interval| interval.exposure_bytes).max();
+    Ok(Report {
+        title: spec.title.clone(),
+        choices: case.choices.clone(),
+        seed,
+        scale: system.scale,
+        time: seconds(run.now().0),
+        measured: seconds(figures.measured()),
+        requests: run.requests(),
+        reads: Summary::of(figures, &figures.reads),
+        writes: Summary::of(figures, &figures.writes),
+        flushes: Summary::of(figures, &figures.flushes),
+        all: Summary::of(figures, &figures.all),
+        legs: report::legs(&legs, &counters, run.now().0),
+        exposure_peak: served.exposure_peak().max(seen.unwrap_or(0)),
+        extra: served.extra().into_iter().collect(),
+        little: report::little(run.little()),
+        intervals,
+    })
+}

@@ -1,0 +1,79 @@
+//! The drives of a mirror side by side, on one clock.
+
+use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_engine::units::Instant;
+
+/// Drives that are advanced together. Of what is due at the same moment that of the first
+/// comes first.
+pub(crate) struct Legs<D> {
+    drives: Vec<D>,
+    /// [`Drive::next_event`] of each.
+    next: Vec<Instant>,
+    done: Vec<Completion>,
+}
+
+impl<D: Drive> Legs<D> {
+    pub(crate) fn new(drives: Vec<D>) -> Legs<D> {
+        let next = drives.iter().map(Drive::next_event).collect();
+        Legs { drives, next, done: Vec::with_capacity(64) }
+    }
+
+    /// Sectors of the smallest.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.drives.iter().map(Drive::sectors).min().unwrap_or(0)
+    }
+
+    pub(crate) fn next_event(&self) -> Instant {
+        self.next.iter().copied().min().unwrap_or(Instant::NEVER)
+    }
+
+    pub(crate) fn submit(&mut self, leg: usize, now: Instant, request: Request) {
+        if self.next[leg] > now {
+            // Nothing ends, but its clock has to come along.
+            self.drives[leg].advance(now, &mut self.done);
+            debug_assert!(self.done.is_empty(), "nothing was due");
+        }
+        self.drives[leg].submit(now, request);
+        self.next[leg] = self.drives[leg].next_event();
+    }
+
+    /// Advances to `now` and hands out what is done there, in order of legs.
+    pub(crate) fn advance(&mut self, now: Instant, mut each: impl FnMut(usize, Completion)) {
+        for (leg, drive) in self.drives.iter_mut().enumerate() {
+            if self.next[leg] > now {
+                continue;
+            }
+            drive.advance(now, &mut self.done);
+            self.next[leg] = drive.next_event();
+            for completion in self.done.drain(..) {
+                each(leg, completion);
+            }
+        }
+    }
+
+    pub(crate) fn counters(&mut self, leg: usize, now: Instant) -> Counters {
+        if self.next[leg] > now {
+            self.drives[leg].advance(now, &mut self.done);
+        }
+        self.drives[leg].counters()
+    }
+}
+
+/// How long a leg's reads have taken of late.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pace {
+    /// Moving average, nanoseconds, weight 1/16.
+    average: u64,
+}
+
+impl Pace {
+    pub(crate) fn record(&mut self, latency: u64) {
+        let average = self.average;
+        self.average = if average == 0 { latency } else { average - average / 16 + latency / 16 };
+    }
+
+    /// With so many requests before it. (The average was measured under queueing already.)
+    pub(crate) fn expected(&self, queued: u32) -> u64 {
+        self.average.saturating_mul(4 + u64::from(queued)) / 4
+    }
+}

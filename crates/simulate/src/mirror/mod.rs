@@ -1,0 +1,316 @@
+//! The engine over modelled drives, itself a drive.
+//!
+//! [`Mirror`] drives [`hemi_engine::engine::Engine`] as the server does: every leg I/O goes to a
+//! model, every completion back, metadata writes included, and timers are looked at when they
+//! are due. Drives do not fail here: what faults do to the engine is the torture's subject.
+
+mod handles;
+
+use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+use hemi_engine::engine::Engine;
+use hemi_engine::format::create::{self, NewVolume};
+use hemi_engine::format::superblock::Name;
+use hemi_engine::format::{Id, Layout, LayoutError, Ledger, LedgerMemory, RegionEntry, layout};
+use hemi_engine::io::{self, Action, LegIo, LegOperation, LegTraits, Reply};
+use hemi_engine::recovery::{self, LegImage};
+use hemi_engine::settings::Settings;
+use hemi_engine::status::Status;
+use hemi_engine::units::{Instant, IoId, LEGS_MAX, LegIndex, SECTOR_BYTES};
+
+use self::handles::Handles;
+use crate::figures::Upkeep;
+use crate::front::Front;
+use crate::legs::Legs;
+
+const BLOCK_BYTES: u32 = 4096;
+const VOLUME_ID: Id = [1; 16];
+const GENERATION: Id = [2; 16];
+const BOOT: Id = [3; 16];
+
+/// A ledger costs a store, and nobody reads one here: no hemi is killed.
+struct NoMemory;
+
+impl LedgerMemory for NoMemory {
+    fn store_u32(&mut self, _at: usize, _value: u32) {}
+    fn store_u64(&mut self, _at: usize, _value: u64) {}
+    fn retire(&mut self) {}
+}
+
+/// How a volume is made and served, beside the engine's settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Bytes of the volume; zero for as much as the smallest leg holds.
+    pub volume_bytes: u64,
+    /// Bytes of a region; `None` for what `hemi create` chooses.
+    pub region_bytes: Option<u64>,
+    /// Bytes of memory for requests and debts.
+    pub buffer_bytes: u64,
+    /// Keeps a ledger. Without one an acknowledgement waits for the page that names its authority.
+    pub ledger: bool,
+}
+
+/// Why a mirror cannot be made of these drives.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MirrorError {
+    /// Too few or too many.
+    #[error("a mirror has 2 to {LEGS_MAX} legs, not {0}")]
+    Legs(usize),
+    /// The smallest leg has no room for a volume of the size asked for.
+    #[error(
+        "a volume of {volume} bytes needs legs of {needed} bytes, metadata included; the smallest \
+         has {smallest}: make the volume smaller"
+    )]
+    TooSmall {
+        /// Bytes asked for.
+        volume: u64,
+        /// Bytes each leg needs.
+        needed: u64,
+        /// Bytes of the smallest leg.
+        smallest: u64,
+    },
+    /// No layout for that size.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// A volume mirrored over modelled drives by hemi's engine.
+pub struct Mirror<D> {
+    engine: Engine<Handles>,
+    legs: Legs<D>,
+    layout: Layout,
+    front: Front,
+    /// Completions of legs that the engine has not been told of yet.
+    ended: Vec<IoId>,
+    /// Requests that found the engine full, oldest first.
+    waiting: std::collections::VecDeque<Request>,
+    status: Status,
+    /// [`Engine::deadline`] as of the last input.
+    deadline: Instant,
+}
+
+impl<D: Drive> Mirror<D> {
+    /// Makes a new volume, whole on every leg and open.
+    ///
+    /// # Errors
+    /// See [`MirrorError`].
+    pub fn new(
+        drives: Vec<D>,
+        shape: Shape,
+        settings: Settings,
+        seed: u64,
+    ) -> Result<Mirror<D>, MirrorError> {
+        let count = drives.len();
+        if !(2..=LEGS_MAX).contains(&count) {
+            return Err(MirrorError::Legs(count));
+        }
+        let legs = Legs::new(drives);
+        let smallest = legs.sectors() * SECTOR_BYTES;
+        let layout = fitting(&shape, smallest)?;
+        let images: Vec<Vec<u8>> = (0..count).map(|leg| metadata(layout, leg, count)).collect();
+        let images: Vec<LegImage<'_>> = images.iter().map(|bytes| LegImage { bytes }).collect();
+        let opening = recovery::assess(&images).expect("a new volume opens");
+        let mut traits = [LegTraits::default(); LEGS_MAX];
+        for leg in traits.iter_mut().take(count) {
+            *leg =
+                LegTraits { present: true, fast_zeroes: true, thin: true, ..LegTraits::default() };
+        }
+        let now = Instant(1);
+        let handles = Handles::new(shape.buffer_bytes);
+        let ledger =
+            shape.ledger.then(|| Ledger::begin(Box::new(NoMemory), &layout, VOLUME_ID, BOOT));
+        let mut mirror = Mirror {
+            engine: Engine::open(opening, settings, traits, ledger, handles, now, seed),
+            legs,
+            layout,
+            front: Front::new(now),
+            ended: Vec::with_capacity(256),
+            waiting: std::collections::VecDeque::new(),
+            status: Status::default(),
+            deadline: Instant(0),
+        };
+        mirror.take_actions();
+        mirror.deadline = mirror.engine.deadline();
+        Ok(mirror)
+    }
+
+    /// What one leg has done.
+    pub fn leg_counters(&mut self, leg: usize) -> Counters {
+        self.legs.counters(leg, self.front.now())
+    }
+
+    /// The engine's own account of the volume.
+    pub fn status(&mut self) -> &Status {
+        self.engine.status(self.front.now(), &mut self.status);
+        &self.status
+    }
+
+    /// Acknowledged bytes that one leg alone holds, and the age of the oldest in nanoseconds.
+    pub fn exposure(&mut self) -> (u64, u64) {
+        let status = self.status();
+        (status.exposure_bytes, status.exposure_age)
+    }
+
+    /// Returns the upkeep that the engine has done so far.
+    pub fn upkeep(&mut self) -> Upkeep {
+        let status = self.status();
+        Upkeep {
+            records: status.regions_dirtied,
+            page_writes: status.legs.iter().map(|leg| leg.metadata_writes).sum(),
+            authority_moves: status.authority_moves,
+        }
+    }
+
+    fn take_actions(&mut self) {
+        while let Some(action) = self.engine.next_action() {
+            match action {
+                Action::Leg(io) => self.start(io),
+                Action::Reply(reply) => self.answer(reply),
+                Action::Notice(_) | Action::CommandDone { .. } | Action::Closed => {}
+            }
+        }
+    }
+
+    fn start(&mut self, io: LegIo) {
+        let operation = match io.operation {
+            LegOperation::Read => Operation::Read,
+            LegOperation::Write { fua } => Operation::Write { fua },
+            // Zeros that need not be allocated: what a drive does with them is to forget.
+            LegOperation::WriteZeroes { may_unmap: true, fua: false } => Operation::Trim,
+            LegOperation::WriteZeroes { fua, .. } => Operation::Write { fua },
+            LegOperation::Flush => Operation::Flush,
+            LegOperation::WriteMetadata => Operation::Write { fua: true },
+        };
+        let request = Request { tag: io.id.0, operation, extent: io.extent };
+        self.legs.submit(io.leg.index(), self.front.now(), request);
+    }
+
+    fn answer(&mut self, reply: Reply) {
+        debug_assert!(reply.result.is_ok(), "modelled drives do not fail");
+        if let Some(buffer) = reply.buffer {
+            io::Buffers::release(self.engine.buffers_mut(), buffer);
+        }
+        self.front.answer(reply.token);
+    }
+
+    /// Gives the engine what waited for room in it.
+    fn admit(&mut self) {
+        while self.engine.has_room() {
+            let Some(request) = self.waiting.pop_front() else { return };
+            self.accept(request);
+        }
+    }
+
+    fn accept(&mut self, request: Request) {
+        let (operation, fua, has_payload) = match request.operation {
+            Operation::Read => (io::Operation::Read, false, true),
+            Operation::Write { fua } => (io::Operation::Write, fua, true),
+            Operation::Trim => (io::Operation::Discard, false, false),
+            Operation::Flush => (io::Operation::Flush, false, false),
+        };
+        let sectors = request.extent.sectors() as u32;
+        let buffer = has_payload.then(|| self.engine.buffers_mut().take(sectors));
+        let token = request.tag;
+        let extent = request.extent;
+        let request = io::Request { token, operation, extent, buffer, fua, connection: 0 };
+        self.engine.submit(self.front.now(), request);
+        self.take_actions();
+    }
+
+    /// When the engine or a leg wants something.
+    fn next(&self) -> Instant {
+        self.deadline.min(self.legs.next_event())
+    }
+
+    /// Does all that is due at `now`, which is not before the last time.
+    fn step(&mut self, now: Instant) {
+        self.front.pass(now);
+        self.legs.advance(now, |_, completion| self.ended.push(IoId(completion.tag)));
+        let mut ended = std::mem::take(&mut self.ended);
+        for id in ended.drain(..) {
+            self.engine.complete(now, id, Ok(()));
+            self.take_actions();
+        }
+        self.ended = ended;
+        if self.engine.deadline() <= now {
+            self.engine.tick(now);
+            self.take_actions();
+        }
+        self.admit();
+        self.deadline = self.engine.deadline();
+    }
+}
+
+impl<D: Drive> Drive for Mirror<D> {
+    fn sectors(&self) -> u64 {
+        self.layout.volume_sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.front.ask(now, &request);
+        if self.waiting.is_empty() && self.engine.has_room() {
+            self.accept(request);
+            self.deadline = self.engine.deadline();
+        } else {
+            self.waiting.push_back(request);
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        self.front.next_event(self.next())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let next = self.next().max(self.front.now());
+            if next > now {
+                break;
+            }
+            self.step(next);
+        }
+        self.front.hand_over(now, done);
+    }
+
+    fn counters(&self) -> Counters {
+        self.front.counters()
+    }
+}
+
+/// The layout of a volume of this size, or the largest that fits a leg.
+fn fitting(shape: &Shape, smallest: u64) -> Result<Layout, MirrorError> {
+    let block = u64::from(BLOCK_BYTES);
+    let region = |bytes: u64| shape.region_bytes.unwrap_or(layout::default_region_bytes(bytes));
+    let make = |bytes: u64| Layout::new(bytes, region(bytes));
+    let volume_bytes = shape.volume_bytes;
+    if volume_bytes > 0 {
+        let layout = make(volume_bytes / block * block)?;
+        let needed = layout.leg_bytes();
+        if needed > smallest {
+            return Err(MirrorError::TooSmall { volume: volume_bytes, needed, smallest });
+        }
+        return Ok(layout);
+    }
+    // Metadata grows with the volume: what that of a volume as large as the leg leaves.
+    let metadata = make(smallest / block * block)?.data_offset();
+    Ok(make(smallest.saturating_sub(metadata) / block * block)?)
+}
+
+/// What `hemi create` writes to a leg.
+fn metadata(layout: Layout, leg: usize, legs: usize) -> Vec<u8> {
+    let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
+    let volume = NewVolume {
+        id: VOLUME_ID,
+        generation: GENERATION,
+        legs: &ids,
+        name: Name::new("modelled").expect("a plain name"),
+        layout,
+        block_bytes: BLOCK_BYTES,
+        created: 0,
+    };
+    let superblock = volume.superblock(LegIndex(leg as u8));
+    let mut bytes = vec![0; layout.data_offset() as usize];
+    let whole = ((1_u16 << legs) - 1) as u8;
+    create::blocks(&superblock, RegionEntry::new(whole, false, LegIndex(0)), |address, block| {
+        bytes[address as usize..][..block.len()].copy_from_slice(block);
+    });
+    bytes
+}

@@ -1,0 +1,123 @@
+//! A lower bound for comparison: always the faster leg, and nothing else costs anything.
+//!
+//! A write, and a flush, is done when the first leg has it. A leg that has as much to do as its window holds
+//! is not given any more, and is never owed it: no metadata, no debts, no promise. A read goes
+//! to the leg with the least time expected, whether it would have the data or not.
+
+use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+use hemi_engine::units::Instant;
+
+use crate::front::Front;
+use crate::legs::{Legs, Pace};
+use crate::slots::Slots;
+
+/// Requests a leg has at once before it is left out of writes.
+const WINDOW: u32 = 32;
+
+#[derive(Clone, Copy)]
+struct Asked {
+    tag: u64,
+    operation: Operation,
+    started: Instant,
+    out: u32,
+    answered: bool,
+}
+
+/// Legs under an oracle.
+pub struct Oracle<D> {
+    drives: Legs<D>,
+    out: Vec<u32>,
+    reads: Vec<Pace>,
+    asked: Slots<Asked>,
+    ended: Vec<(usize, Completion)>,
+    front: Front,
+}
+
+impl<D: Drive> Oracle<D> {
+    /// As large as the smallest of the drives.
+    pub fn new(drives: Vec<D>) -> Oracle<D> {
+        Oracle {
+            out: vec![0; drives.len()],
+            reads: vec![Pace::default(); drives.len()],
+            drives: Legs::new(drives),
+            asked: Slots::default(),
+            ended: Vec::new(),
+            front: Front::new(Instant(0)),
+        }
+    }
+
+    /// What one leg has done.
+    pub fn leg_counters(&mut self, leg: usize) -> Counters {
+        self.drives.counters(leg, self.front.now())
+    }
+
+    fn end(&mut self, leg: usize, completion: Completion) {
+        self.out[leg] -= 1;
+        let slot = completion.tag as u32;
+        let asked = &mut self.asked[slot];
+        asked.out -= 1;
+        if asked.operation == Operation::Read {
+            self.reads[leg].record(completion.at.since(asked.started));
+        }
+        if !asked.answered {
+            asked.answered = true;
+            self.front.answer(asked.tag);
+        }
+        if self.asked[slot].out == 0 {
+            self.asked.remove(slot);
+        }
+    }
+}
+
+impl<D: Drive> Drive for Oracle<D> {
+    fn sectors(&self) -> u64 {
+        self.drives.sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.front.ask(now, &request);
+        let Request { tag, operation, extent } = request;
+        let asked = Asked { tag, operation, started: now, out: 0, answered: false };
+        let slot = self.asked.insert(asked);
+        let legs = 0..self.out.len();
+        let best = legs.clone().min_by_key(|&leg| self.reads[leg].expected(self.out[leg]));
+        let least = legs.clone().min_by_key(|&leg| self.out[leg]);
+        for leg in legs {
+            let goes = match operation {
+                Operation::Read => best == Some(leg),
+                Operation::Write { .. } => self.out[leg] < WINDOW || least == Some(leg),
+                Operation::Trim | Operation::Flush => true,
+            };
+            if goes {
+                self.out[leg] += 1;
+                self.asked[slot].out += 1;
+                self.drives.submit(leg, now, Request { tag: u64::from(slot), operation, extent });
+            }
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        self.front.next_event(self.drives.next_event())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let next = self.drives.next_event();
+            if next > now {
+                break;
+            }
+            self.front.pass(next);
+            self.drives.advance(next, |leg, completion| self.ended.push((leg, completion)));
+            let mut ended = std::mem::take(&mut self.ended);
+            for (leg, completion) in ended.drain(..) {
+                self.end(leg, completion);
+            }
+            self.ended = ended;
+        }
+        self.front.hand_over(now, done);
+    }
+
+    fn counters(&self) -> Counters {
+        self.front.counters()
+    }
+}

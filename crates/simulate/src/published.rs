@@ -1,0 +1,360 @@
+//! The rule as it was published, for comparison (Byun, "A Hetero-Mirroring Scheme to Improve
+//! I/O Performance of High-Speed Hybrid Storage", 2010). Not safe, and not what hemi does.
+//!
+//! A write goes to every leg. Once the first has it, the others are waited for until 1.3 times
+//! as long; then the write is answered and a leg that is still at it counts as frozen: until
+//! everything it was given has come back, what is written goes to its delay queue instead,
+//! where a newer write takes the place of an older. Then the queue is paid in order of
+//! addresses. The queue has no bound, nothing is recorded on any drive, and after a crash
+//! nobody would know which leg is right. The paper says nothing of flushes; here they go to
+//! every leg that is not frozen.
+
+mod delayed;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+use hemi_engine::units::{Extent, Instant};
+
+use self::delayed::Delayed;
+use crate::front::Front;
+use crate::lateness::Lateness;
+use crate::legs::{Legs, Pace};
+use crate::slots::Slots;
+
+/// Paid at a time: what a drive's own queue takes.
+const PAYMENTS_MAX: u32 = 32;
+/// Tags from here on are payments.
+const PAYMENT: u64 = 1 << 63;
+
+/// How the rule is applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Per mille of the first leg's time that the others are waited for; 1300 in the paper.
+    pub wait_permille: u64,
+    /// Whether a newer write takes the place of older ones in the delay queue.
+    pub coalesces: bool,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule { wait_permille: 1300, coalesces: true }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    tag: u64,
+    operation: Operation,
+    extent: Extent,
+    started: Instant,
+    /// Legs that have not answered yet, as bits.
+    out: u8,
+    answered: bool,
+    /// A timer names it: the slot is kept until that has passed.
+    timed: bool,
+    /// How long the first leg took, nanoseconds; 0 before.
+    first: u64,
+    /// It is a write that every leg was given.
+    everywhere: bool,
+}
+
+#[derive(Default)]
+struct Leg {
+    frozen: bool,
+    /// Client I/O it has not answered.
+    out: u32,
+    payments: u32,
+    cursor: u64,
+    delayed: Delayed,
+    reads: Pace,
+}
+
+/// A volume mirrored as published.
+pub struct Published<D> {
+    rule: Rule,
+    drives: Legs<D>,
+    legs: Vec<Leg>,
+    asked: Slots<Asked>,
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    ended: Vec<(usize, Completion)>,
+    front: Front,
+    lateness: Lateness,
+}
+
+impl<D: Drive> Published<D> {
+    /// A volume as large as the smallest of the drives, of which there are 1 to 8.
+    pub fn new(drives: Vec<D>, rule: Rule) -> Published<D> {
+        let legs: Vec<Leg> = drives.iter().map(|_| Leg::default()).collect();
+        let lateness = Lateness::new(legs.len(), rule.wait_permille);
+        Published {
+            rule,
+            drives: Legs::new(drives),
+            legs,
+            asked: Slots::default(),
+            timers: BinaryHeap::new(),
+            ended: Vec::new(),
+            front: Front::new(Instant(0)),
+            lateness,
+        }
+    }
+
+    /// How much later than the first the other legs had what was written, by name.
+    pub fn extra(&self) -> Vec<(&'static str, f64)> {
+        self.lateness.figures()
+    }
+
+    /// What one leg has done.
+    pub fn leg_counters(&mut self, leg: usize) -> Counters {
+        self.drives.counters(leg, self.front.now())
+    }
+
+    /// Bytes in delay queues, and the age of the oldest of them in nanoseconds.
+    pub fn delayed(&self) -> (u64, u64) {
+        let bytes = self.legs.iter().map(|leg| leg.delayed.sectors * 512).sum();
+        let oldest = self.legs.iter().filter_map(|leg| leg.delayed.oldest()).min();
+        (bytes, oldest.map_or(0, |since| self.front.now().since(since)))
+    }
+
+    fn send(&mut self, leg: usize, slot: u32) {
+        let Asked { operation, extent, .. } = self.asked[slot];
+        self.asked[slot].out |= 1 << leg;
+        self.legs[leg].out += 1;
+        self.drives.submit(
+            leg,
+            self.front.now(),
+            Request { tag: u64::from(slot), operation, extent },
+        );
+    }
+
+    /// The leg a read goes to: one that lacks nothing of it, not frozen where there is one, with
+    /// the least time expected.
+    fn reader(&self, extent: Extent) -> usize {
+        let cost = |leg: &Leg| {
+            let expected = leg.reads.expected(leg.out + leg.payments);
+            (leg.delayed.overlaps(extent), leg.frozen, expected)
+        };
+        let legs = self.legs.iter().enumerate();
+        legs.min_by_key(|(index, leg)| (cost(leg), *index)).map_or(0, |(index, _)| index)
+    }
+
+    fn end(&mut self, leg: usize, completion: Completion) {
+        if completion.tag & PAYMENT != 0 {
+            self.legs[leg].payments -= 1;
+            self.pay(leg);
+            return;
+        }
+        let slot = completion.tag as u32;
+        self.legs[leg].out -= 1;
+        let asked = &mut self.asked[slot];
+        let is_first = !asked.answered && asked.out.count_ones() > 1;
+        asked.out &= !(1 << leg);
+        let taken = completion.at.since(asked.started);
+        if asked.everywhere {
+            if asked.first == 0 {
+                asked.first = taken.max(1);
+            }
+            self.lateness.leg(leg, taken, asked.first);
+            if asked.out == 0 {
+                self.lateness.last(taken, asked.first);
+            }
+        }
+        match asked.operation {
+            Operation::Read => self.legs[leg].reads.record(taken),
+            // The others get so much longer.
+            Operation::Write { .. } if is_first && !asked.timed => {
+                asked.timed = true;
+                let limit = asked.started + taken * self.rule.wait_permille / 1000;
+                self.timers.push(Reverse((limit.max(self.front.now()), slot)));
+            }
+            _ => {}
+        }
+        if asked.out == 0 {
+            self.answer(slot);
+            self.let_go(slot);
+        }
+        if self.legs[leg].frozen && self.legs[leg].out == 0 {
+            self.legs[leg].frozen = false;
+        }
+        self.pay(leg);
+    }
+
+    fn answer(&mut self, slot: u32) {
+        let asked = &mut self.asked[slot];
+        if !asked.answered {
+            asked.answered = true;
+            self.front.answer(asked.tag);
+        }
+    }
+
+    fn let_go(&mut self, slot: u32) {
+        let asked = &self.asked[slot];
+        if asked.out == 0 && !asked.timed {
+            self.asked.remove(slot);
+        }
+    }
+
+    /// A write's time is up.
+    fn time_is_up(&mut self, slot: u32) {
+        let asked = &mut self.asked[slot];
+        asked.timed = false;
+        let late = asked.out;
+        for (index, leg) in self.legs.iter_mut().enumerate() {
+            leg.frozen |= late & (1 << index) != 0;
+        }
+        self.answer(slot);
+        self.let_go(slot);
+    }
+
+    fn pay(&mut self, leg: usize) {
+        while !self.legs[leg].frozen && self.legs[leg].payments < PAYMENTS_MAX {
+            let state = &mut self.legs[leg];
+            let Some(extent) = state.delayed.take(state.cursor) else { return };
+            state.cursor = extent.end;
+            state.payments += 1;
+            let operation = Operation::Write { fua: false };
+            self.drives.submit(leg, self.front.now(), Request { tag: PAYMENT, operation, extent });
+        }
+    }
+
+    fn step(&mut self, now: Instant) {
+        self.front.pass(now);
+        self.drives.advance(now, |leg, completion| self.ended.push((leg, completion)));
+        let mut ended = std::mem::take(&mut self.ended);
+        for (leg, completion) in ended.drain(..) {
+            self.end(leg, completion);
+        }
+        self.ended = ended;
+        while let Some(&Reverse((at, slot))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            self.time_is_up(slot);
+        }
+    }
+
+    fn next(&self) -> Instant {
+        let timer = self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
+        timer.min(self.drives.next_event())
+    }
+}
+
+impl<D: Drive> Drive for Published<D> {
+    fn sectors(&self) -> u64 {
+        self.drives.sectors()
+    }
+
+    fn submit(&mut self, now: Instant, request: Request) {
+        self.front.ask(now, &request);
+        let Request { tag, operation, extent } = request;
+        let is_write = matches!(operation, Operation::Write { .. });
+        let asked = Asked {
+            tag,
+            operation,
+            extent,
+            started: now,
+            out: 0,
+            answered: false,
+            timed: false,
+            first: 0,
+            everywhere: is_write,
+        };
+        let slot = self.asked.insert(asked);
+        if operation == Operation::Read {
+            self.send(self.reader(extent), slot);
+            return;
+        }
+        if is_write {
+            self.lateness.write();
+        }
+        // With all frozen somebody has to take it.
+        let all_frozen = self.legs.iter().all(|leg| leg.frozen);
+        for leg in 0..self.legs.len() {
+            let coalesces = self.rule.coalesces;
+            let state = &mut self.legs[leg];
+            // What is listed is paid before anything newer.
+            let waits = state.frozen && !all_frozen || !state.delayed.listed.is_empty();
+            if !(waits && is_write) {
+                if state.frozen && !all_frozen {
+                    continue;
+                }
+                state.delayed.remove(extent);
+                self.send(leg, slot);
+            } else {
+                state.delayed.add(extent, now, coalesces);
+                self.asked[slot].everywhere = false;
+            }
+        }
+    }
+
+    fn next_event(&self) -> Instant {
+        self.front.next_event(self.next())
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        loop {
+            let next = self.next().max(self.front.now());
+            if next > now {
+                break;
+            }
+            self.step(next);
+        }
+        self.front.hand_over(now, done);
+    }
+
+    fn counters(&self) -> Counters {
+        self.front.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hemi_drives::drive::{Drive, Operation, Request};
+    use hemi_drives::server::{Server, Service};
+    use hemi_engine::units::Extent;
+
+    use super::{Published, Rule};
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// Writes one after another to legs that take so many milliseconds, for so long; what the
+    /// mirror then says of itself.
+    fn told(milliseconds: [u64; 2], wait_permille: u64, writes: u64) -> [f64; 4] {
+        let leg = |time| Server::new(1 << 20, 1, Service::Fixed(time * MILLISECOND), 1);
+        let rule = Rule { wait_permille, ..Rule::default() };
+        let mut mirror = Published::new(milliseconds.map(leg).into(), rule);
+        let mut done = Vec::new();
+        for write in 0..writes {
+            let extent = Extent { start: write * 8, end: write * 8 + 8 };
+            let operation = Operation::Write { fua: false };
+            mirror.submit(mirror.front.now(), Request { tag: write, operation, extent });
+            while done.len() <= write as usize {
+                mirror.advance(mirror.next_event(), &mut done);
+            }
+        }
+        // What is still under way on the legs ends too.
+        mirror.advance(mirror.front.now() + 1000 * MILLISECOND, &mut done);
+        let extra = mirror.extra();
+        let of = |name| extra.iter().find(|(named, _)| *named == name).unwrap().1;
+        ["within_limit", "diverted", "later_2x_leg_1", "ratio_max_leg_1"].map(of)
+    }
+
+    #[test]
+    fn a_leg_within_the_limit_is_never_frozen() {
+        assert_eq!(told([10, 12], 1300, 50), [1.0, 0.0, 0.0, 1.2]);
+    }
+
+    #[test]
+    fn a_leg_past_the_limit_gets_only_some_of_the_writes() {
+        // Given one at 0; frozen from 13 to 50, so that the next three go to its queue.
+        let [within, diverted, twice, most] = told([10, 50], 1300, 100);
+        assert_eq!((within, twice), (0.0, 1.0));
+        assert!((0.5..0.95).contains(&diverted), "{diverted}");
+        // Payments are before the next write.
+        assert!((5.0..30.0).contains(&most), "{most}");
+        // Where it is waited for, it is given all.
+        assert_eq!(told([10, 50], 1_000_000, 100), [1.0, 0.0, 1.0, 5.0]);
+    }
+}

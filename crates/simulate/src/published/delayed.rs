@@ -1,0 +1,87 @@
+//! The delay queue of one leg: what it has missed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hemi_engine::units::{Extent, Instant};
+
+/// Sectors of one payment, at most: 1 MiB.
+const PAYMENT_SECTORS: u64 = 2048;
+
+/// What a leg has missed.
+#[derive(Default)]
+pub(super) struct Delayed {
+    /// First sector to one past the last and since when, where it coalesces; they do not
+    /// overlap.
+    merged: BTreeMap<u64, (u64, Instant)>,
+    /// In the order they came, where not.
+    pub(super) listed: VecDeque<(Extent, Instant)>,
+    pub(super) sectors: u64,
+}
+
+impl Delayed {
+    pub(super) fn add(&mut self, extent: Extent, now: Instant, coalesces: bool) {
+        if coalesces {
+            self.remove(extent);
+            self.merged.insert(extent.start, (extent.end, now));
+        } else {
+            self.listed.push_back((extent, now));
+        }
+        self.sectors += extent.sectors();
+    }
+
+    /// What a direct write has made good.
+    pub(super) fn remove(&mut self, extent: Extent) {
+        let before = self.merged.range(..extent.start).next_back();
+        if let Some((&start, &(end, since))) = before.filter(|(_, (end, _))| *end > extent.start) {
+            self.merged.insert(start, (extent.start, since));
+            self.sectors -= end.min(extent.end) - extent.start;
+            if end > extent.end {
+                self.merged.insert(extent.end, (end, since));
+                return;
+            }
+        }
+        while let Some((&start, &(end, since))) = self.merged.range(extent.start..extent.end).next()
+        {
+            self.merged.remove(&start);
+            self.sectors -= end.min(extent.end) - start;
+            if end > extent.end {
+                self.merged.insert(extent.end, (end, since));
+            }
+        }
+    }
+
+    pub(super) fn overlaps(&self, extent: Extent) -> bool {
+        let last = self.merged.range(..extent.end).next_back();
+        last.is_some_and(|(_, (end, _))| *end > extent.start)
+            || self.listed.iter().any(|(listed, _)| listed.overlaps(extent))
+    }
+
+    /// The next payment at or after `cursor`, in order of addresses.
+    pub(super) fn take(&mut self, cursor: u64) -> Option<Extent> {
+        if let Some((extent, _)) = self.listed.pop_front() {
+            self.sectors -= extent.sectors();
+            return Some(extent);
+        }
+        let next = self.merged.range(cursor..).next().or_else(|| self.merged.iter().next());
+        let (&start, &(end, since)) = next?;
+        self.merged.remove(&start);
+        let mut until = end;
+        while let Some((next_end, _)) = self.merged.remove(&until) {
+            until = next_end;
+            if until - start >= PAYMENT_SECTORS {
+                break;
+            }
+        }
+        let cut = until.min(start + PAYMENT_SECTORS);
+        if until > cut {
+            self.merged.insert(cut, (until, since));
+        }
+        self.sectors -= cut - start;
+        Some(Extent { start, end: cut })
+    }
+
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let merged = self.merged.values().map(|(_, since)| *since).min();
+        merged.into_iter().chain(self.listed.front().map(|(_, since)| *since)).min()
+    }
+}

@@ -1,0 +1,195 @@
+//! A run: a workload meets a drive (a volume is one), from the first request to the last.
+
+use hemi_drives::drive::{Completion, Drive, Operation, Request};
+use hemi_drives::server::Server;
+use hemi_engine::units::Instant;
+
+use crate::figures::{Ended, Figures, Little, Upkeep};
+use crate::mirror::Mirror;
+use crate::oracle::Oracle;
+use crate::published::Published;
+use crate::workload::{Issue, Workload};
+
+/// What a volume knows of itself beside its requests.
+pub trait Watched: Drive {
+    /// Acknowledged bytes that one leg alone holds, and the age of the oldest in nanoseconds.
+    /// Neither, for what is no mirror.
+    fn exposure(&mut self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Returns the upkeep done so far. None, for what is not the engine's.
+    fn upkeep(&mut self) -> Upkeep {
+        Upkeep::default()
+    }
+}
+
+impl Watched for Server {}
+
+impl<D: Drive> Watched for Mirror<D> {
+    fn exposure(&mut self) -> (u64, u64) {
+        Mirror::exposure(self)
+    }
+
+    fn upkeep(&mut self) -> Upkeep {
+        Mirror::upkeep(self)
+    }
+}
+
+impl<D: Drive> Watched for Published<D> {
+    fn exposure(&mut self) -> (u64, u64) {
+        self.delayed()
+    }
+}
+
+impl<D: Drive> Watched for Oracle<D> {}
+
+/// What is kept of a request while it is under way.
+#[derive(Clone, Copy)]
+struct Asked {
+    operation: Operation,
+    bytes: u64,
+    intended: Instant,
+    issued: Instant,
+    measured: bool,
+}
+
+/// A run under way.
+pub struct Run {
+    start: Instant,
+    now: Instant,
+    /// By tag; those of the workload are small numbers.
+    asked: Vec<Asked>,
+    under_way: u64,
+    requests: u64,
+    /// Of the requests under way, over time, in requests × nanoseconds.
+    presence: u128,
+    /// Of the requests that are done, nanoseconds.
+    stays: u128,
+    issues: Vec<Issue>,
+    done: Vec<Completion>,
+    figures: Figures,
+}
+
+impl Run {
+    /// A run that begins at zero, its figures in intervals of so many nanoseconds.
+    pub fn new(interval: u64) -> Run {
+        Run::starting(Instant(0), interval, Upkeep::default())
+    }
+
+    /// A run that begins at `start`, on a volume that has been through others and has `done` so
+    /// much upkeep.
+    pub fn starting(start: Instant, interval: u64, done: Upkeep) -> Run {
+        Run {
+            start,
+            now: start,
+            asked: Vec::new(),
+            under_way: 0,
+            requests: 0,
+            presence: 0,
+            stays: 0,
+            issues: Vec::with_capacity(256),
+            done: Vec::with_capacity(256),
+            figures: Figures::new(start, interval).after(done),
+        }
+    }
+
+    /// Goes on until the workload is over and all it asked for is done, or until `end`.
+    /// `progress` is told the time now and then (at each interval) and says whether to go on.
+    pub fn until<D: Watched, W: Workload>(
+        &mut self,
+        end: Instant,
+        drive: &mut D,
+        workload: &mut W,
+        mut progress: impl FnMut(Instant) -> bool,
+    ) {
+        loop {
+            let next = drive.next_event().min(workload.next_event());
+            let over = workload.is_over() && self.under_way == 0;
+            let now = if over { self.now } else { next.max(self.now).min(end) };
+            while self.figures.interval_end() <= now {
+                let boundary = self.figures.interval_end();
+                if boundary > self.now {
+                    self.advance(boundary, drive, workload);
+                }
+                self.figures.next_interval(drive.exposure(), drive.upkeep());
+                if !progress(boundary) {
+                    return;
+                }
+            }
+            if over || now >= end {
+                self.pass(now);
+                return;
+            }
+            self.advance(now, drive, workload);
+        }
+    }
+
+    /// Lets happen what is due at `now`: first what ends, then what begins.
+    fn advance<D: Drive, W: Workload>(&mut self, now: Instant, drive: &mut D, workload: &mut W) {
+        self.pass(now);
+        drive.advance(now, &mut self.done);
+        let mut done = std::mem::take(&mut self.done);
+        for Completion { tag, at } in done.drain(..) {
+            let asked = self.asked[tag as usize];
+            self.under_way -= 1;
+            self.stays += u128::from(at.since(asked.issued));
+            let Asked { operation, bytes, measured, .. } = asked;
+            let latency = at.since(asked.intended);
+            self.figures.record(at, Ended { operation, bytes, latency, measured });
+            workload.completed(now, tag as u32, &mut self.issues);
+        }
+        self.done = done;
+        workload.advance(now, &mut self.issues);
+        let mut issues = std::mem::take(&mut self.issues);
+        for Issue { tag, operation, extent, intended } in issues.drain(..) {
+            let slot = tag as usize;
+            let bytes = extent.bytes();
+            let measured = workload.measured(tag);
+            if measured {
+                self.figures.begin(now);
+            }
+            let asked = Asked { operation, bytes, intended, issued: now, measured };
+            if slot >= self.asked.len() {
+                self.asked.resize(slot + 1, asked);
+            }
+            self.asked[slot] = asked;
+            self.under_way += 1;
+            self.requests += 1;
+            drive.submit(now, Request { tag: u64::from(tag), operation, extent });
+        }
+        self.issues = issues;
+    }
+
+    fn pass(&mut self, now: Instant) {
+        self.presence += u128::from(self.under_way) * u128::from(now.since(self.now));
+        self.now = now;
+    }
+
+    /// The account so far.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Requests issued so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Requests issued that are not done.
+    pub fn under_way(&self) -> u64 {
+        self.under_way
+    }
+
+    /// Little's law over the whole run, what is not measured included. The two agree but for
+    /// what is still under way.
+    pub fn little(&self) -> Little {
+        let time = self.now.since(self.start).max(1) as f64;
+        Little { in_system: self.presence as f64 / time, rate_by_stay: self.stays as f64 / time }
+    }
+}

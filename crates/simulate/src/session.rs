@@ -1,0 +1,379 @@
+//! A session: one system that stays as it is from step to step, as a drive on a bench does.
+//!
+//! An [`experiment`](crate::experiment) is made whole from its spec. In a session what is
+//! asked next may depend on what was found: a methodology goes on in rounds until they agree,
+//! and measures the drive in the state that these rounds left it in.
+
+use std::path::Path;
+
+use hemi_drives::drive::{Counters, Drive};
+use hemi_drives::quantity::Time;
+use hemi_engine::units::{Instant, SECOND, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{self, ExperimentError};
+use crate::figures::{Interval, Moments};
+use crate::report::{self, IntervalReport, LegReport, Summary, seconds};
+use crate::run::{Run, Watched as _};
+use crate::spec::{self, RunSpec, SpecError, SystemSpec};
+use crate::stock::Stock;
+use crate::system::{PolicyName, System};
+use crate::workload::spec::WorkloadSpec;
+use crate::workload::{Issue, Workload};
+
+/// What a session's file says: a spec without a workload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionSpec {
+    /// What it is, for people.
+    pub title: String,
+    /// All chance comes from it, unless a step has a seed of its own.
+    #[serde(default)]
+    pub seed: u64,
+    /// What serves the requests.
+    pub system: SystemSpec,
+    /// The interval, and the longest virtual time of one step.
+    #[serde(default)]
+    pub run: RunSpec,
+}
+
+impl SessionSpec {
+    /// Reads a file's text; errors call it `file`.
+    ///
+    /// # Errors
+    /// See [`SpecError`].
+    pub fn parse(file: &str, text: &str) -> Result<SessionSpec, SpecError> {
+        let spec: SessionSpec = toml::from_str(text).map_err(|error: toml::de::Error| {
+            SpecError::Wrong { file: file.to_owned(), problem: error.to_string() }
+        })?;
+        spec::check_system(file, &spec.system, &spec.run)?;
+        Ok(spec)
+    }
+}
+
+/// What is done next: a workload, or nothing for a while. One of the two.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Its name, given back with what was found.
+    pub name: String,
+    /// Chance in it; from the session's seed and the step's number if left out.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// No requests for so long. The drive may use the time.
+    #[serde(default)]
+    pub idle: Option<Time>,
+    /// Requests, with an end.
+    #[serde(default)]
+    pub workload: Option<WorkloadSpec>,
+}
+
+/// What there is, said before the first step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Opened {
+    /// The spec's title.
+    pub title: String,
+    /// The session's seed.
+    pub seed: u64,
+    /// Of the volume.
+    pub bytes: u64,
+    /// See [`report::Report::scale`].
+    pub scale: u64,
+    /// The legs' presets, each with the factor that divides its flash.
+    pub legs: Vec<(String, u64)>,
+}
+
+/// What a step found. Times are seconds, of the session's one clock; sizes bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    /// The step's name.
+    pub name: String,
+    /// Chance in it came from this.
+    pub seed: u64,
+    /// When it began.
+    pub start: f64,
+    /// How long it took, until its last request was done.
+    pub time: f64,
+    /// From the first request that is measured to the end of the last.
+    pub measured: f64,
+    /// Requests issued.
+    pub requests: u64,
+    /// Reads.
+    pub reads: Summary,
+    /// Writes.
+    pub writes: Summary,
+    /// Flushes.
+    pub flushes: Summary,
+    /// Everything.
+    pub all: Summary,
+    /// What each leg did in this step.
+    pub legs: Vec<LegReport>,
+    /// Highest exposure at the end of an interval.
+    pub exposure_peak: u64,
+    /// Little's law over the step.
+    pub little: (f64, f64),
+    /// The step, interval by interval; the last may be shorter than the others.
+    pub intervals: Vec<StepInterval>,
+}
+
+/// One interval of a step.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepInterval {
+    /// Of all requests.
+    #[serde(flatten)]
+    pub all: IntervalReport,
+    /// How long it was.
+    pub length: f64,
+    /// Reads.
+    pub reads: OperationInterval,
+    /// Writes.
+    pub writes: OperationInterval,
+    /// What each leg did in it.
+    pub legs: Vec<LegInterval>,
+}
+
+/// One kind of request in one interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OperationInterval {
+    /// How many ended.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Mean latency.
+    pub mean: f64,
+    /// Standard deviation of latencies.
+    pub standard_deviation: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// One leg in one interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LegInterval {
+    /// Requests it did.
+    pub requests: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Share of the time it had something to do.
+    pub busy: f64,
+    /// Flash pages programmed for each the host wrote.
+    pub write_amplification: f64,
+    /// Joules.
+    pub energy: f64,
+}
+
+/// A session under way.
+pub struct Session {
+    system: System,
+    legs: Vec<(String, u64)>,
+    title: String,
+    scale: u64,
+    seed: u64,
+    sectors: u64,
+    run: RunSpec,
+    steps: u64,
+    now: Instant,
+}
+
+impl Session {
+    /// A system as the spec has it, at time zero; paths in it are relative to `folder`.
+    ///
+    /// # Errors
+    /// See [`ExperimentError`].
+    pub fn open(
+        spec: &SessionSpec,
+        folder: &Path,
+        seed: Option<u64>,
+    ) -> Result<Session, ExperimentError> {
+        let SessionSpec { system, run, .. } = spec;
+        let seed = seed.unwrap_or(spec.seed);
+        let legs = experiment::drives(system, folder, seed, &Stock::default())?;
+        let count = if system.policy == PolicyName::Single { 1 } else { legs.len() };
+        let volume = system.volume.map_or(0, |size| size.0);
+        let served =
+            System::new(system.policy, legs, volume, &system.engine, system.published, seed)?;
+        let sectors = match volume {
+            0 => served.sectors(),
+            bytes => served.sectors().min(bytes / SECTOR_BYTES),
+        };
+        Ok(Session {
+            system: served,
+            legs: experiment::named(system, count, folder)?,
+            title: spec.title.clone(),
+            scale: system.scale,
+            seed,
+            sectors,
+            run: *run,
+            steps: 0,
+            now: Instant(0),
+        })
+    }
+
+    /// What there is.
+    pub fn opened(&self) -> Opened {
+        Opened {
+            title: self.title.clone(),
+            seed: self.seed,
+            bytes: self.sectors * SECTOR_BYTES,
+            scale: self.scale,
+            legs: self.legs.clone(),
+        }
+    }
+
+    /// Does the next step; paths in it are relative to `folder`. The system is afterwards as
+    /// the step left it, and nothing of the step's is under way.
+    ///
+    /// # Errors
+    /// See [`ExperimentError`]. A step that is refused before it began changes nothing.
+    pub fn step(&mut self, step: &Step, folder: &Path) -> Result<StepReport, ExperimentError> {
+        let seed = step.seed.unwrap_or_else(|| self.seed.wrapping_add(self.steps << 32));
+        let refuse = |what: &str| Err(ExperimentError::Step(format!("{}: {what}", step.name)));
+        let (mut workload, end) = match (&step.workload, step.idle) {
+            (Some(spec), None) if !spec.ends() => {
+                return refuse(
+                    "the workload has no end: give it a duration or a number of requests",
+                );
+            }
+            (Some(spec), None) => {
+                let mut workload = spec.build(self.sectors, seed, folder)?;
+                workload.begin(self.now);
+                (Asks::Workload(Box::new(workload)), self.now + self.run.limit.0)
+            }
+            (None, Some(idle)) => (Asks::Nothing, self.now + idle.0),
+            _ => return refuse("a step has either `workload` or `idle`"),
+        };
+        self.steps += 1;
+        let mut run = Run::starting(self.now, self.run.interval.0, self.system.upkeep());
+        let before = self.system.leg_counters(self.legs.len());
+        let intervals = self.intervals(&mut run, &mut workload, end);
+        if run.under_way() > 0 {
+            let limit = seconds(self.run.limit.0);
+            return refuse(&format!("not at its end after run.limit, {limit} s of virtual time"));
+        }
+        let time = run.now().since(self.now);
+        let counters = self.system.leg_counters(self.legs.len());
+        let counters: Vec<Counters> =
+            counters.iter().zip(&before).map(|(now, before)| now.since(before)).collect();
+        let start = std::mem::replace(&mut self.now, run.now());
+        let figures = run.figures();
+        let exposed = intervals.iter().map(|interval| interval.all.exposure_bytes).max();
+        Ok(StepReport {
+            name: step.name.clone(),
+            seed,
+            start: seconds(start.0),
+            time: seconds(time),
+            measured: seconds(figures.measured()),
+            requests: run.requests(),
+            reads: Summary::of(figures, &figures.reads),
+            writes: Summary::of(figures, &figures.writes),
+            flushes: Summary::of(figures, &figures.flushes),
+            all: Summary::of(figures, &figures.all),
+            legs: report::legs(&self.legs, &counters, time),
+            exposure_peak: exposed.unwrap_or(0),
+            little: report::little(run.little()),
+            intervals,
+        })
+    }
+
+    /// Goes through a step in intervals, and asks the legs what they did in each.
+    fn intervals(&mut self, run: &mut Run, asks: &mut Asks, end: Instant) -> Vec<StepInterval> {
+        let mut intervals = Vec::new();
+        let mut before = self.system.leg_counters(self.legs.len());
+        loop {
+            let from = run.now();
+            let until = (from + self.run.interval.0).min(end);
+            run.until(until, &mut self.system, asks, |_| true);
+            let length = run.now().since(from);
+            let over =
+                run.now() < until || until == end || (asks.is_over() && run.under_way() == 0);
+            let counters = self.system.leg_counters(self.legs.len());
+            let legs = counters.iter().zip(&before);
+            let legs = legs.map(|(now, before)| leg_interval(&now.since(before), length)).collect();
+            before = counters;
+            // What `until` closed, or what it left open where the step ended in its middle.
+            let exposure = self.system.exposure();
+            let interval = run.figures().interval_at(from, exposure, self.system.upkeep());
+            if length > 0 {
+                intervals.push(step_interval(&interval, length, legs));
+            }
+            if over {
+                return intervals;
+            }
+        }
+    }
+}
+
+fn step_interval(interval: &Interval, length: u64, legs: Vec<LegInterval>) -> StepInterval {
+    StepInterval {
+        all: IntervalReport::of(interval, length),
+        length: seconds(length),
+        reads: operation(&interval.reads, interval.read_bytes),
+        writes: operation(&interval.writes, interval.bytes - interval.read_bytes),
+        legs,
+    }
+}
+
+fn operation(moments: &Moments, bytes: u64) -> OperationInterval {
+    OperationInterval {
+        count: moments.count,
+        bytes,
+        mean: moments.mean(),
+        standard_deviation: moments.standard_deviation(),
+        max: moments.max as f64 / SECOND as f64,
+    }
+}
+
+fn leg_interval(counters: &Counters, length: u64) -> LegInterval {
+    LegInterval {
+        requests: counters.reads + counters.writes + counters.flushes,
+        read_bytes: counters.read_bytes,
+        written_bytes: counters.written_bytes,
+        busy: counters.busy as f64 / length.max(1) as f64,
+        write_amplification: counters.write_amplification(),
+        energy: counters.energy,
+    }
+}
+
+/// What a step asks for.
+enum Asks {
+    Workload(Box<crate::workload::any::AnyWorkload>),
+    Nothing,
+}
+
+impl Workload for Asks {
+    fn next_event(&self) -> Instant {
+        match self {
+            Asks::Workload(workload) => workload.next_event(),
+            Asks::Nothing => Instant::NEVER,
+        }
+    }
+
+    fn advance(&mut self, now: Instant, issues: &mut Vec<Issue>) {
+        if let Asks::Workload(workload) = self {
+            workload.advance(now, issues);
+        }
+    }
+
+    fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>) {
+        if let Asks::Workload(workload) = self {
+            workload.completed(now, tag, issues);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Asks::Workload(workload) => workload.is_over(),
+            // Ended by the clock.
+            Asks::Nothing => false,
+        }
+    }
+
+    fn measured(&self, tag: u32) -> bool {
+        match self {
+            Asks::Workload(workload) => workload.measured(tag),
+            Asks::Nothing => false,
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! An experiment as a file has it.
+//!
+//! ```toml
+//! title = "A database on local NVMe and a network volume"
+//! seed = 1
+//!
+//! [system]
+//! policy = "first"                       # single, all, write-behind, paper, first, …
+//! legs = ["nvme-enterprise", "gp3"]      # presets, or paths of preset files
+//!
+//! [workload.closed]
+//! threads = 4
+//! queue_depth = 8
+//! duration = "30 s"
+//! access = { addresses = "uniform", sizes = "8 KiB", mix = { read_percent = 70 } }
+//!
+//! [sweep]                                # every combination is a case
+//! system.policy = ["all", "first"]
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use hemi_drives::preset::Precondition;
+use hemi_drives::quantity::{Size, Time};
+use hemi_engine::units::SECOND;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::faults::{self, FaultSpec};
+use crate::sweep::{self, SweepError};
+use crate::system::{EngineSpec, PolicyName, RuleSpec};
+use crate::workload::spec::WorkloadSpec;
+
+/// An experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// What it is, for people.
+    pub title: String,
+    /// All chance comes from it.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// What serves the requests.
+    pub system: SystemSpec,
+    /// The requests.
+    pub workload: WorkloadSpec,
+    /// How it is run.
+    #[serde(default)]
+    pub run: RunSpec,
+    /// Lists of values by key: every combination is a case.
+    #[serde(default)]
+    pub sweep: Table,
+}
+
+/// `[system]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemSpec {
+    /// How the legs become one volume.
+    #[serde(default)]
+    pub policy: PolicyName,
+    /// Names of presets, or paths of preset files (relative to the spec's).
+    pub legs: Vec<String>,
+    /// Size of the volume; as much as the legs hold if left out.
+    pub volume: Option<Size>,
+    /// Divides the capacity of flash legs; rates stay as they are.
+    #[serde(default = "one")]
+    pub scale: u64,
+    /// What happened to the legs before.
+    #[serde(default)]
+    pub precondition: Precondition,
+    /// What is to happen to the legs during the run.
+    #[serde(default)]
+    pub faults: Vec<FaultSpec>,
+    /// Settings of the engine.
+    #[serde(default)]
+    pub engine: EngineSpec,
+    /// Settings of `paper-unsafe`.
+    #[serde(default)]
+    pub published: RuleSpec,
+}
+
+/// `[run]`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSpec {
+    /// Figures are also given for each interval of this length. Default 1 s.
+    pub interval: Time,
+    /// Ends the run after so much virtual time, whatever the workload still wants. Default
+    /// 24 h.
+    pub limit: Time,
+}
+
+impl Default for RunSpec {
+    fn default() -> RunSpec {
+        RunSpec { interval: Time(SECOND), limit: Time(24 * 3600 * SECOND) }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Values by dotted key.
+pub type Values = Table;
+
+/// One case of a spec, ready to be run.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its number in its spec, from 0.
+    pub number: usize,
+    /// What the sweep chose, as it is shown.
+    pub choices: Vec<(String, String)>,
+    /// The same as it stands in the sweep's lists: numbers are numbers.
+    pub values: Values,
+    /// The spec with that in it.
+    pub spec: Spec,
+}
+
+/// Why a spec was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file cannot be read.
+    #[error("{file}: {source}")]
+    Unreadable {
+        /// Its path.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no TOML, or not of this shape: the message shows the line.
+    #[error("{file}: {problem}")]
+    Wrong {
+        /// Its path.
+        file: String,
+        /// With line and column, and what would be right.
+        problem: String,
+    },
+    /// A value of the sweep does not fit where it is to go.
+    #[error("{file}: sweep: with {choices}: {problem}")]
+    Choice {
+        /// The spec's path.
+        file: String,
+        /// The values chosen.
+        choices: String,
+        /// Why it does not fit.
+        problem: String,
+    },
+    /// A number that cannot be.
+    #[error("{file}: {key} = {value}: {right}")]
+    Impossible {
+        /// The spec's path.
+        file: String,
+        /// Dotted.
+        key: &'static str,
+        /// As given.
+        value: String,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// The sweep itself.
+    #[error("{file}: {source}")]
+    Sweep {
+        /// The spec's path.
+        file: String,
+        /// Why.
+        source: SweepError,
+    },
+}
+
+/// Reads a spec's cases. The folder that paths in it are relative to comes with them.
+///
+/// # Errors
+/// See [`SpecError`].
+pub fn load(path: &Path) -> Result<(Vec<Case>, PathBuf), SpecError> {
+    let file = path.display().to_string();
+    let text = hemi_text::read(path)
+        .map_err(|source| SpecError::Unreadable { file: file.clone(), source })?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    Ok((parse(&file, &text)?, folder))
+}
+
+/// As [`load`], of the text of a file; errors call it `file`.
+///
+/// # Errors
+/// See [`SpecError`].
+pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
+    let wrong =
+        |error: toml::de::Error| SpecError::Wrong { file: file.into(), problem: error.to_string() };
+    // As it stands first: these errors know their line.
+    toml::from_str::<Spec>(text).map_err(wrong)?;
+    let table: Table = toml::from_str(text).map_err(wrong)?;
+    let cases =
+        sweep::cases(table).map_err(|source| SpecError::Sweep { file: file.to_owned(), source })?;
+    let case = |(number, case): (usize, sweep::Case)| {
+        let choices: Vec<(String, String)> =
+            case.choices.iter().map(|(key, value)| (key.clone(), shown(value))).collect();
+        let spec: Spec = Value::Table(case.spec).try_into().map_err(|error: toml::de::Error| {
+            let choices = choices.iter().map(|(key, value)| format!("{key} = {value}"));
+            let choices = choices.collect::<Vec<_>>().join(", ");
+            SpecError::Choice { file: file.into(), choices, problem: error.to_string() }
+        })?;
+        check(file, &spec)?;
+        let values = case.choices.into_iter().collect();
+        Ok(Case { number, choices, values, spec })
+    };
+    cases.into_iter().enumerate().map(case).collect()
+}
+
+fn check(file: &str, spec: &Spec) -> Result<(), SpecError> {
+    check_system(file, &spec.system, &spec.run)
+}
+
+/// Refuses numbers that cannot be.
+pub(crate) fn check_system(
+    file: &str,
+    system: &SystemSpec,
+    run: &RunSpec,
+) -> Result<(), SpecError> {
+    let engine = &system.engine;
+    let within = |key, value: Option<u64>, least: u64, most: u64, right| match value {
+        Some(value) if !(least..=most).contains(&value) => {
+            let value = value.to_string();
+            Err(SpecError::Impossible { file: file.to_owned(), key, value, right })
+        }
+        _ => Ok(()),
+    };
+    let time = |time: Option<Time>| time.map(|time| time.0);
+    let size = |size: Option<Size>| size.map(|size| size.0);
+    let legs = system.legs.len() as u64;
+    let most = u64::MAX;
+    within("system.legs", Some(legs), 1, 8, "1 to 8 presets")?;
+    faults::check(&system.faults, system.legs.len())
+        .map_err(|problem| SpecError::Wrong { file: file.to_owned(), problem })?;
+    within("system.scale", Some(system.scale), 1, 1 << 20, "1 to 1048576")?;
+    within("run.interval", Some(run.interval.0), 1, most, "longer than nothing")?;
+    within("run.limit", Some(run.limit.0), 1, most, "longer than nothing")?;
+    let key = "system.engine.exposure_bytes";
+    within(key, size(engine.exposure_bytes), 1 << 20, 1 << 40, "1 MiB to 1 TiB")?;
+    let key = "system.engine.exposure_age";
+    within(key, time(engine.exposure_age), 1, most, "longer than nothing")?;
+    let key = "system.engine.wait_floor";
+    within(key, time(engine.wait_floor), 1, most, "longer than nothing")?;
+    let key = "system.engine.wait_ceiling";
+    within(key, time(engine.wait_ceiling), 1, most, "longer than nothing")?;
+    let key = "system.engine.paper_wait_permille";
+    within(key, engine.paper_wait_permille.map(u64::from), 1000, 100_000, "1000 to 100000")?;
+    let key = "system.engine.leg_window";
+    within(key, engine.leg_window.map(u64::from), 1, 4096, "1 to 4096")?;
+    let key = "system.engine.flush_copies";
+    within(key, engine.flush_copies.map(u64::from), 1, 8, "1 to 8")?;
+    let key = "system.engine.slow_leg";
+    within(key, engine.slow_leg.map(u64::from), 0, legs - 1, "the number of a leg, from 0")?;
+    let key = "system.engine.write_behind_limit";
+    within(key, engine.write_behind_limit.map(u64::from), 1, 65_536, "1 to 65536")?;
+    let key = "system.engine.owed_extents_max";
+    within(key, engine.owed_extents_max.map(u64::from), 1024, 1 << 22, "1024 to 4194304")?;
+    let key = "system.engine.clean_after";
+    within(key, time(engine.clean_after), 1, most, "longer than nothing")?;
+    let key = "system.engine.dirty_regions_max";
+    within(key, engine.dirty_regions_max.map(u64::from), 64, 1 << 20, "64 to 1048576")?;
+    let key = "system.engine.region_bytes";
+    within(key, size(engine.region_bytes), 64 << 10, 64 << 20, "64 KiB to 64 MiB")?;
+    let key = "system.engine.buffers";
+    within(key, size(engine.buffers), 16 << 20, most, "at least 16 MiB")?;
+    let key = "system.published.wait_permille";
+    within(key, system.published.wait_permille, 1000, 1_000_000, "1000 to 1000000")
+}
+
+/// A value as it is shown in tables: text without quotes.
+pub(crate) fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,22 @@
+//! SPC, the format of the UMass repository's Financial and WebSearch traces.
+//!
+//! `ASU,LBA,Size,Opcode,Timestamp`, further fields allowed and ignored; the address counts
+//! 512-byte blocks, the size bytes, the time seconds. The volume is the ASU.
+
+use hemi_engine::units::{SECOND, SECTOR_BYTES};
+
+use super::fields::{Fields, Wrong};
+use super::{Record, Said, Volumes, extent_of_bytes};
+
+pub(super) fn parse(line: &str, volumes: &mut Volumes) -> Result<Said, Wrong> {
+    let mut fields = Fields::by_commas(line);
+    let unit = fields.next("ASU")?.number()?;
+    let address = fields.next("LBA")?;
+    let size = fields.next("size")?;
+    let (extent, rounded) = extent_of_bytes(address.number_of(SECTOR_BYTES)?, size.number()?)
+        .ok_or_else(|| address.wrong("write an address that, with the size, is below 2^64 B"))?;
+    let operation = fields.next("opcode")?.read_or_write()?;
+    let at = fields.next("timestamp")?.decimal(SECOND)?;
+    let volume = volumes.number(format_args!("{unit}"));
+    Ok(Said::One(Record { at, volume, operation, extent, rounded, latency: None }))
+}

@@ -1,0 +1,240 @@
+//! Experiments from their files to their reports, and what is refused on the way.
+
+use std::path::Path;
+
+use hemi_simulate::experiment;
+use hemi_simulate::report::Report;
+use hemi_simulate::reproduce::Reproduction;
+use hemi_simulate::spec::{self, SpecError};
+use hemi_simulate::stock::Stock;
+use hemi_simulate::tables;
+
+const SPEC: &str = r#"
+title = "two network volumes"
+[system]
+legs = ["gp3", "gp3-16k"]
+volume = "1 GiB"
+[workload.open]
+rate = 1000
+duration = "2 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50, flush_every = 8 } }
+[sweep]
+"system.policy" = ["single", "all", "write-behind", "paper", "paper-unsafe", "first", "oracle"]
+"#;
+
+fn reports(text: &str) -> Vec<Report> {
+    let stock = Stock::default();
+    let cases = spec::parse("test.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let run = |case| experiment::run(case, Path::new(""), Some(3), &stock, |_| true);
+    cases.iter().map(|case| run(case).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_to_the_byte() {
+    let json = || serde_json::to_string(&reports(SPEC)).unwrap();
+    assert_eq!(json(), json());
+}
+
+#[test]
+fn a_report_accounts_for_every_request() {
+    for report in reports(SPEC) {
+        let kinds = [&report.reads, &report.writes, &report.flushes];
+        let sum: u64 = kinds.iter().map(|kind| kind.count).sum();
+        assert_eq!(sum, report.requests, "{:?}", report.choices);
+        assert!((1_800..2_200).contains(&sum), "{sum} requests in 2 s at 1,000 a second");
+        let (in_system, by_stay) = report.little;
+        assert!((in_system / by_stay - 1.0).abs() < 1e-9, "{:?}", report.choices);
+        let ends = report.intervals.iter().skip(1).map(|next| next.start).chain([report.time]);
+        let counts =
+            report.intervals.iter().zip(ends).map(|(one, end)| one.iops * (end - one.start));
+        assert!((counts.sum::<f64>() - sum as f64).abs() < 1e-3, "{:?}", report.intervals);
+        for kind in kinds {
+            let counted: u64 = kind.latency.histogram.iter().map(|(_, count)| count).sum();
+            assert_eq!(counted, kind.count);
+            assert!(kind.latency.p50 <= kind.latency.p99 && kind.latency.p99 <= kind.latency.p999);
+        }
+    }
+}
+
+#[test]
+fn what_a_spec_cannot_mean_is_refused_by_name() {
+    let refused = |from: &str, to: &str| {
+        let error = spec::parse("test.toml", &SPEC.replace(from, to)).unwrap_err();
+        (error.to_string(), error)
+    };
+    let (text, _) = refused("volume =", "volum =");
+    assert!(text.contains("test.toml") && text.contains("volum") && text.contains("line 5"));
+    let (text, _) = refused("\"1 GiB\"", "\"1 gigabyte\"");
+    assert!(text.contains("1 gigabyte") && text.contains("line 5"), "{text}");
+    let (text, error) = refused("[\"gp3\", \"gp3-16k\"]", "[]");
+    assert!(matches!(error, SpecError::Impossible { key: "system.legs", .. }), "{text}");
+    let (text, error) = refused("\"first\", ", "\"frist\", ");
+    assert!(matches!(error, SpecError::Choice { .. }) && text.contains("frist"), "{text}");
+    let (text, _) = refused("rate = 1000", "rate = 1000\npoisson = true");
+    assert!(text.contains("poisson"), "{text}");
+}
+
+/// Settings that a spec does not name are those of a volume that is served, ledger and all.
+#[test]
+fn a_volume_is_simulated_with_the_ledger_it_is_served_with() {
+    let first = SPEC.replace(
+        "\"single\", \"all\", \"write-behind\", \"paper\", \"paper-unsafe\", \"first\", \"oracle\"",
+        "\"first\"",
+    );
+    assert_ne!(first, SPEC);
+    let with = |engine: &str| {
+        let settings = format!("[system.engine]\n{engine}\n[workload.open]");
+        reports(&first.replace("[workload.open]", &settings)).remove(0)
+    };
+    let usual = reports(&first).remove(0);
+    let json = |report: &Report| serde_json::to_string(report).unwrap();
+    assert_eq!(json(&with("wait_ceiling = \"1 s\"")), json(&usual), "the others stay as they are");
+    assert_eq!(json(&with("ledger = true")), json(&usual));
+    assert_ne!(json(&with("ledger = false")), json(&usual));
+}
+
+const FAULTY: &str = r#"
+title = "a leg with faults"
+[system]
+legs = ["gp3-16k", "gp3"]
+volume = "1 GiB"
+[[system.faults]]
+leg = 1
+at = "2 s"
+FAULT
+[workload.open]
+rate = 300
+duration = "10 s"
+access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 50 } }
+[sweep]
+"system.policy" = ["all", "first"]
+"#;
+
+fn with_fault(fault: &str) -> (Report, Report) {
+    let mut reports = reports(&FAULTY.replace("FAULT", fault)).into_iter();
+    let mut next = || reports.next().expect("there are two cases");
+    (next(), next())
+}
+
+#[test]
+fn a_leg_of_any_kind_can_be_frozen() {
+    let (all, first) = with_fault("freeze = \"3 s\"");
+    let latency = |report: &Report| report.writes.latency.max;
+    // A plain mirror waits for the leg; hemi does not.
+    assert!((2.9..3.5).contains(&latency(&all)), "{}", latency(&all));
+    assert!(latency(&first) < 0.5, "{}", latency(&first));
+    let silent = all.intervals.iter().filter(|interval| interval.iops < 200.0).count();
+    assert!(silent >= 2, "three seconds in which no write is done: {:?}", all.intervals);
+    let (again, _) = with_fault("freeze = \"1 s\"\nevery = \"3 s\"");
+    let held = again.intervals.iter().filter(|interval| interval.max > 0.9).count();
+    assert!(held >= 3, "one freeze every three seconds: {:?}", again.intervals);
+}
+
+#[test]
+fn single_requests_of_a_leg_can_stall() {
+    // One drive by itself: what a mirror makes of stalls is the engine's subject.
+    let alone = |fault: &str| {
+        let text = FAULTY.replace("FAULT", fault).replace("leg = 1", "leg = 0");
+        reports(&text.replace("[\"all\", \"first\"]", "[\"single\"]")).remove(0)
+    };
+    let late = |kind: &hemi_simulate::report::Summary| {
+        // Bins are nanoseconds, and a little wide.
+        let late = kind.latency.histogram.iter().filter(|(latency, _)| *latency >= 500_000_000);
+        late.map(|(_, count)| *count).sum::<u64>() as f64 / kind.count as f64
+    };
+    // All writes of four seconds of ten.
+    let report = alone("stall = [{ writes = 1, by = \"500 ms\", for = \"4 s\" }]");
+    assert!((0.35..0.45).contains(&late(&report.writes)), "{}", late(&report.writes));
+    assert!(report.writes.latency.max < 0.6, "by no more than that");
+    assert!(report.reads.latency.max < 0.1, "reads do not stall, and wait for no write");
+    // 4.5 of ten seconds.
+    let part = "experiment = \"ebs-sustained\"\ntime_scale = 0.005";
+    let report = alone(part);
+    assert!((0.4..0.5).contains(&late(&report.writes)), "{}", late(&report.writes));
+    assert!((0.18..0.27).contains(&late(&report.reads)), "{}", late(&report.reads));
+    let json = || serde_json::to_string(&alone(part)).expect("a report has a JSON form");
+    assert_eq!(json(), json(), "the same seed stalls the same requests");
+    let other = || alone(&format!("{part}\nseed = 5"));
+    assert_ne!(serde_json::to_string(&other()).expect("as above"), json());
+    // A mirror that waits for every leg feels it.
+    let (all, first) = with_fault(part);
+    assert!(all.writes.latency.p99 > 0.5, "{}", all.writes.latency.p99);
+    assert!(first.writes.latency.p50 < 0.1, "{}", first.writes.latency.p50);
+}
+
+/// Every form that docs/commands/sim.md shows is understood.
+#[test]
+fn the_documented_faults_are_taken() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/sim.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("## Faults").expect("the page has faults");
+    let (_, block) = section.split_once("```toml\n").expect("the section has an example");
+    let (block, _) = block.split_once("```").expect("the example ends");
+    let spec = FAULTY.replace("[[system.faults]]\nleg = 1\nat = \"2 s\"\nFAULT", block);
+    let cases = spec::parse("sim.md", &spec).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(cases[0].spec.system.faults.len(), 3);
+}
+
+#[test]
+fn faults_that_cannot_be_are_refused_by_name() {
+    for (fault, part) in [
+        ("freeze = \"0 s\"", "fault 1: freeze"),
+        ("experiment = \"ebs-all\"", "`ebs-all`"),
+        ("stall = [{ writes = 1 }]", "phase 1 has no delay"),
+        ("stal = []", "stal"),
+    ] {
+        let error = spec::parse("test.toml", &FAULTY.replace("FAULT", fault)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("test.toml") && text.contains(part), "{text}");
+    }
+    let text = FAULTY.replace("FAULT", "freeze = \"1 s\"").replace("leg = 1", "leg = 2");
+    let error = spec::parse("test.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("leg = 2: the legs are 0 to 1"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_by_name() {
+    let refused = |from: &str, to: &str| {
+        let cases = spec::parse("test.toml", &SPEC.replace(from, to)).unwrap();
+        let stock = Stock::default();
+        let case = cases.last().expect("there is a case");
+        experiment::run(case, Path::new(""), None, &stock, |_| true).unwrap_err().to_string()
+    };
+    assert!(refused("gp3-16k", "gp33").contains("`gp33`"));
+    assert!(refused("read_percent = 50", "read_percent = 150").contains("read_percent = 150"));
+    // The last case is a mirror then.
+    let too_large = SPEC.replace("\"oracle\"", "\"first\"").replace("1 GiB", "2 TiB");
+    let cases = spec::parse("test.toml", &too_large).unwrap();
+    let case = cases.last().expect("there is a case");
+    let error = experiment::run(case, Path::new(""), None, &Stock::default(), |_| true);
+    assert!(error.unwrap_err().to_string().contains("make the volume smaller"));
+}
+
+#[test]
+fn tables_are_written_and_folders_that_cannot_be_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let reports = reports(SPEC);
+    tables::write(&folder.path().join("new"), &reports).unwrap();
+    for name in ["cases", "intervals", "latencies"] {
+        let path = folder.path().join(format!("new/{name}.parquet"));
+        let bytes = std::fs::read(path).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    }
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let error = tables::write(&folder.path().join("file"), &reports).unwrap_err();
+    assert!(error.to_string().contains("file"), "{error}");
+}
+
+/// Every reproduction of the tree is understood.
+#[test]
+fn reproductions_are_sound() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reproductions");
+    let files = hemi_simulate::reproduce::files(&folder).unwrap();
+    assert!(!files.is_empty());
+    for file in files {
+        let name = file.display().to_string();
+        let reproduction = Reproduction::load(&file).unwrap_or_else(|error| panic!("{error}"));
+        let cases = reproduction.cases(&name).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!cases.is_empty(), "{name}");
+    }
+}

@@ -1,0 +1,142 @@
+//! The end of a run: load stops, every leg answers, and P6 is checked. Within a bounded time
+//! the legs are identical and the volume says so.
+
+use hemi_engine::io::Operation;
+use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+
+use crate::plan::{Ending, Start};
+use crate::starts::{PATIENCE, VERIFY_SECTORS};
+use crate::world::{VERIFIER, World};
+
+/// How long convergence may take once nothing goes wrong any more.
+const CONVERGENCE: u64 = 120 * SECOND;
+
+impl World {
+    /// Lets everything come to rest and checks what is left.
+    pub(crate) fn calm_down(&mut self) {
+        self.clients.paused = true;
+        self.stall.close();
+        self.converge_beside_hang();
+        self.end_of_faults();
+        self.wait_until_answered(PATIENCE);
+        self.wait_for_change();
+        let members = self.members().iter().fold(0u8, |mask, leg| mask | 1 << leg);
+        if self.violation.is_none() && self.opened & members != members {
+            let settings = self.settings;
+            self.restart(Ending::Close, Start::All, settings, false);
+            self.clients.paused = true;
+        }
+        self.fill_slots();
+        self.converge();
+        if self.violation.is_none() {
+            self.verify();
+        }
+        if self.violation.is_none() {
+            let settings = self.settings;
+            self.restart(Ending::Close, Start::All, settings, true);
+        }
+    }
+
+    fn end_of_faults(&mut self) {
+        self.ambush = None;
+        (0..self.legs.len()).for_each(|leg| self.end_faults_of(leg));
+        self.end_hangs();
+    }
+
+    /// A leg is as at its best, but for what does not end yet.
+    pub(crate) fn end_faults_of(&mut self, leg: usize) {
+        let was_late = self.may_owe_for_long(self.legs[leg].longest());
+        let (pace, state) = (self.shape.paces[leg], &mut self.legs[leg]);
+        (state.latency, state.jitter, state.serial) = (pace.latency, pace.jitter, pace.serial);
+        if was_late || state.read_errors > 0 || self.disks[leg].has_unreadable() {
+            // What it was too slow for, or what could not be read, is still owed.
+            state.disturbed = state.disturbed.max(self.now);
+        }
+        (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);
+        self.disks[leg].heal();
+    }
+
+    fn wait_for_change(&mut self) {
+        let end = self.now + PATIENCE;
+        while self.changing.is_some() && self.violation.is_none() {
+            if !self.step(end) {
+                let changing = self.changing;
+                self.broken("P6", format!("a change of the legs does not end: {changing:?}"));
+            }
+        }
+    }
+
+    /// Gives every empty slot a new leg.
+    fn fill_slots(&mut self) {
+        let end = self.now + PATIENCE;
+        for leg in 0..self.legs.len() as u8 {
+            while self.legs[usize::from(leg)].is_empty && self.violation.is_none() {
+                if self.now >= end {
+                    self.broken("P6", format!("no leg can join as leg {leg}"));
+                    return;
+                }
+                self.change_members(leg);
+                self.wait(50 * MILLISECOND);
+                self.wait_for_change();
+            }
+        }
+    }
+
+    fn converge(&mut self) {
+        let end = self.now + CONVERGENCE;
+        while self.violation.is_none() {
+            self.wait(50 * MILLISECOND);
+            self.rewrite_lost();
+            let status = self.refresh_status();
+            if status.converged {
+                break;
+            }
+            if self.now >= end {
+                let status = self.refresh_status();
+                let legs: Vec<_> =
+                    status.legs.iter().map(|l| (l.leg, l.state, l.owed_bytes)).collect();
+                let touched = status.dirty_regions - status.armed_regions;
+                self.broken("P6", format!("not converged: {legs:?}, {touched} regions touched"));
+            }
+        }
+        if self.violation.is_none() {
+            self.compare_legs();
+        }
+    }
+
+    /// Rewrites some of what is recorded as lost, as whoever restores it would: the volume does
+    /// not converge before.
+    pub(crate) fn rewrite_lost(&mut self) {
+        let lost = self.engine().lost_extents().first().copied();
+        if let Some(lost) = lost {
+            let sectors = lost.sectors().min(VERIFY_SECTORS);
+            if self.under_way == 0 && self.has_room(sectors) {
+                self.submit(VERIFIER, Operation::Write, Extent::new(lost.start, sectors), false);
+                self.wait_until_answered(PATIENCE);
+            }
+        }
+    }
+
+    fn compare_legs(&mut self) {
+        let all: Vec<usize> = (0..self.disks.len()).collect();
+        self.compare(&all);
+    }
+
+    /// Some legs are identical.
+    pub(crate) fn compare(&mut self, legs: &[usize]) {
+        let Some((&reference, others)) = legs.split_first() else { return };
+        for &leg in others {
+            let (first, other) = (self.disks[reference].contents(), self.disks[leg].contents());
+            let differs = first.iter().zip(other).position(|(a, b)| a != b);
+            if let Some(sector) = differs {
+                let (a, b) = (first[sector], other[sector]);
+                let text = format!(
+                    "converged, but sector {sector} holds {a} on leg {reference} and {b} on leg {leg}"
+                );
+                let sector = Some(sector as u64);
+                self.violate(crate::checker::Violation { promise: "P6", text, sector });
+                return;
+            }
+        }
+    }
+}

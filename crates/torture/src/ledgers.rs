@@ -1,0 +1,219 @@
+//! The ledger of a simulated volume: memory that outlives kills and not power cuts, and what becomes of
+//! it in between. A kill may come in the middle of an input: after some of the engine's stores, and
+//! then nothing it wanted done happens; or after some of its actions.
+//!
+//! Now and then the ledger is gone when hemi is started again, or is an older one, or has a flipped bit.
+//! Such a start must be refused by its name (P7), if the ledger was relied on. Then the operator brings
+//! the right one back, or accepts to lose what a power cut may cost.
+
+use hemi_engine::format::Ledger;
+use hemi_engine::format::ledger::{SimulatedMemory, ledger_bytes};
+use hemi_engine::recovery::{Opening, Outlived, Problem};
+use hemi_random::Rng;
+
+use crate::plan::Plan;
+use crate::world::World;
+
+/// One kill in so many comes in the middle of an input.
+const INSIDE: u64 = 3;
+/// Steps in which it comes, at most.
+const INSIDE_STEPS: u32 = 40;
+/// One kill in so many costs the ledger.
+const LOST: u64 = 8;
+
+/// The ledger's fate between two starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Gone,
+    Older,
+    Flipped,
+}
+
+/// The ledger, and what is planned for it.
+pub(crate) struct Kept {
+    /// The volume is served with one.
+    is_on: bool,
+    memory: Option<SimulatedMemory>,
+    /// The ledger as the hemi before left it.
+    older: Vec<u8>,
+    /// The operator accepts to lose what a ledger could have told.
+    accepts_loss: bool,
+    /// The boot of the machine, which power cuts change.
+    boot: u8,
+    random: Rng,
+    /// Actions of the engine that are still taken.
+    actions_left: Option<u64>,
+    /// hemi was killed in the middle of an input.
+    is_killed: bool,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            is_on: false,
+            memory: None,
+            older: Vec::new(),
+            accepts_loss: false,
+            boot: 1,
+            random: Rng::new(0, 8),
+            actions_left: None,
+            is_killed: false,
+        }
+    }
+}
+
+impl Kept {
+    pub(crate) fn reset(&mut self, plan: &Plan) {
+        *self =
+            Kept { is_on: plan.shape.ledger, random: Rng::new(plan.seed, 8), ..Kept::default() };
+    }
+
+    /// The machine has lost its memory.
+    pub(crate) fn lose_power(&mut self) {
+        self.memory = None;
+        self.older.clear();
+        self.boot = self.boot.wrapping_add(1).max(1);
+    }
+
+    /// Returns this boot of the machine, the ledger's bytes, and whether they may be gone.
+    pub(crate) fn with_outlived<T>(&self, then: impl FnOnce(&Outlived) -> T) -> T {
+        let bytes = self.memory.as_ref().map(SimulatedMemory::bytes);
+        let accept_loss = self.accepts_loss;
+        then(&Outlived { boot: [self.boot; 16], ledger: bytes.as_deref(), accept_loss })
+    }
+
+    /// Returns the ledger that a start goes on with, or begins.
+    pub(crate) fn ledger_for(&mut self, opening: &Opening) -> Option<Ledger> {
+        let layout = &opening.superblock.layout;
+        let boot = [self.boot; 16];
+        self.is_killed = false;
+        self.actions_left = None;
+        if let Some(memory) = self.memory.as_ref().filter(|_| opening.ledger.is_some()) {
+            self.older = memory.bytes();
+            memory.stop_after(u64::MAX);
+            return Some(Ledger::adopt(Box::new(memory.clone()), layout, boot));
+        }
+        if !self.is_on {
+            return None;
+        }
+        let memory = SimulatedMemory::new(ledger_bytes(layout));
+        self.memory = Some(memory.clone());
+        Some(Ledger::begin(Box::new(memory), layout, opening.superblock.volume_id, boot))
+    }
+
+    /// Returns true if the engine's next action is still taken: hemi lives.
+    pub(crate) fn takes_action(&mut self) -> bool {
+        let stopped = self.memory.as_ref().is_some_and(SimulatedMemory::has_stopped);
+        match &mut self.actions_left {
+            Some(0) => self.is_killed = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        self.is_killed |= stopped;
+        !self.is_killed
+    }
+
+    /// Returns true if hemi has been killed in the middle of an input.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.is_killed
+    }
+
+    /// Plans a kill in the middle of an input that comes soon. Returns true if one is to come.
+    fn plan_kill_inside(&mut self) -> bool {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.is_on) else { return false };
+        if !self.random.one_in(INSIDE) {
+            return false;
+        }
+        if self.random.one_in(2) {
+            memory.stop_after(self.random.below(8));
+        } else {
+            self.actions_left = Some(self.random.below(6));
+        }
+        true
+    }
+
+    /// Draws whether a kill costs the ledger.
+    pub(crate) fn draw_loss(&mut self) -> Option<LedgerLoss> {
+        if !self.is_on || self.memory.is_none() || !self.random.one_in(LOST) {
+            return None;
+        }
+        let fate = self.random.pick(&[Fate::Gone, Fate::Older, Fate::Flipped]);
+        let fate = if fate == Fate::Older && self.older.is_empty() { Fate::Gone } else { fate };
+        Some(LedgerLoss { fate, is_for_good: self.random.one_in(2), right: None })
+    }
+
+    fn suffer(&mut self, loss: &mut LedgerLoss) {
+        loss.right = self.memory.take();
+        self.memory = match (&loss.right, loss.fate) {
+            (Some(right), Fate::Flipped) => {
+                let mut bytes = right.bytes();
+                let words = bytes.len() as u64 / 4096 - 1;
+                let page = 1 + self.random.below(words) as usize;
+                let at = page * 4096 + self.random.below(4096) as usize;
+                bytes[at] ^= 1 << self.random.below(8);
+                Some(SimulatedMemory::of_bytes(&bytes))
+            }
+            (Some(_), Fate::Older) => Some(SimulatedMemory::of_bytes(&self.older)),
+            _ => None,
+        };
+    }
+}
+
+/// A ledger that is not what it was.
+pub(crate) struct LedgerLoss {
+    fate: Fate,
+    /// The right one is not found again.
+    pub(crate) is_for_good: bool,
+    right: Option<SimulatedMemory>,
+}
+
+impl World {
+    /// Lets hemi be killed in the middle of an input, if that is drawn.
+    pub(crate) fn kill_inside(&mut self) {
+        if !self.kept.plan_kill_inside() {
+            return;
+        }
+        for _ in 0..INSIDE_STEPS {
+            if self.kept.is_killed() || self.violation.is_some() {
+                return;
+            }
+            self.step(self.now + 1_000_000_000);
+        }
+    }
+
+    /// The ledger is not there, or not the right one. A start must say so if it was relied on; then
+    /// the operator decides.
+    pub(crate) fn start_without_ledger(&mut self, mut loss: LedgerLoss) {
+        let is_leg = |leg: &u8| {
+            let state = &self.legs[usize::from(*leg)];
+            !state.is_empty && !state.is_changing && !state.is_new
+        };
+        let all: Vec<u8> = (0..self.legs.len() as u8).filter(is_leg).collect();
+        let relies = self.assess(&all).is_ok_and(|opening| opening.ledger.is_some());
+        self.kept.suffer(&mut loss);
+        self.tell(|| format!("the ledger is {:?}, and relied on: {relies}", loss.fate));
+        match self.assess(&all) {
+            Err(refusal) if refusal.problems.iter().all(is_ledger) => self.note_refusal(&refusal),
+            Ok(_) if relies && loss.fate != Fate::Flipped => {
+                self.broken("P7", format!("opens though the ledger is {:?}", loss.fate));
+            }
+            _ => {}
+        }
+        if loss.is_for_good {
+            self.kept.memory = None;
+            self.kept.accepts_loss = true;
+        } else {
+            self.kept.memory = loss.right;
+        }
+    }
+
+    /// The operator has decided.
+    pub(crate) fn end_ledger_loss(&mut self) {
+        self.kept.accepts_loss = false;
+    }
+}
+
+/// Returns true if a start is refused for its ledger.
+pub(crate) fn is_ledger(problem: &Problem) -> bool {
+    matches!(problem, Problem::Ledger { .. })
+}

@@ -1,0 +1,164 @@
+//! Metadata writes that report success and are not where they should be, and what a start makes
+//! of that. The disk keeps what it should hold; a start is judged against one from that:
+//!
+//! - it **survives** if it finds what was recorded: another leg that is in has it, or what is
+//!   wrong is known to be older than what decides;
+//! - it may be **refused** if it names damage on a leg that has some;
+//! - it cannot **notice** that a record is gone which no leg that is in was left with: the format
+//!   has none of a block's sequence anywhere else. Everything else is a broken promise (P7).
+//!
+//! After the last two the operator finds what should be there in a copy. After the first hemi goes
+//! on from what is there, and what should have been counts no more: a record of the same sequence
+//! may be written again, with something else in it.
+
+use hemi_engine::format::ledger::LedgerError;
+use hemi_engine::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
+use hemi_engine::recovery::{LegImage, Opening, Problem, Refusal};
+
+use crate::disk::Disk;
+use crate::faults::Kind;
+use crate::starts::describe;
+use crate::world::World;
+use hemi_random::Rng;
+
+/// What becomes of the next metadata write of a kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lie {
+    pub(crate) kind: Kind,
+    /// It lands on another block.
+    pub(crate) elsewhere: bool,
+}
+
+/// The address of a metadata block other than one.
+pub(crate) fn another(disk: &Disk, address: u64, random: &mut Rng) -> u64 {
+    let others: Vec<u64> = disk
+        .metadata_blocks()
+        .iter()
+        .map(|block| u64::from(*block) * 4096)
+        .filter(|other| *other != address)
+        .collect();
+    // Every leg is made with both slots of everything.
+    others[random.below(others.len() as u64) as usize]
+}
+
+/// The highest sequence of each object that some of the images hold: pages, the superblock, the
+/// lost list. Told from the bytes, not by recovery, which is what is judged.
+fn sequences(images: &[&[u8]], superblock: &Superblock) -> Vec<u64> {
+    let (layout, volume) = (superblock.layout, superblock.volume_id);
+    let newest = |read: &dyn Fn(&[u8], u8) -> Option<u64>| {
+        let slots = images.iter().flat_map(|image| [0, 1].map(|slot| read(image, slot)));
+        slots.flatten().max().unwrap_or(0)
+    };
+    let block = |image: &[u8], address: u64| -> [u8; 4096] {
+        let start = address as usize;
+        image[start..start + 4096].try_into().expect("metadata is whole blocks")
+    };
+    let mut found: Vec<u64> = (0..layout.page_count())
+        .map(|number| {
+            newest(&|image, slot| {
+                let address = layout.page_address(number, slot);
+                let bytes = block(image, address);
+                page::open(&bytes, number, address, volume).ok().map(|page| page.sequence())
+            })
+        })
+        .collect();
+    found.push(newest(&|image, slot| {
+        let bytes = block(image, Layout::superblock_address(slot));
+        Superblock::decode(&bytes, slot).ok().map(|found| found.sequence)
+    }));
+    found.push(newest(&|image, slot| {
+        let address = Layout::lost_address(slot);
+        let bytes = block(image, address);
+        let sectors = layout.volume_sectors();
+        lost::open(&bytes, address, volume, sectors).ok().map(|list| list.sequence())
+    }));
+    found
+}
+
+impl World {
+    /// Before a start: what it would make of lost and misdirected metadata writes.
+    pub(crate) fn judge_lies(&mut self) {
+        if self.violation.is_some() || self.disks.iter().all(|disk| disk.meant().is_none()) {
+            return;
+        }
+        let actual: Vec<&[u8]> = self.disks.iter().map(|disk| &disk.metadata[..]).collect();
+        let meant: Vec<&[u8]> =
+            self.disks.iter().map(|disk| disk.meant().unwrap_or(&disk.metadata)).collect();
+        let assess = |images: &[&[u8]]| {
+            let images: Vec<LegImage> = images.iter().map(|bytes| LegImage { bytes }).collect();
+            self.assess_images(&images)
+        };
+        let Ok(honest) = assess(&meant) else {
+            return self.broken("P7", "does not open from what was recorded".into());
+        };
+        let voters = |images: &[&[u8]]| -> Vec<u64> {
+            let votes = |leg: usize| {
+                let slot = honest.slots[leg].index();
+                honest.superblock.legs[slot].state == Membership::In
+            };
+            let images: Vec<&[u8]> =
+                (0..images.len()).filter(|&leg| votes(leg)).map(|leg| images[leg]).collect();
+            sequences(&images, &honest.superblock)
+        };
+        let gone = voters(&actual).iter().zip(voters(&meant)).any(|(have, had)| *have < had);
+        match assess(&actual) {
+            Ok(found) if is_same(&found, &honest) => {
+                self.tell(|| "what was lost or misdirected changes nothing".into());
+                self.counts.lies_survived += 1;
+                self.disks.iter_mut().for_each(Disk::forget_lost_records);
+            }
+            Err(refusal) if self.names_lies(&refusal) => {
+                self.note_refusal(&refusal);
+                self.counts.lies_refused += 1;
+                self.end_lies();
+            }
+            _ if gone => {
+                self.tell(|| "no leg has what was lost: nobody can notice".into());
+                self.counts.lies_unnoticed += 1;
+                self.end_lies();
+            }
+            Ok(_) => self.broken("P7", "opens as it was, though a leg has what came then".into()),
+            Err(refusal) => {
+                let text = describe(0..self.legs.len() as u8, &refusal);
+                self.broken("P7", format!("refused for what no leg is without: {text}"));
+            }
+        }
+    }
+
+    /// The operator finds what should be there in a copy.
+    fn end_lies(&mut self) {
+        self.disks.iter_mut().for_each(Disk::end_lies);
+    }
+
+    /// Whether a refusal names damage, and legs that have some.
+    fn names_lies(&self, refusal: &Refusal) -> bool {
+        refusal.problems.iter().all(|problem| match problem {
+            Problem::PageDamaged { image, .. }
+            | Problem::SuperblockDamaged { image, .. }
+            | Problem::NotALeg { image, .. } => self.disks[*image].meant().is_some(),
+            Problem::PageLost { .. } | Problem::LostListDamaged => true,
+            Problem::Ledger { error: Some(LedgerError::LegOlder { leg }) } => {
+                self.disks[usize::from(*leg)].meant().is_some()
+            }
+            _ => false,
+        })
+    }
+}
+
+/// Whether a start finds what another does. It may know less of who is whole: a leg that lacks
+/// the record of a clean close is doubted, and begins a new epoch.
+fn is_same(one: &Opening, other: &Opening) -> bool {
+    let agrees = |(one, other): (&RegionEntry, &RegionEntry)| {
+        let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;
+        one == other || (one.with_whole(other.whole()) == *other && fewer)
+    };
+    let is_same_leg = |(one, other): (&LegRecord, &LegRecord)| {
+        let newer = one.join_epoch >= other.join_epoch;
+        newer && LegRecord { join_epoch: other.join_epoch, ..*one } == *other
+    };
+    one.table.iter().zip(&other.table).all(agrees)
+        && one.superblock.legs.iter().zip(&other.superblock.legs).all(is_same_leg)
+        && one.lost == other.lost
+        && one.clean == other.clean
+        && one.superblock.generation == other.superblock.generation
+}

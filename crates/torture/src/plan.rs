@@ -1,0 +1,653 @@
+//! What one seed asks for, drawn up front as plain lists: the volume's shape, the requests of
+//! every client, and every fault with the request it follows. Because these are lists, a
+//! failing run can be made smaller by leaving parts out (see [`crate::shrink`]).
+
+use hemi_engine::io::Operation;
+use hemi_engine::marks::Mark;
+use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
+use hemi_engine::units::{MICROSECOND, MILLISECOND};
+
+use crate::disk::Cache;
+use crate::faults::Kind;
+use crate::scenes::{add_ambushes, plan_of_scenes};
+use crate::wider::{WIDER_FROM, widen};
+use hemi_random::Rng;
+
+/// Client requests of one seed.
+pub const OPERATIONS: u32 = 2200;
+/// Faults of one seed, at least.
+pub const FAULTS_MIN: u64 = 10;
+/// A fault's time that only a restart, or the end of the run's weather, ends.
+pub const FOREVER: u64 = u64::MAX;
+/// Sectors in the largest request: 1 MiB.
+pub const REQUEST_SECTORS_MAX: u64 = 2048;
+
+/// Seeds of this range are ordinary all: `regressions.txt` names some of them by what they
+/// drew before there were any others.
+const ORDINARY: std::ops::Range<u64> = 2_000..20_000;
+/// Of eight other seeds this one is made of scenes …
+const OF_SCENES: u64 = 2;
+/// … and this one has ambushes.
+const WITH_AMBUSHES: u64 = 7;
+
+/// … and on this one metadata writes are lost or misdirected (from 20,000 on, so that those
+/// below are what they were).
+const WITH_LIES: u64 = 4;
+/// How many, at least, and how many more.
+const LIES: [u64; 2] = [4, 12];
+/// … and on this one legs have a small window in bytes (from 20,000 on, too).
+const WITH_NARROW_LEGS: u64 = 1;
+
+/// What may happen beside freezes, changes of latency, kills and power cuts. Each changes
+/// what the checker can demand (see [`Weather::requests_may_fail`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// Reads and writes fail, transiently or until rewritten.
+    pub errors: bool,
+    /// Flushes fail.
+    pub flush_errors: bool,
+    /// Sessions drop and come back; caches are lost where every other leg has everything.
+    pub gone: bool,
+    /// Caches are lost wherever: what only that leg had may be lost.
+    pub caches: bool,
+    /// Devices are removed for good, or so it seems.
+    pub removed: bool,
+    /// Legs are detached and replaced.
+    pub members: bool,
+    /// Scrubs run.
+    pub scrub: bool,
+    /// Legs have 4 KiB blocks.
+    pub blocks: bool,
+    /// Operators promote legs with accepted loss, start legs alone in turns, and see forks.
+    pub promotions: bool,
+    /// Metadata blocks rot while hemi is down.
+    pub rot: bool,
+    /// Metadata writes are lost or misdirected.
+    pub lies: bool,
+}
+
+impl Weather {
+    /// Whether a request other than a flush may fail.
+    pub fn requests_may_fail(self) -> bool {
+        self.errors
+            || self.flush_errors
+            || self.caches
+            || self.removed
+            || self.promotions
+            || self.rot
+    }
+}
+
+/// How legs are at their best.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Least latency, nanoseconds.
+    pub latency: u64,
+    /// What chance adds to it at most.
+    pub jitter: u64,
+    /// Time each I/O takes of a leg that works them off one by one; zero for side by side.
+    pub serial: u64,
+}
+
+/// The volume and its legs.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// How many legs.
+    pub legs: usize,
+    /// The volume's size in bytes.
+    pub volume_bytes: u64,
+    /// A region's.
+    pub region_bytes: u64,
+    /// The legs' logical block, in sectors.
+    pub block_sectors: u64,
+    /// Regions of which each page of the region table tells; a page has room for more.
+    pub page_regions: u32,
+    /// Budget of buffers, in sectors.
+    pub memory_sectors: u64,
+    /// Whether it is served with a ledger.
+    pub ledger: bool,
+    /// Each leg's pace.
+    pub paces: Vec<Pace>,
+    /// Legs that zero ranges without writing them, as bits.
+    pub fast_zeroes: u8,
+    /// Client connections.
+    pub clients: usize,
+    /// Requests each has under way at most.
+    pub depths: Vec<u32>,
+}
+
+/// One request of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedRequest {
+    /// Its place among all of the seed.
+    pub number: u32,
+    /// Which client.
+    pub client: u8,
+    /// Time since that client's request before, at least, nanoseconds.
+    pub gap: u64,
+    /// What.
+    pub operation: Operation,
+    /// First sector.
+    pub start: u64,
+    /// How many sectors.
+    pub sectors: u64,
+    /// Durable before it is answered.
+    pub fua: bool,
+}
+
+/// How hemi ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Killed; the disks go on.
+    Kill,
+    /// Everything loses power.
+    PowerCut,
+    /// Closed by the operator.
+    Close,
+}
+
+/// How the volume is started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With every leg.
+    All,
+    /// First without one leg, which has to be refused if it is in.
+    Without(u8),
+    /// One leg is promoted; the others come along or stay away until the next start.
+    Promote {
+        /// Which leg.
+        leg: u8,
+        /// Whether the others come along.
+        together: bool,
+        /// Whether the promotion is cut short once before.
+        cut: bool,
+    },
+    /// A leg that stayed away is promoted too: a fork, to be refused; the operator keeps the
+    /// other and makes this one a new leg.
+    Fork(u8),
+    /// A metadata block of a leg has rotted.
+    Rot(u8),
+}
+
+/// What goes wrong, or what an operator does.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// A leg does not answer for so many nanoseconds.
+    Freeze(u8, u64),
+    /// A leg's latency changes.
+    Latency(u8, u64),
+    /// A leg works its I/Os off one by one, each taking so long.
+    Serial(u8, u64),
+    /// One in so many I/Os of a leg fails; zero for none.
+    Errors {
+        /// Which leg.
+        leg: u8,
+        /// Reads.
+        reads: u32,
+        /// Writes, metadata included.
+        writes: u32,
+        /// Flushes.
+        flushes: u32,
+    },
+    /// Sectors of a leg are unreadable until they are rewritten.
+    Unreadable {
+        /// Which leg.
+        leg: u8,
+        /// First sector of the volume.
+        start: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// A leg's session drops.
+    Gone {
+        /// Which leg.
+        leg: u8,
+        /// The driver says it will not come back by itself.
+        removed: bool,
+        /// What happens to its cache.
+        cache: Cache,
+        /// After how long it is back.
+        back: u64,
+        /// How much later what was in flight is known not to land any more; `None`: at once.
+        zombies: Option<u64>,
+    },
+    /// A leg is detached, or an empty slot gets a new one.
+    Members(u8),
+    /// A leg that is out or detached is forgotten.
+    Remove(u8),
+    /// A scrub, with repair or without.
+    Scrub(bool),
+    /// The running scrub is stopped.
+    ScrubStop,
+    /// A leg's I/O of one kind does not end for so many nanoseconds.
+    Hang {
+        /// Which leg.
+        leg: u8,
+        /// Which of its I/O.
+        kind: Kind,
+        /// How long.
+        time: u64,
+    },
+    /// A leg's next I/O of one kind, so many of them, never end.
+    Lose {
+        /// Which leg.
+        leg: u8,
+        /// Which of its I/O.
+        kind: Kind,
+        /// How many.
+        count: u32,
+    },
+    /// A look at what would be left if legs were lost now (see [`crate::checker::copies`]).
+    Judge,
+    /// A leg's next metadata write of a kind reports success and is not there.
+    Lie {
+        /// Which leg.
+        leg: u8,
+        /// Which of its I/O.
+        kind: Kind,
+        /// Whether it lands on another block of metadata.
+        elsewhere: bool,
+    },
+    /// A crash is laid: it comes when the engine has taken a rare path so many more times.
+    Ambush {
+        /// The path.
+        mark: Mark,
+        /// How many times.
+        count: u32,
+        /// Things that happen between that and the crash.
+        steps: u32,
+        /// How hemi ends; then it starts with every leg.
+        ending: Ending,
+        /// With which settings.
+        settings: Settings,
+    },
+    /// hemi ends and is started again.
+    Restart {
+        /// How it ends.
+        ending: Ending,
+        /// How it starts.
+        start: Start,
+        /// With which settings.
+        settings: Settings,
+        /// Whether reads check the whole volume twice, over different routes.
+        reread: bool,
+    },
+}
+
+impl Fault {
+    /// The leg it is about, to be changed.
+    pub(crate) fn leg_mut(&mut self) -> Option<&mut u8> {
+        match self {
+            Fault::Freeze(leg, _)
+            | Fault::Latency(leg, _)
+            | Fault::Serial(leg, _)
+            | Fault::Errors { leg, .. }
+            | Fault::Unreadable { leg, .. }
+            | Fault::Gone { leg, .. }
+            | Fault::Members(leg)
+            | Fault::Remove(leg)
+            | Fault::Hang { leg, .. }
+            | Fault::Lose { leg, .. }
+            | Fault::Lie { leg, .. } => Some(leg),
+            Fault::Restart { start, .. } => match start {
+                Start::Without(leg)
+                | Start::Promote { leg, .. }
+                | Start::Fork(leg)
+                | Start::Rot(leg) => Some(leg),
+                Start::All => None,
+            },
+            Fault::Scrub(_) | Fault::ScrubStop | Fault::Ambush { .. } | Fault::Judge => None,
+        }
+    }
+}
+
+/// A fault and when it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedFault {
+    /// After the request of this number was sent …
+    pub after: u32,
+    /// … and so many more things have happened.
+    pub steps: u32,
+    /// What.
+    pub fault: Fault,
+}
+
+/// All of one seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What may happen.
+    pub weather: Weather,
+    /// The volume.
+    pub shape: Shape,
+    /// Settings of the first start.
+    pub settings: Settings,
+    /// Requests, by number.
+    pub requests: Vec<PlannedRequest>,
+    /// Faults, in order.
+    pub faults: Vec<PlannedFault>,
+}
+
+impl Plan {
+    /// What a seed asks for.
+    pub fn of_seed(seed: u64) -> Plan {
+        let mut plan = Plan::as_ever(seed);
+        if seed >= WIDER_FROM {
+            widen(&mut plan);
+        }
+        plan
+    }
+
+    /// Tells whether it is made of scenes.
+    pub(crate) fn is_of_scenes(&self) -> bool {
+        !ORDINARY.contains(&self.seed) && self.seed % 8 == OF_SCENES
+    }
+
+    /// Draws what a seed asks for that all seeds may have.
+    fn as_ever(seed: u64) -> Plan {
+        let mut random = Rng::new(seed, 1);
+        let aims = !ORDINARY.contains(&seed);
+        if aims && seed % 8 == OF_SCENES {
+            return plan_of_scenes(seed, random);
+        }
+        let weather = draw_weather(&mut random);
+        let shape = draw_shape(&mut random, weather);
+        let settings = draw_settings(&mut random, &shape);
+        let requests = draw_requests(&mut random, &shape);
+        let faults = draw_faults(&mut random, &shape, weather);
+        let mut plan = Plan { seed, weather, shape, settings, requests, faults };
+        if aims && seed % 8 == WITH_AMBUSHES {
+            add_ambushes(&mut plan, &mut random);
+        } else if seed >= ORDINARY.end && seed % 8 == WITH_LIES {
+            add_lies(&mut plan);
+        } else if seed >= ORDINARY.end && seed % 8 == WITH_NARROW_LEGS {
+            // A stream of its own here, too.
+            let random = &mut Rng::new(seed, 4);
+            plan.settings.leg_window_bytes = random.pick(&[1, 16 << 10, 256 << 10]);
+        }
+        plan
+    }
+}
+
+/// Makes a plan one of freezes, crashes and metadata writes that are not where they should be.
+fn add_lies(plan: &mut Plan) {
+    // A stream of its own: the rest of the seed is what it would be without.
+    let random = &mut Rng::new(plan.seed, 3);
+    plan.weather = Weather { lies: true, ..Weather::default() };
+    plan.shape.block_sectors = 1;
+    plan.faults.retain_mut(|planned| match &mut planned.fault {
+        Fault::Restart { start, .. } => {
+            // What is judged is a start with all that is there.
+            *start = Start::All;
+            true
+        }
+        fault => matches!(fault, Fault::Freeze(..) | Fault::Latency(..) | Fault::Serial(..)),
+    });
+    // Rather shortly before a crash: what is written again meanwhile is made good.
+    let crashes: Vec<u32> = plan
+        .faults
+        .iter()
+        .filter(|planned| matches!(planned.fault, Fault::Restart { .. }))
+        .map(|planned| planned.after)
+        .collect();
+    for _ in 0..LIES[0] + random.below(LIES[1]) {
+        let before = random.pick(&[5, 30, 200]);
+        let after = random.pick(&crashes).saturating_sub(random.below(before) as u32);
+        let fault = Fault::Lie {
+            leg: random.below(plan.shape.legs as u64) as u8,
+            kind: random.pick(&[Kind::Superblocks, Kind::Pages, Kind::Pages]),
+            elsewhere: random.one_in(2),
+        };
+        plan.faults.push(PlannedFault { after, steps: random.below(40) as u32, fault });
+    }
+    plan.faults.sort_by_key(|planned| (planned.after, planned.steps));
+}
+
+fn draw_weather(random: &mut Rng) -> Weather {
+    let none = Weather::default();
+    match random.below(12) {
+        0 | 1 => Weather { scrub: true, ..none },
+        2 => Weather { errors: true, scrub: true, ..none },
+        3 => Weather { flush_errors: true, caches: true, ..none },
+        4 => Weather { gone: true, ..none },
+        5 => Weather { gone: true, caches: true, ..none },
+        6 => Weather { gone: true, removed: true, ..none },
+        7 => Weather { members: true, scrub: true, ..none },
+        8 => Weather { blocks: true, errors: true, scrub: true, ..none },
+        9 => Weather { promotions: true, ..none },
+        10 => Weather { rot: true, ..none },
+        _ => Weather {
+            errors: true,
+            flush_errors: true,
+            gone: true,
+            caches: true,
+            removed: true,
+            members: true,
+            ..none
+        },
+    }
+}
+
+fn draw_shape(random: &mut Rng, weather: Weather) -> Shape {
+    let legs = random.pick(&[2, 2, 3, 3, 4]);
+    let region_bytes = 64u64 << (10 + random.below(3));
+    let regions = random.pick(&[4, 8, 16, 16, 24]);
+    let clients = 1 + random.below(5) as usize;
+    let pace = |random: &mut Rng| match random.below(5) {
+        0 => Pace { latency: MILLISECOND, jitter: 8 * MILLISECOND, serial: 0 },
+        1 => Pace { latency: 200 * MICROSECOND, jitter: 500 * MICROSECOND, serial: 50_000 },
+        _ => Pace { latency: 50 * MICROSECOND, jitter: 100 * MICROSECOND, serial: 0 },
+    };
+    Shape {
+        legs,
+        volume_bytes: regions * region_bytes - 4096 * random.below(2),
+        region_bytes,
+        block_sectors: if weather.blocks { 8 } else { 1 },
+        page_regions: u32::MAX,
+        memory_sectors: random.pick(&[6144, 8192, 16384]),
+        ledger: false,
+        paces: (0..legs).map(|_| pace(random)).collect(),
+        fast_zeroes: if random.one_in(3) { random.draw() as u8 } else { 0xFF },
+        clients,
+        depths: (0..clients).map(|_| random.pick(&[1, 4, 8, 16])).collect(),
+    }
+}
+
+fn draw_settings(random: &mut Rng, shape: &Shape) -> Settings {
+    let policies = [
+        Policy::First,
+        Policy::First,
+        Policy::First,
+        Policy::First,
+        Policy::Paper,
+        Policy::All,
+        Policy::WriteBehind,
+    ];
+    let one = FlushCopies::Count(1);
+    let copies = [one, one, one, FlushCopies::Count(2), FlushCopies::All];
+    Settings {
+        policy: random.pick(&policies),
+        exposure_mode: if random.one_in(4) {
+            ExposureMode::FallBehind
+        } else {
+            ExposureMode::Throttle
+        },
+        exposure_bytes: random.pick(&[64 << 10, 256 << 10, 1 << 20, 4 << 20]),
+        out_after: random.pick(&[100, 400, 3000, 60_000]) * MILLISECOND,
+        flush_copies: random.pick(&copies),
+        wait_ceiling: random.pick(&[20, 250, 1000]) * MILLISECOND,
+        slow_leg: random.below(shape.legs as u64) as u8,
+        write_behind_limit: random.pick(&[1, 8, 256]),
+        leg_window: random.pick(&[1, 2, 8, 32]),
+        drain_bytes: random.pick(&[4 << 10, 16 << 10, 128 << 10]),
+        requests_max: 64,
+        dirty_regions_max: random.pick(&[1, 3, 8, 64]),
+        owed_extents_max: random.pick(&[4, 16, 64, 512]),
+        copies_reserve: random.pick(&[0, 0, 512 << 10, u64::MAX]),
+        clean_after: random.pick(&[20, 100, 300, 2000]) * MILLISECOND,
+        resync_bytes: 0,
+        hedge_permille: random.pick(&[0, 20, 1000]),
+        ..Settings::default()
+    }
+}
+
+/// Shares of each kind of request, in twentieths: reads, writes, zeroes, discards.
+const MIXES: [[u64; 4]; 4] = [[7, 8, 1, 1], [12, 6, 0, 0], [2, 12, 2, 1], [4, 9, 0, 0]];
+
+fn draw_requests(random: &mut Rng, shape: &Shape) -> Vec<PlannedRequest> {
+    let mix = random.pick(&MIXES);
+    let block = shape.block_sectors;
+    let blocks = shape.volume_bytes / 512 / block;
+    let hot = random.pick(&[40, 200, 600]);
+    let fua = random.pick(&[4, 6, 40]);
+    let idle = random.pick(&[50, 200]);
+    let mut burst = false;
+    let requests = (0..OPERATIONS).map(|number| {
+        if random.one_in(60) {
+            burst = !burst;
+        }
+        let gap = match random.below(6) {
+            _ if burst => 0,
+            0 if random.one_in(idle) => 400 * MILLISECOND,
+            0 | 1 => 0,
+            2 => MICROSECOND,
+            3 => 20 * MICROSECOND,
+            4 => 200 * MICROSECOND,
+            _ if random.one_in(6) => 5 * MILLISECOND,
+            _ => 500 * MICROSECOND,
+        };
+        let longest = match random.below(60) {
+            0 => REQUEST_SECTORS_MAX / block,
+            1..=5 => 300 / block,
+            _ => 24,
+        };
+        let within = if random.below(3) > 0 { blocks.min(hot) } else { blocks };
+        let start = random.below(within);
+        let count = (1 + random.below(longest)).min(blocks - start);
+        let may_unmap = random.one_in(2);
+        let durable = random.one_in(fua);
+        let mut draw = random.below(20);
+        let kinds = [
+            Operation::Read,
+            Operation::Write,
+            Operation::WriteZeroes { may_unmap },
+            Operation::Discard,
+        ];
+        let operation = kinds
+            .into_iter()
+            .zip(mix)
+            .find(|&(_, share)| {
+                let found = draw < share;
+                draw = draw.wrapping_sub(share);
+                found
+            })
+            .map_or(Operation::Flush, |(kind, _)| kind);
+        let writes = matches!(operation, Operation::Write | Operation::WriteZeroes { .. });
+        PlannedRequest {
+            number,
+            client: random.below(shape.clients as u64) as u8,
+            gap,
+            operation,
+            start: start * block,
+            sectors: count * block,
+            fua: durable && writes,
+        }
+    });
+    requests.collect()
+}
+
+fn draw_faults(random: &mut Rng, shape: &Shape, weather: Weather) -> Vec<PlannedFault> {
+    let count = FAULTS_MIN + random.below(30);
+    let restarts = 1 + random.below(4);
+    let mut faults: Vec<PlannedFault> = (0..count + restarts)
+        .map(|index| {
+            let fault = if index < restarts {
+                draw_restart(random, shape, weather, index == 0)
+            } else {
+                draw_fault(random, shape, weather)
+            };
+            PlannedFault {
+                after: random.below(u64::from(OPERATIONS)) as u32,
+                steps: random.below(40) as u32,
+                fault,
+            }
+        })
+        .collect();
+    faults.sort_by_key(|planned| (planned.after, planned.steps));
+    faults
+}
+
+fn draw_restart(random: &mut Rng, shape: &Shape, weather: Weather, crash: bool) -> Fault {
+    let leg = random.below(shape.legs as u64) as u8;
+    let ending = match random.below(6) {
+        0 if !crash => Ending::Close,
+        0..=2 => Ending::Kill,
+        _ => Ending::PowerCut,
+    };
+    let start = match random.below(4) {
+        0 | 1 if weather.promotions => {
+            Start::Promote { leg, together: random.one_in(3), cut: random.one_in(3) }
+        }
+        2 if weather.promotions => Start::Fork(leg),
+        0..=2 if weather.rot => Start::Rot(leg),
+        3 => Start::Without(leg),
+        _ => Start::All,
+    };
+    let settings = draw_settings(random, shape);
+    Fault::Restart { ending, start, settings, reread: random.one_in(4) }
+}
+
+fn draw_fault(random: &mut Rng, shape: &Shape, weather: Weather) -> Fault {
+    let leg = random.below(shape.legs as u64) as u8;
+    match random.below(16) {
+        0..=4 => {
+            let longest = match random.below(12) {
+                0 => 20_000,
+                1..=3 => 4000,
+                _ => 300,
+            };
+            Fault::Freeze(leg, (1 + random.below(longest)) * MILLISECOND)
+        }
+        5 => Fault::Latency(leg, (1 + random.below(20)) * MILLISECOND),
+        6 => Fault::Latency(leg, 50 * MICROSECOND),
+        7 => Fault::Serial(leg, random.pick(&[0, 0, 500 * MICROSECOND, 5 * MILLISECOND])),
+        8 | 9 if weather.errors || weather.flush_errors => {
+            let mut rate = |on: bool| if on { random.below(2) as u32 * 8 } else { 0 };
+            Fault::Errors {
+                leg,
+                reads: rate(weather.errors),
+                writes: rate(weather.errors),
+                flushes: rate(weather.flush_errors) / 4,
+            }
+        }
+        10 if weather.errors => Fault::Unreadable {
+            leg,
+            start: random.below(shape.volume_bytes / 512),
+            sectors: 1 + random.below(64),
+        },
+        11 | 12 if weather.gone || weather.caches || weather.removed => {
+            let zombies = [None, Some(0), Some(0), Some(50 * MILLISECOND)];
+            Fault::Gone {
+                leg,
+                removed: weather.removed && random.one_in(3),
+                cache: random.pick(&[Cache::Kept, Cache::Dropped, Cache::Any]),
+                back: random.pick(&[0, 1, 30, 600, 3000]) * MILLISECOND,
+                zombies: random.pick(&zombies),
+            }
+        }
+        13 if weather.members => Fault::Members(leg),
+        14 if weather.members && random.one_in(2) => Fault::Remove(leg),
+        14 | 15 if weather.scrub => {
+            if random.one_in(4) {
+                Fault::ScrubStop
+            } else {
+                Fault::Scrub(random.one_in(2))
+            }
+        }
+        15 if weather.errors || weather.flush_errors => {
+            Fault::Errors { leg, reads: 0, writes: 0, flushes: 0 }
+        }
+        _ => Fault::Freeze(leg, (10 + random.below(60)) * MILLISECOND),
+    }
+}
