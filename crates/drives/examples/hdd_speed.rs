@@ -5,7 +5,7 @@ use std::time::Instant as Clock;
 use hemi_drives::drive::{Drive, Operation, Request};
 use hemi_drives::hdd::Hdd;
 use hemi_drives::hdd::parameters::Parameters;
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
 
 const REQUESTS: u64 = 2_000_000;

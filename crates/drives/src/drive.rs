@@ -1,6 +1,6 @@
 //! What all drives have in common: requests in, completion times out.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 /// What a drive is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,19 +154,19 @@ macro_rules! drive_of_variants {
 
             fn submit(
                 &mut self,
-                now: ::hemi_engine::units::Instant,
+                now: ::hemi_units::Instant,
                 request: $crate::drive::Request,
             ) {
                 match self { $($name::$variant(drive) => drive.submit(now, request)),+ }
             }
 
-            fn next_event(&self) -> ::hemi_engine::units::Instant {
+            fn next_event(&self) -> ::hemi_units::Instant {
                 match self { $($name::$variant(drive) => drive.next_event()),+ }
             }
 
             fn advance(
                 &mut self,
-                now: ::hemi_engine::units::Instant,
+                now: ::hemi_units::Instant,
                 done: &mut Vec<$crate::drive::Completion>,
             ) {
                 match self { $($name::$variant(drive) => drive.advance(now, done)),+ }

@@ -22,7 +22,6 @@ pub mod hdd;
 pub mod network;
 pub mod parameter;
 pub mod preset;
-pub mod quantity;
 pub mod server;
 pub mod ssd;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_random::Rng;
 
 use crate::drive::{Completion, Counters, Drive, Request};
@@ -108,7 +108,7 @@ impl Drive for Server {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::{Extent, Instant};
+    use hemi_units::{Extent, Instant};
 
     use super::{Server, Service};
     use crate::drive::{Drive, Operation, Request};

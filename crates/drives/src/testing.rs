@@ -1,6 +1,6 @@
 //! Loads that tests of drives share.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use crate::drive::{Completion, Drive, Operation, Request};
 

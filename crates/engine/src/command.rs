@@ -2,7 +2,8 @@
 
 use crate::io::LegTraits;
 use crate::settings::Settings;
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 
 /// A control command. Its outcome arrives as [`crate::io::Action::CommandDone`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub enum Command {
     /// close the superblocks.
     Close {
         /// Give up draining at this time; what is still owed is recorded.
-        drain_until: crate::units::Instant,
+        drain_until: hemi_units::Instant,
     },
 }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::histogram::LatencyHistogram;
 use crate::io::OutReason;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// The condition of a leg, worst first wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,8 @@ mod world;
 use hemi_engine::command::Command;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, LegIndex, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
+use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
 

@@ -4,7 +4,7 @@ mod world;
 
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::{Limits, Settings};
-use hemi_engine::units::{Extent, MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
 use world::script::What;
 use world::{Shape, World, settings};
 

@@ -4,7 +4,8 @@ mod world;
 
 use hemi_engine::settings::Settings;
 use hemi_engine::status::RegionCounts;
-use hemi_engine::units::{LegIndex, MILLISECOND};
+use hemi_units::{MILLISECOND};
+use hemi_engine::identifiers::{LegIndex};
 use world::script::What;
 use world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
 

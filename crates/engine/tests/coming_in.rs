@@ -7,7 +7,8 @@ use hemi_engine::command::Command;
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
-use hemi_engine::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_engine::identifiers::{LegIndex};
 use world::script::{Landing, What};
 use world::{SECTORS, World, settings};
 

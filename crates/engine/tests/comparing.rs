@@ -5,7 +5,7 @@ mod world;
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, MILLISECOND};
+use hemi_units::{Extent, MILLISECOND};
 use world::script::{Cache, Landing, What};
 use world::{REGION_BYTES, World, settings};
 
@@ -69,7 +69,7 @@ fn a_leg_that_was_not_whole_is_written() {
         if p.io.leg.index() == SLOW { Landing::Not } else { Landing::Whole }
     });
     let entry = world.recorded(0);
-    assert!(entry.is_dirty() && !entry.is_whole(hemi_engine::units::LegIndex(SLOW as u8)));
+    assert!(entry.is_dirty() && !entry.is_whole(hemi_engine::identifiers::LegIndex(SLOW as u8)));
     reopen(&mut world);
     world.converge();
     assert_eq!(compared_and_written(&mut world).0, 0);

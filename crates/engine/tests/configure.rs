@@ -5,7 +5,7 @@ mod world;
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 use world::script::What;
 use world::{LONG, Random, SECTORS, World, calm, settings, steady_legs};
 

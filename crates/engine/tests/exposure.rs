@@ -4,7 +4,7 @@ mod world;
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, Settings};
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 use world::script::{Landing, What};
 use world::{LONG, SECTORS, Shape, World, calm, steady_legs};
 

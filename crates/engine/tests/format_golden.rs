@@ -13,7 +13,8 @@ use hemi_engine::format::{
     SuperblockError,
 };
 use hemi_engine::io::OutReason;
-use hemi_engine::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use hemi_engine::identifiers::{LegIndex};
 
 const SUPERBLOCK: &Block = include_bytes!("fixtures/format-v1-superblock.bin");
 const DESCRIBED: &Block = include_bytes!("fixtures/format-v1-superblock-described.bin");

@@ -10,7 +10,8 @@ use hemi_engine::format::{
     SuperblockError,
 };
 use hemi_engine::io::OutReason;
-use hemi_engine::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use hemi_engine::identifiers::{LegIndex};
 use proptest::prelude::*;
 
 const VOLUME: Id = [7; 16];

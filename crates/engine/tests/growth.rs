@@ -4,7 +4,7 @@ use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{BLOCK_BYTES, Block, Layout, RegionEntry, Superblock, block};
 use hemi_engine::recovery::{Growth, GrowthError, LegImage, Opening, assess, grow, largest};
-use hemi_engine::units::LegIndex;
+use hemi_engine::identifiers::LegIndex;
 use proptest::prelude::*;
 
 const REGION: u64 = 1 << 20;

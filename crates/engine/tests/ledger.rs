@@ -7,7 +7,8 @@ use hemi_engine::format::ledger::{LedgerError, SimulatedMemory};
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::recovery::{self, LedgerWord, LegImage, Outlived, Problem, Promotion};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, LegIndex, MILLISECOND};
+use hemi_units::{Extent, MILLISECOND};
+use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{World, calm};
 

@@ -5,7 +5,7 @@ mod world;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::{ExposureMode, Limits, Settings};
 use hemi_engine::status::LegState;
-use hemi_engine::units::{Extent, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
 use world::script::What;
 use world::{LONG, Shape, World, calm, steady_legs};
 

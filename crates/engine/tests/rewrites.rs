@@ -6,7 +6,7 @@ mod world;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 use world::script::{Landing, What};
 use world::{World, calm, steady_legs};
 

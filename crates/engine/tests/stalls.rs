@@ -4,7 +4,7 @@ mod world;
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{Policy, Settings};
-use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND};
 use world::{SECTORS, Shape, World, settings};
 
 /// The longest any request may take: the wait limit, the other leg's time for what it has to

@@ -11,7 +11,8 @@ use hemi_engine::format::superblock::{Ancestor, Ancestry, Name};
 use hemi_engine::format::{Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock};
 use hemi_engine::io::OutReason;
 use hemi_engine::recovery::{self, LegImage, Opening};
-use hemi_engine::units::{Extent, LEGS_MAX, LegIndex};
+use hemi_units::{Extent};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 const VOLUME: Id = [7; 16];
 const VOLUME_BYTES: u64 = 4 << 20;

@@ -10,7 +10,7 @@ use hemi_nbd::uri::NbdUri;
 use hemi_server::config::Config;
 use hemi_server::config::exports::{Listen, host_and_port};
 use hemi_server::config::legs::LegSpec;
-use hemi_server::config::units::{Size, Time};
+use hemi_units::{Size, Time};
 
 /// A file, and after each NUL one `--set` assignment. What is accepted comes back as it was
 /// from the file that `--print-config` would write.

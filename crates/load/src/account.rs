@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Instant, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
 use hemi_simulate::figures::{Ended, Figures, Latencies, Moments, Upkeep};
 
 use crate::rows::{RowsError, RowsFile};

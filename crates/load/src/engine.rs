@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Extent, Instant, SECOND, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
 use hemi_server::clock;
 use hemi_simulate::workload::{Issue, Workload};
 use rustix::time::{ClockId, clock_gettime};

@@ -4,7 +4,7 @@
 //! ([`hemi_simulate::report`]): seconds and bytes. A load that was later than its bound has no
 //! latencies: they are absent or null, and `refusal` says why.
 
-use hemi_engine::units::SECOND;
+use hemi_units::SECOND;
 use hemi_simulate::figures::Latencies;
 use hemi_simulate::report::{IntervalReport, Spread, seconds};
 use serde::Serialize;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_simulate::workload::{Issue, Workload};
 
 /// Requests that wait for the cap before the queue grows. A workload that was told of the cap

@@ -8,9 +8,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use hemi_drives::quantity::Size;
+use hemi_units::Size;
 use hemi_server::config::legs::{LegConfig, LegSpec, LegSpecError};
-use hemi_server::config::units::Time;
+use hemi_units::Time;
 use hemi_server::leg::{OpenError, OpenLeg, Purpose};
 use hemi_server::probe::{Content, Kind, Probe, ProbeError, Use, contents_of_leg};
 

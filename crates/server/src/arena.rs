@@ -8,7 +8,8 @@
 use std::io;
 
 use hemi_engine::io::Buffers;
-use hemi_engine::units::{BufferAt, BufferId, SECTOR_BYTES};
+use hemi_units::{SECTOR_BYTES};
+use hemi_engine::identifiers::{BufferAt, BufferId};
 
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 

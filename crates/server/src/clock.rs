@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now, on the monotonic clock: nanoseconds since some point before the process began.

@@ -17,7 +17,6 @@ pub mod live;
 pub mod place;
 pub mod scan;
 pub mod smart;
-pub mod units;
 pub mod vhost;
 
 use crate::control::socket::check_path;
@@ -26,13 +25,13 @@ use device::DeviceKind;
 use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
 use hemi_engine::settings::{FlushCopies, Policy, Settings};
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 use legs::LegConfig;
 use place::Place;
 use scan::ScanConfig;
 use smart::SmartPolling;
 
-use units::{Size, Time};
+use hemi_units::{Size, Time};
 use vhost::VhostConfig;
 
 /// Most exports of one volume, and most sockets for virtual machines.

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hemi_engine::format::layout::{VOLUME_GRAIN, default_region_bytes};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Id, Layout, LegDescription};
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 
 use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;

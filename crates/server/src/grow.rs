@@ -11,12 +11,12 @@ use std::io;
 use hemi_engine::format::layout::VOLUME_GRAIN;
 use hemi_engine::format::{Layout, Membership};
 use hemi_engine::recovery::{self, GrowthError};
-use hemi_engine::units::LegIndex;
+use hemi_engine::identifiers::LegIndex;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::config::legs::LegSpec;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::leg::OpenLeg;
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::probe::{self, Kind, Probe};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use hemi_engine::format::lost::{self, LostError};
 use hemi_engine::format::{Block, Id, Layout, Membership, Superblock, SuperblockError, block};
 use hemi_engine::io::OutReason;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;

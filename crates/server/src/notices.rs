@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hemi_engine::io::{LegError, Notice, OutReason};
-use hemi_engine::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+use hemi_units::{Instant, SECOND};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
-use crate::config::units::Time;
+use hemi_units::Time;
 use crate::control::volume::{LegIdentity, Noticed};
 
 /// Notices that may wait for the control thread.

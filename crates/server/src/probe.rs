@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::create::signature;
 
 mod legs;

@@ -17,7 +17,7 @@ use hemi_engine::recovery::{
     HEAD_BYTES, LedgerWord, LegImage, Outlived, Promotion, metadata_bytes, newest_of,
     promote_outlived,
 };
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 use serde::Serialize;
 
 use crate::config::legs::LegSpec;
@@ -284,7 +284,7 @@ fn report(
         .map(|(slot, _)| slot)
         .collect();
     let stretch = |extent: &Extent| Stretch {
-        offset_bytes: extent.start * hemi_engine::units::SECTOR_BYTES,
+        offset_bytes: extent.start * hemi_units::SECTOR_BYTES,
         length_bytes: extent.bytes(),
     };
     PromotionReport {

@@ -18,7 +18,8 @@ use hemi_engine::command::{Command, CommandError};
 use hemi_engine::engine::Engine;
 use hemi_engine::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
 use hemi_engine::status::Status;
-use hemi_engine::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+use hemi_units::{Instant, SECOND};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use crate::arena::Arena;
 use crate::clock;
@@ -440,7 +441,7 @@ impl Reactor {
         let resolved = ResolvedIo {
             id: io.id,
             operation: io.operation,
-            offset: io.extent.start * hemi_engine::units::SECTOR_BYTES,
+            offset: io.extent.start * hemi_units::SECTOR_BYTES,
             length: io.extent.bytes(),
             data,
         };

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hemi_capture::{Head, Kind, Record, Writer};
-use hemi_engine::units::{Instant, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
 
 use crate::clock;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::memory::{Mapping, Span};
 use crate::ring_message::Gather;
 use crate::slots::SlotId;

@@ -18,7 +18,7 @@ use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use serde::{Deserialize, Serialize};
 
 use crate::config::legs::LegSpec;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::leg::stripe::{IDENTITY_BYTES, Identity as MemberIdentity, MAGIC};
 use crate::opening::volume_name;
 use crate::probe::{hex, superblock_at_end};

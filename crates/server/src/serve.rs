@@ -15,13 +15,13 @@ use arc_swap::ArcSwap;
 use hemi_engine::engine::Engine;
 use hemi_engine::io::LegTraits;
 use hemi_engine::settings::Settings;
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 
 use crate::arena::Arena;
 use crate::clock;
 use crate::config::device::DeviceKind;
 use crate::config::exports::ExportConfig;
-use crate::config::{Config, units};
+use crate::config::Config;
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{HandoverReport, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};
@@ -118,7 +118,7 @@ pub enum ServeError {
     #[error("the buffer budget of {budget} could not be allocated: {source}; lower buffer_budget")]
     Buffers {
         /// The budget.
-        budget: units::Size,
+        budget: hemi_units::Size,
         /// Why.
         source: io::Error,
     },
@@ -588,7 +588,7 @@ fn prepare(budget: u64) -> Result<(Ring, Arena), ServeError> {
     let mut ring = Ring::new()?;
     ring.poll_sockets()?;
     let arena = Arena::new(budget)
-        .map_err(|source| ServeError::Buffers { budget: units::Size(budget), source })?;
+        .map_err(|source| ServeError::Buffers { budget: hemi_units::Size(budget), source })?;
     Ok((ring, arena))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hemi_drives::drive::Drive;
 use hemi_drives::preset::{Figure, Load, Measure, Pattern, Preset, PresetError};
-use hemi_engine::units::{Instant, SECOND, SECTOR_BYTES};
+use hemi_units::{Instant, SECOND, SECTOR_BYTES};
 
 use crate::figures::Figures;
 use crate::run::Run;

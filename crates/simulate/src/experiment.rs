@@ -5,7 +5,7 @@ use std::path::Path;
 use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::preset::PresetError;
-use hemi_engine::units::{Instant, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
 
 use crate::faults;
 use crate::mirror::MirrorError;

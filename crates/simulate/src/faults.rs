@@ -2,8 +2,8 @@
 
 use hemi_drives::any::AnyDrive;
 use hemi_drives::faulty::{Faulty, Freeze};
-use hemi_drives::quantity::Time;
-use hemi_engine::units::Instant;
+use hemi_units::Time;
+use hemi_units::Instant;
 use hemi_stalls::{Experiment, PhaseSpec, Schedule, Stalls};
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ pub struct FaultSpec {
     /// With `freeze`: again so long after it last began.
     pub every: Option<Time>,
     /// Single requests stall, phase after phase.
-    pub stall: Option<Vec<PhaseSpec<Time>>>,
+    pub stall: Option<Vec<PhaseSpec>>,
     /// Single requests stall as in [`Experiment`]s.
     pub experiment: Option<String>,
     /// With `experiment`: factor on the lengths of its phases. Default 1.

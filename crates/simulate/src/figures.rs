@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 
 /// Latencies are kept to three significant digits, up to an hour.
 const LONGEST: u64 = 3600 * SECOND;

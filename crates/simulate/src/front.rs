@@ -1,7 +1,7 @@
 //! The side of a system that its clients see: what they asked, what is answered, and when.
 
 use hemi_drives::drive::{Completion, Counters, Request};
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 /// The clients' side of a system of several drives.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! The drives of a mirror side by side, on one clock.
 
 use hemi_drives::drive::{Completion, Counters, Drive, Request};
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 /// Drives that are advanced together. Of what is due at the same moment that of the first
 /// comes first.

@@ -5,7 +5,7 @@
 //! to the leg with the least time expected, whether it would have the data or not.
 
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use crate::front::Front;
 use crate::legs::{Legs, Pace};

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use self::delayed::Delayed;
 use crate::front::Front;
@@ -313,7 +313,7 @@ impl<D: Drive> Drive for Published<D> {
 mod tests {
     use hemi_drives::drive::{Drive, Operation, Request};
     use hemi_drives::server::{Server, Service};
-    use hemi_engine::units::Extent;
+    use hemi_units::Extent;
 
     use super::{Published, Rule};
 

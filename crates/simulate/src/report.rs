@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hemi_drives::drive::Counters;
-use hemi_engine::units::SECOND;
+use hemi_units::SECOND;
 use serde::Serialize;
 
 use crate::figures::{Figures, Interval, Latencies, Little};

@@ -2,7 +2,7 @@
 
 use hemi_drives::drive::{Completion, Drive, Operation, Request};
 use hemi_drives::server::Server;
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use crate::figures::{Ended, Figures, Little, Upkeep};
 use crate::mirror::Mirror;

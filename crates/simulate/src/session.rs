@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use hemi_drives::drive::{Counters, Drive};
-use hemi_drives::quantity::Time;
-use hemi_engine::units::{Instant, SECOND, SECTOR_BYTES};
+use hemi_units::Time;
+use hemi_units::{Instant, SECOND, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{self, ExperimentError};

@@ -21,8 +21,8 @@
 use std::path::{Path, PathBuf};
 
 use hemi_drives::preset::Precondition;
-use hemi_drives::quantity::{Size, Time};
-use hemi_engine::units::SECOND;
+use hemi_units::{Size, Time};
+use hemi_units::SECOND;
 use serde::Deserialize;
 use toml::{Table, Value};
 

@@ -3,7 +3,7 @@
 use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::drive_of_variants;
-use hemi_drives::quantity::{Size, Time};
+use hemi_units::{Size, Time};
 use hemi_engine::settings::{FlushCopies, Policy, Settings};
 use serde::Deserialize;
 

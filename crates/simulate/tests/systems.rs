@@ -3,7 +3,7 @@
 use hemi_drives::drive::Operation;
 use hemi_drives::server::{Server, Service};
 use hemi_engine::settings::{Policy, Settings};
-use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
 use hemi_simulate::mirror::{Mirror, MirrorError, Shape};
 use hemi_simulate::oracle::Oracle;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hemi_engine::units::{MILLISECOND, SECOND};
+use hemi_units::{MILLISECOND, SECOND};
 
 use crate::delays::Delays;
 use crate::schedule::{Phase, Schedule, ScheduleError};

@@ -18,5 +18,5 @@ pub use delays::{DELAY_MAX, Delays};
 pub use experiment::{Experiment, SCALE_MAX};
 pub use schedule::{LENGTH_MAX, PHASES_MAX, Phase, Schedule, ScheduleError};
 pub use share::Share;
-pub use spec::{Duration, PhaseSpec};
+pub use spec::PhaseSpec;
 pub use stalls::{Count, Kind, Progress, Stalls};

@@ -5,25 +5,17 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use hemi_units::Time;
+
 use crate::delays::Delays;
 use crate::schedule::{Phase, Schedule, ScheduleError};
 use crate::share::Share;
-
-/// A type of time with a text form of its own.
-pub trait Duration: Copy {
-    /// How long, in nanoseconds.
-    fn nanoseconds(self) -> u64;
-}
 
 /// A phase. As text, `reads:0.5,writes:1,by:500ms,for:15m`, in any order; what is left out is
 /// none of the reads, none of the writes, and no end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[serde(bound(
-    serialize = "T: Serialize + fmt::Display",
-    deserialize = "T: Deserialize<'de> + FromStr<Err: fmt::Display>"
-))]
-pub struct PhaseSpec<T> {
+pub struct PhaseSpec {
     /// Share of the reads that stall, 0 to 1.
     #[serde(default)]
     pub reads: f64,
@@ -32,10 +24,10 @@ pub struct PhaseSpec<T> {
     pub writes: f64,
     /// By how much. May be left out where nothing stalls.
     #[serde(default = "nothing", skip_serializing_if = "Option::is_none")]
-    pub by: Option<Delays<T>>,
+    pub by: Option<Delays<Time>>,
     /// How long the phase lasts.
     #[serde(default = "nothing", rename = "for", skip_serializing_if = "Option::is_none")]
-    pub length: Option<T>,
+    pub length: Option<Time>,
 }
 
 /// What is left out. (serde's own default would ask more of the type of time.)
@@ -43,7 +35,7 @@ fn nothing<T>() -> Option<T> {
     None
 }
 
-impl<T: Duration> PhaseSpec<T> {
+impl PhaseSpec {
     /// The phase, where `number` counts from 1.
     fn phase(&self, number: usize) -> Result<Phase, ScheduleError> {
         let share = |name: &str, value: f64| {
@@ -57,7 +49,7 @@ impl<T: Duration> PhaseSpec<T> {
         let (reads, writes) = (share("reads", self.reads)?, share("writes", self.writes)?);
         let stalls = reads != Share::NONE || writes != Share::NONE;
         let delays = match self.by {
-            Some(delays) => delays.map(Duration::nanoseconds),
+            Some(delays) => delays.map(|time| time.0),
             None if stalls => {
                 return Err(ScheduleError::new(
                     format!("phase {number} has no delay"),
@@ -66,23 +58,23 @@ impl<T: Duration> PhaseSpec<T> {
             }
             None => Delays::Fixed(0),
         };
-        Ok(Phase { reads, writes, delays, length: self.length.map(Duration::nanoseconds) })
+        Ok(Phase { reads, writes, delays, length: self.length.map(|time| time.0) })
     }
 
     /// The schedule of these phases.
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub fn schedule(phases: &[PhaseSpec<T>]) -> Result<Schedule, ScheduleError> {
+    pub fn schedule(phases: &[PhaseSpec]) -> Result<Schedule, ScheduleError> {
         let phases = (1_usize..).zip(phases).map(|(number, phase)| phase.phase(number));
         Schedule::new(phases.collect::<Result<_, _>>()?)
     }
 }
 
-impl<T: FromStr<Err: fmt::Display>> FromStr for PhaseSpec<T> {
+impl FromStr for PhaseSpec {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<PhaseSpec<T>, String> {
+    fn from_str(text: &str) -> Result<PhaseSpec, String> {
         let mut phase = PhaseSpec { reads: 0.0, writes: 0.0, by: None, length: None };
         let mut given: Vec<&str> = Vec::new();
         for part in text.split(',') {
@@ -104,7 +96,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for PhaseSpec<T> {
                 "writes" => phase.writes = share()?,
                 "by" => phase.by = Some(value.parse()?),
                 "for" => {
-                    let length = value.parse::<T>().map_err(|error| error.to_string())?;
+                    let length = value.parse::<Time>().map_err(|error| error.to_string())?;
                     phase.length = Some(length);
                 }
                 _ => return Err(format!("`{key}` is not reads, writes, by or for")),
@@ -114,7 +106,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for PhaseSpec<T> {
     }
 }
 
-impl<T: fmt::Display> fmt::Display for PhaseSpec<T> {
+impl fmt::Display for PhaseSpec {
     /// The text form, of what is not left out.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "reads:{},writes:{}", self.reads, self.writes)?;
@@ -132,38 +124,16 @@ impl<T: fmt::Display> fmt::Display for PhaseSpec<T> {
 mod tests {
     use super::*;
 
-    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-    struct Ns(u64);
-
-    impl Duration for Ns {
-        fn nanoseconds(self) -> u64 {
-            self.0
-        }
-    }
-
-    impl FromStr for Ns {
-        type Err = std::num::ParseIntError;
-        fn from_str(text: &str) -> Result<Ns, Self::Err> {
-            text.trim_end_matches("ns").parse().map(Ns)
-        }
-    }
-
-    impl fmt::Display for Ns {
-        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(formatter, "{}ns", self.0)
-        }
-    }
-
     #[test]
     fn a_phase_is_read_and_shown() {
-        let phase: PhaseSpec<Ns> = "writes:1,reads:0.5,by:500ns,for:900ns".parse().expect("right");
-        let by = Some(Delays::Fixed(Ns(500)));
-        assert_eq!(phase, PhaseSpec { reads: 0.5, writes: 1.0, by, length: Some(Ns(900)) });
+        let phase: PhaseSpec = "writes:1,reads:0.5,by:500ns,for:900ns".parse().expect("right");
+        let by = Some(Delays::Fixed(Time(500)));
+        assert_eq!(phase, PhaseSpec { reads: 0.5, writes: 1.0, by, length: Some(Time(900)) });
         assert_eq!(phase.to_string(), "reads:0.5,writes:1,by:500ns,for:900ns");
         let json = serde_json::to_string(&phase).expect("it has a JSON form");
-        assert_eq!(json, r#"{"reads":0.5,"writes":1.0,"by":"500ns","for":900}"#);
-        assert_eq!(serde_json::from_str::<PhaseSpec<Ns>>(&json).expect("its own"), phase);
-        let healthy: PhaseSpec<Ns> = "for:10ns".parse().expect("right");
+        assert_eq!(json, r#"{"reads":0.5,"writes":1.0,"by":"500ns","for":"900ns"}"#);
+        assert_eq!(serde_json::from_str::<PhaseSpec>(&json).expect("its own"), phase);
+        let healthy: PhaseSpec = "for:10ns".parse().expect("right");
         let schedule = PhaseSpec::schedule(&[healthy, phase]).expect("right");
         assert_eq!(schedule.length(), Some(910));
         assert_eq!(schedule.phases()[1].writes, Share::ALL);
@@ -177,9 +147,9 @@ mod tests {
             ("reads:half", "`half`"),
             ("reads:1,reads:1", "twice"),
             ("flushes:1", "`flushes` is not reads, writes"),
-            ("reads:1,by:soon", "invalid digit"),
+            ("reads:1,by:soon", "`soon` is not a duration"),
         ] {
-            let error = wrong.parse::<PhaseSpec<Ns>>().expect_err("it is wrong");
+            let error = wrong.parse::<PhaseSpec>().expect_err("it is wrong");
             assert!(error.contains(part), "{wrong}: {error}");
         }
         for (wrong, part) in [
@@ -187,7 +157,7 @@ mod tests {
             ("writes:-1,by:1ns", "phase 1: writes"),
             ("writes:1", "phase 1 has no delay"),
         ] {
-            let phase: PhaseSpec<Ns> = wrong.parse().expect("its form is right");
+            let phase: PhaseSpec = wrong.parse().expect("its form is right");
             let error = PhaseSpec::schedule(&[phase]).expect_err("it is wrong");
             assert!(error.what.contains(part), "{wrong}: {error}");
         }

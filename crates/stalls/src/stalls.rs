@@ -1,6 +1,6 @@
 //! A schedule in force.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_random::Rng;
 
 use crate::schedule::Schedule;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use hemi_engine::io::Buffers;
-use hemi_engine::units::{BufferAt, BufferId};
+use hemi_engine::identifiers::{BufferAt, BufferId};
 
 /// What a buffer holds that nobody may use.
 pub const POISON: u64 = u64::MAX;

@@ -2,7 +2,7 @@
 //! the legs are identical and the volume says so.
 
 use hemi_engine::io::Operation;
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 
 use crate::plan::{Ending, Start};
 use crate::starts::{PATIENCE, VERIFY_SECTORS};

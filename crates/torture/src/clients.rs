@@ -1,7 +1,7 @@
 //! Simulated clients: connections that send their planned requests, each with a bounded
 //! number under way and pauses in between.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use crate::events::Event;
 use crate::plan::{Plan, PlannedRequest};

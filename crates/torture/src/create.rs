@@ -3,7 +3,7 @@
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Id, Layout, RegionEntry};
-use hemi_engine::units::LegIndex;
+use hemi_engine::identifiers::LegIndex;
 
 use crate::disk::Disk;
 use crate::plan::Shape;

@@ -31,7 +31,7 @@
 //! **Not survivable** either, hence not injected: a disk that says a flush is durable when it is
 //! not; data sectors that silently change; metadata that rots on every leg at once.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use hemi_random::Rng;
 
@@ -338,7 +338,7 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::{Cache, Disk};
-    use hemi_engine::units::Extent;
+    use hemi_units::Extent;
     use hemi_random::Rng;
 
     fn disk() -> Disk {

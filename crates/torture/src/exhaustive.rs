@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{FlushCopies, Limits, Settings};
-use hemi_engine::units::{MICROSECOND, MILLISECOND};
+use hemi_units::{MICROSECOND, MILLISECOND};
 
 use crate::checker::Violation;
 use crate::plan::{Ending, Fault, Pace, Plan, PlannedFault, PlannedRequest, Shape, Start, Weather};

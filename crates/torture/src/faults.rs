@@ -6,7 +6,7 @@ use hemi_engine::io::{LegError, LegEvent, LegIo, LegOperation};
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
-use hemi_engine::units::{Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
 use crate::buffers::Pool;
 use crate::disk::Cache;

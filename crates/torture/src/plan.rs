@@ -5,7 +5,7 @@
 use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
-use hemi_engine::units::{MICROSECOND, MILLISECOND};
+use hemi_units::{MICROSECOND, MILLISECOND};
 
 use crate::disk::Cache;
 use crate::faults::Kind;

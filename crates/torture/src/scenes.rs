@@ -6,7 +6,7 @@
 use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Policy, Settings};
-use hemi_engine::units::{MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{MICROSECOND, MILLISECOND, SECOND};
 
 use crate::disk::Cache;
 use crate::faults::Kind;

@@ -7,7 +7,7 @@ use hemi_engine::format::{Id, Layout, LegDescription, Membership, Superblock};
 use hemi_engine::io::{Operation, OutReason};
 use hemi_engine::recovery::{self, LegImage, Problem, Promotion, Refusal};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 
 use crate::disk::{Cache, Disk};
 use crate::ledgers::is_ledger;

@@ -1,7 +1,7 @@
 //! What a run tells of itself: always a hash of everything that happened, and on demand the
 //! lines a person reads.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use hemi_engine::format::page::ENTRIES_PER_PAGE;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, FlushCopies, Limits, Settings};
-use hemi_engine::units::{MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_units::{MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
 
 use crate::faults::Kind;
 use crate::plan::{FOREVER, Fault, OPERATIONS, Pace, Plan, PlannedFault, Weather};

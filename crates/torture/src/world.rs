@@ -14,9 +14,8 @@ use hemi_engine::marks::Marks;
 use hemi_engine::recovery::{self, LegImage, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
-use hemi_engine::units::{
-    BufferAt, BufferId, Extent, Instant, LEGS_MAX, LegIndex, SECOND, SECTOR_BYTES,
-};
+use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
+use hemi_engine::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 
 use crate::buffers::Pool;
 use crate::checker::Violation;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_server::config::units::Size;
+use hemi_units::Size;
 use hemi_server::create::{Adopt, CreateError, CreateOptions, Spare, VolumeSize, create};
 
 use crate::failure::{Failure, Kind};

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_server::config::units::Size;
+use hemi_units::Size;
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::grow::{GrowError, GrowTo, grow};
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
-use hemi_server::config::units::Time;
+use hemi_units::Time;
 use hemi_server::control::api;
 use hemi_server::control::volume::{Fault, FaultyOperation};
 use hemi_stalls::{Experiment, PhaseSpec};
@@ -40,7 +40,7 @@ pub(crate) struct InjectArgs {
     /// Stall single requests: shares of reads and writes (0 to 1), by how much, and for how
     /// long. Repeat it for one phase after another.
     #[arg(long, value_name = "PHASE", group = "fault")]
-    stall: Vec<PhaseSpec<Time>>,
+    stall: Vec<PhaseSpec>,
 
     /// Stall single requests as a published experiment does: ebs-sustained, ebs-increasing,
     /// ebs-intermittent or ebs-decreasing.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_drives::quantity::Time;
+use hemi_units::Time;
 use hemi_load::account::Progress;
 use hemi_load::engine::{Ending, Stop};
 use hemi_load::report::LoadReport;

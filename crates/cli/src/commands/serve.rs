@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{ArgGroup, Args};
 use hemi_server::config::device::DeviceKind;
 use hemi_server::config::exports::{ExportConfig, Listen};
-use hemi_server::config::units::{Size, Time};
+use hemi_units::{Size, Time};
 use hemi_server::config::vhost::VhostConfig;
 use hemi_server::config::{Config, ConfigError, HttpAddress};
 use hemi_server::handover::CheckAnswer;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 
 use super::layout::{Layout, Run};
 use super::parameters::{BLOCK_BYTES, Cache};
@@ -270,7 +270,7 @@ mod tests {
 
     use super::super::parameters::{Cache, Level};
     use super::{Layout, WriteCache};
-    use crate::quantity::{Size, Time};
+    use hemi_units::{Size, Time};
 
     fn layout() -> Layout {
         // 3 chunks of data of 16 KiB in a row: 12 blocks.

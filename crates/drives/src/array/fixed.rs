@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
 

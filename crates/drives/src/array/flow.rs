@@ -1,11 +1,11 @@
 //! The way of a request through an array.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use super::job::{Job, MemberIo, Owner};
 use super::{Array, Task, Transfer, count};
 use crate::drive::{Completion, Drive, Operation, Request};
-use crate::quantity::Rate;
+use hemi_units::Rate;
 
 /// How long so many bytes take where there is a limit.
 pub(super) fn time_of(rate: Option<Rate>, bytes: u64) -> u64 {

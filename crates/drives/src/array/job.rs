@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::layout::{Piece, Run};
 use super::slab::NONE;

@@ -5,7 +5,7 @@
 //! chunks lie on different members across rows too; RAID-6 keeps the second parity behind the
 //! first.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::parameters::Level;
 
@@ -147,7 +147,7 @@ mod tests {
         #[test]
         fn every_sector_has_its_own_place_on_each_of_its_copies(layout in layouts()) {
             let mut places = BTreeMap::new();
-            let whole = hemi_engine::units::Extent::new(0, layout.sectors());
+            let whole = hemi_units::Extent::new(0, layout.sectors());
             layout.rows_of(whole, |row, start, end| layout.runs_of(start, end, |run| {
                 for copy in 0..layout.copies() {
                     let member = layout.data_member(row, run.index) + copy;

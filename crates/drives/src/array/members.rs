@@ -1,6 +1,6 @@
 //! The members of an array, and which of several is read.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
 

@@ -26,7 +26,7 @@ mod station;
 mod tests;
 mod writing;
 
-use hemi_engine::units::{Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
 use self::cache::WriteCache;
 use self::job::{Job, MemberIo, Queues, RowWrite};
@@ -40,7 +40,7 @@ use self::slab::Slab;
 use self::station::Station;
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
 use crate::parameter::{ParameterError, require};
-use crate::quantity::Rate;
+use hemi_units::Rate;
 
 /// What the controller's processor does next.
 #[derive(Clone, Copy, Debug)]

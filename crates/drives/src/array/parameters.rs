@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::parameter::{ParameterError, require};
-use crate::quantity::{Power, Rate, Size, Time};
+use hemi_units::{Power, Rate, Size, Time};
 
 /// An array's parameters. Its members come from another preset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

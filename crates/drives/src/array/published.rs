@@ -1,7 +1,7 @@
 //! The arrays among the presets, with the drives they are made of, show what was published of
 //! such controllers.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 use hemi_random::Rng;
 
 use crate::drive::{Drive, Operation};

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::slab::Slab;
 
@@ -166,7 +166,7 @@ impl ReadAhead {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::Extent;
+    use hemi_units::Extent;
 
     use super::{ReadAhead, STREAMS};
 

@@ -1,7 +1,7 @@
 //! What a write to part of a row takes: which members are read, which written, and how much
 //! goes through the parity engine.
 
-use hemi_engine::units::{Extent, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
 
 use super::layout::{Layout, Piece, Run};
 use super::parameters::PartialWrites;

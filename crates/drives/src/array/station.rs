@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 /// What waits for its service to end, and since when it is booked.
 #[derive(Clone, Debug)]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
 use proptest::prelude::*;
 
 use super::fixed::FixedService;
 use super::{Array, Cache, Controller, Level, Parameters, PartialWrites};
 use crate::drive::{Drive, Operation};
-use crate::quantity::{Rate, Size, Time};
+use hemi_units::{Rate, Size, Time};
 use crate::testing::{closed_loop, makespan, open_loop};
 
 const WRITE: Operation = Operation::Write { fua: false };

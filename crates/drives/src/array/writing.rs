@@ -1,6 +1,6 @@
 //! How an array writes: through the cache or past it, row by row where there is parity.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use super::flow::{WRITE, time_of};
 use super::job::{Job, MemberIo, Owner, RowWrite};

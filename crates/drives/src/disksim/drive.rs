@@ -6,7 +6,7 @@ use crate::hdd::parameters::{
     Order, Overhead, Overheads, Parameters, PowerStates, Queue, ReadAhead, ReadCache, WriteCache,
 };
 use crate::hdd::seek::SeekCurve;
-use crate::quantity::{Rate, Size, Time};
+use hemi_units::{Rate, Size, Time};
 
 /// Reads a file that a description names: its text, or why not.
 pub type Reader<'a> = dyn Fn(&str) -> Result<String, String> + 'a;

@@ -1,6 +1,6 @@
 //! Times in which a drive does not answer.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 /// Freezes of one length: one, or one every so often for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

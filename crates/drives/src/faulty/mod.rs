@@ -12,7 +12,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_stalls::{Kind, Stalls};
 
 pub use self::freezes::Freeze;

@@ -1,4 +1,4 @@
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 use hemi_stalls::{Delays, Experiment, Phase, Schedule, Share};
 use proptest::prelude::*;
 

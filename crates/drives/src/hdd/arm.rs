@@ -1,6 +1,6 @@
 //! What the arm does: which access is next, reading and reading ahead, writing.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use super::events::{Ending, Kind};
 use super::mechanism::Arm;

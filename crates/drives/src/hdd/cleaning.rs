@@ -1,6 +1,6 @@
 //! Shingled recording: bands are rewritten, and reads gather what the log has.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use super::events::{Ending, Kind};
 use super::queue::Pending;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::rotation::Angle;
 use crate::parameter::{ParameterError, require};
-use crate::quantity::{Rate, Size, Time};
+use hemi_units::{Rate, Size, Time};
 
 /// Zones, heads and skews.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -457,7 +457,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Geometry, HeadOrder, Layout, Switching, Zone};
-    use crate::quantity::{Rate, Size, Time};
+    use hemi_units::{Rate, Size, Time};
 
     const SWITCHING: Switching = Switching { head: Time(800_000), cylinder: Time(1_000_000) };
 

@@ -1,6 +1,6 @@
 //! Arm and platters: how long an access takes, track by track.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use super::geometry::{Geometry, Place, Switching};
 use super::parameters::Parameters;
@@ -86,8 +86,8 @@ impl Mechanism {
         let revolution = parameters.revolution();
         // A skew must do for writes too.
         let switching = |one_cylinder: u64| Switching {
-            head: crate::quantity::Time(parameters.head_switch.0 + settle),
-            cylinder: crate::quantity::Time(one_cylinder.max(parameters.head_switch.0) + settle),
+            head: hemi_units::Time(parameters.head_switch.0 + settle),
+            cylinder: hemi_units::Time(one_cylinder.max(parameters.head_switch.0) + settle),
         };
         // How many cylinders there are does not depend on skews; the curve may on them.
         let geometry = Geometry::new(&parameters.layout, revolution, switching(0));

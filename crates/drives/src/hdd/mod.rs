@@ -27,7 +27,7 @@ mod write_cache;
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
 
 use self::events::{Ending, Endings, Kind};

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::geometry::Layout;
 use super::seek::SeekCurve;
 use crate::parameter::{ParameterError, require};
-use crate::quantity::{Power, Rate, Size, Time};
+use hemi_units::{Power, Rate, Size, Time};
 
 /// A hard disk.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

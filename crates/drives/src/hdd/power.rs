@@ -1,6 +1,6 @@
 //! Watts, and the spindle's rest.
 
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 
 use super::parameters::PowerStates;
 

@@ -1,6 +1,6 @@
 //! Requests that wait for the medium, and which of them is next.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};

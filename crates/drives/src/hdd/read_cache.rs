@@ -1,6 +1,6 @@
 //! The read cache: segments with one run of sectors each.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::geometry::Geometry;
 use super::parameters::{ReadAhead, ReadCache};
@@ -166,11 +166,11 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::Extent;
+    use hemi_units::Extent;
 
     use super::{Hit, Segments};
     use crate::hdd::parameters::{ReadAhead, ReadCache};
-    use crate::quantity::Size;
+    use hemi_units::Size;
 
     fn segments() -> Segments {
         Segments::new(&ReadCache {

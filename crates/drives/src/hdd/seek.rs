@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::parameter::{ParameterError, require};
-use crate::quantity::Time;
+use hemi_units::Time;
 
 /// Time by distance.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -174,7 +174,7 @@ impl SeekTable {
 #[cfg(test)]
 mod tests {
     use super::{SeekCurve, SeekTable};
-    use crate::quantity::Time;
+    use hemi_units::Time;
 
     fn milliseconds(ms: f64) -> Time {
         Time(libm::round(ms * 1e6) as u64)

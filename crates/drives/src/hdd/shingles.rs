@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::parameters;
 
@@ -239,12 +239,12 @@ impl ShingleMap {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::Extent;
+    use hemi_units::Extent;
     use hemi_random::Rng;
 
     use super::{ShingleMap, Target};
     use crate::hdd::parameters::Shingles;
-    use crate::quantity::{Size, Time};
+    use hemi_units::{Size, Time};
 
     /// Against a plain table of where every sector's newest content is.
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};

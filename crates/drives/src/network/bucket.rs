@@ -1,6 +1,6 @@
 //! Token buckets: what holds a volume to its rates.
 
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 
 /// Tokens that fill at a steady rate up to a depth, kept in billionths, so that a
 /// nanosecond's worth of any rate is a whole number.
@@ -53,7 +53,7 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::{Instant, SECOND};
+    use hemi_units::{Instant, SECOND};
     use proptest::prelude::*;
 
     use super::Bucket;

@@ -4,7 +4,7 @@ use hemi_random::Rng;
 use serde::Deserialize;
 
 use crate::parameter::{ParameterError, require};
-use crate::quantity::Time;
+use hemi_units::Time;
 
 /// A log-normal body, and now and then a draw from a Pareto tail instead.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -70,11 +70,11 @@ impl Latency {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::{MICROSECOND, MILLISECOND};
+    use hemi_units::{MICROSECOND, MILLISECOND};
     use hemi_random::Rng;
 
     use super::{Latency, Tail};
-    use crate::quantity::Time;
+    use hemi_units::Time;
 
     fn drawn(latency: &Latency, n: usize) -> Vec<u64> {
         let mut rng = Rng::new(3, 0);

@@ -1,6 +1,6 @@
 //! What a request costs, and when the volume's limits let it pass.
 
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 
 use super::bucket::Bucket;
 use super::parameters::Parameters;

@@ -16,7 +16,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_engine::units::{Instant, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
 use hemi_random::Rng;
 
 pub use self::latency::{Latency, Tail};

@@ -1,11 +1,11 @@
 //! What a network volume is made of.
 
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 use serde::Deserialize;
 
 use super::latency::Latency;
 use crate::parameter::{ParameterError, require};
-use crate::quantity::{Rate, Size, Time};
+use hemi_units::{Rate, Size, Time};
 
 /// A network volume's parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

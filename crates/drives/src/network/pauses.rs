@@ -1,6 +1,6 @@
 //! Hiccups: times when the whole volume stands still.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_random::Rng;
 
 use super::parameters::Hiccups;

@@ -1,12 +1,12 @@
 //! What a network volume does to its requests.
 
-use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
 use proptest::prelude::*;
 
 use super::{ByteLimit, Hiccups, Latency, Network, Parameters, RequestLimit, Tail};
 use crate::drive::{Drive, Operation};
-use crate::quantity::{Rate, Size, Time};
+use hemi_units::{Rate, Size, Time};
 use crate::testing::{Life, closed_loop, makespan, open_loop};
 
 /// A volume whose latency is the same for all, so that what the limits do shows exactly.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::quantity::{Size, Time};
+use hemi_units::{Size, Time};
 
 /// One published figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 use hemi_random::Rng;
 use proptest::prelude::*;
 

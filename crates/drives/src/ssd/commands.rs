@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use super::mapping::NONE;
 use crate::drive::{Completion, Operation, Request};

@@ -1,7 +1,7 @@
 //! The host's side: commands through the processor and over the link, into the buffer or to
 //! the lanes, and back.
 
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 
 use super::Ssd;
 use super::lanes::PageRead;

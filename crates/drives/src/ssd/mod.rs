@@ -36,7 +36,7 @@ pub mod victim;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_engine::units::{Instant, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
 
 use crate::drive::{Completion, Counters, Drive, Operation, Request};
 use crate::parameter::ParameterError;

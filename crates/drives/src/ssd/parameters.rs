@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::translation::Shape;
 use super::victim::Policy;
-use crate::quantity::{Power, Rate, Size, Time};
+use hemi_units::{Power, Rate, Size, Time};
 
 /// The parameters of a flash drive, as a preset gives them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,7 +1,7 @@
 //! How long things take: dies, channels, the link to the host, the controller's processor.
 
 use super::parameters::Parameters;
-use crate::quantity::Rate;
+use hemi_units::Rate;
 
 /// A resource that serves one at a time, in the order asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,7 +68,7 @@ pub(super) struct Timing {
 
 impl Timing {
     pub(super) fn new(of: &Parameters) -> Timing {
-        let times = |times: &[crate::quantity::Time]| times.iter().map(|time| time.0).collect();
+        let times = |times: &[hemi_units::Time]| times.iter().map(|time| time.0).collect();
         let spread = of.gang.min(of.channels);
         let lane_rate = Rate(of.channel_rate.0 * u64::from(spread));
         Timing {

@@ -15,7 +15,8 @@ use super::state::Purpose;
 use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LEGS_MAX, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Gives up clients' reads on a leg that others can serve. Each of these requests starts over

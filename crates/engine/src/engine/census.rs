@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::Engine;
 use crate::io::Buffers;
 use crate::status::RegionCounts;
-use crate::units::LEGS_MAX;
+use crate::identifiers::LEGS_MAX;
 
 impl<B: Buffers> Engine<B> {
     /// Returns how many regions the volume has.

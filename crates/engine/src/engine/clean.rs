@@ -11,7 +11,8 @@ use super::state::Purpose;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// A leg that owes something in an idle region is waited for this many times `clean_after`
 /// before it loses its bit there.

@@ -16,7 +16,8 @@ use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, LegIndex, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
+use crate::identifiers::{BufferAt, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Reads what a leg holds where another's `newest` data has been read for it. Returns false if

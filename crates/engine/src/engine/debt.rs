@@ -8,7 +8,8 @@
 use super::slab::{Key, NONE, Slab};
 use super::sorted::SortedIndex;
 use crate::io::Buffers;
-use crate::units::{BufferAt, Extent, Instant};
+use hemi_units::{Extent, Instant};
+use crate::identifiers::{BufferAt};
 
 /// Where a debt's data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,17 +272,17 @@ impl Debts {
 
     /// Acknowledged bytes owed.
     pub(crate) fn bytes(&self) -> u64 {
-        self.sectors * crate::units::SECTOR_BYTES
+        self.sectors * hemi_units::SECTOR_BYTES
     }
 
     /// Bytes of regions taken up for rebuilding and not yet under way.
     pub(crate) fn rebuild_bytes(&self) -> u64 {
-        self.rebuild_sectors * crate::units::SECTOR_BYTES
+        self.rebuild_sectors * hemi_units::SECTOR_BYTES
     }
 
     /// Bytes of these that are not known to wait for a leg that is silent.
     pub(crate) fn payable_rebuild_bytes(&self) -> u64 {
-        (self.rebuild_sectors - self.waiting_sectors) * crate::units::SECTOR_BYTES
+        (self.rebuild_sectors - self.waiting_sectors) * hemi_units::SECTOR_BYTES
     }
 
     /// How many belong to operations a client still waits for.
@@ -596,7 +597,7 @@ impl Debts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::BufferId;
+    use crate::identifiers::BufferId;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::vec::Vec;

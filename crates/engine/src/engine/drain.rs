@@ -16,9 +16,8 @@ use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{
-    BufferAt, Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND, SECTOR_BYTES,
-};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
+use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 
 /// Exposure from which owed regions yield to newer debts …
 const PRESSED_PERMILLE: u64 = 500;

@@ -21,7 +21,8 @@ use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{ExposureMode, Policy};
-use crate::units::{Instant, LegIndex, SECOND, SECTOR_BYTES};
+use hemi_units::{Instant, SECOND, SECTOR_BYTES};
+use crate::identifiers::{LegIndex};
 
 /// Writers use up the room that is left with this time constant.
 const ROOM_TIME: u64 = SECOND;

@@ -8,7 +8,7 @@
 
 use crate::io::LegError;
 use crate::planted::{self, Planted};
-use crate::units::{Instant, MILLISECOND, SECOND};
+use hemi_units::{Instant, MILLISECOND, SECOND};
 
 /// A leg whose writes or flushes have failed for this long is marked out.
 const WRITE_ERRORS_OUT_AFTER: u64 = 5 * SECOND;
@@ -151,7 +151,7 @@ pub(crate) fn is_long(since: Instant, now: Instant) -> bool {
 mod tests {
     use super::{FAILURES_APART, Failing, Task, WRITE_ERRORS_OUT_AFTER};
     use crate::io::LegError;
-    use crate::units::{Instant, MILLISECOND, SECOND};
+    use hemi_units::{Instant, MILLISECOND, SECOND};
 
     const OUT_AFTER: u64 = 10 * SECOND;
 

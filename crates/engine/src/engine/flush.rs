@@ -16,7 +16,8 @@ use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{FlushCopies, Policy};
-use crate::units::{Extent, Instant, LegIndex};
+use hemi_units::{Extent, Instant};
+use crate::identifiers::{LegIndex};
 
 /// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
 const CONNECTIONS: usize = 1024;

@@ -12,7 +12,8 @@ use super::slab::NONE;
 use super::state::Purpose;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
-use crate::units::{Instant, LegIndex, MILLISECOND};
+use hemi_units::{Instant, MILLISECOND};
+use crate::identifiers::{LegIndex};
 
 /// A tick later than this after its deadline was held up by ourselves.
 const LATE_LOOP: u64 = 5 * MILLISECOND;

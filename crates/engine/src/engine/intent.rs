@@ -10,7 +10,7 @@ use super::state::Stage;
 use crate::io::Buffers;
 use crate::marks::Marks;
 use crate::planted::{self, Planted};
-use crate::units::LegIndex;
+use crate::identifiers::LegIndex;
 
 /// The return of authority to the best leg, a part of the records at a time.
 #[derive(Clone, Copy, Debug, Default)]

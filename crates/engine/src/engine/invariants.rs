@@ -6,7 +6,7 @@ use super::leg::Health;
 use super::slab::NONE;
 use crate::format::Membership;
 use crate::io::Buffers;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Constant-time checks after every input.

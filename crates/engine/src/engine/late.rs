@@ -17,7 +17,8 @@ use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::Policy;
-use crate::units::{Instant, LegIndex};
+use hemi_units::{Instant};
+use crate::identifiers::{LegIndex};
 
 /// A write that takes so many times as long as the leg usually takes is no part of its pace.
 const LOST_TIMES: u64 = 8;

@@ -7,7 +7,8 @@ use super::leg::{Health, Leg};
 use super::state::Stage;
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Moves every region's authority off a leg; whether none is left. What only a removed

@@ -10,7 +10,8 @@ use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
-use crate::units::{Extent, Instant, LegIndex, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
+use crate::identifiers::{LegIndex};
 
 /// The wait limit of a leg with too little history to judge by.
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;

@@ -20,7 +20,8 @@ use super::state::{Purpose, Stage};
 use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
 pub(super) struct Elsewhere {

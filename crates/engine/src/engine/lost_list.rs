@@ -13,7 +13,8 @@ use crate::format::lost::LOST_EXTENTS_MAX;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 
 /// The list in memory.
 pub(super) struct LostList {

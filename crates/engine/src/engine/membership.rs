@@ -15,7 +15,8 @@ use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
 use crate::io::{Action, Buffers, LegError, LegTraits, Notice, OutReason};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Commands kept until the volume is durably open.
 const EARLY_COMMANDS: usize = 16;

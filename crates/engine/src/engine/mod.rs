@@ -56,7 +56,8 @@ use crate::io::{
 use crate::marks::Marks;
 use crate::recovery::Opening;
 use crate::settings::Settings;
-use crate::units::{BufferAt, Extent, Instant, IoId, LEGS_MAX, LegIndex, MILLISECOND};
+use hemi_units::{Extent, Instant, MILLISECOND};
+use crate::identifiers::{BufferAt, IoId, LEGS_MAX, LegIndex};
 
 use debt::Source;
 use exposure::Throttle;
@@ -444,7 +445,7 @@ impl<B: Buffers> Engine<B> {
             _ => {}
         }
         let offset = if is_data {
-            self.regions.metadata().layout().data_offset() / crate::units::SECTOR_BYTES
+            self.regions.metadata().layout().data_offset() / hemi_units::SECTOR_BYTES
         } else {
             0
         };

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::planted::{self, Planted};
-use crate::units::Extent;
+use hemi_units::Extent;
 
 /// One extent that is locked or waited for.
 #[derive(Clone, Copy, Debug)]

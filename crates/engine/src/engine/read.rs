@@ -13,7 +13,8 @@ use super::state::{Io, OperationState, Purpose, Stage};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{BufferAt, LegIndex};
 
 /// What can serve the beginning of an extent.
 pub(super) enum Place {

@@ -8,7 +8,8 @@ use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
 use crate::io::{Buffers, Operation, RequestError};
 use crate::status::{LegState, LegStatus, Status};
-use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Sectors in the request whose wait limits the status shows: 4 KiB.
 const USUAL_SECTORS: u64 = 8;
@@ -80,7 +81,7 @@ impl<B: Buffers> Engine<B> {
     }
 
     /// Fills in a snapshot.
-    pub fn status(&self, now: crate::units::Instant, into: &mut Status) {
+    pub fn status(&self, now: hemi_units::Instant, into: &mut Status) {
         into.legs.clear();
         for leg in 0..LEGS_MAX {
             if self.legs[leg].is_member() {
@@ -121,7 +122,7 @@ impl<B: Buffers> Engine<B> {
         into.client_flushes = counters.client_flushes.clone();
     }
 
-    fn leg_status(&self, leg: usize, now: crate::units::Instant) -> LegStatus {
+    fn leg_status(&self, leg: usize, now: hemi_units::Instant) -> LegStatus {
         let state = &self.legs[leg];
         let index = LegIndex(leg as u8);
         let region_bytes = self.superblock.layout.region_bytes();

@@ -10,7 +10,8 @@ use crate::command::CommandError;
 use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, BufferId, Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
+use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 
 /// The owner under which scrub holds its range lock.
 pub(super) const LOCK_OWNER: u32 = NONE - 1;

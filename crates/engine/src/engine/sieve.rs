@@ -20,7 +20,8 @@ use super::state::{Io, Purpose};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, LegIndex, SECOND, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
+use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 
 /// A gap is written along if that takes less time than a further I/O, at this speed (100 MB/s),
 /// in nanoseconds a byte …

@@ -4,7 +4,8 @@ use super::debt::{Lacked, Since, Source};
 use super::regions::metadata::BlockWrite;
 use super::slab::{Key, NONE};
 use crate::io::{Operation, RequestError};
-use crate::units::{BufferAt, BufferId, Extent, Instant, LEGS_MAX};
+use hemi_units::{Extent, Instant};
+use crate::identifiers::{BufferAt, BufferId, LEGS_MAX};
 
 /// A client request from submission to reply.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,8 @@ use super::scrub;
 use super::state::{OperationState, RequestState};
 use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
-use crate::units::{BufferAt, Extent, Instant, LEGS_MAX, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use crate::identifiers::{BufferAt, LEGS_MAX};
 
 /// Writes leave one in so many operations to reads.
 const READ_SHARE: usize = 8;

@@ -8,7 +8,8 @@
 use super::debt::{Since, Source};
 use super::{Engine, TICK};
 use crate::io::Buffers;
-use crate::units::{Extent, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
+use hemi_units::{Extent, MILLISECOND, SECTOR_BYTES};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Reads of one block that fail on every fresh leg before it counts as lost.
 const TRIES: u8 = 8;

@@ -9,7 +9,7 @@
 
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
-use crate::units::{Instant, MILLISECOND, SECOND};
+use hemi_units::{Instant, MILLISECOND, SECOND};
 
 /// The window grows to so many times `leg_window` …
 const MOST_TIMES: u32 = 8;

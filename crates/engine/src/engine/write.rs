@@ -12,7 +12,8 @@ use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::Policy;
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, MILLISECOND, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, MILLISECOND, SECTOR_BYTES};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// A debt older than this makes its leg lagging: every write to it is then a debt.
 const LAGGING_AFTER: u64 = 50 * MILLISECOND;

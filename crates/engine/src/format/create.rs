@@ -2,7 +2,7 @@
 
 use super::superblock::{Ancestry, Name, Superblock};
 use super::{Block, Id, Layout, LegRecord, Membership, RegionEntry, block, lost, page};
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// The join epoch of the legs a volume is created with; zero is before every join.
 pub const FIRST_JOIN_EPOCH: u64 = 1;

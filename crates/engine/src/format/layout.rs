@@ -1,6 +1,6 @@
 //! Where things are on a leg.
 
-use crate::units::{Extent, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
 
 use super::block::BLOCK_BYTES;
 use super::page::ENTRIES_PER_PAGE;

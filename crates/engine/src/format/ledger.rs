@@ -27,7 +27,7 @@ use crc32c::{crc32c, crc32c_append};
 
 use super::stamp::{Progress, Stamp};
 use super::{Id, Layout, RegionEntry};
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 pub use simulated::SimulatedMemory;
 

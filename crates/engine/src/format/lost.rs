@@ -9,7 +9,7 @@ use zerocopy::{
     transmute_ref,
 };
 
-use crate::units::Extent;
+use hemi_units::Extent;
 
 use super::Id;
 use super::block::{self, Block, BlockState, Kind, SECTOR_PAYLOAD_BYTES, Sector};

@@ -6,7 +6,7 @@ use zerocopy::{
     transmute_ref,
 };
 
-use crate::units::LegIndex;
+use crate::identifiers::LegIndex;
 
 use super::Id;
 use super::block::{self, Block, BlockState, Kind, SECTOR_PAYLOAD_BYTES, Sector};

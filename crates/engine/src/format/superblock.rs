@@ -7,7 +7,7 @@
 use alloc::string::String;
 
 use crate::io::OutReason;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 use super::Id;
 use super::block::{self, Block, BlockState, Kind};

@@ -13,7 +13,7 @@ use crate::engine::regions::metadata::ObjectState;
 use crate::format::{
     BLOCK_BYTES, Block, Layout, LayoutError, Membership, RegionEntry, Superblock, page,
 };
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// The growth of a volume: the blocks to write.
 pub struct Growth {

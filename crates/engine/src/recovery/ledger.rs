@@ -11,7 +11,7 @@ use super::{LegImage, Opening, Problem};
 use crate::format::ledger::{FoundLedger, LedgerError};
 use crate::format::{Id, Membership, RegionEntry, Stamp, Superblock};
 use crate::marks::Mark;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Holds what has outlived the hemi that served the volume before.
 #[derive(Clone, Copy, Debug, Default)]

@@ -27,7 +27,8 @@ use crate::format::superblock::SuperblockError;
 use crate::format::{BLOCK_BYTES, Block, Layout, Membership, RegionEntry, Superblock};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 use history::{membership_problems, newest_history, superblocks_of};
 use reader::Reader;
 

@@ -8,7 +8,7 @@ use crate::format::ledger::LedgerError;
 use crate::format::superblock::SuperblockError;
 use crate::format::{LegDescription, page};
 use crate::marks::{Mark, Marks};
-use crate::units::LegIndex;
+use crate::identifiers::LegIndex;
 
 /// Why a volume does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,8 @@ use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Sup
 use crate::format::{lost, page};
 use crate::io::OutReason;
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 
 /// What promoting a leg means, and the blocks that do it.
 pub struct Promotion {

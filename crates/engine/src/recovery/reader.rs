@@ -10,7 +10,8 @@ use crate::format::{Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
-use crate::units::{Extent, LegIndex};
+use hemi_units::{Extent};
+use crate::identifiers::{LegIndex};
 
 /// Reads the tables of the legs that have a say.
 pub(super) struct Reader<'a> {

@@ -2,7 +2,7 @@
 
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 
 use crate::world::SECTORS;
 use crate::world::script::{Cache, Landing, What};

@@ -13,7 +13,8 @@ mod sieve;
 mod suspects;
 
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{LegIndex, MICROSECOND, MILLISECOND};
+use hemi_units::{MICROSECOND, MILLISECOND};
+use hemi_engine::identifiers::{LegIndex};
 use world::{LONG, SECTORS, World, calm};
 
 const A: usize = 0;

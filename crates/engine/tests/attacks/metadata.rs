@@ -5,7 +5,7 @@ use hemi_engine::format::LegDescription;
 use hemi_engine::io::{LegOperation, Operation};
 use hemi_engine::recovery::{self, LegImage, Problem};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 
 use crate::world::disk::Disk;
 use crate::world::script::{Cache, Landing, What};

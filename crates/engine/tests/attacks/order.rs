@@ -3,7 +3,7 @@
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, MILLISECOND, SECOND};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 
 use crate::world::script::{Cache, Landing, What};
 use crate::world::{SECTORS, Shape, World};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hemi_engine::io::{Notice, Operation, OutReason};
 use hemi_engine::settings::{ExposureMode, Settings};
-use hemi_engine::units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 
 use crate::world::script::What;
 use crate::world::{SECTORS, Shape, World};

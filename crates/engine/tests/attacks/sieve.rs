@@ -2,7 +2,7 @@
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 
 use crate::world::{Shape, World};
 use crate::{A, B, calm};

@@ -3,7 +3,7 @@
 
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{Extent, MILLISECOND};
+use hemi_units::{Extent, MILLISECOND};
 
 use crate::world::World;
 use crate::world::script::{Cache, Landing, What};

@@ -3,7 +3,7 @@
 //! covered.
 
 use hemi_engine::io::{Operation, Request};
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 #[derive(Clone, Debug)]
 struct Written {

@@ -1,7 +1,7 @@
 //! One leg's medium: versions per sector with a volatile cache, and metadata bytes.
 
 use hemi_engine::io::LegOperation;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::script::Landing;
 use super::{Pending, Random};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hemi_engine::io::Buffers;
-use hemi_engine::units::{BufferAt, BufferId};
+use hemi_engine::identifiers::{BufferAt, BufferId};
 
 pub struct Memory {
     buffers: BTreeMap<u32, (u32, Vec<u64>)>,

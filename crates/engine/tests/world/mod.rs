@@ -28,9 +28,8 @@ use hemi_engine::io::{
 };
 use hemi_engine::recovery::{self, LegImage, Outlived, Refusal};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::{
-    Extent, Instant, IoId, LEGS_MAX, LegIndex, MICROSECOND, MILLISECOND, SECOND,
-};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
 
 use checker::Checker;
 use disk::Disk;
@@ -510,7 +509,7 @@ impl World {
         if operation == Operation::Write {
             version = self.next_version;
             self.next_version += 1;
-            let at = hemi_engine::units::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
+            let at = hemi_engine::identifiers::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
             self.engine().buffers_mut().fill(at, &vec![version; extent.sectors() as usize]);
         }
         let request = Request { token, operation, extent, buffer, fua, connection };
@@ -531,7 +530,7 @@ impl World {
             println!("{:>12} reply {reply:?}", self.now.0);
         }
         let data = reply.buffer.map(|buffer| {
-            let at = hemi_engine::units::BufferAt { buffer, offset: 0 };
+            let at = hemi_engine::identifiers::BufferAt { buffer, offset: 0 };
             let data = self.engine().buffers().snapshot(at, request.extent.sectors());
             hemi_engine::io::Buffers::release(self.engine().buffers_mut(), buffer);
             data

@@ -7,7 +7,8 @@ use hemi_engine::format::ledger::SimulatedMemory;
 use hemi_engine::io::{LegError, LegEvent, LegIo, LegOperation, Operation, OutReason};
 use hemi_engine::recovery::{self, LegImage, Opening};
 use hemi_engine::status::Status;
-use hemi_engine::units::{Extent, Instant, IoId, LegIndex, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_engine::identifiers::{IoId, LegIndex};
 
 use super::disk::Disk;
 use super::{Behaviour, Pending, Random, World};

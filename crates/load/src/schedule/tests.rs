@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_simulate::workload::any::AnyWorkload;
 use hemi_simulate::workload::spec::WorkloadSpec;
 

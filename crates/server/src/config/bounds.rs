@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::ConfigError;
-use super::units::{Size, Time};
+use hemi_units::{Size, Time};
 
 /// One bounded option.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 use std::fmt;
 
 use hemi_engine::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings};
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
 use super::ConfigError;
 use super::bounds::Bounds;
-use super::units::{Size, Time};
+use hemi_units::{Size, Time};
 
 /// Most debts held exactly: 105 MB per leg.
 const OWED_EXTENTS_LIMIT: u32 = 1_048_576;

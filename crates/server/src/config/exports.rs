@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::ConfigError;
 use super::bounds::Bounds;
 use super::legs::NBD_PORT;
-use super::units::Size;
+use hemi_units::Size;
 use crate::control::socket::check_path;
 
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.

@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
 use super::ConfigError;
-use super::units::{Size, Time};
+use hemi_units::{Size, Time};
 
 /// Default stripe unit: one region of the smallest size, the largest I/O that a drain
 /// splits anyway.

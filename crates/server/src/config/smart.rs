@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::units::Time;
+use hemi_units::Time;
 
 /// Shortest pause: drives answer such questions between requests.
 pub const SMART_MIN: Time = Time::seconds(60);

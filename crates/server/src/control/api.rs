@@ -16,7 +16,7 @@ use super::usage::ProcessStatus;
 use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
-use crate::config::units::Time;
+use hemi_units::Time;
 use crate::create::Share;
 use crate::drive::DriveStatus;
 use crate::fail_slow::Verdict;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hemi_engine::histogram::LatencyHistogram;
 use hemi_engine::io::OutReason;
 use hemi_engine::status::LegState;
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 
 use super::api::{Latencies, Latency};
 use super::progress::Pace;

@@ -3,7 +3,7 @@
 use hemi_stalls::{Experiment, PhaseSpec, Schedule, ScheduleError};
 
 use super::volume::{Fault, Refusal, RefusalKind};
-use crate::config::units::Time;
+use hemi_units::Time;
 
 /// Longest injected freeze: long enough to outlast every `out_after` in use.
 pub const FREEZE_MAX: Time = Time::seconds(3600);

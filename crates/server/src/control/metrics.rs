@@ -12,7 +12,7 @@ use std::time::Instant;
 use hemi_engine::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
 use hemi_engine::settings::{Policy, Settings};
 use hemi_engine::status::{LegState, LegStatus};
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{

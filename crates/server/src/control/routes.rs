@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use hemi_engine::settings::Settings;
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinError;
 use tokio_stream::StreamExt as _;

@@ -11,7 +11,7 @@ use super::api::{Health, VolumeStatus};
 use super::promises::bytes;
 use super::routes::{SNAPSHOT_AGE_MAX, Shared};
 use super::volume::{Phase, Request};
-use crate::config::units::Time;
+use hemi_units::Time;
 use crate::handover::store;
 
 /// How often the status line for systemd is renewed, if it has changed.

@@ -18,7 +18,7 @@ use super::{ControlThread, Listeners};
 use crate::config::Config;
 use crate::config::legs::LegConfig;
 use crate::config::place::Place;
-use crate::config::units::Time;
+use hemi_units::Time;
 
 struct FakeVolume {
     snapshot: Mutex<Arc<Snapshot>>,

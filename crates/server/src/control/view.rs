@@ -5,7 +5,7 @@ use std::time::Instant;
 use hemi_engine::io::OutReason;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::{LegState, LegStatus as EngineLeg, Status};
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 
 use super::api::{
     ClientStatus, EngineCounters, Exposure, Health, LegStatus, ScrubStatus, VolumeStatus,

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
-use crate::config::units::Time;
+use hemi_units::Time;
 use crate::create::Share;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
@@ -196,7 +196,7 @@ pub struct Census {
 #[derive(Clone, Copy, Debug)]
 pub struct Noticed {
     /// The time of it, on the monotonic clock.
-    pub at: hemi_engine::units::Instant,
+    pub at: hemi_units::Instant,
     /// The notice.
     pub notice: Notice,
 }
@@ -230,7 +230,7 @@ pub enum Fault {
     /// Shares of the I/O complete later, phase after phase.
     Stall {
         /// One after another; only the last may have no end.
-        phases: Vec<PhaseSpec<Time>>,
+        phases: Vec<PhaseSpec>,
         /// What chance comes from.
         #[serde(default)]
         seed: u64,

@@ -11,7 +11,7 @@ use crate::blocking::BlockingLeg;
 use crate::config::legs::LegSpec;
 use crate::leg::{FileOptions, OpenLeg, Purpose, apart, stripe};
 use crate::probe::{Kind, Probe, contents_of_leg, folder_of};
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 
 /// A file or device of a leg.
 pub(super) struct Member {

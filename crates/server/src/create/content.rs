@@ -12,7 +12,7 @@ use hemi_engine::format::Layout;
 use super::CreateError;
 use super::largest::{Room, largest_volume};
 use crate::config::legs::LegSpec;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::leg::apart;
 use crate::probe::{Content, Kind, Probe};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::format::Plan;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::leg::apart::MetadataPlace;
 use crate::probe::hex;
 

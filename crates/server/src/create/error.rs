@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use hemi_engine::format::LayoutError;
 use hemi_engine::format::superblock::NameError;
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 
 use super::{LEGS_MIN, Share, signature};
 use crate::config::legs::LegSpecError;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::leg::OpenError;
 use crate::probe::{Content, ProbeError, Use};
 

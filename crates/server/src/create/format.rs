@@ -14,7 +14,7 @@ use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{
     BLOCK_BYTES, Block, Id, Layout, LegDescription, RegionEntry, Superblock, block,
 };
-use hemi_engine::units::{LEGS_MAX, LegIndex};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use crate::blocking::BlockingLeg;
 

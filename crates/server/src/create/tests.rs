@@ -6,7 +6,7 @@ use std::io;
 use hemi_engine::format::layout::default_region_bytes;
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{BLOCK_BYTES, Id, Layout, Superblock, block};
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 use proptest::prelude::*;
 
 use super::format::{Plan, format};

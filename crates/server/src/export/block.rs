@@ -5,7 +5,8 @@
 //! here. Each client itself takes its requests from their source and copies the payload.
 
 use hemi_engine::io::{Buffers as _, Operation, Reply, Request};
-use hemi_engine::units::{BufferId, Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use hemi_engine::identifiers::{BufferId};
 
 use super::ExportContext;
 use super::request::{LONG_BYTES, Requests};

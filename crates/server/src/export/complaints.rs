@@ -3,7 +3,7 @@
 //! A client can connect and break the protocol thousands of times a second. The log gets at
 //! most [`LINES_PER_SECOND`] lines of that, and how many there would have been.
 
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 use hemi_text::Plain;
 
 /// Most lines a second about clients that misbehave.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_nbd::codec::ErrorCode;
 use hemi_nbd::server::{ServerEvent, ServerSession};
 use rustix::io::Errno;

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::io;
 
 use hemi_engine::io::{Operation, Reply, RequestError};
-use hemi_engine::units::{BufferAt, BufferId, Instant};
+use hemi_units::{Instant};
+use hemi_engine::identifiers::{BufferAt, BufferId};
 use rustix::io::Errno;
 
 use super::block::{BlockClient, BlockRequest, Blocked, Turn};

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use hemi_engine::io::{Operation, Reply, Request};
-use hemi_engine::units::{Extent, Instant, MILLISECOND};
+use hemi_units::{Extent, Instant, MILLISECOND};
 
 use super::connection::{Connection, ConnectionMemory};
 use super::device::{CONNECTION, DEVICE};

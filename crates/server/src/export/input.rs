@@ -3,7 +3,7 @@
 
 use std::io;
 
-use hemi_engine::units::{BufferAt, BufferId};
+use hemi_engine::identifiers::{BufferAt, BufferId};
 
 use super::ExportContext;
 use super::pace::Sample;
@@ -66,14 +66,14 @@ impl Filling {
     /// Appends the part of it that has been received to `into`. No receive is in flight.
     pub(super) fn append_to(&self, cx: &ExportContext<'_>, into: &mut Vec<u8>) {
         let at = BufferAt { buffer: self.buffer, offset: 0 };
-        let sectors = (self.length / hemi_engine::units::SECTOR_BYTES) as u32;
+        let sectors = (self.length / hemi_units::SECTOR_BYTES) as u32;
         let whole = cx.engine.buffers().span(at, sectors);
         into.extend_from_slice(&whole.slice(0, self.filled as usize).to_vec());
     }
 
     fn rest(&self, cx: &ExportContext<'_>) -> Span {
         let at = BufferAt { buffer: self.buffer, offset: 0 };
-        let sectors = (self.length / hemi_engine::units::SECTOR_BYTES) as u32;
+        let sectors = (self.length / hemi_units::SECTOR_BYTES) as u32;
         let whole = cx.engine.buffers().span(at, sectors);
         whole.slice(self.filled as usize, (self.length - self.filled) as usize)
     }

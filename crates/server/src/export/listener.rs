@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hemi_engine::units::{Instant, MILLISECOND};
+use hemi_units::{Instant, MILLISECOND};
 use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
 use hemi_nbd::server::{Export, ServerConfig, ServerSession, TlsMode};
 use rustix::io::Errno;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use hemi_engine::io::{Buffers, Reply};
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 
 use crate::arena::Arena;
 use crate::device::{KernelSocket, OpenDevice};
@@ -641,7 +641,7 @@ pub(crate) fn request_bytes_max(configured: u64, budget: u64) -> u32 {
 }
 
 /// Releases a buffer of the arena inside the engine.
-fn release(arena: &mut Arena, buffer: Option<hemi_engine::units::BufferId>) {
+fn release(arena: &mut Arena, buffer: Option<hemi_engine::identifiers::BufferId>) {
     if let Some(buffer) = buffer {
         arena.release(buffer);
     }

@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use hemi_engine::units::{BufferAt, Instant, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
+use hemi_engine::identifiers::{BufferAt};
 use hemi_nbd::codec::Packet;
 
 use super::ExportContext;

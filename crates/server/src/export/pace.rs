@@ -4,7 +4,7 @@
 //! ever. So progress is measured against what the client holds: at its pace, it would have to
 //! be done within [`HOLD_TIME`].
 
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 
 /// Within this time a client has to take the answers that are ready, or to send the payload
 /// that buffers were taken for, if others wait for buffers.

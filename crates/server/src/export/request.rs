@@ -4,7 +4,8 @@
 //! contiguous buffer and a client that sends slowly holds one part at most.
 
 use hemi_engine::io::{Buffers, Operation, Reply, Request, RequestError};
-use hemi_engine::units::{BufferId, Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use hemi_engine::identifiers::{BufferId};
 use hemi_nbd::server::{Command, ReplyTo};
 
 use super::quota::Quota;

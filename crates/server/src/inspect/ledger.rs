@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::report::{in_use_line, line};
 use super::{LegReport, read_metadata};
 use crate::config::place::Place;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::ledger::{LedgerFileError, boot_id, look};
 use crate::probe::hex;
 

@@ -8,7 +8,7 @@ use hemi_engine::io::OutReason;
 use hemi_text::Plain;
 
 use crate::config::legs::LegSpec;
-use crate::config::units::Size;
+use hemi_units::Size;
 use crate::leg::apart::MetadataPlace;
 
 use super::{LegReport, LegView, LostView, Runs, Slot, SlotState, SuperblockView, TableView};

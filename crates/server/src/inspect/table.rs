@@ -2,7 +2,7 @@
 
 use hemi_engine::format::page::{self, PageError};
 use hemi_engine::format::{BLOCK_BYTES, Block, Membership, RegionEntry, Superblock, block};
-use hemi_engine::units::LegIndex;
+use hemi_engine::identifiers::LegIndex;
 
 use super::{
     Authority, BAD_SLOTS_MAX, BadSlot, NotWhole, Runs, Slot, SlotState, TableView, read_block,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::config::units::Size;
+use hemi_units::Size;
 
 /// Says why a ledger cannot be found or kept.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use hemi_engine::format::{Layout, ledger_bytes};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
 use super::LedgerFileError;
-use crate::config::units::Size;
+use hemi_units::Size;
 
 /// Type of a tmpfs, as `statfs` has it (linux/magic.h).
 const TMPFS: i64 = 0x0102_1994;

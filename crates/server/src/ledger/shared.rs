@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::LedgerFileError;
 use super::file::{LedgerFile, failed};
-use crate::config::units::Size;
+use hemi_units::Size;
 
 /// A ledger's file, mapped and locked in memory. The file's lock goes with it.
 #[derive(Debug)]

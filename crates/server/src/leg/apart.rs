@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use hemi_engine::format::{LegDescription, Superblock, SuperblockError};
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use serde::Serialize;
 
 use super::describe;

@@ -8,7 +8,8 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
-use hemi_engine::units::{Instant, IoId, SECOND};
+use hemi_units::{Instant, SECOND};
+use hemi_engine::identifiers::{IoId};
 use rustix::io::Errno;
 
 use super::device::{Device, DeviceKind};

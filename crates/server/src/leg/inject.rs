@@ -6,7 +6,7 @@
 use std::collections::BinaryHeap;
 
 use hemi_engine::io::{LegError, LegOperation};
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_stalls::{Kind, Progress, Schedule, Stalls};
 
 use super::ResolvedIo;
@@ -218,7 +218,7 @@ impl Injector {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::IoId;
+    use hemi_engine::identifiers::IoId;
     use hemi_stalls::{Delays, Phase, Share};
 
     use super::*;

@@ -39,7 +39,8 @@ use std::sync::Arc;
 
 use hemi_engine::format::stamp::Progress;
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
-use hemi_engine::units::{Instant, IoId};
+use hemi_units::{Instant};
+use hemi_engine::identifiers::{IoId};
 
 use crate::memory::Span;
 use crate::ring::{Completion, Ring, Source, Tag};

@@ -4,7 +4,8 @@
 use std::io;
 
 use hemi_engine::io::LegError;
-use hemi_engine::units::{Instant, IoId};
+use hemi_units::{Instant};
+use hemi_engine::identifiers::{IoId};
 
 use super::device::Device;
 use super::file::{DeviceIo, FileIo, Task};

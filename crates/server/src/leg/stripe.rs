@@ -9,7 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use super::device::Device;
 use super::file::Task;

@@ -1,7 +1,7 @@
 //! The reactor's part of a census of the regions: a few of them in each turn, so that clients do not wait.
 
 use hemi_engine::status::RegionCounts;
-use hemi_engine::units::{Instant, MILLISECOND};
+use hemi_units::{Instant, MILLISECOND};
 
 use super::Reactor;
 use crate::control::volume::Census;

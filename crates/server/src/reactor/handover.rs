@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use hemi_engine::command::Command;
 use hemi_engine::status::{LegState, Status};
-use hemi_engine::units::{Instant, MILLISECOND, SECOND};
+use hemi_units::{Instant, MILLISECOND, SECOND};
 
 use super::{Outcome, Reactor, TOKEN_CLOSE};
 use crate::control::volume::{HandoverReport, HandoverTimes, Phase};
@@ -113,7 +113,7 @@ impl Reactor {
     /// would be free before that ends.
     fn silent_leg(&self) -> Option<u8> {
         if let Some(leg) = self.retired.first() {
-            return Some((usize::from(leg.owner()) % hemi_engine::units::LEGS_MAX) as u8);
+            return Some((usize::from(leg.owner()) % hemi_engine::identifiers::LEGS_MAX) as u8);
         }
         let mut status = Status::default();
         self.engine.status(self.now, &mut status);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{FoundLeg, Member, Scan};
-use crate::config::units::Size;
+use hemi_units::Size;
 
 /// A volume of which a scan found legs.
 #[derive(Clone, Debug)]

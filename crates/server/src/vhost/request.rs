@@ -1,7 +1,7 @@
 //! A request of a virtio block device, from the segments of its chain.
 
 use hemi_engine::io::Operation;
-use hemi_engine::units::{Extent, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
 
 use super::abi::{self, Disk, HEADER_BYTES, RANGE_BYTES};
 use super::memory::{GuestMemory, Segment};

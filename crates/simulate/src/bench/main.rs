@@ -7,7 +7,7 @@ use std::path::Path;
 use hemi_drives::drive::Drive as _;
 use hemi_drives::preset::Precondition;
 use hemi_engine::settings::Policy;
-use hemi_engine::units::{Instant, SECOND};
+use hemi_units::{Instant, SECOND};
 use hemi_simulate::mirror::Mirror;
 use hemi_simulate::run::Run;
 use hemi_simulate::stock::Stock;

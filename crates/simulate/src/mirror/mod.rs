@@ -15,7 +15,8 @@ use hemi_engine::io::{self, Action, LegIo, LegOperation, LegTraits, Reply};
 use hemi_engine::recovery::{self, LegImage};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
-use hemi_engine::units::{Instant, IoId, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_units::{Instant, SECTOR_BYTES};
+use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
 
 use self::handles::Handles;
 use crate::figures::Upkeep;

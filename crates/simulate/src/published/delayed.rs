@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 /// Sectors of one payment, at most: 1 MiB.
 const PAYMENT_SECTORS: u64 = 2048;

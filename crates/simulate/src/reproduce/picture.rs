@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hemi_drives::quantity::Size;
+use hemi_units::Size;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 

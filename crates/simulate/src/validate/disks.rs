@@ -15,7 +15,7 @@ use std::path::Path;
 use hemi_drives::disksim::{drive, trace};
 use hemi_drives::drive::{Drive, Operation, Request};
 use hemi_drives::hdd::Hdd;
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 /// A drive and the distance (ms) that DiskSim's authors publish for their own model.
 struct Reference {

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use hemi_drives::server::{Server, Service};
-use hemi_engine::units::{Instant, MICROSECOND, SECOND};
+use hemi_units::{Instant, MICROSECOND, SECOND};
 use hemi_simulate::run::Run;
 use hemi_simulate::workload::spec::WorkloadSpec;
 

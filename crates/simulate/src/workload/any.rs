@@ -1,6 +1,6 @@
 //! A workload of any kind.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use super::bursts::Bursts;
 use super::closed::Closed;

@@ -1,8 +1,8 @@
 //! Checkpoints: every so often, a burst of page writes, over whatever else goes on.
 
 use hemi_drives::drive::Operation;
-use hemi_drives::quantity::{Size, Time};
-use hemi_engine::units::Instant;
+use hemi_units::{Size, Time};
+use hemi_units::Instant;
 use serde::Deserialize;
 
 use super::access::addresses::AddressesSpec;

@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hemi_drives::quantity::Time;
-use hemi_engine::units::Instant;
+use hemi_units::Time;
+use hemi_units::Instant;
 use hemi_random::Rng;
 use serde::Deserialize;
 

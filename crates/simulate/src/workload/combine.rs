@@ -1,7 +1,7 @@
 //! Several workloads at once: threads of different kinds.
 
-use hemi_drives::quantity::Time;
-use hemi_engine::units::Instant;
+use hemi_units::Time;
+use hemi_units::Instant;
 use serde::Deserialize;
 
 use super::any::AnyWorkload;
@@ -135,7 +135,7 @@ impl Workload for Combine {
 
 #[cfg(test)]
 mod tests {
-    use hemi_engine::units::Instant;
+    use hemi_units::Instant;
 
     use crate::workload::Workload;
     use crate::workload::testing::workload;

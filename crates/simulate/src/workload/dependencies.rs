@@ -6,7 +6,7 @@
 //! (hfplayer's approach: Haghdoost and others, FAST 2017). That never lets a request go before
 //! one it waited for, and keeps as many under way as there were where nothing waited.
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 
 use super::traces::load::Trace;
 

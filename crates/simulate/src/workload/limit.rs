@@ -1,7 +1,7 @@
 //! How long a workload goes on.
 
-use hemi_drives::quantity::Time;
-use hemi_engine::units::Instant;
+use hemi_units::Time;
+use hemi_units::Instant;
 
 use super::error::{WorkloadError, check_count, check_duration};
 
@@ -95,8 +95,8 @@ pub(crate) fn check(duration: Option<Time>, requests: Option<u64>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::{Limits, Quota};
-    use hemi_drives::quantity::Time;
-    use hemi_engine::units::Instant;
+    use hemi_units::Time;
+    use hemi_units::Instant;
 
     #[test]
     fn the_tighter_limit_holds() {

@@ -10,7 +10,7 @@
 //! [`replay`] of [`traces`], several at once ([`combine`]) and one after another ([`phases`]).
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 
 pub mod access;
 pub mod any;

@@ -1,7 +1,7 @@
 //! Open loops: requests come at a rate, whether or not the earlier ones are done.
 
-use hemi_drives::quantity::Time;
-use hemi_engine::units::Instant;
+use hemi_units::Time;
+use hemi_units::Instant;
 use hemi_random::Rng;
 use serde::Deserialize;
 

@@ -4,8 +4,8 @@
 //! warm-up turns into a measurement. One with a workload of its own begins when everything of
 //! the phase before is done.
 
-use hemi_drives::quantity::Time;
-use hemi_engine::units::Instant;
+use hemi_units::Time;
+use hemi_units::Instant;
 use serde::Deserialize;
 
 use super::any::AnyWorkload;

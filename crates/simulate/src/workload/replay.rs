@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hemi_drives::drive::Operation;
-use hemi_drives::quantity::Time;
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::Time;
+use hemi_units::{Extent, Instant};
 use serde::Deserialize;
 
 use super::dependencies::Dependencies;

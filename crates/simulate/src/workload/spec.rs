@@ -13,7 +13,7 @@
 use std::fmt;
 use std::path::Path;
 
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 

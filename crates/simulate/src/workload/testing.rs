@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
 
 use super::{Issue, Workload};

@@ -12,7 +12,8 @@
 use hemi_engine::io::LegOperation;
 use hemi_engine::recovery::LegImage;
 use hemi_engine::settings::{FlushCopies, Policy};
-use hemi_engine::units::{Extent, LEGS_MAX, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
+use hemi_engine::identifiers::{LEGS_MAX};
 
 use crate::checker::Violation;
 use crate::checker::exposure::is_in;

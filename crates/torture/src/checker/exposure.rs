@@ -4,7 +4,7 @@
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, Policy};
 use hemi_engine::status::LegState;
-use hemi_engine::units::{Instant, SECOND, SECTOR_BYTES};
+use hemi_units::{Instant, SECOND, SECTOR_BYTES};
 
 use crate::checker::register::Asked;
 use crate::disk::Disk;

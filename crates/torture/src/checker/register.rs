@@ -8,7 +8,7 @@
 //! durable if it was certain and answered by the time a flush began that succeeded.
 
 use hemi_engine::io::Operation;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::Violation;
 
@@ -503,7 +503,7 @@ impl Written {
 mod tests {
     use super::{Asked, Register};
     use hemi_engine::io::Operation;
-    use hemi_engine::units::Extent;
+    use hemi_units::Extent;
 
     struct Client(Register, u32);
 

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use hemi_engine::io::{LegOperation, Operation};
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_engine::status::{LegState, LegStatus};
-use hemi_engine::units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
 
 use crate::checker::register::Asked;
 use crate::plan::REQUEST_SECTORS_MAX;

@@ -1,6 +1,6 @@
 //! Every request ends once, and the same run is the same run.
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
 use proptest::prelude::*;
 
@@ -120,7 +120,7 @@ fn a_queued_flush_waits_for_no_read() {
 
 #[test]
 fn writes_that_were_queued_before_a_flush_are_on_the_medium_after_it() {
-    let mut disk = disk("hdd-20tb", |p| p.write_cache.delay = crate::quantity::Time(1 << 40));
+    let mut disk = disk("hdd-20tb", |p| p.write_cache.delay = hemi_units::Time(1 << 40));
     let mut rng = Rng::new(5, 0);
     let mut requests: Vec<_> = (0..60).map(|_| (WRITE, random(&disk, &mut rng, 8))).collect();
     requests.push((Operation::Flush, Extent::default()));

@@ -5,7 +5,7 @@ mod physics;
 mod presets;
 mod shingled;
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
 
 use crate::drive::{Completion, Drive, Operation, Request};

@@ -1,13 +1,13 @@
 //! Times are what the mechanics say.
 
-use hemi_engine::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 use hemi_random::Rng;
 
 use super::{READ, WRITE, closed_loop, disk, mean, random, rate};
 use crate::drive::{Drive, Operation, Request};
 use crate::hdd::Hdd;
 use crate::hdd::parameters::Order;
-use crate::quantity::Time;
+use hemi_units::Time;
 
 #[test]
 fn a_random_read_takes_a_seek_half_a_turn_and_the_transfer() {

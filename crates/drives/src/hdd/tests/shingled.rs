@@ -1,12 +1,12 @@
 //! Shingled recording: fast until the persistent cache is full, then bands are rewritten.
 
-use hemi_engine::units::{Extent, Instant, MILLISECOND, SECOND};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 use hemi_random::Rng;
 
 use super::{READ, WRITE, closed_loop, disk, rate};
 use crate::drive::Drive;
 use crate::hdd::Hdd;
-use crate::quantity::Size;
+use hemi_units::Size;
 
 /// With a persistent cache of eight bands, so that it is full soon.
 fn small() -> Hdd {

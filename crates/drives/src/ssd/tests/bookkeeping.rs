@@ -162,7 +162,7 @@ fn the_same_seed_gives_the_same_run() {
     let run = |seed: u64| {
         let mut drive = drive(|of| {
             of.victim = Policy::Choices(4);
-            of.suspend = Some(crate::quantity::Time(10_000));
+            of.suspend = Some(hemi_units::Time(10_000));
         });
         let mut rng = hemi_random::Rng::new(seed, 3);
         let places = drive.sectors() - 64;
@@ -174,7 +174,7 @@ fn the_same_seed_gives_the_same_run() {
                 3..=9 => Operation::Read,
                 _ => WRITE,
             };
-            (operation, hemi_engine::units::Extent::new(rng.below(places), 1 + rng.below(64)))
+            (operation, hemi_units::Extent::new(rng.below(places), 1 + rng.below(64)))
         };
         let run = closed(&mut drive, 0, 100, 40_000, &mut next);
         (run.completions, format!("{:?}", drive.counters()))

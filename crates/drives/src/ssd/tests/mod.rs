@@ -6,7 +6,7 @@ mod presets;
 mod snapshots;
 mod states;
 
-use hemi_engine::units::{Extent, Instant};
+use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
 
 use super::Ssd;

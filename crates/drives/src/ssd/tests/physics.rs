@@ -1,11 +1,11 @@
 //! What takes how long.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::{WRITE, closed, drive, random, sequential};
 use crate::drive::{Drive, Operation};
 use crate::preset::Precondition;
-use crate::quantity::{Rate, Size, Time};
+use hemi_units::{Rate, Size, Time};
 use hemi_random::Rng;
 
 const READ: Operation = Operation::Read;
@@ -170,7 +170,7 @@ fn a_table_that_is_not_in_memory_costs_reads() {
 #[test]
 fn energy_is_rest_and_what_the_dies_do() {
     let mut idle = drive(|_| {});
-    idle.advance(hemi_engine::units::Instant(2_000_000_000), &mut Vec::new());
+    idle.advance(hemi_units::Instant(2_000_000_000), &mut Vec::new());
     assert!((idle.counters().energy - 2.0).abs() < 1e-9);
     let mut busy = drive(|_| {});
     let mut next = sequential(&busy, 8192, WRITE);
@@ -204,13 +204,13 @@ fn a_drive_with_a_command_under_way_draws_more_than_at_rest() {
     let joules = |active: Option<f64>| {
         let mut drive = drive(|of| {
             of.read_latency = Time(1_000_000);
-            of.power_active = active.map(crate::quantity::Power);
+            of.power_active = active.map(hemi_units::Power);
         });
         let read = |_| (READ, Extent::new(0, 8));
         let end = closed(&mut drive, 0, 1, 1_000, &mut { read }).end;
         let mut done = Vec::new();
         // As long again with nothing to do.
-        drive.advance(hemi_engine::units::Instant(2 * end), &mut done);
+        drive.advance(hemi_units::Instant(2 * end), &mut done);
         drive.counters().energy / (end as f64 / 1e9)
     };
     // No die does anything: nothing was ever written.

@@ -2,7 +2,7 @@
 
 use super::super::parameters::Parameters;
 use super::{SMALL, small};
-use crate::quantity::Size;
+use hemi_units::Size;
 
 #[test]
 fn every_preset_is_whole() {

@@ -1,6 +1,6 @@
 //! Snapshots: the same drive again, and nothing else.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 use twox_hash::XxHash64;
 
 use super::super::snapshot::{SnapshotError, VERSION};

@@ -1,13 +1,13 @@
 //! Long use: steady states, freezes, caches that fill, wear.
 
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::super::Ssd;
 use super::super::parameters::SlcParameters;
 use super::{WRITE, closed, drive, random, sequential};
 use crate::drive::{Drive, Operation};
 use crate::preset::Precondition;
-use crate::quantity::{Size, Time};
+use hemi_units::{Size, Time};
 
 #[test]
 fn timed_and_untimed_write_amplification_agree() {
@@ -100,7 +100,7 @@ fn idle_time_makes_free_blocks() {
     let mut next = random(&drive, 1, 4096, WRITE);
     let end = closed(&mut drive, 0, 32, 5_000, &mut next).end;
     let before = drive.translation().free_blocks();
-    drive.advance(hemi_engine::units::Instant(end + 2_000_000_000), &mut Vec::new());
+    drive.advance(hemi_units::Instant(end + 2_000_000_000), &mut Vec::new());
     let after = drive.translation().free_blocks();
     assert!(before < 30 && after >= 40, "{before} then {after}");
 }

@@ -17,7 +17,7 @@ use crate::engine::slab::{NONE, Slab};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Where the bound presses, so many of the regions used last long ago make room for those nearest to
 /// one that is written.

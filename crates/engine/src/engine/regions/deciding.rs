@@ -19,7 +19,8 @@ use crate::engine::lost_list::LostList;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
-use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+use hemi_units::{Instant, SECOND};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Clients use a region for so long after their last operation there.
 const IN_USE_FOR: u64 = SECOND / 5;

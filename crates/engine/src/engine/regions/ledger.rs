@@ -14,7 +14,8 @@ use crate::format::{Id, Ledger, LedgerMark, page};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
-use crate::units::{Instant, LEGS_MAX, LegIndex, SECOND};
+use hemi_units::{Instant, SECOND};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Moves of authority are in pages that are durable after this, if nobody asks before.
 const RECORDED_AFTER: u64 = 5 * SECOND;

@@ -14,7 +14,8 @@ use crate::format::{BLOCK_BYTES, Layout};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::settings::Limits;
-use crate::units::{Extent, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Names a metadata object: pages first, then the superblock, then the lost list.
 pub(crate) type ObjectId = u32;

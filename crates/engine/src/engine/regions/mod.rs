@@ -33,7 +33,8 @@ use crate::format::{Id, Ledger, RegionEntry, page};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::settings::Settings;
-use crate::units::{Extent, Instant, LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 use super::leg::Leg;
 use active::InUse;

@@ -7,7 +7,7 @@
 
 use super::Regions;
 use crate::planted::{self, Planted};
-use crate::units::LegIndex;
+use crate::identifiers::LegIndex;
 
 impl Regions {
     /// Notes that a leg holds everything acknowledged in a region in use.

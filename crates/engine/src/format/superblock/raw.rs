@@ -9,7 +9,7 @@ use crate::format::description::LegDescription;
 use crate::format::layout::Layout;
 use crate::format::ledger::LedgerMark;
 use crate::io::OutReason;
-use crate::units::{LEGS_MAX, LegIndex};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 
 use super::{
     ANCESTRY_MAX, Ancestor, Ancestry, FLAG_LEDGER, FLAGS_KNOWN, LegRecord, MAGIC, Membership,

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use hemi_engine::io::{LegError, Notice, OutReason};
-use hemi_engine::units::{LEGS_MAX, LegIndex, SECTOR_BYTES};
+use hemi_units::{SECTOR_BYTES};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use super::{Event, Severity};
 use crate::control::promises::{bytes, duration};

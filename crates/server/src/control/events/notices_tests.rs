@@ -1,7 +1,7 @@
 //! Tests of the engine's notices as events.
 
 use hemi_engine::status::LegState;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::super::made::snapshot;
 use super::*;

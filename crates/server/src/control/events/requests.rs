@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Event, Severity};
 use crate::control::promises::{bytes, duration};
 use crate::control::volume::{Refusal, Request, Snapshot};
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 
 /// Returns the event of a request that has been done or refused after so long. `snapshot` was taken
 /// afterwards.

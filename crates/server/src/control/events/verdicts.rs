@@ -1,6 +1,6 @@
 //! Events of verdicts on slow legs.
 
-use hemi_engine::units::LegIndex;
+use hemi_engine::identifiers::LegIndex;
 
 use super::notices::of_leg;
 use super::{Event, Severity};

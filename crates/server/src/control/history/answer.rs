@@ -122,7 +122,7 @@ impl HistoryAnswer {
             exposure,
             hidden_ns: column(Column::Hidden),
             process,
-            legs: (0..hemi_engine::units::LEGS_MAX as u8)
+            legs: (0..hemi_engine::identifiers::LEGS_MAX as u8)
                 .filter(|&slot| {
                     legs.iter().any(|known| known.leg == slot)
                         || rows.iter().any(|row| row.has_leg(usize::from(slot)))
@@ -143,7 +143,7 @@ fn leg(rows: &[Row], slot: u8, legs: &[LegIdentity]) -> Leg {
     };
     Leg {
         leg: slot,
-        name: crate::notices::name(legs, hemi_engine::units::LegIndex(slot)),
+        name: crate::notices::name(legs, hemi_engine::identifiers::LegIndex(slot)),
         p50_ns: column(LegColumn::P50),
         p99_ns: column(LegColumn::P99),
         max_ns: column(LegColumn::Max),

@@ -1,7 +1,7 @@
 //! One step of the history: its columns, and how steps become longer ones.
 
 use hemi_engine::histogram::{BUCKETS, LatencyHistogram, bucket_upper_bound};
-use hemi_engine::units::LEGS_MAX;
+use hemi_engine::identifiers::LEGS_MAX;
 
 /// Buckets of the heat map.
 pub(crate) const HEAT_BUCKETS: usize = 24;

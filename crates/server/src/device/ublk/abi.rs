@@ -2,7 +2,7 @@
 //! `include/uapi/linux/ublk_cmd.h` of Linux 6.12, and `Documentation/block/ublk.rst`.
 
 use hemi_engine::io::Operation;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 /// An ioctl number of type 'u', as `_IOC` makes them: direction (2 bits), size (14), type, number.
 const fn command(direction: u32, size: u32, number: u32) -> u32 {

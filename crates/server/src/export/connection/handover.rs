@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use hemi_engine::io::RequestError;
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_nbd::server::{Command, Request, ServerSession};
 
 use super::{Blocked, Connection, ConnectionMemory, RECEIVE, SEND, State, Stream};

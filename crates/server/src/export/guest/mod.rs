@@ -14,7 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use hemi_engine::io::{Operation, Reply, RequestError};
-use hemi_engine::units::{BufferAt, SECTOR_BYTES};
+use hemi_units::{SECTOR_BYTES};
+use hemi_engine::identifiers::{BufferAt};
 use rustix::io::Errno;
 
 use super::block::{BlockClient, BlockRequest, Blocked, Turn};

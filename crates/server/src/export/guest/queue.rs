@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use hemi_engine::io::Operation;
-use hemi_engine::units::{Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
 use super::{KICK, Signals};
 use crate::export::block::BlockRequest;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::SECTOR_BYTES;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request};
 use hemi_nbd::codec::TransmissionFlags;
 use rustix::io::Errno;

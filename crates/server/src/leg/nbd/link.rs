@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use hemi_nbd::client::ClientSession;
 use rustix::net::Shutdown;
 

@@ -1,8 +1,8 @@
 //! What a thread asks for: where, how much, and whether to read or to write.
 
 use hemi_drives::drive::Operation;
-use hemi_drives::quantity::Size;
-use hemi_engine::units::{Extent, SECTOR_BYTES};
+use hemi_units::Size;
+use hemi_units::{Extent, SECTOR_BYTES};
 use hemi_random::Rng;
 use serde::Deserialize;
 

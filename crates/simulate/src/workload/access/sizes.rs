@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use hemi_drives::quantity::Size;
-use hemi_engine::units::SECTOR_BYTES;
+use hemi_units::Size;
+use hemi_units::SECTOR_BYTES;
 use hemi_random::Rng;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};

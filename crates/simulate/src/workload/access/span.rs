@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use hemi_drives::quantity::Size;
-use hemi_engine::units::{Extent, SECTOR_BYTES};
+use hemi_units::Size;
+use hemi_units::{Extent, SECTOR_BYTES};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};

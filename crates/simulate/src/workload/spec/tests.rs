@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::Instant;
+use hemi_units::Instant;
 use serde::Deserialize;
 
 use super::WorkloadSpec;

@@ -2,7 +2,7 @@
 //!
 //! `device_id,opcode,offset,length,timestamp`, in bytes and microseconds.
 
-use hemi_engine::units::MICROSECOND;
+use hemi_units::MICROSECOND;
 
 use super::fields::{Fields, Wrong};
 use super::{Record, Said, Volumes, extent_of_bytes};

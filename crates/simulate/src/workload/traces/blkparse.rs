@@ -7,7 +7,7 @@
 //! the text ends the trace.
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Extent, SECOND};
+use hemi_units::{Extent, SECOND};
 
 use super::fields::{Field, Fields, Wrong};
 use super::format::Event;

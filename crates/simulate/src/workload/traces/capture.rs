@@ -7,7 +7,7 @@ use std::io::Read;
 
 use hemi_capture::{CaptureError, Kind};
 use hemi_drives::drive::Operation;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 
 use super::{Record, Said, Volumes};
 

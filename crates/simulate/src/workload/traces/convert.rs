@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{MICROSECOND, SECTOR_BYTES};
+use hemi_units::{MICROSECOND, SECTOR_BYTES};
 
 use super::load::Trace;
 

@@ -4,7 +4,7 @@
 //! 512-byte sectors; the flags are hexadecimal and their bit 0 says read.
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{MICROSECOND, MILLISECOND};
+use hemi_units::{MICROSECOND, MILLISECOND};
 
 use super::fields::{Fields, Wrong};
 use super::format::TimeUnit;

@@ -5,7 +5,7 @@
 //! bytes. Files being added, opened and closed are no requests. A volume is a file.
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::MICROSECOND;
+use hemi_units::MICROSECOND;
 
 use super::fields::{Fields, Wrong};
 use super::{Record, Said, Volumes, extent_of_bytes};

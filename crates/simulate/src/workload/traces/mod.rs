@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use std::io::{self, BufRead};
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::{Extent, SECTOR_BYTES};
+use hemi_units::{Extent, SECTOR_BYTES};
 
 pub use self::error::TraceError;
 use self::fields::Wrong;

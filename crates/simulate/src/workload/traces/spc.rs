@@ -3,7 +3,7 @@
 //! `ASU,LBA,Size,Opcode,Timestamp`, further fields allowed and ignored; the address counts
 //! 512-byte blocks, the size bytes, the time seconds. The volume is the ASU.
 
-use hemi_engine::units::{SECOND, SECTOR_BYTES};
+use hemi_units::{SECOND, SECTOR_BYTES};
 
 use super::fields::{Fields, Wrong};
 use super::{Record, Said, Volumes, extent_of_bytes};

@@ -5,7 +5,7 @@
 //! for a read and 1 for a write.
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::SECOND;
+use hemi_units::SECOND;
 
 use super::fields::{Fields, Wrong};
 use super::{Record, Said, Volumes, extent_of_sectors};

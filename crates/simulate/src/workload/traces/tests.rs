@@ -2,7 +2,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use hemi_drives::drive::Operation;
-use hemi_engine::units::Extent;
+use hemi_units::Extent;
 use proptest::prelude::*;
 
 use super::format::{Event, Format, TimeUnit};

@@ -1,11 +1,16 @@
-//! Sizes and durations as a person writes them: `64MiB`, `10G`, `20ms`, `1m 30s`.
+//! Quantities as people write them: `64MiB`, `10G`, `32 GB`, `20ms`, `8.9 ms`, `1m 30s`.
 
+use std::borrow::ToOwned as _;
 use std::fmt;
+use std::format;
 use std::str::FromStr;
+use std::string::{String, ToString as _};
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
+
+use crate::instant::SECOND;
 
 /// A size in bytes, written as an integer (bytes) or with a unit.
 ///
@@ -68,8 +73,14 @@ pub enum UnitError {
     )]
     Size(String),
     /// Not a duration.
-    #[error("`{0}` is not a duration: write for example 500us, 20ms, 5s, 1m 30s")]
+    #[error("`{0}` is not a duration: write a number with its unit, as in 500us, 8.9 ms, 5s, 1m 30s")]
     Time(String),
+    /// Not a rate.
+    #[error("`{0}` is not a rate: write a size a second, as in \"100 MB/s\"")]
+    Rate(String),
+    /// Not a power.
+    #[error("`{0}` is not a power: write a number and W or mW, as in \"6.8 W\"")]
+    Power(String),
 }
 
 impl FromStr for Size {
@@ -92,7 +103,10 @@ impl FromStr for Size {
     }
 }
 
-/// A duration in nanoseconds, written with a unit: `500us`, `20ms`, `5s`, `1m 30s`.
+/// A duration in nanoseconds, written with its units: `500us`, `20ms`, `8.9 ms`, `1m 30s`, `24 h`.
+///
+/// Several units may follow each other if all their numbers are whole. A number with a decimal point
+/// has one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -118,12 +132,6 @@ impl Time {
     }
 }
 
-impl hemi_stalls::Duration for Time {
-    fn nanoseconds(self) -> u64 {
-        self.0
-    }
-}
-
 impl fmt::Display for Time {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&humantime::format_duration(self.duration()).to_string())
@@ -134,9 +142,79 @@ impl FromStr for Time {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Time, UnitError> {
-        let duration =
-            humantime::parse_duration(text.trim()).map_err(|_| UnitError::Time(text.to_owned()))?;
-        u64::try_from(duration.as_nanos()).map(Time).map_err(|_| UnitError::Time(text.to_owned()))
+        let wrong = || UnitError::Time(text.to_owned());
+        let plain = text.trim().replace("µs", "us");
+        let whole = |text: &str| -> Result<u64, UnitError> {
+            let duration = humantime::parse_duration(text).map_err(|_| wrong())?;
+            u64::try_from(duration.as_nanos()).map_err(|_| wrong())
+        };
+        if !plain.contains('.') {
+            return whole(&plain).map(Time);
+        }
+        let (number, unit) = number_and_unit(&plain).ok_or_else(wrong)?;
+        if !unit.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            return Err(wrong());
+        }
+        let nanoseconds = (number * whole(&format!("1{unit}"))? as f64).round();
+        // The largest double below 2^64 is the bound: what is not below it has no nanoseconds in 64 bits.
+        if nanoseconds < u64::MAX as f64 { Ok(Time(nanoseconds as u64)) } else { Err(wrong()) }
+    }
+}
+
+/// Splits `text` into its number and its unit. Returns `None` if it does not begin with a number.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    Some((number, text[end..].trim_start()))
+}
+
+/// Bytes a second, written as a size a second: `100 MB/s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// Returns the nanoseconds that `bytes` take, rounded up. The rate must not be zero.
+    pub fn time_of(self, bytes: u64) -> u64 {
+        (u128::from(bytes) * u128::from(SECOND)).div_ceil(u128::from(self.0)) as u64
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&format!("{}/s", Size(self.0)))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Rate, UnitError> {
+        let wrong = || UnitError::Rate(text.to_owned());
+        let size = text.trim().strip_suffix("/s").ok_or_else(wrong)?;
+        let Size(bytes) = size.parse().map_err(|_| wrong())?;
+        Ok(Rate(bytes))
+    }
+}
+
+/// Watts, written with their unit: `6.8 W`, `250 mW`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Power(pub f64);
+
+impl fmt::Display for Power {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&format!("{} W", self.0))
+    }
+}
+
+impl FromStr for Power {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Power, UnitError> {
+        match number_and_unit(text.trim()) {
+            Some((number, "W")) => Ok(Power(number)),
+            Some((number, "mW")) => Ok(Power(number / 1000.0)),
+            _ => Err(UnitError::Power(text.to_owned())),
+        }
     }
 }
 
@@ -181,6 +259,8 @@ macro_rules! textual {
 }
 
 textual!(Size, "a size such as \"64MiB\" or a number of bytes", |bytes| Some(Size(bytes)));
+textual!(Rate, "a rate in quotes, such as \"100 MB/s\"", |_| None);
+textual!(Power, "a power in quotes, such as \"6.8 W\"", |_| None);
 textual!(Time, "a duration with its unit such as \"20ms\" or \"5s\"", |count| {
     // Zero needs no unit; anything else without one is ambiguous.
     (count == 0).then_some(Time(0))
@@ -229,8 +309,33 @@ mod tests {
     fn times_need_a_unit() {
         assert_eq!("20ms".parse(), Ok(Time::millis(20)));
         assert_eq!("1m 30s".parse(), Ok(Time::seconds(90)));
-        for text in ["20", "", "fast", "-1s", "99999999999y"] {
-            assert!(text.parse::<Time>().is_err(), "{text}");
+        for text in ["20", "", "fast", "-1s", "-1 ms", "99999999999y", "8.9", "8.9 mss", "1.2.3 ms", "ms"] {
+            assert_eq!(text.parse::<Time>(), Err(UnitError::Time(text.to_owned())), "{text}");
         }
+    }
+
+    #[test]
+    fn quantities_of_data_sheets_are_read() {
+        assert_eq!("8.9 ms".parse(), Ok(Time(8_900_000)));
+        assert_eq!("0.1us".parse(), Ok(Time(100)));
+        assert_eq!("75µs".parse(), Ok(Time(75_000)));
+        assert_eq!("2 min".parse(), Ok(Time(120_000_000_000)));
+        assert_eq!("24 h".parse(), Ok(Time(86_400_000_000_000)));
+        assert_eq!("1.5h".parse(), Ok(Time(5_400_000_000_000)));
+        assert_eq!("32 GB".parse(), Ok(Size(32_000_000_000)));
+        assert_eq!("128 kB".parse(), Ok(Size(128_000)));
+        assert_eq!("512 B".parse(), Ok(Size(512)));
+        assert_eq!("1.5 MiB".parse(), Ok(Size(1_572_864)));
+        assert_eq!("100 MB/s".parse(), Ok(Rate(100_000_000)));
+        assert_eq!("250 mW".parse(), Ok(Power(0.25)));
+        assert_eq!(Rate(100_000_000).time_of(4096), 40_960);
+        for wrong in ["100 MB", "MB/s", ""] {
+            assert_eq!(wrong.parse::<Rate>(), Err(UnitError::Rate(wrong.to_owned())));
+        }
+        for wrong in ["6.8", "6.8 V", "W"] {
+            assert_eq!(wrong.parse::<Power>(), Err(UnitError::Power(wrong.to_owned())));
+        }
+        assert_eq!(Rate(100_000_000).to_string().parse(), Ok(Rate(100_000_000)));
+        assert_eq!(Power(6.8).to_string().parse(), Ok(Power(6.8)));
     }
 }

@@ -1,0 +1,50 @@
+//! Ranges of sectors.
+
+/// Bytes in a sector: the unit of every extent, whatever a leg's own block size.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A range of sectors, `start` inclusive to `end` exclusive. Never wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    /// First sector.
+    pub start: u64,
+    /// One past the last sector.
+    pub end: u64,
+}
+
+impl Extent {
+    /// The extent of `count` sectors from `start`.
+    pub fn new(start: u64, count: u64) -> Extent {
+        Extent { start, end: start + count }
+    }
+
+    /// Length in sectors.
+    pub fn sectors(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Length in bytes.
+    pub fn bytes(self) -> u64 {
+        self.sectors() * SECTOR_BYTES
+    }
+
+    /// Whether it holds no sector.
+    pub fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Whether the two share a sector.
+    pub fn overlaps(self, other: Extent) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+
+    /// Whether `other` lies wholly within.
+    pub fn contains(self, other: Extent) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+
+    /// The sectors both hold; empty (with `start >= end`) if none.
+    pub fn intersection(self, other: Extent) -> Extent {
+        Extent { start: self.start.max(other.start), end: self.end.min(other.end) }
+    }
+}
