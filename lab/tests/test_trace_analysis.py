@@ -36,7 +36,7 @@ from typer.testing import CliRunner
 HEMI = shutil.which(os.environ.get("HEMI", "hemi"))
 hemi = pytest.mark.skipif(HEMI is None, reason="needs hemi (make build)")
 
-SAMPLES = Path(__file__).parents[2] / "crates/simulate/data/traces"
+SAMPLES = Path(__file__).parents[2] / "crates/workload/data/traces"
 
 MSR = """\
 10000000,srv,0,Read,0,4096,1000

@@ -2,11 +2,11 @@
 
 use std::time::Instant as Clock;
 
-use hemi_drives::drive::{Drive, Operation, Request};
+use hemi_drives::drive::{Drive, Request};
 use hemi_drives::hdd::Hdd;
 use hemi_drives::hdd::parameters::Parameters;
-use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, Operation};
 
 const REQUESTS: u64 = 2_000_000;
 

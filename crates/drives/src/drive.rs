@@ -1,22 +1,6 @@
 //! What all drives have in common: requests in, completion times out.
 
-use hemi_units::{Extent, Instant};
-
-/// What a drive is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Read the extent.
-    Read,
-    /// Write the extent; with `fua`, on the medium before it is done.
-    Write {
-        /// Past the volatile cache.
-        fua: bool,
-    },
-    /// The extent's content is no longer needed (TRIM, UNMAP).
-    Trim,
-    /// Everything done before is on the medium when this is done.
-    Flush,
-}
+use hemi_units::{Extent, Instant, Operation};
 
 /// One request.
 #[derive(Clone, Copy, Debug)]

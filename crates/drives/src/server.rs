@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_units::Instant;
 use hemi_random::Rng;
+use hemi_units::Instant;
 
 use crate::drive::{Completion, Counters, Drive, Request};
 
@@ -108,10 +108,10 @@ impl Drive for Server {
 
 #[cfg(test)]
 mod tests {
-    use hemi_units::{Extent, Instant};
+    use hemi_units::{Extent, Instant, Operation};
 
     use super::{Server, Service};
-    use crate::drive::{Drive, Operation, Request};
+    use crate::drive::{Drive, Request};
 
     #[test]
     fn requests_wait_for_a_server() {

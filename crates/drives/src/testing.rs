@@ -1,8 +1,8 @@
 //! Loads that tests of drives share.
 
-use hemi_units::{Extent, Instant};
+use hemi_units::{Extent, Instant, Operation};
 
-use crate::drive::{Completion, Drive, Operation, Request};
+use crate::drive::{Completion, Drive, Request};
 
 /// One request's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

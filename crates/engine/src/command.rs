@@ -1,9 +1,9 @@
 //! What an operator may ask of a running engine.
 
+use crate::identifiers::LegIndex;
 use crate::io::LegTraits;
 use crate::settings::Settings;
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 /// A control command. Its outcome arrives as [`crate::io::Action::CommandDone`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

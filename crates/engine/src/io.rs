@@ -4,8 +4,8 @@
 //! performs every [`LegIo`] it is handed, in any order, and reports each exactly once.
 
 use crate::format::LegDescription;
-use hemi_units::{Extent};
 use crate::identifiers::{BufferAt, BufferId, IoId, LegIndex};
+use hemi_units::Extent;
 
 /// Payload buffers, owned by the driver, counted by the engine.
 ///

@@ -1,8 +1,8 @@
 //! Every knob and bound of the engine, with its unit, default and reason.
 
 use crate::command::CommandError;
+use crate::identifiers::LEGS_MAX;
 use hemi_units::{MILLISECOND, SECOND};
-use crate::identifiers::{LEGS_MAX};
 
 /// Which acknowledgement rule a volume uses. All keep every promise but P4, which only
 /// `First` keeps in full.

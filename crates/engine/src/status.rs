@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::histogram::LatencyHistogram;
-use crate::io::OutReason;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::io::OutReason;
 
 /// The condition of a leg, worst first wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
 

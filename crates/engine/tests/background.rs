@@ -2,10 +2,10 @@
 
 mod world;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::What;
 use world::{LONG, Shape, World, calm, steady_legs};
 

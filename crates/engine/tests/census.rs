@@ -2,10 +2,10 @@
 
 mod world;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::RegionCounts;
-use hemi_units::{MILLISECOND};
-use hemi_engine::identifiers::{LegIndex};
+use hemi_units::MILLISECOND;
 use world::script::What;
 use world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
 

@@ -4,11 +4,11 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Landing, What};
 use world::{SECTORS, World, settings};
 

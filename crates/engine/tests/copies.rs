@@ -2,11 +2,11 @@
 
 mod world;
 
+use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegEvent, Notice, Operation};
 use hemi_engine::settings::{FlushCopies, Limits, Settings};
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{IoId, LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{LONG, World, calm, steady_legs};
 

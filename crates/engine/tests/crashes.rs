@@ -5,11 +5,11 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, LegOperation, Operation};
 use hemi_engine::recovery::Problem;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MICROSECOND, MILLISECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::disk::Disk;
 use world::script::{Cache, Landing, What};
 use world::{Random, Shape, World, fast, settings};

@@ -12,9 +12,9 @@ use hemi_engine::format::{
     Block, Layout, LegDescription, LegRecord, Membership, RegionEntry, Stamp, Superblock,
     SuperblockError,
 };
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::OutReason;
-use hemi_units::{Extent};
-use hemi_engine::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 const SUPERBLOCK: &Block = include_bytes!("fixtures/format-v1-superblock.bin");
 const DESCRIBED: &Block = include_bytes!("fixtures/format-v1-superblock-described.bin");

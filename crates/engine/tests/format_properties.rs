@@ -9,9 +9,9 @@ use hemi_engine::format::{
     Block, Id, Layout, LegDescription, LegRecord, Membership, RegionEntry, Superblock,
     SuperblockError,
 };
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::OutReason;
-use hemi_units::{Extent};
-use hemi_engine::identifiers::{LegIndex};
+use hemi_units::Extent;
 use proptest::prelude::*;
 
 const VOLUME: Id = [7; 16];

@@ -3,8 +3,8 @@
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{BLOCK_BYTES, Block, Layout, RegionEntry, Superblock, block};
-use hemi_engine::recovery::{Growth, GrowthError, LegImage, Opening, assess, grow, largest};
 use hemi_engine::identifiers::LegIndex;
+use hemi_engine::recovery::{Growth, GrowthError, LegImage, Opening, assess, grow, largest};
 use proptest::prelude::*;
 
 const REGION: u64 = 1 << 20;

@@ -3,10 +3,10 @@
 
 mod world;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, OutReason};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{REGION_BYTES, World, calm, settings};
 

@@ -4,10 +4,10 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Notice, Operation, OutReason};
 use hemi_engine::settings::{Limits, Settings};
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{SECTORS, World, calm, settings};
 

@@ -4,11 +4,11 @@
 mod world;
 
 use hemi_engine::format::ledger::{LedgerError, SimulatedMemory};
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::recovery::{self, LedgerWord, LegImage, Outlived, Problem, Promotion};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MILLISECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{World, calm};
 

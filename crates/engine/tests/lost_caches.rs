@@ -4,11 +4,11 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegError, LegEvent, Notice, Operation};
 use hemi_engine::settings::{Limits, Settings};
 use hemi_engine::status::{LegState, Status};
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{IoId, LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{LONG, Random, SECTORS, Shape, World, calm, settings, steady_legs};
 

@@ -3,10 +3,10 @@
 
 mod world;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{Limits, Settings};
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Cache, Landing, What};
 use world::{Shape, World, calm};
 

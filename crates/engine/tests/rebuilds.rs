@@ -4,11 +4,11 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::{LegEvent, Operation};
 use hemi_engine::settings::{Limits, Settings};
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::{Landing, What};
 use world::{LONG, REGION_BYTES, Shape, World, calm, fast, settings, steady_legs};
 

@@ -2,10 +2,10 @@
 
 mod world;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, MICROSECOND, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::What;
 use world::{Shape, World, calm};
 

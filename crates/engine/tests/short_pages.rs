@@ -3,8 +3,8 @@
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Layout, RegionEntry};
-use hemi_engine::recovery::{self, LegImage, Outlived, Problem};
 use hemi_engine::identifiers::LegIndex;
+use hemi_engine::recovery::{self, LegImage, Outlived, Problem};
 
 const REGIONS: u32 = 8;
 const REGIONS_PER_PAGE: u32 = 3;

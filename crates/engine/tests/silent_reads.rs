@@ -3,11 +3,11 @@
 mod world;
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
 use hemi_units::{Extent, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::script::What;
 use world::{LONG, SECTORS, World, calm, steady_legs};
 

@@ -9,10 +9,10 @@ use hemi_engine::format::lost::{self, LostHeader};
 use hemi_engine::format::page::{self, PageHeader};
 use hemi_engine::format::superblock::{Ancestor, Ancestry, Name};
 use hemi_engine::format::{Block, Id, Layout, LegRecord, Membership, RegionEntry, Superblock};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
 use hemi_engine::recovery::{self, LegImage, Opening};
-use hemi_units::{Extent};
-use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
+use hemi_units::Extent;
 
 const VOLUME: Id = [7; 16];
 const VOLUME_BYTES: u64 = 4 << 20;

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hemi_drives::drive::Operation;
-use hemi_units::{Instant, SECTOR_BYTES};
-use hemi_simulate::figures::{Ended, Figures, Latencies, Moments, Upkeep};
+use hemi_units::{Instant, Operation, SECTOR_BYTES};
+use hemi_workload::figures::{Ended, Figures, Latencies, Moments, Upkeep};
 
 use crate::rows::{RowsError, RowsFile};
 use crate::segments::{Outcome, Row};

@@ -3,13 +3,12 @@
 
 use std::io;
 
-use hemi_drives::drive::Operation;
+use hemi_engine::identifiers::IoId;
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
-use hemi_units::{Instant};
-use hemi_engine::identifiers::{IoId};
 use hemi_server::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
 use hemi_server::memory::Span;
 use hemi_server::ring::{Completion, Ring, Source};
+use hemi_units::{Instant, Operation};
 
 use crate::segments::Outcome;
 

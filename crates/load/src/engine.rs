@@ -9,10 +9,9 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use hemi_drives::drive::Operation;
-use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
 use hemi_server::clock;
-use hemi_simulate::workload::{Issue, Workload};
+use hemi_units::{Extent, Instant, Operation, SECOND, SECTOR_BYTES};
+use hemi_workload::{Issue, Workload};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::backend::{Backend, Request};

@@ -1,5 +1,5 @@
 //! What does this file, drive or export really do under this load? The workloads of
-//! [`hemi_simulate`], issued in real time through io_uring.
+//! [`hemi_workload`], issued in real time through io_uring.
 //!
 //! Everything is measured from the time a request was **intended** for, so that a target that
 //! stalls is charged with the requests that waited meanwhile. The engine in turn is charged

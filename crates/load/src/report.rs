@@ -1,12 +1,12 @@
 //! What a load found, as others read it.
 //!
 //! Where a figure means what a simulation's means, it has the same name and unit
-//! ([`hemi_simulate::report`]): seconds and bytes. A load that was later than its bound has no
+//! ([`hemi_workload::report`]): seconds and bytes. A load that was later than its bound has no
 //! latencies: they are absent or null, and `refusal` says why.
 
 use hemi_units::SECOND;
-use hemi_simulate::figures::Latencies;
-use hemi_simulate::report::{IntervalReport, Spread, seconds};
+use hemi_workload::figures::Latencies;
+use hemi_workload::report::{IntervalReport, Spread, seconds};
 use serde::Serialize;
 
 use crate::account::{Account, Beside};

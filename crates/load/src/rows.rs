@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hemi_drives::drive::Operation;
-use hemi_units::SECTOR_BYTES;
+use hemi_units::{Operation, SECTOR_BYTES};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;

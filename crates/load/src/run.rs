@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hemi_units::SECTOR_BYTES;
 use hemi_server::ring::{Ring, RingError};
-use hemi_simulate::workload::error::WorkloadError;
+use hemi_units::SECTOR_BYTES;
+use hemi_workload::error::WorkloadError;
 
 use crate::account::{Account, Progress};
 use crate::backend::Backend;
@@ -136,7 +136,7 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
 }
 
 fn setting(job: &Job, seed: u64, target: TargetReport, began: SystemTime) -> Setting {
-    let seconds = |nanoseconds| hemi_simulate::report::seconds(nanoseconds);
+    let seconds = |nanoseconds| hemi_workload::report::seconds(nanoseconds);
     let kernel = std::fs::read_to_string(Path::new("/proc/sys/kernel/osrelease"));
     let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     Setting {

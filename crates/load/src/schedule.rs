@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 
 use hemi_units::Instant;
-use hemi_simulate::workload::{Issue, Workload};
+use hemi_workload::{Issue, Workload};
 
 /// Requests that wait for the cap before the queue grows. A workload that was told of the cap
-/// ([`hemi_simulate::workload::any::AnyWorkload::cap`]) keeps no backlog here.
+/// ([`hemi_workload::any::AnyWorkload::cap`]) keeps no backlog here.
 const WAITING: usize = 1 << 12;
 
 /// A request that may go.

@@ -6,7 +6,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use hemi_drives::drive::Operation;
+use hemi_units::Operation;
 
 /// Rows of a segment.
 const ROWS: usize = 4096;

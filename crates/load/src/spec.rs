@@ -15,8 +15,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hemi_simulate::spec::RunSpec;
-use hemi_simulate::workload::spec::WorkloadSpec;
+use hemi_workload::RunSpec;
+use hemi_workload::spec::WorkloadSpec;
 use serde::Deserialize;
 use toml::Table;
 

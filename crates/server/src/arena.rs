@@ -7,9 +7,9 @@
 
 use std::io;
 
-use hemi_engine::io::Buffers;
-use hemi_units::{SECTOR_BYTES};
 use hemi_engine::identifiers::{BufferAt, BufferId};
+use hemi_engine::io::Buffers;
+use hemi_units::SECTOR_BYTES;
 
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 

@@ -10,17 +10,17 @@ use std::io;
 
 use hemi_engine::format::layout::VOLUME_GRAIN;
 use hemi_engine::format::{Layout, Membership};
-use hemi_engine::recovery::{self, GrowthError};
 use hemi_engine::identifiers::LegIndex;
+use hemi_engine::recovery::{self, GrowthError};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::config::legs::LegSpec;
-use hemi_units::Size;
 use crate::leg::OpenLeg;
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::probe::{self, Kind, Probe};
 use crate::serve::ServeError;
+use hemi_units::Size;
 
 /// The size that a volume is to grow to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

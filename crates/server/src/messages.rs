@@ -10,8 +10,8 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use arc_swap::ArcSwap;
 use hemi_engine::command::{Command, CommandError};
-use hemi_engine::status::RegionCounts;
 use hemi_engine::identifiers::LegIndex;
+use hemi_engine::status::RegionCounts;
 
 use crate::control::volume::{Census, Snapshot};
 use crate::device::{KernelSocket, OpenDevice};

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use hemi_engine::io::{LegError, Notice, OutReason};
-use hemi_units::{Instant, SECOND};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
+use hemi_engine::io::{LegError, Notice, OutReason};
+use hemi_units::{Instant, SECOND, Time};
 
-use hemi_units::Time;
 use crate::control::volume::{LegIdentity, Noticed};
 
 /// Notices that may wait for the control thread.

@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use hemi_engine::format::{Ledger, Membership, Superblock};
-use hemi_engine::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
+use hemi_engine::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
 
 use crate::config::legs::{LegConfig, LegSpec};
 use crate::config::place::Place;

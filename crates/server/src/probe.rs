@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
-use hemi_units::Size;
 use crate::create::signature;
+use hemi_units::Size;
 
 mod legs;
 mod system;

@@ -16,10 +16,10 @@ use std::sync::mpsc::Receiver;
 use arc_swap::ArcSwap;
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::engine::Engine;
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
 use hemi_engine::status::Status;
 use hemi_units::{Instant, SECOND};
-use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use crate::arena::Arena;
 use crate::clock;

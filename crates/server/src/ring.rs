@@ -17,10 +17,10 @@ use std::sync::Arc;
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use hemi_units::Size;
 use crate::memory::{Mapping, Span};
 use crate::ring_message::Gather;
 use crate::slots::SlotId;
+use hemi_units::Size;
 use sockets::{Receive, Sockets, Target};
 
 /// Submission queue entries; a turn that needs more submits in between.

@@ -18,11 +18,11 @@ use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use serde::{Deserialize, Serialize};
 
 use crate::config::legs::LegSpec;
-use hemi_units::Size;
 use crate::leg::stripe::{IDENTITY_BYTES, Identity as MemberIdentity, MAGIC};
 use crate::opening::volume_name;
 use crate::probe::{hex, superblock_at_end};
 use devices::Candidate;
+use hemi_units::Size;
 
 pub mod apart;
 mod choose;

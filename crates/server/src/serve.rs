@@ -13,15 +13,15 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use hemi_engine::engine::Engine;
+use hemi_engine::identifiers::LEGS_MAX;
 use hemi_engine::io::LegTraits;
 use hemi_engine::settings::Settings;
-use hemi_engine::identifiers::LEGS_MAX;
 
 use crate::arena::Arena;
 use crate::clock;
+use crate::config::Config;
 use crate::config::device::DeviceKind;
 use crate::config::exports::ExportConfig;
-use crate::config::Config;
 use crate::control::socket::{VolumeSocket, run_directory};
 use crate::control::volume::{HandoverReport, Phase, Snapshot};
 use crate::control::{ControlError, Listeners};

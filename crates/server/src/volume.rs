@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hemi_engine::command::{Command, CommandError};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::status::RegionCounts;
 use hemi_units::{Extent, SECTOR_BYTES};
-use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use tokio::sync::oneshot;
 
 use crate::control::inject::schedule;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use hemi_engine::recovery::{LegImage, Problem, assess};
 use hemi_engine::identifiers::LegIndex;
+use hemi_engine::recovery::{LegImage, Problem, assess};
 use hemi_server::config::place::Place;
 use hemi_server::create::{CreateOptions, create};
 use hemi_server::leg::FileOptions;

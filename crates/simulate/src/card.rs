@@ -6,12 +6,12 @@ use hemi_drives::drive::Drive;
 use hemi_drives::preset::{Figure, Load, Measure, Pattern, Preset, PresetError};
 use hemi_units::{Instant, SECOND, SECTOR_BYTES};
 
-use crate::figures::Figures;
 use crate::run::Run;
 use crate::stock::Stock;
 use crate::system::System;
-use crate::workload::error::WorkloadError;
-use crate::workload::spec::WorkloadSpec;
+use hemi_workload::error::WorkloadError;
+use hemi_workload::figures::Figures;
+use hemi_workload::spec::WorkloadSpec;
 
 /// Requests before what is measured begins, for each one of the queue depth …
 const WARM_UP: u64 = 64;

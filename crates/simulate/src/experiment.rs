@@ -9,12 +9,13 @@ use hemi_units::{Instant, SECTOR_BYTES};
 
 use crate::faults;
 use crate::mirror::MirrorError;
-use crate::report::{self, IntervalReport, Report, Summary, seconds};
+use crate::report::{self, Report, Summary};
 use crate::run::{Run, Watched};
 use crate::spec::{Case, SystemSpec};
 use crate::stock::{self, Stock};
 use crate::system::System;
-use crate::workload::error::WorkloadError;
+use hemi_workload::error::WorkloadError;
+use hemi_workload::report::{IntervalReport, seconds};
 
 /// Why a case cannot be run.
 #[derive(Debug, thiserror::Error)]

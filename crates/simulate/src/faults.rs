@@ -2,9 +2,8 @@
 
 use hemi_drives::any::AnyDrive;
 use hemi_drives::faulty::{Faulty, Freeze};
-use hemi_units::Time;
-use hemi_units::Instant;
 use hemi_stalls::{Experiment, PhaseSpec, Schedule, Stalls};
+use hemi_units::{Instant, Time};
 use serde::Deserialize;
 
 /// A fault of one leg: a freeze, stalls, or a published experiment.

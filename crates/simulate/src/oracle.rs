@@ -4,8 +4,8 @@
 //! is not given any more, and is never owed it: no metadata, no debts, no promise. A read goes
 //! to the leg with the least time expected, whether it would have the data or not.
 
-use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
-use hemi_units::Instant;
+use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_units::{Instant, Operation};
 
 use crate::front::Front;
 use crate::legs::{Legs, Pace};

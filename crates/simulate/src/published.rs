@@ -14,8 +14,8 @@ mod delayed;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
-use hemi_units::{Extent, Instant};
+use hemi_drives::drive::{Completion, Counters, Drive, Request};
+use hemi_units::{Extent, Instant, Operation};
 
 use self::delayed::Delayed;
 use crate::front::Front;
@@ -311,9 +311,9 @@ impl<D: Drive> Drive for Published<D> {
 
 #[cfg(test)]
 mod tests {
-    use hemi_drives::drive::{Drive, Operation, Request};
+    use hemi_drives::drive::{Drive, Request};
     use hemi_drives::server::{Server, Service};
-    use hemi_units::Extent;
+    use hemi_units::{Extent, Operation};
 
     use super::{Published, Rule};
 

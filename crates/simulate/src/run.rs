@@ -1,14 +1,14 @@
 //! A run: a workload meets a drive (a volume is one), from the first request to the last.
 
-use hemi_drives::drive::{Completion, Drive, Operation, Request};
+use hemi_drives::drive::{Completion, Drive, Request};
 use hemi_drives::server::Server;
-use hemi_units::Instant;
+use hemi_units::{Instant, Operation};
 
-use crate::figures::{Ended, Figures, Little, Upkeep};
 use crate::mirror::Mirror;
 use crate::oracle::Oracle;
 use crate::published::Published;
-use crate::workload::{Issue, Workload};
+use hemi_workload::figures::{Ended, Figures, Little, Upkeep};
+use hemi_workload::{Issue, Workload};
 
 /// What a volume knows of itself beside its requests.
 pub trait Watched: Drive {

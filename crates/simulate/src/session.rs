@@ -7,19 +7,19 @@
 use std::path::Path;
 
 use hemi_drives::drive::{Counters, Drive};
-use hemi_units::Time;
-use hemi_units::{Instant, SECOND, SECTOR_BYTES};
+use hemi_units::{Instant, SECOND, SECTOR_BYTES, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{self, ExperimentError};
-use crate::figures::{Interval, Moments};
-use crate::report::{self, IntervalReport, LegReport, Summary, seconds};
+use crate::report::{self, LegReport, Summary};
 use crate::run::{Run, Watched as _};
-use crate::spec::{self, RunSpec, SpecError, SystemSpec};
+use crate::spec::{self, SpecError, SystemSpec};
 use crate::stock::Stock;
 use crate::system::{PolicyName, System};
-use crate::workload::spec::WorkloadSpec;
-use crate::workload::{Issue, Workload};
+use hemi_workload::figures::{Interval, Moments};
+use hemi_workload::report::{IntervalReport, seconds};
+use hemi_workload::spec::WorkloadSpec;
+use hemi_workload::{Issue, RunSpec, Workload};
 
 /// What a session's file says: a spec without a workload.
 #[derive(Clone, Debug, Deserialize)]
@@ -338,7 +338,7 @@ fn leg_interval(counters: &Counters, length: u64) -> LegInterval {
 
 /// What a step asks for.
 enum Asks {
-    Workload(Box<crate::workload::any::AnyWorkload>),
+    Workload(Box<hemi_workload::any::AnyWorkload>),
     Nothing,
 }
 

@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 
 use hemi_drives::preset::Precondition;
 use hemi_units::{Size, Time};
-use hemi_units::SECOND;
+use hemi_workload::RunSpec;
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::faults::{self, FaultSpec};
 use crate::sweep::{self, SweepError};
 use crate::system::{EngineSpec, PolicyName, RuleSpec};
-use crate::workload::spec::WorkloadSpec;
+use hemi_workload::spec::WorkloadSpec;
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -78,23 +78,6 @@ pub struct SystemSpec {
     /// Settings of `paper-unsafe`.
     #[serde(default)]
     pub published: RuleSpec,
-}
-
-/// `[run]`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RunSpec {
-    /// Figures are also given for each interval of this length. Default 1 s.
-    pub interval: Time,
-    /// Ends the run after so much virtual time, whatever the workload still wants. Default
-    /// 24 h.
-    pub limit: Time,
-}
-
-impl Default for RunSpec {
-    fn default() -> RunSpec {
-        RunSpec { interval: Time(SECOND), limit: Time(24 * 3600 * SECOND) }
-    }
 }
 
 fn one() -> u64 {

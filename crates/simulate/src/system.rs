@@ -3,15 +3,15 @@
 use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
 use hemi_drives::drive_of_variants;
-use hemi_units::{Size, Time};
 use hemi_engine::settings::{FlushCopies, Policy, Settings};
+use hemi_units::{Size, Time};
 use serde::Deserialize;
 
-use crate::figures::Upkeep;
 use crate::mirror::{Mirror, MirrorError, Shape};
 use crate::oracle::Oracle;
 use crate::published::{Published, Rule};
 use crate::run::Watched;
+use hemi_workload::figures::Upkeep;
 
 /// How several drives become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

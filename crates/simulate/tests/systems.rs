@@ -1,15 +1,14 @@
 //! Every kind of system under one load: all requests are answered, the same way each time.
 
-use hemi_drives::drive::Operation;
 use hemi_drives::server::{Server, Service};
 use hemi_engine::settings::{Policy, Settings};
-use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
 use hemi_simulate::mirror::{Mirror, MirrorError, Shape};
 use hemi_simulate::oracle::Oracle;
 use hemi_simulate::published::{Published, Rule};
 use hemi_simulate::run::{Run, Watched};
-use hemi_simulate::workload::{Issue, Workload};
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, Operation, SECOND};
+use hemi_workload::{Issue, Workload};
 
 const GIB: u64 = 2 << 20;
 

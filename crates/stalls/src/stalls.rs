@@ -1,7 +1,7 @@
 //! A schedule in force.
 
-use hemi_units::Instant;
 use hemi_random::Rng;
+use hemi_units::Instant;
 
 use crate::schedule::Schedule;
 use crate::share::Share;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use hemi_engine::io::Buffers;
 use hemi_engine::identifiers::{BufferAt, BufferId};
+use hemi_engine::io::Buffers;
 
 /// What a buffer holds that nobody may use.
 pub const POISON: u64 = u64::MAX;

@@ -338,8 +338,8 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::{Cache, Disk};
-    use hemi_units::Extent;
     use hemi_random::Rng;
+    use hemi_units::Extent;
 
     fn disk() -> Disk {
         let mut disk = Disk::default();

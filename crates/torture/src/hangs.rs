@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_engine::status::{LegState, LegStatus};
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
-use hemi_engine::identifiers::{LegIndex};
 
 use crate::checker::exposure::is_in;
 use crate::checker::register::Asked;

@@ -7,6 +7,7 @@
 use hemi_engine::command::CommandError;
 use hemi_engine::engine::Engine;
 use hemi_engine::format::Layout;
+use hemi_engine::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 use hemi_engine::io::{
     Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, OutReason, Reply, Request,
 };
@@ -15,7 +16,6 @@ use hemi_engine::recovery::{self, LegImage, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
 use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
-use hemi_engine::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 
 use crate::buffers::Pool;
 use crate::checker::Violation;

@@ -2,7 +2,7 @@
 //!
 //! Every part of hemi counts in these. One type per thing keeps a byte from passing for a sector
 //! and a duration for a point in time. [`Instant`] and [`Extent`] are all that the engine needs,
-//! and need neither an allocator nor the standard library. With the feature `text`, [`Size`],
+//! and they take neither an allocator nor the standard library. With the feature `text`, [`Size`],
 //! [`Time`], [`Rate`] and [`Power`] are read from text and printed, by one grammar for command
 //! lines, configurations, presets and specs: `64MiB`, `32 GB`, `8.9 ms`, `1m 30s`, `100 MB/s`,
 //! `6.8 W`. What is printed reads back as the same value.
@@ -13,10 +13,12 @@ extern crate std;
 
 mod extent;
 mod instant;
+mod operation;
 #[cfg(feature = "text")]
 mod text;
 
 pub use extent::{Extent, SECTOR_BYTES};
 pub use instant::{Instant, MICROSECOND, MILLISECOND, SECOND};
+pub use operation::Operation;
 #[cfg(feature = "text")]
 pub use text::{Power, Rate, Size, Time, UnitError};

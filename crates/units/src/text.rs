@@ -73,7 +73,9 @@ pub enum UnitError {
     )]
     Size(String),
     /// Not a duration.
-    #[error("`{0}` is not a duration: write a number with its unit, as in 500us, 8.9 ms, 5s, 1m 30s")]
+    #[error(
+        "`{0}` is not a duration: write a number with its unit, as in 500us, 8.9 ms, 5s, 1m 30s"
+    )]
     Time(String),
     /// Not a rate.
     #[error("`{0}` is not a rate: write a size a second, as in \"100 MB/s\"")]
@@ -309,7 +311,9 @@ mod tests {
     fn times_need_a_unit() {
         assert_eq!("20ms".parse(), Ok(Time::millis(20)));
         assert_eq!("1m 30s".parse(), Ok(Time::seconds(90)));
-        for text in ["20", "", "fast", "-1s", "-1 ms", "99999999999y", "8.9", "8.9 mss", "1.2.3 ms", "ms"] {
+        for text in
+            ["20", "", "fast", "-1s", "-1 ms", "99999999999y", "8.9", "8.9 mss", "1.2.3 ms", "ms"]
+        {
             assert_eq!(text.parse::<Time>(), Err(UnitError::Time(text.to_owned())), "{text}");
         }
     }

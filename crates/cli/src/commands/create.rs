@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_units::Size;
 use hemi_server::create::{Adopt, CreateError, CreateOptions, Spare, VolumeSize, create};
+use hemi_units::Size;
 
 use crate::failure::{Failure, Kind};
 

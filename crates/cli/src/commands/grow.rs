@@ -4,9 +4,9 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_units::Size;
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::grow::{GrowError, GrowTo, grow};
+use hemi_units::Size;
 
 use super::upgrade::{SERVE_TIME, served};
 use super::volume::VolumeArgs;

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
-use hemi_units::Time;
 use hemi_server::control::api;
 use hemi_server::control::volume::{Fault, FaultyOperation};
 use hemi_stalls::{Experiment, PhaseSpec};
+use hemi_units::Time;
 
 use crate::client::{Client, Which};
 

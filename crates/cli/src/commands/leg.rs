@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use hemi_server::config::legs::{LegConfig, LegSpec};
-use hemi_units::Time;
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::create::Share;
+use hemi_units::Time;
 
 use crate::client::{Client, Which};
 use crate::config_file::{Keeping, leg_entry};

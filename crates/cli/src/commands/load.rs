@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use hemi_units::Time;
 use hemi_load::account::Progress;
 use hemi_load::engine::{Ending, Stop};
 use hemi_load::report::LoadReport;
 use hemi_load::run::{self, Job, LoadError, QUEUE_DEPTH_CAP_DEFAULT};
 use hemi_load::spec;
 use hemi_load::target::{TargetError, TargetOptions, TargetSpec};
+use hemi_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{Failure, Kind};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use hemi_simulate::workload::traces::convert;
-use hemi_simulate::workload::traces::format::{Event, FormatSpec, TimeUnit};
-use hemi_simulate::workload::traces::load::Trace;
+use hemi_workload::traces::convert;
+use hemi_workload::traces::format::{Event, FormatSpec, TimeUnit};
+use hemi_workload::traces::load::Trace;
 
 use crate::failure::{Failure, Kind};
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use hemi_units::{Extent, Instant};
+use hemi_units::{Extent, Instant, Operation};
 
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 
 /// One request at a time, each for a fixed time and so much a sector; remembers what it did.
 #[derive(Clone, Debug)]

@@ -1,11 +1,10 @@
 //! The way of a request through an array.
 
-use hemi_units::{Extent, Instant};
+use hemi_units::{Extent, Instant, Operation, Rate};
 
 use super::job::{Job, MemberIo, Owner};
 use super::{Array, Task, Transfer, count};
-use crate::drive::{Completion, Drive, Operation, Request};
-use hemi_units::Rate;
+use crate::drive::{Completion, Drive, Request};
 
 /// How long so many bytes take where there is a limit.
 pub(super) fn time_of(rate: Option<Rate>, bytes: u64) -> u64 {

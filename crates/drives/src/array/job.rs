@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 
-use hemi_units::Extent;
+use hemi_units::{Extent, Operation};
 
 use super::layout::{Piece, Run};
 use super::slab::NONE;
-use crate::drive::Operation;
 
 /// A request of the host's.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! The members of an array, and which of several is read.
 
-use hemi_units::{Extent, Instant};
+use hemi_units::{Extent, Instant, Operation};
 
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 
 /// The drives, with what the array knows of each.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ mod station;
 mod tests;
 mod writing;
 
-use hemi_units::{Extent, Instant, SECTOR_BYTES};
+use hemi_units::{Extent, Instant, Operation, Rate, SECTOR_BYTES};
 
 use self::cache::WriteCache;
 use self::job::{Job, MemberIo, Queues, RowWrite};
@@ -38,9 +38,8 @@ use self::read_ahead::ReadAhead;
 use self::rows::RowMap;
 use self::slab::Slab;
 use self::station::Station;
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::{ParameterError, require};
-use hemi_units::Rate;
 
 /// What the controller's processor does next.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! The arrays among the presets, with the drives they are made of, show what was published of
 //! such controllers.
 
-use hemi_units::Extent;
 use hemi_random::Rng;
+use hemi_units::{Extent, Operation};
 
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
 use crate::preset::{Precondition, Preset};
 use crate::testing::closed_loop;
 

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, Operation, Rate, SECOND, Size, Time};
 use proptest::prelude::*;
 
 use super::fixed::FixedService;
 use super::{Array, Cache, Controller, Level, Parameters, PartialWrites};
-use crate::drive::{Drive, Operation};
-use hemi_units::{Rate, Size, Time};
+use crate::drive::Drive;
 use crate::testing::{closed_loop, makespan, open_loop};
 
 const WRITE: Operation = Operation::Write { fua: false };

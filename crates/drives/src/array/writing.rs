@@ -1,13 +1,13 @@
 //! How an array writes: through the cache or past it, row by row where there is parity.
 
-use hemi_units::Instant;
+use hemi_units::{Instant, Operation};
 
 use super::flow::{WRITE, time_of};
 use super::job::{Job, MemberIo, Owner, RowWrite};
 use super::layout::{Piece, Run};
 use super::slab::NONE;
 use super::{Array, row};
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
 
 impl<D: Drive> Array<D> {
     /// A write's data has come: into the cache, or through to the members.

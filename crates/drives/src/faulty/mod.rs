@@ -12,12 +12,12 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use hemi_units::Instant;
 use hemi_stalls::{Kind, Stalls};
+use hemi_units::{Instant, Operation};
 
 pub use self::freezes::Freeze;
 use self::freezes::Freezes;
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 
 /// A request on its way to the drive. Ordered by when it is to reach it, then by arrival.
 #[derive(Clone, Debug)]

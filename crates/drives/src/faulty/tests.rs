@@ -1,5 +1,5 @@
-use hemi_units::{Extent, MILLISECOND, SECOND};
 use hemi_stalls::{Delays, Experiment, Phase, Schedule, Share};
+use hemi_units::{Extent, MILLISECOND, SECOND};
 use proptest::prelude::*;
 
 use super::*;

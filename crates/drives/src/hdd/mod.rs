@@ -27,8 +27,8 @@ mod write_cache;
 
 use std::collections::VecDeque;
 
-use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, Operation};
 
 use self::events::{Ending, Endings, Kind};
 use self::mechanism::{Arm, Mechanism, Piece};
@@ -40,7 +40,7 @@ use self::read_cache::{Hit, Segments};
 use self::rotation::Angle;
 use self::shingles::{ShingleMap, Target};
 use self::write_cache::{Run, WriteCache};
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::{ParameterError, require};
 
 /// What the arm does for somebody. Reading ahead is not work: it gives way.

@@ -166,11 +166,10 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    use hemi_units::Extent;
+    use hemi_units::{Extent, Size};
 
     use super::{Hit, Segments};
     use crate::hdd::parameters::{ReadAhead, ReadCache};
-    use hemi_units::Size;
 
     fn segments() -> Segments {
         Segments::new(&ReadCache {

@@ -239,12 +239,11 @@ impl ShingleMap {
 
 #[cfg(test)]
 mod tests {
-    use hemi_units::Extent;
     use hemi_random::Rng;
+    use hemi_units::{Extent, Size, Time};
 
     use super::{ShingleMap, Target};
     use crate::hdd::parameters::Shingles;
-    use hemi_units::{Size, Time};
 
     /// Against a plain table of where every sector's newest content is.
     #[test]

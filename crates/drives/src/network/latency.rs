@@ -70,11 +70,10 @@ impl Latency {
 
 #[cfg(test)]
 mod tests {
-    use hemi_units::{MICROSECOND, MILLISECOND};
     use hemi_random::Rng;
+    use hemi_units::{MICROSECOND, MILLISECOND, Time};
 
     use super::{Latency, Tail};
-    use hemi_units::Time;
 
     fn drawn(latency: &Latency, n: usize) -> Vec<u64> {
         let mut rng = Rng::new(3, 0);

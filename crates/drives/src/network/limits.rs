@@ -1,10 +1,10 @@
 //! What a request costs, and when the volume's limits let it pass.
 
-use hemi_units::{Instant, SECOND};
+use hemi_units::{Instant, Operation, SECOND};
 
 use super::bucket::Bucket;
 use super::parameters::Parameters;
-use crate::drive::{Operation, Request};
+use crate::drive::Request;
 
 /// What a request takes from the buckets.
 #[derive(Clone, Copy, Debug)]

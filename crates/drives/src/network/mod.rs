@@ -16,14 +16,14 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_units::{Instant, SECTOR_BYTES};
 use hemi_random::Rng;
+use hemi_units::{Instant, Operation, SECTOR_BYTES};
 
 pub use self::latency::{Latency, Tail};
 use self::limits::Limits;
 pub use self::parameters::{ByteLimit, Hiccups, Parameters, RequestLimit};
 use self::pauses::Pauses;
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::ParameterError;
 
 /// A request under way, ordered by its end on the volume's clock, then by when it began.

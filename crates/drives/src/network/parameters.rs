@@ -1,11 +1,10 @@
 //! What a network volume is made of.
 
-use hemi_units::SECTOR_BYTES;
+use hemi_units::{Rate, SECTOR_BYTES, Size, Time};
 use serde::Deserialize;
 
 use super::latency::Latency;
 use crate::parameter::{ParameterError, require};
-use hemi_units::{Rate, Size, Time};
 
 /// A network volume's parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,7 +1,7 @@
 //! Hiccups: times when the whole volume stands still.
 
-use hemi_units::Instant;
 use hemi_random::Rng;
+use hemi_units::Instant;
 
 use super::parameters::Hiccups;
 

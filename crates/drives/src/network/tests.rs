@@ -1,12 +1,11 @@
 //! What a network volume does to its requests.
 
-use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, Operation, Rate, SECOND, Size, Time};
 use proptest::prelude::*;
 
 use super::{ByteLimit, Hiccups, Latency, Network, Parameters, RequestLimit, Tail};
-use crate::drive::{Drive, Operation};
-use hemi_units::{Rate, Size, Time};
+use crate::drive::Drive;
 use crate::testing::{Life, closed_loop, makespan, open_loop};
 
 /// A volume whose latency is the same for all, so that what the limits do shows exactly.

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use hemi_units::Extent;
 use hemi_random::Rng;
+use hemi_units::{Extent, Operation};
 use proptest::prelude::*;
 
 use super::{BUILT_IN, Figure, Measure, Model, Pattern, Preset, PresetError};
 use crate::any::AnyDrive;
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
 use crate::testing::closed_loop;
 
 #[test]

@@ -1,12 +1,11 @@
 //! Which parameters cannot be, and what would be right.
 
-use hemi_units::SECTOR_BYTES;
+use hemi_units::{SECTOR_BYTES, Size};
 
 use super::mapping::NONE;
 use super::parameters::Parameters;
 use super::victim::Policy;
 use crate::parameter::ParameterError;
-use hemi_units::Size;
 
 impl Parameters {
     /// Refuses what cannot be, by name.

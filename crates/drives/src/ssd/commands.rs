@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_units::Instant;
+use hemi_units::{Instant, Operation};
 
 use super::mapping::NONE;
-use crate::drive::{Completion, Operation, Request};
+use crate::drive::{Completion, Request};
 
 /// A command under way.
 #[derive(Clone, Copy, Debug)]

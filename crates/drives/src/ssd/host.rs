@@ -1,13 +1,12 @@
 //! The host's side: commands through the processor and over the link, into the buffer or to
 //! the lanes, and back.
 
-use hemi_units::SECTOR_BYTES;
+use hemi_units::{Operation, SECTOR_BYTES};
 
 use super::Ssd;
 use super::lanes::PageRead;
 use super::map_cache::Lookup;
 use super::mapping::NONE;
-use crate::drive::Operation;
 
 impl Ssd {
     /// A command has a place in the drive's queue: the processor looks at it, and a write's

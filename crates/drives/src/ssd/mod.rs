@@ -36,9 +36,9 @@ pub mod victim;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use hemi_units::{Instant, SECTOR_BYTES};
+use hemi_units::{Instant, Operation, SECTOR_BYTES};
 
-use crate::drive::{Completion, Counters, Drive, Operation, Request};
+use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::ParameterError;
 use buffer::Buffer;
 use collection::Collector;

@@ -12,11 +12,11 @@ use super::Engine;
 use super::read::Place;
 use super::slab::{Key, NONE};
 use super::state::Purpose;
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LEGS_MAX, LegIndex};
+use hemi_units::Extent;
 
 impl<B: Buffers> Engine<B> {
     /// Gives up clients' reads on a leg that others can serve. Each of these requests starts over

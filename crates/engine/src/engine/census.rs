@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use super::Engine;
+use crate::identifiers::LEGS_MAX;
 use crate::io::Buffers;
 use crate::status::RegionCounts;
-use crate::identifiers::LEGS_MAX;
 
 impl<B: Buffers> Engine<B> {
     /// Returns how many regions the volume has.

@@ -8,11 +8,11 @@
 use super::Engine;
 use super::leg::{Health, Leg};
 use super::state::Purpose;
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// A leg that owes something in an idle region is waited for this many times `clean_after`
 /// before it loses its bit there.

@@ -13,11 +13,11 @@
 use super::Engine;
 use super::debt::{Since, Source};
 use super::state::{Io, Purpose};
+use crate::identifiers::{BufferAt, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, SECTOR_BYTES};
-use crate::identifiers::{BufferAt, LegIndex};
 
 impl<B: Buffers> Engine<B> {
     /// Reads what a leg holds where another's `newest` data has been read for it. Returns false if

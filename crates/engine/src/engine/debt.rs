@@ -7,9 +7,9 @@
 
 use super::slab::{Key, NONE, Slab};
 use super::sorted::SortedIndex;
+use crate::identifiers::BufferAt;
 use crate::io::Buffers;
 use hemi_units::{Extent, Instant};
-use crate::identifiers::{BufferAt};
 
 /// Where a debt's data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

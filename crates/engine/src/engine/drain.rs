@@ -13,11 +13,11 @@ use super::debt::{Debt, Since, Source};
 use super::leg::Leg;
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose};
+use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND, SECTOR_BYTES};
-use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 
 /// Exposure from which owed regions yield to newer debts …
 const PRESSED_PERMILLE: u64 = 500;

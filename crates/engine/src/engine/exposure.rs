@@ -17,12 +17,12 @@ use alloc::collections::VecDeque;
 
 use super::Engine;
 use super::slab::Key;
+use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{ExposureMode, Policy};
 use hemi_units::{Instant, SECOND, SECTOR_BYTES};
-use crate::identifiers::{LegIndex};
 
 /// Writers use up the room that is left with this time constant.
 const ROOM_TIME: u64 = SECOND;

@@ -12,12 +12,12 @@ use super::failing::Task;
 use super::slab::Key;
 use super::state::{Io, Purpose};
 use super::{Engine, Source};
+use crate::identifiers::LegIndex;
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::{FlushCopies, Policy};
 use hemi_units::{Extent, Instant};
-use crate::identifiers::{LegIndex};
 
 /// Connections told apart for reporting a flush that lost data; ids are taken modulo this.
 const CONNECTIONS: usize = 1024;

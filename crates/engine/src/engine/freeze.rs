@@ -10,10 +10,10 @@ use super::Engine;
 use super::leg::{Class, Health};
 use super::slab::NONE;
 use super::state::Purpose;
+use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use hemi_units::{Instant, MILLISECOND};
-use crate::identifiers::{LegIndex};
 
 /// A tick later than this after its deadline was held up by ourselves.
 const LATE_LOOP: u64 = 5 * MILLISECOND;

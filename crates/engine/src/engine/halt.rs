@@ -10,10 +10,10 @@
 
 use super::Engine;
 use super::membership::Phase;
+use crate::identifiers::LegIndex;
 use crate::io::{Action, Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use crate::identifiers::LegIndex;
 
 impl<B: Buffers> Engine<B> {
     /// Returns true if the engine has halted: it ignores all input, and [`Notice::Halted`] is its last

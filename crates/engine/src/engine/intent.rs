@@ -7,10 +7,10 @@ use super::leg::{Health, Leg};
 use super::regions::{Candidates, FlushWanted, Regions};
 use super::slab::Key;
 use super::state::Stage;
+use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::marks::Marks;
 use crate::planted::{self, Planted};
-use crate::identifiers::LegIndex;
 
 /// The return of authority to the best leg, a part of the records at a time.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,8 +5,8 @@ use super::Engine;
 use super::leg::Health;
 use super::slab::NONE;
 use crate::format::Membership;
-use crate::io::Buffers;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::io::Buffers;
 
 impl<B: Buffers> Engine<B> {
     /// Constant-time checks after every input.

@@ -13,12 +13,12 @@ use super::leg::Class;
 use super::read::Place;
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
+use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::Policy;
-use hemi_units::{Instant};
-use crate::identifiers::{LegIndex};
+use hemi_units::Instant;
 
 /// A write that takes so many times as long as the leg usually takes is no part of its pace.
 const LOST_TIMES: u64 = 8;

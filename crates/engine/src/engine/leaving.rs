@@ -5,10 +5,10 @@ use super::Engine;
 use super::debt::Debt;
 use super::leg::{Health, Leg};
 use super::state::Stage;
+use crate::identifiers::LegIndex;
 use crate::io::Buffers;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 impl<B: Buffers> Engine<B> {
     /// Moves every region's authority off a leg; whether none is left. What only a removed

@@ -8,10 +8,10 @@ use super::slab::NONE;
 use super::window::Window;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
+use crate::identifiers::LegIndex;
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND, SECTOR_BYTES};
-use crate::identifiers::{LegIndex};
 
 /// The wait limit of a leg with too little history to judge by.
 const LIMIT_UNKNOWN: u64 = 250 * MILLISECOND;

@@ -17,11 +17,11 @@ use super::debt::{Debt, Lacked, Since, Source};
 use super::leg::Health;
 use super::slab::{Key, NONE};
 use super::state::{Purpose, Stage};
+use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Operation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 /// Who has the newest data of the beginning of an extent, apart from one leg.
 pub(super) struct Elsewhere {

@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 use super::Engine;
 use super::slab::Key;
 use crate::format::lost::LOST_EXTENTS_MAX;
+use crate::identifiers::LegIndex;
 use crate::io::{Buffers, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 /// The list in memory.
 pub(super) struct LostList {

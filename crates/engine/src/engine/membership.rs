@@ -12,11 +12,11 @@ use super::state::Stage;
 use crate::command::{Command, CommandError};
 use crate::format::superblock::Ancestor;
 use crate::format::{BLOCK_BYTES, Id, Membership, lost, page};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Action, Buffers, LegError, LegTraits, Notice, OutReason};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Commands kept until the volume is durably open.
 const EARLY_COMMANDS: usize = 16;

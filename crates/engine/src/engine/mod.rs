@@ -50,6 +50,7 @@ use alloc::vec::Vec;
 use crate::command::Command;
 use crate::format::stamp::Progress;
 use crate::format::{BLOCK_BYTES, Ledger, Membership, RegionEntry, Superblock};
+use crate::identifiers::{BufferAt, IoId, LEGS_MAX, LegIndex};
 use crate::io::{
     Action, Buffers, LegError, LegEvent, LegIo, LegOperation, LegTraits, Notice, Request,
 };
@@ -57,7 +58,6 @@ use crate::marks::Marks;
 use crate::recovery::Opening;
 use crate::settings::Settings;
 use hemi_units::{Extent, Instant, MILLISECOND};
-use crate::identifiers::{BufferAt, IoId, LEGS_MAX, LegIndex};
 
 use debt::Source;
 use exposure::Throttle;

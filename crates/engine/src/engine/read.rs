@@ -10,11 +10,11 @@ use super::debt::{Debt, Since, Source};
 use super::leg::Health;
 use super::slab::Key;
 use super::state::{Io, OperationState, Purpose, Stage};
+use crate::identifiers::{BufferAt, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{BufferAt, LegIndex};
+use hemi_units::Extent;
 
 /// What can serve the beginning of an extent.
 pub(super) enum Place {

@@ -6,10 +6,10 @@ use super::slab::NONE;
 use super::state::RequestState;
 use crate::format::Membership;
 use crate::histogram::LatencyHistogram;
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, Operation, RequestError};
 use crate::status::{LegState, LegStatus, Status};
 use hemi_units::{Extent, SECTOR_BYTES};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Sectors in the request whose wait limits the status shows: 4 KiB.
 const USUAL_SECTORS: u64 = 8;

@@ -7,11 +7,11 @@ use super::debt::Source;
 use super::slab::NONE;
 use super::state::{Io, Purpose};
 use crate::command::CommandError;
+use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 use crate::io::{Action, Buffers, LegError, LegOperation, Notice};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, SECTOR_BYTES};
-use crate::identifiers::{BufferAt, BufferId, LEGS_MAX, LegIndex};
 
 /// The owner under which scrub holds its range lock.
 pub(super) const LOCK_OWNER: u32 = NONE - 1;

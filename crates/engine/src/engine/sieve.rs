@@ -17,11 +17,11 @@ use super::Engine;
 use super::debt::{Debt, Since, Source};
 use super::slab::Key;
 use super::state::{Io, Purpose};
+use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, SECOND, SECTOR_BYTES};
-use crate::identifiers::{BufferAt, LEGS_MAX, LegIndex};
 
 /// A gap is written along if that takes less time than a further I/O, at this speed (100 MB/s),
 /// in nanoseconds a byte …

@@ -3,9 +3,9 @@
 use super::debt::{Lacked, Since, Source};
 use super::regions::metadata::BlockWrite;
 use super::slab::{Key, NONE};
+use crate::identifiers::{BufferAt, BufferId, LEGS_MAX};
 use crate::io::{Operation, RequestError};
 use hemi_units::{Extent, Instant};
-use crate::identifiers::{BufferAt, BufferId, LEGS_MAX};
 
 /// A client request from submission to reply.
 #[derive(Clone, Copy, Debug)]

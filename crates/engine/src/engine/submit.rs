@@ -11,10 +11,10 @@ use super::debt::Source;
 use super::membership::Phase;
 use super::scrub;
 use super::state::{OperationState, RequestState};
+use crate::identifiers::{BufferAt, LEGS_MAX};
 use crate::io::{Action, Buffers, Operation, Reply, Request, RequestError};
 use crate::planted::{self, Planted};
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
-use crate::identifiers::{BufferAt, LEGS_MAX};
 
 /// Writes leave one in so many operations to reads.
 const READ_SHARE: usize = 8;

@@ -7,9 +7,9 @@
 
 use super::debt::{Since, Source};
 use super::{Engine, TICK};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::Buffers;
 use hemi_units::{Extent, MILLISECOND, SECTOR_BYTES};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Reads of one block that fail on every fresh leg before it counts as lost.
 const TRIES: u8 = 8;

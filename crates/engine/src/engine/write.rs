@@ -8,12 +8,12 @@ use super::leg::{Class, Health, Leg};
 use super::lost_cache::Elsewhere;
 use super::slab::{Key, NONE};
 use super::state::{Io, Purpose, Stage};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::io::{Buffers, LegError, LegOperation, Notice, RequestError};
 use crate::marks::Mark;
 use crate::planted::{self, Planted};
 use crate::settings::Policy;
 use hemi_units::{Extent, Instant, MILLISECOND, SECTOR_BYTES};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// A debt older than this makes its leg lagging: every write to it is then a debt.
 const LAGGING_AFTER: u64 = 50 * MILLISECOND;

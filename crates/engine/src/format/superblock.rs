@@ -6,8 +6,8 @@
 
 use alloc::string::String;
 
-use crate::io::OutReason;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::io::OutReason;
 
 use super::Id;
 use super::block::{self, Block, BlockState, Kind};

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use super::{LegImage, Problem, block_at, newest_of};
 use crate::format::superblock::SuperblockError;
 use crate::format::{Layout, Membership, Superblock};
-use crate::io::OutReason;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::io::OutReason;
 
 /// Whether history `a` includes `b`'s present: `a` is the same generation and not older, or
 /// a later one that came out of it.

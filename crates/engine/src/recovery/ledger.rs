@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use super::{LegImage, Opening, Problem};
 use crate::format::ledger::{FoundLedger, LedgerError};
 use crate::format::{Id, Membership, RegionEntry, Stamp, Superblock};
-use crate::marks::Mark;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::marks::Mark;
 
 /// Holds what has outlived the hemi that served the volume before.
 #[derive(Clone, Copy, Debug, Default)]

@@ -25,10 +25,10 @@ use crate::engine::regions::metadata::ObjectState;
 use crate::format::page::ENTRIES_PER_PAGE;
 use crate::format::superblock::SuperblockError;
 use crate::format::{BLOCK_BYTES, Block, Layout, Membership, RegionEntry, Superblock};
+use crate::identifiers::LegIndex;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 use history::{membership_problems, newest_history, superblocks_of};
 use reader::Reader;
 

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use crate::format::ledger::LedgerError;
 use crate::format::superblock::SuperblockError;
 use crate::format::{LegDescription, page};
-use crate::marks::{Mark, Marks};
 use crate::identifiers::LegIndex;
+use crate::marks::{Mark, Marks};
 
 /// Why a volume does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,10 +14,10 @@ use crate::format::ledger::{FoundLedger, LedgerError};
 use crate::format::superblock::{Ancestor, SuperblockError};
 use crate::format::{BLOCK_BYTES, Block, Id, Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
+use crate::identifiers::LegIndex;
 use crate::io::OutReason;
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 /// What promoting a leg means, and the blocks that do it.
 pub struct Promotion {

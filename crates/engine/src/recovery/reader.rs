@@ -8,10 +8,10 @@ use crate::engine::regions::metadata::ObjectState;
 use crate::format::superblock::SuperblockError;
 use crate::format::{Layout, Membership, RegionEntry, Superblock};
 use crate::format::{lost, page};
+use crate::identifiers::LegIndex;
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
-use hemi_units::{Extent};
-use crate::identifiers::{LegIndex};
+use hemi_units::Extent;
 
 /// Reads the tables of the legs that have a say.
 pub(super) struct Reader<'a> {

@@ -12,9 +12,9 @@ mod pace;
 mod sieve;
 mod suspects;
 
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::settings::Settings;
 use hemi_units::{MICROSECOND, MILLISECOND};
-use hemi_engine::identifiers::{LegIndex};
 use world::{LONG, SECTORS, World, calm};
 
 const A: usize = 0;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hemi_engine::io::Buffers;
 use hemi_engine::identifiers::{BufferAt, BufferId};
+use hemi_engine::io::Buffers;
 
 pub struct Memory {
     buffers: BTreeMap<u32, (u32, Vec<u64>)>,

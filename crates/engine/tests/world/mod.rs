@@ -23,13 +23,13 @@ use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::ledger::{SimulatedMemory, ledger_bytes};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Id, Layout, Ledger, RegionEntry};
+use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
 use hemi_engine::io::{
     Action, LegError, LegIo, LegOperation, LegTraits, Notice, Operation, Request,
 };
 use hemi_engine::recovery::{self, LegImage, Outlived, Refusal};
 use hemi_engine::settings::Settings;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
 
 use checker::Checker;
 use disk::Disk;
@@ -509,7 +509,8 @@ impl World {
         if operation == Operation::Write {
             version = self.next_version;
             self.next_version += 1;
-            let at = hemi_engine::identifiers::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
+            let at =
+                hemi_engine::identifiers::BufferAt { buffer: buffer.expect("taken"), offset: 0 };
             self.engine().buffers_mut().fill(at, &vec![version; extent.sectors() as usize]);
         }
         let request = Request { token, operation, extent, buffer, fua, connection };

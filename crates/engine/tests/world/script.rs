@@ -4,11 +4,11 @@
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::RegionEntry;
 use hemi_engine::format::ledger::SimulatedMemory;
+use hemi_engine::identifiers::{IoId, LegIndex};
 use hemi_engine::io::{LegError, LegEvent, LegIo, LegOperation, Operation, OutReason};
 use hemi_engine::recovery::{self, LegImage, Opening};
 use hemi_engine::status::Status;
 use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
-use hemi_engine::identifiers::{IoId, LegIndex};
 
 use super::disk::Disk;
 use super::{Behaviour, Pending, Random, World};

@@ -2,8 +2,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use hemi_server::ring::Ring;
-use hemi_simulate::workload::any::AnyWorkload;
-use hemi_simulate::workload::spec::WorkloadSpec;
+use hemi_workload::any::AnyWorkload;
+use hemi_workload::spec::WorkloadSpec;
 
 use super::{Ending, Engine, EngineOptions, Stop, Totals};
 use crate::account::{Account, Progress};

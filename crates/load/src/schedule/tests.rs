@@ -3,8 +3,8 @@ use std::collections::BinaryHeap;
 use std::path::Path;
 
 use hemi_units::Instant;
-use hemi_simulate::workload::any::AnyWorkload;
-use hemi_simulate::workload::spec::WorkloadSpec;
+use hemi_workload::any::AnyWorkload;
+use hemi_workload::spec::WorkloadSpec;
 
 use super::{Ready, Schedule};
 

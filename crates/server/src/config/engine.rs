@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use hemi_engine::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings};
 use hemi_engine::identifiers::LEGS_MAX;
+use hemi_engine::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::ConfigError;
 use super::bounds::Bounds;
 use super::legs::NBD_PORT;
-use hemi_units::Size;
 use crate::control::socket::check_path;
+use hemi_units::Size;
 
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use super::usage::ProcessStatus;
 use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
-use hemi_units::Time;
 use crate::create::Share;
 use crate::drive::DriveStatus;
 use crate::fail_slow::Verdict;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::opening::GivenUp;
+use hemi_units::Time;
 
 /// A latency distribution. Quantiles are at most 25 % high (bucket ends).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

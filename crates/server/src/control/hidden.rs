@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 
 use hemi_engine::histogram::{LatencyHistogram, bucket_upper_bound};
-use hemi_engine::status::{LegState, LegStatus, Status};
 use hemi_engine::identifiers::LEGS_MAX;
+use hemi_engine::status::{LegState, LegStatus, Status};
 use serde::{Deserialize, Serialize};
 
 /// Hours that are kept one by one: a week.

@@ -11,8 +11,8 @@ use super::api::{Health, VolumeStatus};
 use super::promises::bytes;
 use super::routes::{SNAPSHOT_AGE_MAX, Shared};
 use super::volume::{Phase, Request};
-use hemi_units::Time;
 use crate::handover::store;
+use hemi_units::Time;
 
 /// How often the status line for systemd is renewed, if it has changed.
 const STATUS_EVERY: Duration = Duration::from_secs(1);

@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::device::DeviceKind;
 use crate::config::legs::LegConfig;
-use hemi_units::Time;
 use crate::create::Share;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::leg::InjectionState;
 use crate::opening::GivenUp;
+use hemi_units::Time;
 
 /// What does not change while a volume is served.
 #[derive(Clone, Debug, Default)]

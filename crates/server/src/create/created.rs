@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::format::Plan;
-use hemi_units::Size;
 use crate::leg::apart::MetadataPlace;
 use crate::probe::hex;
+use hemi_units::Size;
 
 /// A leg of a volume just created.
 #[derive(Clone, Debug, Serialize)]

@@ -10,9 +10,9 @@ use hemi_engine::identifiers::LEGS_MAX;
 
 use super::{LEGS_MIN, Share, signature};
 use crate::config::legs::LegSpecError;
-use hemi_units::Size;
 use crate::leg::OpenError;
 use crate::probe::{Content, ProbeError, Use};
+use hemi_units::Size;
 
 /// Why a volume was not created. Nothing has been changed, but for
 /// [`CreateError::Write`], which leaves legs that hold no volume, and

@@ -1,9 +1,9 @@
 //! From a valid NBD request to the engine: room, buffers, parts.
 
 use hemi_engine::io::{Buffers, Operation, RequestError};
-use hemi_units::{Extent, SECTOR_BYTES};
 use hemi_nbd::codec::{ErrorCode, ReplyStyle};
 use hemi_nbd::server::{Command, ContextSet, Request, StatusExtent};
+use hemi_units::{Extent, SECTOR_BYTES};
 
 use super::ExportContext;
 use super::connection::{Blocked, Connection, Step};

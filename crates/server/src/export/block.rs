@@ -4,9 +4,9 @@
 //! Admission, quota, long requests and the end of a request are the same for all of them, and are
 //! here. Each client itself takes its requests from their source and copies the payload.
 
+use hemi_engine::identifiers::BufferId;
 use hemi_engine::io::{Buffers as _, Operation, Reply, Request};
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
-use hemi_engine::identifiers::{BufferId};
 
 use super::ExportContext;
 use super::request::{LONG_BYTES, Requests};

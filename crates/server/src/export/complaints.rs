@@ -3,8 +3,8 @@
 //! A client can connect and break the protocol thousands of times a second. The log gets at
 //! most [`LINES_PER_SECOND`] lines of that, and how many there would have been.
 
-use hemi_units::{Instant, SECOND};
 use hemi_text::Plain;
+use hemi_units::{Instant, SECOND};
 
 /// Most lines a second about clients that misbehave.
 pub(super) const LINES_PER_SECOND: u32 = 10;

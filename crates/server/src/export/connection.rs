@@ -10,9 +10,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use hemi_units::Instant;
 use hemi_nbd::codec::ErrorCode;
 use hemi_nbd::server::{ServerEvent, ServerSession};
+use hemi_units::Instant;
 use rustix::io::Errno;
 
 use super::input::{Input, InputMemory, Intake};

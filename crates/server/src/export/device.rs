@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::io;
 
-use hemi_engine::io::{Operation, Reply, RequestError};
-use hemi_units::{Instant};
 use hemi_engine::identifiers::{BufferAt, BufferId};
+use hemi_engine::io::{Operation, Reply, RequestError};
+use hemi_units::Instant;
 use rustix::io::Errno;
 
 use super::block::{BlockClient, BlockRequest, Blocked, Turn};

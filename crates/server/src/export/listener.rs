@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hemi_units::{Instant, MILLISECOND};
 use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
 use hemi_nbd::server::{Export, ServerConfig, ServerSession, TlsMode};
+use hemi_units::{Instant, MILLISECOND};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 

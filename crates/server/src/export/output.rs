@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::io;
 
-use hemi_units::{Instant, SECTOR_BYTES};
-use hemi_engine::identifiers::{BufferAt};
+use hemi_engine::identifiers::BufferAt;
 use hemi_nbd::codec::Packet;
+use hemi_units::{Instant, SECTOR_BYTES};
 
 use super::ExportContext;
 use super::pace::Sample;

@@ -3,10 +3,10 @@
 //! A large request goes to the engine in parts of [`PART_BYTES`], so that it needs no large
 //! contiguous buffer and a client that sends slowly holds one part at most.
 
+use hemi_engine::identifiers::BufferId;
 use hemi_engine::io::{Buffers, Operation, Reply, Request, RequestError};
-use hemi_units::{Extent, Instant, SECTOR_BYTES};
-use hemi_engine::identifiers::{BufferId};
 use hemi_nbd::server::{Command, ReplyTo};
+use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
 use super::quota::Quota;
 use super::{ExportContext, REQUEST_BYTES_MAX, release};

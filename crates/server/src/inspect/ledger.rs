@@ -16,9 +16,9 @@ use serde::Serialize;
 use super::report::{in_use_line, line};
 use super::{LegReport, read_metadata};
 use crate::config::place::Place;
-use hemi_units::Size;
 use crate::ledger::{LedgerFileError, boot_id, look};
 use crate::probe::hex;
+use hemi_units::Size;
 
 /// How a ledger's file was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

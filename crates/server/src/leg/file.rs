@@ -7,9 +7,9 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use hemi_engine::identifiers::IoId;
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
 use hemi_units::{Instant, SECOND};
-use hemi_engine::identifiers::{IoId};
 use rustix::io::Errno;
 
 use super::device::{Device, DeviceKind};

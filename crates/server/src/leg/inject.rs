@@ -6,8 +6,8 @@
 use std::collections::BinaryHeap;
 
 use hemi_engine::io::{LegError, LegOperation};
-use hemi_units::Instant;
 use hemi_stalls::{Kind, Progress, Schedule, Stalls};
+use hemi_units::Instant;
 
 use super::ResolvedIo;
 

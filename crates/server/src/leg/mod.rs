@@ -38,9 +38,9 @@ pub mod stripe;
 use std::sync::Arc;
 
 use hemi_engine::format::stamp::Progress;
+use hemi_engine::identifiers::IoId;
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
-use hemi_units::{Instant};
-use hemi_engine::identifiers::{IoId};
+use hemi_units::Instant;
 
 use crate::memory::Span;
 use crate::ring::{Completion, Ring, Source, Tag};

@@ -30,10 +30,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hemi_engine::io::{LegError, LegEvent};
-use hemi_units::Instant;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request, SubmitError};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
 use hemi_text::Plain;
+use hemi_units::Instant;
 
 pub use blocking::BlockingNbd;
 pub use connect::NbdError;

@@ -3,9 +3,9 @@
 
 use std::io;
 
+use hemi_engine::identifiers::IoId;
 use hemi_engine::io::LegError;
-use hemi_units::{Instant};
-use hemi_engine::identifiers::{IoId};
+use hemi_units::Instant;
 
 use super::device::Device;
 use super::file::{DeviceIo, FileIo, Task};

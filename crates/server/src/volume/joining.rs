@@ -5,9 +5,9 @@ use std::path::Path;
 
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::format::{Layout, Membership, Superblock};
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
 use hemi_engine::status::LegState;
-use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use super::{on_a_thread, refusal};
 use crate::config::legs::{LegConfig, LegSpec};

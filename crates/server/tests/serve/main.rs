@@ -8,9 +8,9 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
 use hemi_engine::settings::Settings;
 use hemi_engine::status::LegState;
-use hemi_engine::identifiers::LegIndex;
 use hemi_server::config::exports::{ExportConfig, Listen, TlsConfig};
 use hemi_server::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::place::Place;

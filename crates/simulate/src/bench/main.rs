@@ -7,12 +7,12 @@ use std::path::Path;
 use hemi_drives::drive::Drive as _;
 use hemi_drives::preset::Precondition;
 use hemi_engine::settings::Policy;
-use hemi_units::{Instant, SECOND};
 use hemi_simulate::mirror::Mirror;
 use hemi_simulate::run::Run;
 use hemi_simulate::stock::Stock;
 use hemi_simulate::system::{EngineSpec, System};
-use hemi_simulate::workload::spec::WorkloadSpec;
+use hemi_units::{Instant, SECOND};
+use hemi_workload::spec::WorkloadSpec;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Each load runs so often; the best counts, for caches that others use too can only slow it

@@ -1,8 +1,8 @@
 //! Payload buffers without payload: handles, references and a budget.
 
-use hemi_engine::io::Buffers;
-use hemi_units::{SECTOR_BYTES};
 use hemi_engine::identifiers::{BufferAt, BufferId};
+use hemi_engine::io::Buffers;
+use hemi_units::SECTOR_BYTES;
 
 use crate::slots::Slots;
 

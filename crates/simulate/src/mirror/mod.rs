@@ -6,22 +6,22 @@
 
 mod handles;
 
-use hemi_drives::drive::{Completion, Counters, Drive, Operation, Request};
+use hemi_drives::drive::{Completion, Counters, Drive, Request};
 use hemi_engine::engine::Engine;
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Id, Layout, LayoutError, Ledger, LedgerMemory, RegionEntry, layout};
+use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
 use hemi_engine::io::{self, Action, LegIo, LegOperation, LegTraits, Reply};
 use hemi_engine::recovery::{self, LegImage};
 use hemi_engine::settings::Settings;
 use hemi_engine::status::Status;
-use hemi_units::{Instant, SECTOR_BYTES};
-use hemi_engine::identifiers::{IoId, LEGS_MAX, LegIndex};
+use hemi_units::{Instant, Operation, SECTOR_BYTES};
 
 use self::handles::Handles;
-use crate::figures::Upkeep;
 use crate::front::Front;
 use crate::legs::Legs;
+use hemi_workload::figures::Upkeep;
 
 const BLOCK_BYTES: u32 = 4096;
 const VOLUME_ID: Id = [1; 16];

@@ -13,9 +13,9 @@
 use std::path::Path;
 
 use hemi_drives::disksim::{drive, trace};
-use hemi_drives::drive::{Drive, Operation, Request};
+use hemi_drives::drive::{Drive, Request};
 use hemi_drives::hdd::Hdd;
-use hemi_units::{Extent, Instant};
+use hemi_units::{Extent, Instant, Operation};
 
 /// A drive and the distance (ms) that DiskSim's authors publish for their own model.
 struct Reference {

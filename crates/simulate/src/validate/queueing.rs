@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use hemi_drives::server::{Server, Service};
-use hemi_units::{Instant, MICROSECOND, SECOND};
 use hemi_simulate::run::Run;
-use hemi_simulate::workload::spec::WorkloadSpec;
+use hemi_units::{Instant, MICROSECOND, SECOND};
+use hemi_workload::spec::WorkloadSpec;
 
 /// Mean time of service.
 const SERVICE: u64 = 100 * MICROSECOND;

@@ -9,11 +9,11 @@
 //!   may any region of a leg that may have lost its cache since.
 //! - **P5**: what a leg lacks of acknowledged data is no more than the volume says that it owes.
 
+use hemi_engine::identifiers::LEGS_MAX;
 use hemi_engine::io::LegOperation;
 use hemi_engine::recovery::LegImage;
 use hemi_engine::settings::{FlushCopies, Policy};
 use hemi_units::{Extent, SECTOR_BYTES};
-use hemi_engine::identifiers::{LEGS_MAX};
 
 use crate::checker::Violation;
 use crate::checker::exposure::is_in;

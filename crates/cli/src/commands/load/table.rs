@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 use hemi_load::report::{Kind, LoadReport};
-use hemi_simulate::report::Spread;
+use hemi_workload::report::Spread;
 
 use crate::commands::sim::time;
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use hemi_simulate::experiment::{self, ExperimentError};
-use hemi_simulate::report::{Report, seconds};
+use hemi_simulate::report::Report;
 use hemi_simulate::spec::Case;
+use hemi_workload::report::seconds;
 
 use super::parallel;
 use super::progress::Bars;

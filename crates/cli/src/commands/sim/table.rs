@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use hemi_simulate::report::{LegReport, Report, Spread, Summary};
+use hemi_simulate::report::{LegReport, Report, Summary};
 use hemi_simulate::spec::Case;
+use hemi_workload::report::Spread;
 
 /// All cases: what was chosen, latencies, then what each leg did.
 pub(super) fn cases(reports: &[Report]) -> String {

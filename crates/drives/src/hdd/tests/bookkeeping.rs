@@ -1,11 +1,11 @@
 //! Every request ends once, and the same run is the same run.
 
-use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, Operation};
 use proptest::prelude::*;
 
 use super::{READ, WRITE, closed_loop, disk, random};
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
 use crate::hdd::parameters::Order;
 
 fn mixed(disk: &crate::hdd::Hdd, rng: &mut Rng) -> (Operation, Extent) {

@@ -5,10 +5,10 @@ mod physics;
 mod presets;
 mod shingled;
 
-use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, Operation};
 
-use crate::drive::{Completion, Drive, Operation, Request};
+use crate::drive::{Completion, Drive, Request};
 use crate::hdd::Hdd;
 use crate::hdd::parameters::Parameters;
 

@@ -1,13 +1,12 @@
 //! Times are what the mechanics say.
 
-use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, MILLISECOND, Operation, SECOND, Time};
 
 use super::{READ, WRITE, closed_loop, disk, mean, random, rate};
-use crate::drive::{Drive, Operation, Request};
+use crate::drive::{Drive, Request};
 use crate::hdd::Hdd;
 use crate::hdd::parameters::Order;
-use hemi_units::Time;
 
 #[test]
 fn a_random_read_takes_a_seek_half_a_turn_and_the_transfer() {

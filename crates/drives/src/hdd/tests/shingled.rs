@@ -1,12 +1,11 @@
 //! Shingled recording: fast until the persistent cache is full, then bands are rewritten.
 
-use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND, Size};
 
 use super::{READ, WRITE, closed_loop, disk, rate};
 use crate::drive::Drive;
 use crate::hdd::Hdd;
-use hemi_units::Size;
 
 /// With a persistent cache of eight bands, so that it is full soon.
 fn small() -> Hdd {

@@ -8,7 +8,8 @@ use super::super::mapping::NONE;
 use super::super::translation::{Shape, Translation};
 use super::super::victim::Policy;
 use super::{WRITE, closed, drive, random};
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
+use hemi_units::Operation;
 
 fn shape(policy: Policy, hot_cold: bool) -> Shape {
     Shape {

@@ -6,12 +6,12 @@ mod presets;
 mod snapshots;
 mod states;
 
-use hemi_units::{Extent, Instant};
 use hemi_random::Rng;
+use hemi_units::{Extent, Instant, Operation};
 
 use super::Ssd;
 use super::parameters::Parameters;
-use crate::drive::{Completion, Drive, Operation, Request};
+use crate::drive::{Completion, Drive, Request};
 
 /// A small drive: 8 lanes, 64 MB of 4 KiB units, two to a page, a quarter of spare.
 pub(super) const SMALL: &str = r#"

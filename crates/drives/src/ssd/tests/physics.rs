@@ -1,11 +1,10 @@
 //! What takes how long.
 
-use hemi_units::Extent;
+use hemi_units::{Extent, Operation, Rate, Size, Time};
 
 use super::{WRITE, closed, drive, random, sequential};
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
 use crate::preset::Precondition;
-use hemi_units::{Rate, Size, Time};
 use hemi_random::Rng;
 
 const READ: Operation = Operation::Read;

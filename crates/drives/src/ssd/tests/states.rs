@@ -1,13 +1,12 @@
 //! Long use: steady states, freezes, caches that fill, wear.
 
-use hemi_units::Extent;
+use hemi_units::{Extent, Operation, Size, Time};
 
 use super::super::Ssd;
 use super::super::parameters::SlcParameters;
 use super::{WRITE, closed, drive, random, sequential};
-use crate::drive::{Drive, Operation};
+use crate::drive::Drive;
 use crate::preset::Precondition;
-use hemi_units::{Size, Time};
 
 #[test]
 fn timed_and_untimed_write_amplification_agree() {

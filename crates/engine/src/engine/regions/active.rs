@@ -1,8 +1,8 @@
 //! The working state of the regions in use: a bounded number, in order of last use.
 
 use crate::engine::slab::{Key, NONE, Slab};
-use hemi_units::{Instant};
-use crate::identifiers::{LEGS_MAX};
+use crate::identifiers::LEGS_MAX;
+use hemi_units::Instant;
 
 /// Moves of a region's authority of which no page that is durable says anything.
 #[derive(Clone, Copy, Debug)]

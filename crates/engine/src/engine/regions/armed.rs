@@ -14,10 +14,10 @@ use alloc::vec::Vec;
 use super::bitmap::Bitmap;
 use super::{Candidates, Regions};
 use crate::engine::slab::{NONE, Slab};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::settings::Settings;
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Where the bound presses, so many of the regions used last long ago make room for those nearest to
 /// one that is written.

@@ -3,8 +3,8 @@
 use super::Regions;
 use super::bitmap::Bitmap;
 use crate::engine::leg::Leg;
-use crate::planted::{self, Planted};
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::planted::{self, Planted};
 
 /// The counts of one region in use, to be compared with a recount.
 pub(in crate::engine) struct Counts {

@@ -16,11 +16,11 @@ use alloc::vec::Vec;
 use super::Regions;
 use crate::engine::leg::Leg;
 use crate::engine::lost_list::LostList;
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use hemi_units::{Instant, SECOND};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Clients use a region for so long after their last operation there.
 const IN_USE_FOR: u64 = SECOND / 5;

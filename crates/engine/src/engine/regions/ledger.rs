@@ -11,11 +11,11 @@ use super::metadata::{BlockWrite, ObjectId};
 use crate::engine::leg::Leg;
 use crate::format::stamp::Progress;
 use crate::format::{Id, Ledger, LedgerMark, page};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use hemi_units::{Instant, SECOND};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Moves of authority are in pages that are durable after this, if nobody asks before.
 const RECORDED_AFTER: u64 = 5 * SECOND;

@@ -11,11 +11,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::format::{BLOCK_BYTES, Layout};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::marks::{Mark, Marks};
 use crate::planted::{self, Planted};
 use crate::settings::Limits;
 use hemi_units::{Extent, SECTOR_BYTES};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 /// Names a metadata object: pages first, then the superblock, then the lost list.
 pub(crate) type ObjectId = u32;

@@ -30,11 +30,11 @@ use core::ops::Range;
 
 use super::slab::Key;
 use crate::format::{Id, Ledger, RegionEntry, page};
+use crate::identifiers::{LEGS_MAX, LegIndex};
 use crate::planted::{self, Planted};
 use crate::recovery::Opening;
 use crate::settings::Settings;
 use hemi_units::{Extent, Instant, SECTOR_BYTES};
-use crate::identifiers::{LEGS_MAX, LegIndex};
 
 use super::leg::Leg;
 use active::InUse;

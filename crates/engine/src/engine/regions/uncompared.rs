@@ -6,8 +6,8 @@
 //! keeps its bit, and the region does not settle without it, unless writers wait for that.
 
 use super::Regions;
-use crate::planted::{self, Planted};
 use crate::identifiers::LegIndex;
+use crate::planted::{self, Planted};
 
 impl Regions {
     /// Notes that a leg holds everything acknowledged in a region in use.

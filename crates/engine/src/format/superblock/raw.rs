@@ -8,8 +8,8 @@ use crate::format::block::{BLOCK_BYTES, Block, SECTOR_PAYLOAD_BYTES, Sector};
 use crate::format::description::LegDescription;
 use crate::format::layout::Layout;
 use crate::format::ledger::LedgerMark;
-use crate::io::OutReason;
 use crate::identifiers::{LEGS_MAX, LegIndex};
+use crate::io::OutReason;
 
 use super::{
     ANCESTRY_MAX, Ancestor, Ancestry, FLAG_LEDGER, FLAGS_KNOWN, LegRecord, MAGIC, Membership,

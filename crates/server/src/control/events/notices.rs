@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use hemi_engine::io::{LegError, Notice, OutReason};
-use hemi_units::{SECTOR_BYTES};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
+use hemi_engine::io::{LegError, Notice, OutReason};
+use hemi_units::SECTOR_BYTES;
 
 use super::{Event, Severity};
 use crate::control::promises::{bytes, duration};

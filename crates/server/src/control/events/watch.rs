@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::io::OutReason;
 use hemi_engine::status::{LegState, LegStatus};
-use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
 use super::notices::{NoticeEvents, of_leg};
 use super::{Event, Severity};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use hemi_engine::histogram::LatencyHistogram;
-use hemi_engine::status::{LegState, LegStatus, Status};
 use hemi_engine::identifiers::LEGS_MAX;
+use hemi_engine::status::{LegState, LegStatus, Status};
 
 use super::rings::Resolution;
 use super::row::{Column, LegColumn, Row};

@@ -4,8 +4,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use hemi_engine::io::RequestError;
-use hemi_units::Instant;
 use hemi_nbd::server::{Command, Request, ServerSession};
+use hemi_units::Instant;
 
 use super::{Blocked, Connection, ConnectionMemory, RECEIVE, SEND, State, Stream};
 use crate::export::ExportContext;

@@ -13,9 +13,9 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use hemi_engine::identifiers::BufferAt;
 use hemi_engine::io::{Operation, Reply, RequestError};
-use hemi_units::{SECTOR_BYTES};
-use hemi_engine::identifiers::{BufferAt};
+use hemi_units::SECTOR_BYTES;
 use rustix::io::Errno;
 
 use super::block::{BlockClient, BlockRequest, Blocked, Turn};

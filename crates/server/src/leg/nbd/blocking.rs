@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hemi_units::SECTOR_BYTES;
 use hemi_nbd::client::{ClientEvent, ClientSession, Command, Request};
 use hemi_nbd::codec::TransmissionFlags;
+use hemi_units::SECTOR_BYTES;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 

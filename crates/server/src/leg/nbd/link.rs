@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use hemi_units::Instant;
 use hemi_nbd::client::ClientSession;
+use hemi_units::Instant;
 use rustix::net::Shutdown;
 
 use super::identity::PIECES_BYTES;

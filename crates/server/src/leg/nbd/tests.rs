@@ -5,8 +5,8 @@ mod servers;
 
 use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Layout, LegRecord, Membership, Superblock};
-use hemi_engine::io::LegOperation;
 use hemi_engine::identifiers::{IoId, LegIndex};
+use hemi_engine::io::LegOperation;
 
 use super::*;
 use crate::config::legs::{LegConfig, LegSpec};

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use hemi_engine::format::stamp::Progress;
 use hemi_engine::format::{BLOCK_BYTES, Id, Stamp};
+use hemi_engine::identifiers::IoId;
 use hemi_engine::io::{LegError, LegOperation};
-use hemi_units::{Instant};
-use hemi_engine::identifiers::{IoId};
 use hemi_nbd::client::{Command, ExportInfo, Request};
 use hemi_nbd::codec::{ErrorCode, TransmissionFlags};
+use hemi_units::Instant;
 
 use super::identity::Identity;
 use super::stamps::Stamps;

@@ -1,0 +1,83 @@
+//! Traces written anew, for other tools.
+
+use std::io::{self, Write};
+
+use hemi_units::{MICROSECOND, Operation, SECTOR_BYTES};
+
+use super::load::Trace;
+
+/// Writes fio's iolog, version 3, for a file of this name. Returns how many writes lost their
+/// FUA, which the format cannot say.
+///
+/// # Errors
+/// The destination's.
+pub fn to_iolog(trace: &Trace, file: &str, out: &mut impl Write) -> io::Result<u64> {
+    let mut lost = 0;
+    writeln!(out, "fio version 3 iolog\n0 {file} add\n0 {file} open")?;
+    for entry in trace.entries() {
+        let (at, offset) = (entry.at / MICROSECOND, entry.start * SECTOR_BYTES);
+        let length = u64::from(entry.sectors) * SECTOR_BYTES;
+        match entry.operation {
+            Operation::Read => writeln!(out, "{at} {file} read {offset} {length}")?,
+            Operation::Write { fua } => {
+                lost += u64::from(fua);
+                writeln!(out, "{at} {file} write {offset} {length}")?;
+            }
+            Operation::Trim => writeln!(out, "{at} {file} trim {offset} {length}")?,
+            Operation::Flush => writeln!(out, "{at} {file} sync 0 0")?,
+        }
+    }
+    let end = trace.entries().last().map_or(0, |entry| entry.at / MICROSECOND);
+    writeln!(out, "{end} {file} close")?;
+    Ok(lost)
+}
+
+/// Writes comma-separated values, with a line of names: times in nanoseconds from the first
+/// request, places in bytes; the latency is empty where the trace does not say it.
+///
+/// # Errors
+/// The destination's.
+pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "at_ns,operation,fua,offset,length,latency_ns")?;
+    for (index, entry) in trace.entries().iter().enumerate() {
+        let (operation, fua) = match entry.operation {
+            Operation::Read => ("read", false),
+            Operation::Write { fua } => ("write", fua),
+            Operation::Trim => ("trim", false),
+            Operation::Flush => ("flush", false),
+        };
+        let (offset, length) =
+            (entry.start * SECTOR_BYTES, u64::from(entry.sectors) * SECTOR_BYTES);
+        let latency = trace.latencies().get(index).map_or(String::new(), u64::to_string);
+        writeln!(out, "{},{operation},{},{offset},{length},{latency}", entry.at, u8::from(fua))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::super::format::{Format, TimeUnit};
+    use super::*;
+
+    #[test]
+    fn an_iolog_comes_back_and_csv_is_plain() {
+        let text = "1,h,0,Write,4096,512,20\n11,h,0,Read,0,4096,30\n";
+        let msr = Trace::from_lines(Cursor::new(text), "a", Format::Msr, None).expect("a trace");
+        let mut iolog = Vec::new();
+        assert_eq!(to_iolog(&msr, "vol", &mut iolog).expect("memory"), 0);
+        let again = Trace::from_lines(Cursor::new(iolog), "b", Format::FioIolog, None);
+        assert_eq!(again.expect("an iolog").entries(), msr.entries());
+        let mut csv = Vec::new();
+        to_csv(&msr, &mut csv).expect("memory");
+        let expected = "at_ns,operation,fua,offset,length,latency_ns\n\
+                        0,write,0,4096,512,2000\n1000,read,0,0,4096,3000\n";
+        assert_eq!(String::from_utf8(csv).expect("text"), expected);
+        let disksim = Format::Disksim(TimeUnit::Us);
+        let bare = Trace::from_lines(Cursor::new("5 0 1 8 1\n"), "c", disksim, None);
+        let mut csv = Vec::new();
+        to_csv(&bare.expect("a trace"), &mut csv).expect("memory");
+        assert!(String::from_utf8(csv).expect("text").ends_with("0,read,0,512,4096,\n"));
+    }
+}

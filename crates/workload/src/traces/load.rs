@@ -1,0 +1,239 @@
+//! A trace in memory, ready to replay.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use hemi_units::{Operation, SECTOR_BYTES};
+use serde::Deserialize;
+
+use super::format::Format;
+use super::{Reader, TraceError};
+
+/// What becomes of requests beyond the end of the volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Beyond {
+    /// The trace is refused.
+    #[default]
+    Refuse,
+    /// They go to their address modulo the volume's size; one that would then cross the end
+    /// of the volume ends there.
+    Wrap,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Nanoseconds from the first request of the trace.
+    pub at: u64,
+    /// First sector.
+    pub start: u64,
+    /// Sectors; zero for a flush.
+    pub sectors: u32,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// The requests of a trace, by time.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    file: String,
+    entries: Vec<Entry>,
+    /// By entry, how long it took; empty where that is not known of all.
+    latencies: Vec<u64>,
+    dropped: u64,
+    rounded: u64,
+    empty: u64,
+    wrapped: u64,
+}
+
+/// Most volumes an error names.
+const NAMED: usize = 8;
+
+impl Trace {
+    /// Reads a file; of several volumes, the requests of `volume`, or of all for `*`.
+    ///
+    /// # Errors
+    /// What does not parse; several volumes where none is named; nothing to replay.
+    pub fn read(path: &Path, format: Format, volume: Option<&str>) -> Result<Trace, TraceError> {
+        let file = path.display().to_string();
+        let source =
+            File::open(path).map_err(|error| TraceError::Read { file: file.clone(), error })?;
+        Trace::from_lines(BufReader::with_capacity(1 << 16, source), file, format, volume)
+    }
+
+    /// The same of any source; errors name `file`.
+    ///
+    /// # Errors
+    /// As [`Trace::read`].
+    pub fn from_lines(
+        source: impl BufRead,
+        file: impl Into<String>,
+        format: Format,
+        volume: Option<&str>,
+    ) -> Result<Trace, TraceError> {
+        let mut trace = Trace { file: file.into(), ..Trace::default() };
+        let mut reader = Reader::new(source, trace.file.clone(), format);
+        let mut wanted = Wanted { volume, known: Vec::new() };
+        while let Some(record) = reader.next() {
+            let record = record?;
+            if !wanted.has(record.volume, &reader) {
+                continue;
+            }
+            if record.extent.is_empty() && record.operation != Operation::Flush {
+                trace.empty += 1;
+                continue;
+            }
+            trace.rounded += u64::from(record.rounded);
+            let sectors = u32::try_from(record.extent.sectors()).map_err(|_| TraceError::Line {
+                file: trace.file.clone(),
+                line: reader.line,
+                field: "length",
+                value: format!("{} B", record.extent.bytes()),
+                right: "write a request below 2 TiB",
+            })?;
+            match record.latency {
+                Some(latency) if trace.latencies.len() == trace.entries.len() => {
+                    trace.latencies.push(latency);
+                }
+                _ => trace.latencies.clear(),
+            }
+            trace.entries.push(Entry {
+                at: record.at,
+                start: record.extent.start,
+                sectors,
+                operation: record.operation,
+            });
+        }
+        if volume.is_none() && wanted.known.len() > 1 {
+            let names: Vec<&str> = reader.volumes.names.iter().map(String::as_str).collect();
+            let more = if names.len() > NAMED { ", …" } else { "" };
+            return Err(TraceError::Volumes {
+                file: trace.file,
+                volumes: format!("{}{more}", names[..names.len().min(NAMED)].join(", ")),
+                first: names[0].to_owned(),
+            });
+        }
+        if trace.entries.is_empty() {
+            return Err(trace.nothing(volume, &reader));
+        }
+        trace.dropped = reader.dropped();
+        trace.begin_at_zero();
+        Ok(trace)
+    }
+
+    fn nothing<R>(self, volume: Option<&str>, reader: &Reader<R>) -> TraceError {
+        let names = &reader.volumes.names;
+        let (of, right) = match volume {
+            Some(volume) if !names.is_empty() => {
+                let known = names[..names.len().min(NAMED)].join(", ");
+                (format!(" of the volume `{volume}`"), format!("write one it has, as {known}"))
+            }
+            _ => (String::new(), "give it one with requests; check the format".to_owned()),
+        };
+        TraceError::Nothing { file: self.file, of, right }
+    }
+
+    /// In the order of their times, the first at zero. Some traces are written as requests
+    /// end, or by several processors, and are not quite in order.
+    fn begin_at_zero(&mut self) {
+        if self.latencies.len() == self.entries.len() {
+            let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
+            order.sort_by_key(|&index| self.entries[index as usize].at);
+            self.latencies = order.iter().map(|&index| self.latencies[index as usize]).collect();
+        } else {
+            self.latencies = Vec::new();
+        }
+        self.entries.sort_by_key(|entry| entry.at);
+        let first = self.entries.first().map_or(0, |entry| entry.at);
+        self.entries.iter_mut().for_each(|entry| entry.at -= first);
+        self.entries.shrink_to_fit();
+    }
+
+    /// Makes the requests fit a volume of so many sectors, or refuses them.
+    ///
+    /// # Errors
+    /// Where one lies beyond the end and is not to be wrapped, or is longer than the volume.
+    pub fn fit(&mut self, volume_sectors: u64, beyond: Beyond) -> Result<(), TraceError> {
+        let volume = volume_sectors.saturating_mul(SECTOR_BYTES);
+        let file = || self.file.clone();
+        if self.end() > volume && beyond == Beyond::Refuse {
+            return Err(TraceError::Beyond { file: file(), end: self.end(), volume });
+        }
+        let longest = self.entries.iter().map(|entry| u64::from(entry.sectors)).max().unwrap_or(0);
+        if longest > volume_sectors {
+            let length = longest * SECTOR_BYTES;
+            return Err(TraceError::Longer { file: file(), length, volume });
+        }
+        for entry in &mut self.entries {
+            let last = volume_sectors - u64::from(entry.sectors);
+            if entry.start > last {
+                entry.start = (entry.start % volume_sectors).min(last);
+                self.wrapped += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The requests.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// By request, how long it took when it was recorded, nanoseconds; empty where the trace
+    /// does not say it of all.
+    pub fn latencies(&self) -> &[u64] {
+        &self.latencies
+    }
+
+    /// How many requests are missing because the recorder could not keep up.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Where the furthest request ends, bytes.
+    pub fn end(&self) -> u64 {
+        let ends = self.entries.iter().map(|entry| entry.start + u64::from(entry.sectors));
+        ends.max().unwrap_or(0) * SECTOR_BYTES
+    }
+
+    /// How many requests were rounded outwards to whole sectors.
+    pub fn rounded(&self) -> u64 {
+        self.rounded
+    }
+
+    /// How many requests of no bytes were left out.
+    pub fn empty(&self) -> u64 {
+        self.empty
+    }
+
+    /// How many requests lay beyond the end of the volume and were wrapped.
+    pub fn wrapped(&self) -> u64 {
+        self.wrapped
+    }
+}
+
+/// Which volumes to take, asked once for each.
+struct Wanted<'a> {
+    volume: Option<&'a str>,
+    known: Vec<bool>,
+}
+
+impl Wanted<'_> {
+    fn has<R: BufRead>(&mut self, number: u32, reader: &Reader<R>) -> bool {
+        while self.known.len() <= number as usize {
+            let name = reader.volume(self.known.len() as u32);
+            self.known.push(match self.volume {
+                None | Some("*") => true,
+                wanted => name == wanted,
+            });
+        }
+        self.known[number as usize]
+    }
+}
