@@ -11,8 +11,8 @@ use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_server::config::Config;
-use hemi_server::config::legs::{LegConfig, LegSpec};
 use toml_edit::{
     Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value, value,
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use hemi_server::config::ConfigError;
+use hemi_io::config::ConfigError;
 use hemi_server::control::api::ErrorBody;
 use hemi_server::control::volume::RefusalKind;
 

@@ -29,7 +29,7 @@ pub(crate) struct LogArgs {
     pub(crate) log_format: LogFormat,
 
     /// Least severe level to log: error, warn, info, debug or trace, for all or by module
-    /// (info,hemi_server::leg=debug).
+    /// (info,hemi_io::leg=debug).
     #[arg(long, value_name = "FILTER", default_value = "info", env = "HEMI_LOG")]
     pub(crate) log: String,
 }

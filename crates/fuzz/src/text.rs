@@ -6,10 +6,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use hemi_engine::format::superblock::Name;
+use hemi_io::config::legs::LegSpec;
 use hemi_nbd::uri::NbdUri;
 use hemi_server::config::Config;
 use hemi_server::config::exports::{Listen, host_and_port};
-use hemi_server::config::legs::LegSpec;
 use hemi_units::{Size, Time};
 
 /// A file, and after each NUL one `--set` assignment. What is accepted comes back as it was

@@ -5,9 +5,9 @@ use std::io;
 
 use hemi_engine::identifiers::IoId;
 use hemi_engine::io::{LegError, LegEvent, LegOperation};
-use hemi_server::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
-use hemi_server::memory::Span;
-use hemi_server::ring::{Completion, Ring, Source};
+use hemi_io::leg::{Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
+use hemi_io::memory::Span;
+use hemi_io::ring::{Completion, Ring, Source};
 use hemi_units::{Instant, Operation};
 
 use crate::segments::Outcome;

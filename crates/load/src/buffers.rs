@@ -8,9 +8,9 @@
 
 use std::io;
 
+use hemi_io::memory::{Mapping, PAGE_BYTES, Span};
+use hemi_io::ring::Ring;
 use hemi_random::{Rng, split_mix};
-use hemi_server::memory::{Mapping, PAGE_BYTES, Span};
-use hemi_server::ring::Ring;
 
 /// Each area has room for this many bytes, or for [`LONGEST_IN_AREA`] of the longest request.
 const AREA_BYTES: usize = 32 << 20;

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use hemi_server::clock;
+use hemi_io::clock;
 use hemi_units::{Extent, Instant, Operation, SECOND, SECTOR_BYTES};
 use hemi_workload::{Issue, Workload};
 use rustix::time::{ClockId, clock_gettime};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hemi_server::ring::{Ring, RingError};
+use hemi_io::ring::{Ring, RingError};
 use hemi_units::SECTOR_BYTES;
 use hemi_workload::error::WorkloadError;
 

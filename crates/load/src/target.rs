@@ -8,9 +8,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use hemi_server::config::legs::{LegConfig, LegSpec, LegSpecError};
-use hemi_server::leg::{OpenError, OpenLeg, Purpose};
-use hemi_server::probe::{Content, Kind, Probe, ProbeError, Use, contents_of_leg};
+use hemi_io::config::legs::{LegConfig, LegSpec, LegSpecError};
+use hemi_io::leg::{OpenError, OpenLeg, Purpose};
+use hemi_io::probe::{Content, Kind, Probe, ProbeError, Use, contents_of_leg};
 use hemi_units::{Size, Time};
 
 /// How large `null` is unless it says otherwise.

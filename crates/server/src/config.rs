@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub mod bounds;
 pub mod device;
 pub mod engine;
 pub mod exports;
-pub mod legs;
 pub mod live;
 pub mod place;
 pub mod scan;
@@ -20,13 +18,14 @@ pub mod smart;
 pub mod vhost;
 
 use crate::control::socket::check_path;
-use bounds::Bounds;
 use device::DeviceKind;
 use engine::EngineConfig;
 use exports::{ExportConfig, host_and_port};
 use hemi_engine::identifiers::LEGS_MAX;
 use hemi_engine::settings::{FlushCopies, Policy, Settings};
-use legs::LegConfig;
+use hemi_io::config::ConfigError;
+use hemi_io::config::bounds::Bounds;
+use hemi_io::config::legs::LegConfig;
 use place::Place;
 use scan::ScanConfig;
 use smart::SmartPolling;
@@ -36,65 +35,6 @@ use vhost::VhostConfig;
 
 /// Most exports of one volume, and most sockets for virtual machines.
 pub const EXPORTS_MAX: usize = 16;
-
-/// Why a configuration was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file could not be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file is not TOML, or has an unknown key or a value of the wrong kind.
-    #[error("{}: {source}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Why, with the line.
-        source: Box<toml::de::Error>,
-    },
-    /// A number is outside its range.
-    #[error(
-        "{key} = {value} is out of range: allowed are {lowest} to {highest} (default {default})"
-    )]
-    Range {
-        /// The option.
-        key: String,
-        /// Its value.
-        value: String,
-        /// Lowest allowed.
-        lowest: String,
-        /// Highest allowed.
-        highest: String,
-        /// Default.
-        default: String,
-    },
-    /// An option does not make sense, alone or beside another.
-    #[error("{key}: {reason}")]
-    Conflict {
-        /// The option.
-        key: String,
-        /// What is wrong and the way out.
-        reason: String,
-    },
-    /// A `KEY=VALUE` of the command line was refused.
-    #[error("--set {assignment}: {reason}")]
-    Override {
-        /// As given.
-        assignment: String,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl ConfigError {
-    pub(crate) fn conflict(key: impl Into<String>, reason: impl Into<String>) -> ConfigError {
-        ConfigError::Conflict { key: key.into(), reason: reason.into() }
-    }
-}
 
 /// The HTTP listener's address: `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! `hemi create`: formats legs into a new volume.
 //!
 //! Everything is checked before anything is changed, so that a refusal leaves every leg as it
-//! was; see [`crate::probe`] for what is asked. What is written in which order is
+//! was; see [`hemi_io::probe`] for what is asked. What is written in which order is
 //! in `create/format.rs`.
 
 use std::io;
@@ -13,11 +13,11 @@ use hemi_engine::format::superblock::Name;
 use hemi_engine::format::{Id, Layout, LegDescription};
 use hemi_engine::identifiers::LEGS_MAX;
 
-use crate::blocking::BlockingLeg;
-use crate::config::legs::LegSpec;
-use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
-use crate::probe::{Kind, folder_of};
-use crate::random;
+use hemi_io::blocking::BlockingLeg;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use hemi_io::probe::{Kind, folder_of};
+use hemi_io::random;
 
 mod candidate;
 mod content;
@@ -27,7 +27,6 @@ mod format;
 mod join;
 mod largest;
 mod prepare;
-pub(crate) mod signature;
 mod spare;
 
 pub use created::{Created, CreatedLeg};
@@ -38,8 +37,8 @@ pub use spare::{Share, Spare};
 use candidate::Candidate;
 use created::created;
 use format::{FormatError, Plan};
+use hemi_io::signature::Signature;
 use largest::Room;
-use signature::Signature;
 
 /// Fewest legs a volume is created with.
 pub const LEGS_MIN: usize = 2;

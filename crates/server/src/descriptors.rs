@@ -7,9 +7,9 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::config::Config;
 use crate::config::exports::{ExportConfig, ExportLimits, Listen};
-use crate::config::legs::{LegConfig, LegSpec};
 use crate::control::connections::CONNECTIONS_MAX as CONTROL_CONNECTIONS_MAX;
 use crate::vhost::{QUEUES_MAX, REGIONS_MAX};
+use hemi_io::config::legs::{LegConfig, LegSpec};
 
 /// The ring, its event counters, timers, signals, standard streams, ledger, recording, files that are
 /// read again, and what libraries open for a moment.

@@ -15,11 +15,11 @@ use hemi_engine::recovery::{self, GrowthError};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::config::legs::LegSpec;
-use crate::leg::OpenLeg;
 use crate::opening::{self, OpenOptions, OpenedVolume};
-use crate::probe::{self, Kind, Probe};
 use crate::serve::ServeError;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::OpenLeg;
+use hemi_io::probe::{self, Kind, Probe};
 use hemi_units::Size;
 
 /// The size that a volume is to grow to.

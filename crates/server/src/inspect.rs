@@ -12,11 +12,11 @@ use hemi_engine::io::OutReason;
 use hemi_units::Extent;
 use serde::Serialize;
 
-use crate::blocking::BlockingLeg;
-use crate::config::legs::{LegSpec, LegSpecError};
-use crate::leg::apart::MetadataPlace;
-use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
-use crate::probe::{hex, lock_owner, other_spec};
+use hemi_io::blocking::BlockingLeg;
+use hemi_io::config::legs::{LegSpec, LegSpecError};
+use hemi_io::leg::apart::MetadataPlace;
+use hemi_io::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use hemi_io::probe::{hex, lock_owner, other_spec};
 
 mod compare;
 mod ledger;

@@ -9,9 +9,6 @@
 //!
 //! `docs/design/reactor.md` gives the loop and its bounds, `docs/design/legs.md` the legs.
 
-pub mod arena;
-pub mod blocking;
-pub mod clock;
 pub mod config;
 pub mod control;
 pub mod create;
@@ -25,27 +22,18 @@ pub mod grow;
 pub mod handover;
 pub mod inspect;
 pub mod ledger;
-pub mod leg;
-pub mod memory;
 pub mod messages;
 mod notices;
 pub mod opening;
 mod populating;
 pub mod preflight;
 mod priority;
-pub mod probe;
-mod process;
 pub mod promote;
-mod random;
 mod reactor;
 pub mod record;
-pub mod ring;
-pub mod ring_message;
 pub mod scan;
 pub mod serve;
 pub mod settle;
-pub mod slots;
 pub mod state;
-mod tls;
 pub mod vhost;
 pub mod volume;

@@ -16,10 +16,10 @@ use hemi_engine::status::RegionCounts;
 use crate::control::volume::{Census, Snapshot};
 use crate::device::{KernelSocket, OpenDevice};
 use crate::export::Gate;
-use crate::leg::{Injection, OpenLeg};
 pub use crate::reactor::UpgradeWish;
-use crate::ring::Waker;
 use crate::vhost::GuestMessage;
+use hemi_io::leg::{Injection, OpenLeg};
+use hemi_io::ring::Waker;
 
 /// Messages that may wait for the reactor.
 pub const MESSAGES_MAX: usize = 64;
@@ -137,7 +137,7 @@ pub enum ReactorMessage {
     },
     /// A mapping of the buffers has all its pages: register it.
     Populated {
-        /// Which, in the order of [`crate::arena::Arena::memory_mut`].
+        /// Which, in the order of [`hemi_io::arena::Arena::memory_mut`].
         mapping: usize,
     },
     /// Count the regions by their condition, in so many cells of equal size as there are counts.

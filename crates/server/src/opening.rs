@@ -12,16 +12,16 @@ use hemi_engine::format::{Ledger, Membership, Superblock};
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 use hemi_engine::recovery::{self, LegImage, Opening, Outlived, Problem, Refusal};
 
-use crate::config::legs::{LegConfig, LegSpec};
 use crate::config::place::Place;
 use crate::config::scan::ScanConfig;
 use crate::control::volume::{Identity, LegIdentity};
 use crate::ledger::{LedgerStatus, Ledgers};
-use crate::leg::OpenLeg;
-use crate::probe::other_spec;
 use crate::serve::ServeError;
 use candidate::{Candidate, State};
 use give_up::{NotGivenUp, give_up_missing, lacks_legs_only};
+use hemi_io::config::legs::{LegConfig, LegSpec};
+use hemi_io::leg::OpenLeg;
+use hemi_io::probe::other_spec;
 use search::Search;
 
 mod candidate;

@@ -8,8 +8,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::memory::Span;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
+use hemi_io::memory::Span;
 
 /// Bytes at a time: page faults of the reactor wait for no more.
 const STEP_BYTES: usize = 2 << 20;
@@ -59,8 +59,8 @@ mod tests {
 
     use super::*;
     use crate::control::volume::{Identity, Snapshot};
-    use crate::memory::Mapping;
-    use crate::ring::Ring;
+    use hemi_io::memory::Mapping;
+    use hemi_io::ring::Ring;
 
     #[test]
     fn mappings_are_announced_in_order_and_keep_their_content() {

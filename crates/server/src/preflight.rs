@@ -13,15 +13,15 @@ use rustix::fs::{Access, access};
 
 use crate::config::Config;
 use crate::config::exports::Listen;
-use crate::config::legs::{LegConfig, LegSpec, LegTls};
 use crate::config::scan::ScanConfig;
 use crate::control::access::check_token_file;
 use crate::control::socket::{VolumeSocket, no_run_directory, run_directories};
 use crate::descriptors;
-use crate::leg::{OpenLeg, Purpose};
-use crate::probe::other_spec;
 use crate::scan::apart::Scanner;
 use crate::scan::legs_of;
+use hemi_io::config::legs::{LegConfig, LegSpec, LegTls};
+use hemi_io::leg::{OpenLeg, Purpose};
+use hemi_io::probe::other_spec;
 
 /// Returns what keeps the configuration from being served here, as `key: reason`: TLS files
 /// that are missing, unreadable or of different pairs, legs that are missing or closed to this
@@ -32,7 +32,7 @@ pub fn check(config: &Config) -> Vec<String> {
         let key = |name: &str| format!("legs[{index}].{name}");
         found.extend(leg_paths(leg).map(|reason| format!("{}: {reason}", key("path"))));
         if let Some(uri) = leg.path.tls()
-            && let Err(reason) = crate::tls::connecting(&LegTls::merged(uri, leg.tls.as_ref()))
+            && let Err(reason) = hemi_io::tls::connecting(&LegTls::merged(uri, leg.tls.as_ref()))
         {
             found.push(format!("{}: {reason}", key("tls")));
         }
@@ -40,7 +40,7 @@ pub fn check(config: &Config) -> Vec<String> {
     for (index, export) in config.exports.iter().enumerate() {
         let key = |name: &str| format!("exports[{index}].{name}");
         if let Some(tls) = &export.tls
-            && let Err(reason) = crate::tls::serving(tls)
+            && let Err(reason) = hemi_io::tls::serving(tls)
         {
             found.push(format!("{}: {reason}", key("tls")));
         }

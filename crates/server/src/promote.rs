@@ -20,12 +20,12 @@ use hemi_engine::recovery::{
 use hemi_units::Extent;
 use serde::Serialize;
 
-use crate::config::legs::LegSpec;
 use crate::config::place::Place;
 use crate::ledger::{LedgerFileError, Ledgers};
-use crate::leg::{FileOptions, OpenError, OpenLeg, Purpose};
-use crate::probe::other_spec;
-use crate::random;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::{FileOptions, OpenError, OpenLeg, Purpose};
+use hemi_io::probe::other_spec;
+use hemi_io::random;
 
 /// Why a leg was not promoted.
 #[derive(Debug, thiserror::Error)]

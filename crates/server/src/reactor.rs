@@ -21,28 +21,28 @@ use hemi_engine::io::{Action, Buffers, LegError, LegIo, LegOperation, Notice};
 use hemi_engine::status::Status;
 use hemi_units::{Instant, SECOND};
 
-use crate::arena::Arena;
-use crate::clock;
 use crate::control::volume::{
     BufferUse, Connections, HandoverReport, LegIdentity, Phase, Snapshot,
 };
 use crate::export::{CarriedClients, ExportContext, Exports};
 use crate::handover::HandedOver;
-use crate::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
 use crate::messages::{ReactorError, ReactorMessage, ReplyTo, SNAPSHOT_GAP_MIN, SNAPSHOT_INTERVAL};
 use crate::notices::Notices;
-use crate::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 use crate::serve::ServeError;
 use census::Counting;
 use handover::Upgrade;
 pub use handover::UpgradeWish;
+use hemi_io::arena::Arena;
+use hemi_io::clock;
+use hemi_io::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
+use hemi_io::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 
 /// Time clients have to take their last answers once the volume is closed.
 const LAST_ANSWERS: u64 = 2 * SECOND;
 /// Low bits of a leg's owner number: its slot. Above them, a count of attachments.
 const OWNER_SLOT_BITS: u32 = LEGS_MAX.ilog2();
 /// Attachments after which owner numbers begin again.
-const OWNER_EPOCHS: u16 = crate::ring::OWNERS_MAX >> OWNER_SLOT_BITS;
+const OWNER_EPOCHS: u16 = hemi_io::ring::OWNERS_MAX >> OWNER_SLOT_BITS;
 /// Payload handed to legs in one turn. Right after a start, whose regions are compared, each mebibyte
 /// costs half a millisecond, since the buffers have no pages yet: clients that connect must not
 /// wait for all of it.

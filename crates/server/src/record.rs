@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hemi_capture::{Head, Kind, Record, Writer};
 use hemi_units::{Instant, SECTOR_BYTES};
 
-use crate::clock;
+use hemi_io::clock;
 
 /// Records of a list.
 const RECORDS: usize = 2048;

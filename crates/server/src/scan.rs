@@ -17,11 +17,11 @@ use hemi_engine::io::OutReason;
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 use serde::{Deserialize, Serialize};
 
-use crate::config::legs::LegSpec;
-use crate::leg::stripe::{IDENTITY_BYTES, Identity as MemberIdentity, MAGIC};
 use crate::opening::volume_name;
-use crate::probe::{hex, superblock_at_end};
 use devices::Candidate;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::stripe::{IDENTITY_BYTES, Identity as MemberIdentity, MAGIC};
+use hemi_io::probe::{hex, superblock_at_end};
 use hemi_units::Size;
 
 pub mod apart;

@@ -17,8 +17,6 @@ use hemi_engine::identifiers::LEGS_MAX;
 use hemi_engine::io::LegTraits;
 use hemi_engine::settings::Settings;
 
-use crate::arena::Arena;
-use crate::clock;
 use crate::config::Config;
 use crate::config::device::DeviceKind;
 use crate::config::exports::ExportConfig;
@@ -31,19 +29,20 @@ use crate::export::{CarriedClients, ExportOptions, Exports, GateFiles, ListenErr
 use crate::grow::grow;
 use crate::handover::{self, HandedOver, Inheritance, Successor};
 use crate::ledger::LedgerFileError;
-use crate::leg::OpenError;
 use crate::messages::{MESSAGES_MAX, ReactorError, ReactorHandle, ReactorMessage};
 use crate::notices::{NoticeReceiver, Notices};
 use crate::opening::{self, OpenOptions, OpenedVolume};
 use crate::populating;
 use crate::promote::PromoteError;
-use crate::random;
 use crate::reactor::{Parts, Reactor};
 use crate::record::{self, Recorder, Recording};
-use crate::ring::{Ring, RingError};
 use crate::scan::apart::ScanError;
 use crate::vhost::{GuestListener, Listening};
 use crate::volume::ServedVolume;
+use hemi_io::arena::Arena;
+use hemi_io::leg::OpenError;
+use hemi_io::ring::{Ring, RingError};
+use hemi_io::{clock, random};
 
 /// Why a volume is not served.
 #[derive(Debug, thiserror::Error)]

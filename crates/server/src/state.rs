@@ -27,7 +27,7 @@ const FILE_MODE: u32 = 0o600;
 /// Says in plain text why nothing is kept: the configuration says so, or the directory cannot be
 /// written.
 pub fn file(place: &Place, volume: Id, extension: &str) -> Result<PathBuf, String> {
-    let name = format!("{}.{extension}", crate::probe::hex(volume));
+    let name = format!("{}.{extension}", hemi_io::probe::hex(volume));
     directory(place).map(|directory| directory.join(name))
 }
 

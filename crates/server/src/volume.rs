@@ -16,9 +16,9 @@ use crate::control::volume::{
     Snapshot, Volume,
 };
 use crate::export::GateFiles;
-use crate::leg::Injection;
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage, ReplyTo, UpgradeWish};
 use crate::notices::{NoticeReceiver, Notices};
+use hemi_io::leg::Injection;
 
 mod devices;
 mod joining;

@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use hemi_io::leg::{FileOptions, OpenLeg, Purpose};
 use hemi_server::create::{CreateOptions, Created, create};
 use hemi_server::inspect::inspect;
-use hemi_server::leg::{FileOptions, OpenLeg, Purpose};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;

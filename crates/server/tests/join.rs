@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use hemi_engine::format::Layout;
-use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_server::create::{
     CreateError, CreateOptions, JoinOptions, create, prepare_join, superblock_of,
 };

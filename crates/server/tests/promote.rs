@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use hemi_engine::identifiers::LegIndex;
 use hemi_engine::recovery::{LegImage, Problem, assess};
+use hemi_io::leg::FileOptions;
 use hemi_server::config::place::Place;
 use hemi_server::create::{CreateOptions, create};
-use hemi_server::leg::FileOptions;
 use hemi_server::promote::{PromoteError, PromotionPlan};
 
 const SIZE: u64 = 64 << 20;

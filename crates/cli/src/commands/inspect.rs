@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_server::config::legs::LegSpec;
+use hemi_io::config::legs::LegSpec;
 use hemi_server::inspect::inspect_all;
 use hemi_server::scan::apart::Scanner;
 use hemi_server::scan::udev_properties;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_server::control::api::{self, VolumeStatus};
 use hemi_server::create::Share;
 use hemi_units::Time;

@@ -187,8 +187,8 @@ fn refused(error: LoadError) -> anyhow::Error {
     Failure::error(kind, error.to_string(), hint)
 }
 
-fn is_no_direct(error: &hemi_server::leg::OpenError) -> bool {
-    matches!(error, hemi_server::leg::OpenError::NoDirect { .. })
+fn is_no_direct(error: &hemi_io::leg::OpenError) -> bool {
+    matches!(error, hemi_io::leg::OpenError::NoDirect { .. })
 }
 
 fn write(arguments: &LoadArgs, report: &LoadReport) -> Result<()> {

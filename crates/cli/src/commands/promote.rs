@@ -4,9 +4,9 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use hemi_server::config::legs::LegSpec;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::FileOptions;
 use hemi_server::control::promises::bytes;
-use hemi_server::leg::FileOptions;
 use hemi_server::promote::{LedgerAsked, PromotionPlan, PromotionReport, Stretch};
 
 use super::volume::LedgerArgs;

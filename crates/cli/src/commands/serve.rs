@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
+use hemi_io::config::ConfigError;
 use hemi_server::config::device::DeviceKind;
 use hemi_server::config::exports::{ExportConfig, Listen};
 use hemi_server::config::vhost::VhostConfig;
-use hemi_server::config::{Config, ConfigError, HttpAddress};
+use hemi_server::config::{Config, HttpAddress};
 use hemi_server::handover::CheckAnswer;
 use hemi_server::ledger::LedgerFileError;
 use hemi_server::serve::{ServeError, ServeOptions, Started, serve};

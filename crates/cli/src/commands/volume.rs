@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use hemi_server::config::legs::{LegConfig, LegSpec};
+use hemi_io::config::ConfigError;
+use hemi_io::config::legs::{LegConfig, LegSpec};
+use hemi_server::config::Config;
 use hemi_server::config::place::Place;
 use hemi_server::config::scan::ScanConfig;
-use hemi_server::config::{Config, ConfigError};
 
 #[derive(Debug, Args)]
 pub(crate) struct VolumeArgs {

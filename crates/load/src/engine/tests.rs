@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use hemi_server::ring::Ring;
+use hemi_io::ring::Ring;
 use hemi_workload::any::AnyWorkload;
 use hemi_workload::spec::WorkloadSpec;
 

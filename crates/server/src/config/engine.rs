@@ -8,8 +8,8 @@ use hemi_engine::settings::{ExposureMode, FlushCopies, Limits, Policy, Settings}
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
-use super::ConfigError;
-use super::bounds::Bounds;
+use hemi_io::config::ConfigError;
+use hemi_io::config::bounds::Bounds;
 use hemi_units::{Size, Time};
 
 /// Most debts held exactly: 105 MB per leg.

@@ -3,8 +3,8 @@ use std::path::Path;
 use hemi_engine::settings::{ExposureMode, FlushCopies};
 
 use super::exports::Listen;
-use super::legs::LegSpec;
 use super::*;
+use hemi_io::config::legs::LegSpec;
 
 const FULL: &str = r#"
 volume = "db"

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, EXPORTS_MAX};
+use super::EXPORTS_MAX;
 use crate::control::socket::check_path;
+use hemi_io::config::ConfigError;
 
 /// A socket for one virtual machine (vhost-user-blk).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ use subtle::ConstantTimeEq as _;
 use super::routes::{Shared, refuse};
 use super::volume::{Refusal, RefusalKind};
 use crate::config::Config;
-use crate::random;
+use hemi_io::random;
 
 /// Fewest bytes of a token. One that hemi makes has 64.
 pub(crate) const TOKEN_BYTES_MIN: usize = 16;

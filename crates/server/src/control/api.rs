@@ -15,13 +15,13 @@ use super::summary::Summary;
 use super::usage::ProcessStatus;
 use super::volume::{BufferUse, Connections, Fault, HandoverReport, Phase, RefusalKind};
 use crate::config::device::DeviceKind;
-use crate::config::legs::LegConfig;
 use crate::create::Share;
 use crate::drive::DriveStatus;
 use crate::fail_slow::Verdict;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
 use crate::opening::GivenUp;
+use hemi_io::config::legs::LegConfig;
 use hemi_units::Time;
 
 /// A latency distribution. Quantiles are at most 25 % high (bucket ends).
@@ -179,8 +179,8 @@ pub struct StallCount {
     pub stalled: u64,
 }
 
-impl From<crate::leg::InjectionState> for Injected {
-    fn from(state: crate::leg::InjectionState) -> Injected {
+impl From<hemi_io::leg::InjectionState> for Injected {
+    fn from(state: hemi_io::leg::InjectionState) -> Injected {
         Injected {
             frozen_for_ns: state.frozen_for,
             delay_ns: state.delay,

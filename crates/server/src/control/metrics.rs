@@ -26,7 +26,7 @@ use super::hidden::HiddenStall;
 use super::view::health;
 use super::volume::{Phase, Snapshot};
 use crate::drive::{Drives, LegDrives};
-use crate::probe::hex;
+use hemi_io::probe::hex;
 
 mod drives;
 

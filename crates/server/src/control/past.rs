@@ -19,8 +19,8 @@ use super::history::rings::{Resolution, Rings};
 use super::history::sampler::Sampler;
 use super::usage::{self, ProcessStatus};
 use super::volume::{LegIdentity, Phase, Snapshot, Volume};
-use crate::clock::unix_ms;
 use crate::config::place::Place;
+use hemi_io::clock::unix_ms;
 use writer::{Read, Writer};
 
 mod writer;

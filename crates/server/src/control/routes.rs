@@ -35,10 +35,10 @@ use super::scrubs::Scrubs;
 use super::view::{health, volume_status};
 use super::volume::{Phase, Refusal, RefusalKind, Request, Volume};
 use super::{metrics, settings};
-use crate::clock::unix_ms;
 use crate::config::Config;
 use crate::dashboard;
 use crate::drive::Drives;
+use hemi_io::clock::unix_ms;
 
 /// Largest body of a request: far above any that makes sense.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::api::LastScrub;
-use crate::clock::unix_ms;
 use crate::state;
+use hemi_io::clock::unix_ms;
 
 /// Extension of its file in the state directory.
 pub(crate) const EXTENSION: &str = "scrub";

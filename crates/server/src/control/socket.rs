@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, access};
 
-use crate::process;
+use hemi_io::process;
 
 /// The run directory of a system service.
 pub const SYSTEM_RUN_DIRECTORY: &str = "/run/hemi";

@@ -16,8 +16,8 @@ use super::volume::{
 };
 use super::{ControlThread, Listeners};
 use crate::config::Config;
-use crate::config::legs::LegConfig;
 use crate::config::place::Place;
+use hemi_io::config::legs::LegConfig;
 use hemi_units::Time;
 
 struct FakeVolume {

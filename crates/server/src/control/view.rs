@@ -17,7 +17,7 @@ use super::promises;
 use super::summary::{Summary, summary};
 use super::usage::ProcessStatus;
 use super::volume::{Phase, Snapshot};
-use crate::probe::hex;
+use hemi_io::probe::hex;
 
 /// The answer, with `history` for what is recent and `now` for ages.
 pub fn volume_status(

@@ -17,12 +17,12 @@ use hemi_stalls::PhaseSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::config::device::DeviceKind;
-use crate::config::legs::LegConfig;
 use crate::create::Share;
 use crate::grow::GrowTo;
 use crate::ledger::LedgerStatus;
-use crate::leg::InjectionState;
 use crate::opening::GivenUp;
+use hemi_io::config::legs::LegConfig;
+use hemi_io::leg::InjectionState;
 use hemi_units::Time;
 
 /// What does not change while a volume is served.

@@ -7,11 +7,11 @@ use hemi_engine::format::Layout;
 use super::largest::Room;
 use super::spare::{self, Share};
 use super::{CreateError, CreateOptions, LEGS_MIN, content};
-use crate::blocking::BlockingLeg;
-use crate::config::legs::LegSpec;
-use crate::leg::{FileOptions, OpenLeg, Purpose, apart, stripe};
-use crate::probe::{Kind, Probe, contents_of_leg, folder_of};
 use hemi_engine::identifiers::LEGS_MAX;
+use hemi_io::blocking::BlockingLeg;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::{FileOptions, OpenLeg, Purpose, apart, stripe};
+use hemi_io::probe::{Kind, Probe, contents_of_leg, folder_of};
 
 /// A file or device of a leg.
 pub(super) struct Member {

@@ -11,9 +11,9 @@ use hemi_engine::format::Layout;
 
 use super::CreateError;
 use super::largest::{Room, largest_volume};
-use crate::config::legs::LegSpec;
-use crate::leg::apart;
-use crate::probe::{Content, Kind, Probe};
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::apart;
+use hemi_io::probe::{Content, Kind, Probe};
 use hemi_units::Size;
 
 /// The bytes at a disk's beginning by which the formats are recognised.

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::format::Plan;
-use crate::leg::apart::MetadataPlace;
-use crate::probe::hex;
+use hemi_io::leg::apart::MetadataPlace;
+use hemi_io::probe::hex;
 use hemi_units::Size;
 
 /// A leg of a volume just created.

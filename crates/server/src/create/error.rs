@@ -8,10 +8,11 @@ use hemi_engine::format::LayoutError;
 use hemi_engine::format::superblock::NameError;
 use hemi_engine::identifiers::LEGS_MAX;
 
-use super::{LEGS_MIN, Share, signature};
-use crate::config::legs::LegSpecError;
-use crate::leg::OpenError;
-use crate::probe::{Content, ProbeError, Use};
+use super::{LEGS_MIN, Share};
+use hemi_io::config::legs::LegSpecError;
+use hemi_io::leg::OpenError;
+use hemi_io::probe::{Content, ProbeError, Use};
+use hemi_io::signature;
 use hemi_units::Size;
 
 /// Why a volume was not created. Nothing has been changed, but for

@@ -16,7 +16,7 @@ use hemi_engine::format::{
 };
 use hemi_engine::identifiers::{LEGS_MAX, LegIndex};
 
-use crate::blocking::BlockingLeg;
+use hemi_io::blocking::BlockingLeg;
 
 /// Pages written at a time, both slots of each: 1 MiB.
 const PAGES_AT_ONCE: u32 = 128;

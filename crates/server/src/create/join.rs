@@ -7,11 +7,11 @@ use hemi_engine::format::{Id, Layout, Superblock};
 use hemi_engine::recovery::{HEAD_BYTES, newest_of};
 
 use super::candidate::{self, Candidate, Member};
-use super::signature::Signature;
 use super::{CreateError, Opened, Share, prepare, random_id};
-use crate::config::legs::LegConfig;
-use crate::leg::{OpenLeg, Purpose};
-use crate::probe::Probe;
+use hemi_io::config::legs::LegConfig;
+use hemi_io::leg::{OpenLeg, Purpose};
+use hemi_io::probe::Probe;
+use hemi_io::signature::Signature;
 
 /// A leg that is to join.
 #[derive(Clone, Debug)]

@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use hemi_engine::format::{BLOCK_BYTES, Layout, block};
 
 use super::candidate::{Candidate, Member};
-use crate::blocking::BlockingLeg;
-use crate::config::legs::LegSpec;
-use crate::leg::{apart, stripe};
-use crate::probe::{Kind, reads_as_zeros};
+use hemi_io::blocking::BlockingLeg;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::{apart, stripe};
+use hemi_io::probe::{Kind, reads_as_zeros};
 
 /// Most bytes zeroed by one call, which cannot be interrupted.
 const ZERO_AT_ONCE: u64 = 1 << 30;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::CreateError;
 use super::candidate::{Candidate, Member};
-use crate::probe::Kind;
+use hemi_io::probe::Kind;
 
 /// The largest share, in per mille.
 const SHARE_MAX: u64 = 500;

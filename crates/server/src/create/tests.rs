@@ -10,9 +10,9 @@ use hemi_units::SECTOR_BYTES;
 use proptest::prelude::*;
 
 use super::format::{Plan, format};
-use crate::blocking::BlockingLeg;
 use crate::inspect::{SlotState, inspect_leg};
-use crate::leg::apart::places_at_end;
+use hemi_io::blocking::BlockingLeg;
+use hemi_io::leg::apart::places_at_end;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::disks::{Disk, Machine};
 use super::{DriveKind, DriveStatus};
-use crate::leg::describe;
+use hemi_io::leg::describe;
 
 /// Most characters of a model, a serial number or a version.
 const TEXT_MAX: usize = 64;

@@ -16,11 +16,11 @@ use super::pace::Pace;
 use super::smart::Reading;
 use super::tool::{self, ToolError};
 use super::{DriveKind, DriveStatus, Drives, LegDrives, nvme, smart};
-use crate::clock::unix_ms;
-use crate::config::legs::LegSpec;
 use crate::config::place::Place;
 use crate::config::smart::SmartPolling;
 use crate::control::volume::{Phase, Snapshot, Volume};
+use hemi_io::clock::unix_ms;
+use hemi_io::config::legs::LegSpec;
 
 /// Pause between two looks at the legs.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use super::input::{Filling, Intake};
 use super::listener::{CONTEXT_ALLOCATION, CONTEXT_COPIES};
 use super::output::Answer;
 use super::request::{ClientRequest, Held, Kind, LONG_BYTES, Part, Requests};
-use crate::slots::SlotId;
+use hemi_io::slots::SlotId;
 
 /// Extents in one block status answer; the client asks again for the rest.
 const STATUS_EXTENTS_MAX: usize = 1024;

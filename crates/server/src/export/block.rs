@@ -12,7 +12,7 @@ use super::ExportContext;
 use super::request::{LONG_BYTES, Requests};
 use super::{REQUESTS_PER_TURN, release};
 use crate::record::Answered;
-use crate::slots::SlotId;
+use hemi_io::slots::SlotId;
 
 /// Most bytes of payload copied from one such client in a turn: some 2 ms of the reactor's time.
 pub(super) const TURN_BYTES_MAX: u64 = 8 << 20;

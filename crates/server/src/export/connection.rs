@@ -21,9 +21,9 @@ use super::output::{Answer, Output, OutputMemory, TEXT_BYTES_MAX};
 use super::pace::{Pace, Sample};
 use super::request::{ClientRequest, Held, Kind, Requests};
 use super::{ExportContext, HANDSHAKE_TIMEOUT, REQUESTS_PER_TURN, STALL_TIMEOUT, release};
-use crate::ring::{Completion, Ring, RingFile, Source, Tag};
-use crate::slots::SlotId;
-use crate::tls::Tls;
+use hemi_io::ring::{Completion, Ring, RingFile, Source, Tag};
+use hemi_io::slots::SlotId;
+use hemi_io::tls::Tls;
 
 /// The connection's two operations in the ring, as slots of its tags.
 const RECEIVE: u32 = 0;

@@ -20,8 +20,8 @@ use super::{ExportContext, release};
 use crate::device::{COMMIT_AND_FETCH, FETCH, OpenDevice, io_command};
 use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Answered;
-use crate::ring::{Completion, OWNERS_MAX, Ring, RingFile, Source, Tag};
-use crate::slots::SlotId;
+use hemi_io::ring::{Completion, OWNERS_MAX, Ring, RingFile, Source, Tag};
+use hemi_io::slots::SlotId;
 
 /// The device's place among the connections, which none of them has.
 pub(super) const DEVICE: SlotId = SlotId { slot: OWNERS_MAX as u32, generation: 0 };

@@ -18,8 +18,8 @@ use super::kernel::KernelClient;
 use super::listener::{ExportOptions, Listener};
 use super::{ExportContext, Exports};
 use crate::handover::state::{ConnectionState, ListenerState, State};
-use crate::ring::{Source, Tag};
-use crate::slots::SlotId;
+use hemi_io::ring::{Source, Tag};
+use hemi_io::slots::SlotId;
 
 /// Time that clients have to take their answers in an upgrade; the rest goes along.
 pub const ANSWERS_TIME: u64 = 100 * MILLISECOND;
@@ -321,7 +321,7 @@ pub(crate) struct CarriedClients {
 
 impl Listener {
     /// Stops accepting; the accept that is armed ends soon.
-    fn cancel(&self, ring: &mut crate::ring::Ring, owner: u16) {
+    fn cancel(&self, ring: &mut hemi_io::ring::Ring, owner: u16) {
         if self.accepting {
             let id = SlotId { slot: 0, generation: 0 };
             ring.cancel(Tag { source: Source::Listener, owner, id });

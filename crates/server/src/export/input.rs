@@ -7,11 +7,11 @@ use hemi_engine::identifiers::{BufferAt, BufferId};
 
 use super::ExportContext;
 use super::pace::Sample;
-use crate::memory::{Mapping, Span};
-use crate::ring::{RingFile, Tag};
-use crate::ring_message::Gather;
-use crate::slots::SlotId;
-use crate::tls::Tls;
+use hemi_io::memory::{Mapping, Span};
+use hemi_io::ring::{RingFile, Tag};
+use hemi_io::ring_message::Gather;
+use hemi_io::slots::SlotId;
+use hemi_io::tls::Tls;
 
 /// Bytes received at once beside a payload's own buffer: some dozens of small writes.
 const STAGING_BYTES: usize = 128 << 10;

@@ -13,12 +13,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use super::request_bytes_max;
-use crate::config::exports::{Access, ExportConfig, Listen};
+use crate::config::exports::{ExportConfig, Listen};
 use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
 use crate::handover::state::ListenerState;
-use crate::ring::{Ring, RingFile, Source, Tag};
-use crate::slots::SlotId;
-use crate::tls::{Clients, Tls};
+use hemi_io::config::tls::Access;
+use hemi_io::ring::{Ring, RingFile, Source, Tag};
+use hemi_io::slots::SlotId;
+use hemi_io::tls::{Clients, Tls};
 
 /// Index of `base:allocation` among an export's contexts.
 pub(super) const CONTEXT_ALLOCATION: usize = 0;
@@ -97,7 +98,7 @@ impl Gate {
         let failed = |reason| ListenError::Tls { address: config.nbd.to_string(), reason };
         let restricted = ExportConfig { read_only: true, ..config.clone() };
         Ok(Some(Gate {
-            tls: crate::tls::serving(tls).map_err(failed)?,
+            tls: hemi_io::tls::serving(tls).map_err(failed)?,
             clients: Clients::new(tls),
             read_only: server_config(&restricted, options)?,
         }))

@@ -30,14 +30,14 @@ use std::sync::mpsc::SyncSender;
 use hemi_engine::io::{Buffers, Reply};
 use hemi_units::{Instant, SECOND};
 
-use crate::arena::Arena;
 use crate::device::{KernelSocket, OpenDevice};
 use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Recorder;
-use crate::ring::{Completion, OWNERS_MAX, Ring, Source};
-use crate::slots::{SlotId, SlotTable};
 use crate::vhost::{GuestMessage, GuestOrder};
 use hemi_engine::engine::Engine;
+use hemi_io::arena::Arena;
+use hemi_io::ring::{Completion, OWNERS_MAX, Ring, Source};
+use hemi_io::slots::{SlotId, SlotTable};
 use rustix::io::Errno;
 
 use admission::STATUS_STEPS_MAX;

@@ -14,10 +14,10 @@ use hemi_units::{Instant, SECTOR_BYTES};
 use super::ExportContext;
 use super::pace::Sample;
 use super::request::{Held, PART_BYTES, Requests};
-use crate::memory::{Mapping, Span};
-use crate::ring::{RingFile, Tag};
-use crate::ring_message::Gather;
-use crate::tls::Tls;
+use hemi_io::memory::{Mapping, Span};
+use hemi_io::ring::{RingFile, Tag};
+use hemi_io::ring_message::Gather;
+use hemi_io::tls::Tls;
 
 /// Headers and handshake text of one message.
 const AREA_BYTES: usize = 16 << 10;
@@ -63,7 +63,7 @@ impl OutputMemory {
             secure: None,
             gather: Gather::new(),
             answers: VecDeque::with_capacity(256),
-            sending: Vec::with_capacity(crate::ring_message::PIECES_MAX),
+            sending: Vec::with_capacity(hemi_io::ring_message::PIECES_MAX),
             text: Vec::with_capacity(4096),
         })
     }

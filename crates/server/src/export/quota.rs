@@ -7,7 +7,7 @@
 //! that take their answers slowly can hold all the common room, and still nobody's small
 //! requests wait for them.
 
-use crate::slots::SlotId;
+use hemi_io::slots::SlotId;
 
 /// Most bytes that a connection which holds nothing is given out of turn.
 pub(super) const SMALL_BYTES_MAX: u64 = 64 << 10;

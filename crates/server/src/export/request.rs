@@ -10,9 +10,9 @@ use hemi_units::{Extent, Instant, SECTOR_BYTES};
 
 use super::quota::Quota;
 use super::{ExportContext, REQUEST_BYTES_MAX, release};
-use crate::arena::Arena;
 use crate::record::Answered;
-use crate::slots::{SlotId, SlotTable};
+use hemi_io::arena::Arena;
+use hemi_io::slots::{SlotId, SlotTable};
 
 /// Largest part of a request.
 pub(super) const PART_BYTES: u64 = 1 << 20;

@@ -9,10 +9,10 @@ use rustix::io::FdFlags;
 use super::exec::let_signals_in;
 use super::state::{ConnectionState, ListenerState, State};
 use super::{DESCRIPTOR, FALLBACK, FILE_NAME, Taken, store};
-use crate::clock;
 use crate::control::volume::{HandoverReport, HandoverTimes};
 use crate::export::{CarriedClients, ExportOptions};
 use crate::grow::GrowTo;
+use hemi_io::clock;
 
 /// The state that a predecessor handed over, with its sockets. Dropping it closes them.
 #[derive(Debug, Default)]

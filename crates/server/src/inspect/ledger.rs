@@ -17,7 +17,7 @@ use super::report::{in_use_line, line};
 use super::{LegReport, read_metadata};
 use crate::config::place::Place;
 use crate::ledger::{LedgerFileError, boot_id, look};
-use crate::probe::hex;
+use hemi_io::probe::hex;
 use hemi_units::Size;
 
 /// How a ledger's file was found.

@@ -7,8 +7,8 @@ use hemi_engine::format::LegDescription;
 use hemi_engine::io::OutReason;
 use hemi_text::Plain;
 
-use crate::config::legs::LegSpec;
-use crate::leg::apart::MetadataPlace;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::apart::MetadataPlace;
 use hemi_units::Size;
 
 use super::{LegReport, LegView, LostView, Runs, Slot, SlotState, SuperblockView, TableView};

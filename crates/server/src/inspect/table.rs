@@ -7,7 +7,7 @@ use hemi_engine::identifiers::LegIndex;
 use super::{
     Authority, BAD_SLOTS_MAX, BadSlot, NotWhole, Runs, Slot, SlotState, TableView, read_block,
 };
-use crate::blocking::BlockingLeg;
+use hemi_io::blocking::BlockingLeg;
 
 /// Pages read at a time, both slots of each: 1 MiB.
 const PAGES_AT_ONCE: u32 = 128;

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::place::Place;
 use crate::control::socket::{no_run_directory, run_directories, run_directory};
-use crate::probe::lock_owner;
 use file::LedgerFile;
+use hemi_io::probe::lock_owner;
 use shared::SharedMemory;
 
 pub use error::LedgerFileError;
@@ -201,7 +201,7 @@ fn without(reason: String) -> (Option<Ledger>, LedgerStatus) {
 
 /// Returns the path of a volume's ledger in a directory.
 fn path_in(directory: &Path, volume: Id) -> PathBuf {
-    directory.join(format!("{}.ledger", crate::probe::hex(volume)))
+    directory.join(format!("{}.ledger", hemi_io::probe::hex(volume)))
 }
 
 /// Returns the run directory, or why no ledger is kept there.

@@ -2,10 +2,10 @@
 
 use hemi_engine::recovery::{self, HEAD_BYTES};
 
-use crate::config::legs::LegConfig;
-use crate::leg::{OpenError, OpenLeg, Purpose};
-use crate::probe::hex;
 use crate::serve::ServeError;
+use hemi_io::config::legs::LegConfig;
+use hemi_io::leg::{OpenError, OpenLeg, Purpose};
+use hemi_io::probe::hex;
 
 /// A leg on the way to being opened.
 pub(super) struct Candidate {

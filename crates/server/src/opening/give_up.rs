@@ -10,12 +10,12 @@ use hemi_engine::recovery::{Problem, Refusal, newest_of};
 use serde::{Deserialize, Serialize};
 
 use super::candidate::{Candidate, State};
-use crate::config::legs::LegSpec;
 use crate::config::place::Place;
 use crate::inspect::{LegReport, Slot, SlotState, inspect_leg};
-use crate::leg::OpenLeg;
 use crate::promote::{LedgerAsked, PromoteError, PromotionPlan};
 use crate::serve::ServeError;
+use hemi_io::config::legs::LegSpec;
+use hemi_io::leg::OpenLeg;
 
 /// The loss that a start has accepted to go on without missing legs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

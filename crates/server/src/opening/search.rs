@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use hemi_engine::recovery::{Problem, Refusal};
 
 use super::candidate::Candidate;
-use crate::config::legs::LegConfig;
 use crate::config::scan::ScanConfig;
 use crate::scan::apart::Scanner;
 use crate::scan::{Contradiction, Scan, legs_of};
 use crate::serve::ServeError;
+use hemi_io::config::legs::LegConfig;
 
 /// Shortest time between two scans of the machine.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);

@@ -211,7 +211,7 @@ impl Reactor {
     }
 
     fn in_flight(&self) -> usize {
-        self.legs.iter().flatten().chain(&self.retired).map(crate::leg::Leg::in_flight).sum()
+        self.legs.iter().flatten().chain(&self.retired).map(hemi_io::leg::Leg::in_flight).sum()
     }
 
     /// Returns the state for the successor, if there is one. The volume is closed.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{FoundLeg, Other, OtherState, Scan};
-use crate::config::legs::{LegConfig, LegSpec};
+use hemi_io::config::legs::{LegConfig, LegSpec};
 
 /// The legs of the volume that was looked for, according to a scan.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Other, OtherState};
 use crate::device;
-use crate::probe::Identity;
+use hemi_io::probe::Identity;
 
 /// The directory in which the kernel lists block devices, partitions included.
 const BLOCK_DEVICES: &str = "/sys/class/block";

@@ -5,8 +5,8 @@ use std::io::{Seek as _, SeekFrom};
 use std::path::Path;
 
 use super::{Reading, read_candidate, read_end};
-use crate::config::legs::LegSpec;
 use crate::device;
+use hemi_io::config::legs::LegSpec;
 
 /// A property's name and value.
 type Property = (&'static str, String);

@@ -180,7 +180,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::PAGE_BYTES;
+    use hemi_io::memory::PAGE_BYTES;
 
     #[test]
     fn memory_that_is_cut_short_breaks_its_mapping_only() {

@@ -13,11 +13,11 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 use super::QUEUES_MAX;
 use super::abi::Disk;
 use super::session::Session;
-use crate::clock;
 use crate::config::vhost::VhostConfig;
 use crate::control::socket::{OwnedSocket, SocketError, SocketFile};
 use crate::export::Complaints;
 use crate::messages::ReactorHandle;
+use hemi_io::clock;
 
 /// Mode of the socket's file. Anybody who may write to it can read and write the volume.
 const SOCKET_MODE: u32 = 0o600;
@@ -185,7 +185,7 @@ impl Server {
                 return;
             }
         };
-        let peer = crate::process::peer(&stream);
+        let peer = hemi_io::process::peer(&stream);
         let peer = peer.map_or_else(String::new, |process| format!(" (process {process})"));
         let peer = format!("{}{peer}", self.listener.name());
         if served.is_some() {

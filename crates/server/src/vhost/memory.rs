@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::Broken;
 use super::fault::SharedMapping;
-use crate::memory::Span;
+use hemi_io::memory::Span;
 
 /// Most regions of a guest's memory: the number of files that one message carries.
 pub const REGIONS_MAX: usize = 32;
@@ -267,7 +267,7 @@ pub(super) fn map(file: &File, length: u64) -> Result<SharedMapping, String> {
     if metadata.len() < length {
         return Err(format!("ends at byte {length} of a file of {}", metadata.len()));
     }
-    let page = usize::try_from(metadata.blksize()).unwrap_or(0).max(crate::memory::PAGE_BYTES);
+    let page = usize::try_from(metadata.blksize()).unwrap_or(0).max(hemi_io::memory::PAGE_BYTES);
     let length = usize::try_from(length).map_err(|_| "is too large".to_owned())?;
     SharedMapping::new(file, length, page.next_power_of_two()).map_err(failed)
 }
@@ -275,7 +275,7 @@ pub(super) fn map(file: &File, length: u64) -> Result<SharedMapping, String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::memory::Mapping;
+    use hemi_io::memory::Mapping;
 
     /// Returns memory of these regions (guest address, length), and its files. The front end's address of
     /// each region is 2^40 above the guest's.

@@ -10,12 +10,12 @@ use hemi_engine::io::OutReason;
 use hemi_engine::status::LegState;
 
 use super::{on_a_thread, refusal};
-use crate::config::legs::{LegConfig, LegSpec};
 use crate::control::volume::{LegIdentity, Outcome, Refusal, RefusalKind, Snapshot};
 use crate::create::{CreateError, JoinOptions, Share, prepare_join, superblock_of};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use crate::opening::is_path;
-use crate::probe::other_spec;
+use hemi_io::config::legs::{LegConfig, LegSpec};
+use hemi_io::probe::other_spec;
 
 /// How a leg comes.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ fn is_place(config: &LegConfig, known: &str) -> bool {
     same || is_path(config, known)
 }
 
-type Ready = (LegIndex, crate::leg::OpenLeg, [u8; 16]);
+type Ready = (LegIndex, hemi_io::leg::OpenLeg, [u8; 16]);
 
 fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result<Ready, Refusal> {
     config.check("config").map_err(|error| {

@@ -11,9 +11,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use hemi_io::config::legs::{LegSpec, UriTls};
 use hemi_server::config::Config;
 use hemi_server::config::exports::{ExportConfig, Listen};
-use hemi_server::config::legs::{LegSpec, UriTls};
 use hemi_server::control::api::{Empty, Shutdown, VolumeStatus};
 use hemi_server::control::socket::run_directory;
 use hemi_server::control::volume::Phase;

@@ -54,7 +54,7 @@ fn a_freeze_says_its_limit_and_who_serves_clients() {
 fn a_freeze_that_nobody_else_covers_or_that_was_injected_says_so() {
     let alone = snapshot(|snapshot| {
         snapshot.status.legs[0].state = LegState::Gone;
-        snapshot.injected.push((1, crate::leg::InjectionState::default()));
+        snapshot.injected.push((1, hemi_io::leg::InjectionState::default()));
     });
     let text = frozen(&alone, HDD, SECOND).text;
     assert!(text.contains("a fault is injected; no other leg answers, so clients wait"), "{text}");

@@ -8,9 +8,9 @@ use hemi_engine::status::{LegState, LegStatus};
 
 use super::notices::{NoticeEvents, of_leg};
 use super::{Event, Severity};
-use crate::clock::unix_ms;
 use crate::control::promises::{bytes, duration};
 use crate::control::volume::{HandoverReport, Noticed, Phase, Snapshot};
+use hemi_io::clock::unix_ms;
 
 /// Moves of authority are told of in sum, when there have been none for this long, in milliseconds …
 const MOVES_QUIET_MS: u64 = 2_000;
@@ -81,7 +81,7 @@ impl Watch {
         events: &mut Vec<Event>,
     ) {
         let now_ms = unix_ms();
-        let clock = crate::clock::now();
+        let clock = hemi_io::clock::now();
         let last = self.last.replace(Arc::clone(snapshot)).unwrap_or_else(|| Arc::clone(snapshot));
         if let Some(before) = before
             && !self.has_started

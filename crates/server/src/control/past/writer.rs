@@ -6,13 +6,13 @@ use std::time::Duration;
 use axum::body::Bytes;
 use hemi_engine::format::Id;
 
-use crate::clock::unix_ms;
 use crate::config::place::Place;
 use crate::control::events::{Before, Entry, Event};
 use crate::control::hidden::Hour;
 use crate::control::history::file::{Batch, EXTENSION, HistoryFile, Kept};
 use crate::control::history::rings::Rings;
 use crate::state;
+use hemi_io::clock::unix_ms;
 
 /// Batches that may wait for the disk. Beyond, they are left out of the file.
 const BATCHES_MAX: usize = 64;

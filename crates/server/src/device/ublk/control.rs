@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use super::abi::{self, CONTROL_BYTES, DeviceInfo, Parameters};
-use crate::memory::{Mapping, Span};
+use hemi_io::memory::{Mapping, Span};
 
 /// The node through which devices are made.
 pub(super) const CONTROL_PATH: &str = "/dev/ublk-control";

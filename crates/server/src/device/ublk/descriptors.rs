@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::abi::{self, DESCRIPTOR_BYTES, Descriptor};
-use crate::memory::PAGE_BYTES;
+use hemi_io::memory::PAGE_BYTES;
 
 /// The mapping. The device cannot go before it does, since it keeps the character device open.
 pub(super) struct Descriptors {

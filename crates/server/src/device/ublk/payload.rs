@@ -12,7 +12,7 @@ use hemi_engine::io::Operation;
 
 use super::abi::{self, Descriptor};
 use super::descriptors::Descriptors;
-use crate::memory::Span;
+use hemi_io::memory::Span;
 
 /// A device whose requests this process is to serve.
 pub struct OpenDevice {

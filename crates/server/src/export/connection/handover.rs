@@ -14,7 +14,7 @@ use crate::export::listener::Listener;
 use crate::export::output::Output;
 use crate::export::request::{ClientRequest, Kind, PART_BYTES, Requests};
 use crate::handover::state::ConnectionState;
-use crate::ring::RingFile;
+use hemi_io::ring::RingFile;
 
 impl Connection {
     /// Ends the receive that is in the ring soon, without losing what it receives.

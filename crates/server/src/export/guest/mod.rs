@@ -23,14 +23,14 @@ use super::connection::Next;
 use super::device::DEVICE;
 use super::request::Requests;
 use super::{ExportContext, release};
-use crate::memory::{Mapping, Span};
 use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Answered;
-use crate::ring::{Completion, Source, Tag};
-use crate::slots::{GENERATION_BITS, SlotId, SlotTable};
 use crate::vhost::{
     Asked, Broken, Disk, GuestMemory, GuestOrder, QUEUES_MAX, STATUS_ERROR, STATUS_OK,
 };
+use hemi_io::memory::{Mapping, Span};
+use hemi_io::ring::{Completion, Source, Tag};
+use hemi_io::slots::{GENERATION_BITS, SlotId, SlotTable};
 use queue::{PartEnd, Queue};
 
 /// The bit of a token that says that the request is a guest's.

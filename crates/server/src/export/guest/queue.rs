@@ -11,11 +11,11 @@ use crate::export::block::BlockRequest;
 use crate::export::request::PART_BYTES;
 use crate::messages::{ReactorError, ReplyTo};
 use crate::record::Answered;
-use crate::ring::{Ring, RingFile, Tag};
 use crate::vhost::{
     self, Asked, Broken, Disk, GuestMemory, InflightQueue, OpenQueue, QueuePlaces, Segment,
     SplitQueue,
 };
+use hemi_io::ring::{Ring, RingFile, Tag};
 
 /// A request that was taken.
 #[derive(Clone, Copy, Debug)]

@@ -39,11 +39,11 @@ const SECTORS: u32 = (OFFSET as usize / SECTOR + IMAGE_BYTES / SECTOR) as u32;
 
 /// The volume that a leg belongs to.
 #[derive(Clone, Debug)]
-pub(crate) struct Signature {
+pub struct Signature {
     /// Its name, perhaps empty.
-    pub(crate) name: String,
+    pub name: String,
     /// Its id.
-    pub(crate) volume: Id,
+    pub volume: Id,
 }
 
 impl Signature {
@@ -52,7 +52,7 @@ impl Signature {
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) fn write(&self, leg: &OpenLeg) -> io::Result<()> {
+    pub fn write(&self, leg: &OpenLeg) -> io::Result<()> {
         if leg.metadata_place().is_some() {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Signature {
 }
 
 /// Returns true if this is the content that [`Signature`] shows to other programs.
-pub(crate) fn is_ours(content: &Content) -> bool {
+pub fn is_ours(content: &Content) -> bool {
     matches!(
         content,
         Content::Signature { format, label: Some(label) }

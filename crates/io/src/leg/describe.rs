@@ -51,7 +51,7 @@ fn identity(sys: &Path, number: &str) -> (String, String) {
 }
 
 /// Returns model and serial number from a disk's directory in sysfs, each empty where it does not tell.
-pub(crate) fn of_disk(disk: &Path) -> (String, String) {
+pub fn of_disk(disk: &Path) -> (String, String) {
     let text = |name: &str| {
         let bytes = fs::read(disk.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes)

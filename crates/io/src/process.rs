@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 
 /// Returns true if a process has ended or is about to: gone, not yet waited for, or without memory.
-pub(crate) fn is_dead(process: u32) -> bool {
+pub fn is_dead(process: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}"));
     let Ok(stat) = read("stat") else { return true };
     // The state follows the command's name, which is in parentheses and may hold any.
@@ -23,7 +23,7 @@ pub(crate) fn is_udev(process: u32) -> bool {
 
 /// Returns the process that listens, or connected, at the other end of a unix socket; `None` if it cannot
 /// be seen from here.
-pub(crate) fn peer(connection: &UnixStream) -> Option<u32> {
+pub fn peer(connection: &UnixStream) -> Option<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: both places are this function's own, and `length` is the size of the first. (rustix

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::blocking::BlockingLeg;
-use crate::create::signature;
+use crate::signature;
 use hemi_units::Size;
 
 mod legs;
@@ -43,7 +43,7 @@ const PARTITION_TABLES: [&str; 8] = ["dos", "gpt", "PMBR", "mac", "sun", "sgi", 
 
 /// Returns true if a range of a regular file is known to read as zeros: all hole, or reserved but never
 /// written.
-pub(crate) fn reads_as_zeros(file: &File, start: u64, end: u64) -> bool {
+pub fn reads_as_zeros(file: &File, start: u64, end: u64) -> bool {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(start)) {
         Err(Errno::NXIO) => true,
         Ok(data) => data >= end,
@@ -475,12 +475,12 @@ pub fn hex(id: Id) -> String {
 }
 
 /// The process that holds the lock of a file or device, as far as the system tells.
-pub(crate) fn lock_owner(path: &Path) -> Option<Option<u32>> {
+pub fn lock_owner(path: &Path) -> Option<Option<u32>> {
     fs::metadata(path).ok().and_then(|metadata| system::lock_owner(&metadata))
 }
 
 /// The folder a file is in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }

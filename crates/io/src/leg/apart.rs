@@ -281,7 +281,8 @@ impl OpenApart {
         self.spec.to_string()
     }
 
-    pub(super) fn describe(&self) -> LegDescription {
+    /// Describes the leg: its devices and what they are.
+    pub fn describe(&self) -> LegDescription {
         let spec = self.spec.absolute().unwrap_or_else(|_| self.spec.clone());
         describe::named(&spec.to_string(), &self.devices[0])
     }
@@ -441,14 +442,9 @@ impl ApartLeg {
     }
 }
 
-/// Returns the pieces of an extent of a leg with its metadata at the end: places and lengths in bytes.
-#[cfg(test)]
-pub(crate) fn places_at_end(
-    size: u64,
-    data_offset: u64,
-    offset: u64,
-    length: u64,
-) -> Vec<(u64, u64)> {
+/// Returns the pieces of an extent of a leg with its metadata at the end: places on the disk and lengths,
+/// in bytes. `data_offset` is where a leg without that arrangement has its data. For simulated drives.
+pub fn places_at_end(size: u64, data_offset: u64, offset: u64, length: u64) -> Vec<(u64, u64)> {
     let map = Map { data_offset, place: Place::End(end_of(size)) };
     map.pieces(offset, length).map(|piece| (piece.offset, piece.length)).collect()
 }

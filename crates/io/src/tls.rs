@@ -17,8 +17,8 @@ use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, Connection};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use crate::config::exports::{Access, TlsConfig};
 use crate::config::legs::LegTls;
+use crate::config::tls::{Access, TlsConfig};
 
 /// Where distributions keep the authorities that the machine trusts.
 const SYSTEM_AUTHORITIES: [&str; 3] = [
@@ -34,7 +34,7 @@ const RECORD_BYTES: usize = 16 << 10;
 ///
 /// # Errors
 /// Text naming the file, what is wrong and what would do.
-pub(crate) fn serving(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
+pub fn serving(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -62,7 +62,7 @@ pub(crate) fn serving(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
 ///
 /// # Errors
 /// Text naming the file, what is wrong and what would do.
-pub(crate) fn connecting(config: &LegTls) -> Result<Arc<ClientConfig>, String> {
+pub fn connecting(config: &LegTls) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -95,11 +95,11 @@ fn revoked(path: Option<&Path>) -> Result<Vec<CertificateRevocationListDer<'stat
 
 /// The rights of clients, by the names their certificates are good for.
 #[derive(Debug)]
-pub(crate) struct Clients(Vec<(ServerName<'static>, Access)>);
+pub struct Clients(Vec<(ServerName<'static>, Access)>);
 
 impl Clients {
     /// Those that are configured.
-    pub(crate) fn new(config: &TlsConfig) -> Clients {
+    pub fn new(config: &TlsConfig) -> Clients {
         let clients = config.clients.iter().filter_map(|client| {
             // The configuration has been checked: each is a name.
             Some((ServerName::try_from(client.name.clone()).ok()?, client.access))
@@ -109,7 +109,7 @@ impl Clients {
 
     /// Returns what the client at the other end may do; none if it is not listed. Where nobody
     /// is, everybody may write.
-    pub(crate) fn access(&self, tls: &Tls) -> Option<Access> {
+    pub fn access(&self, tls: &Tls) -> Option<Access> {
         if self.0.is_empty() {
             return Some(Access::Write);
         }
@@ -157,7 +157,7 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
 }
 
 /// TLS on one connection.
-pub(crate) struct Tls {
+pub struct Tls {
     session: Connection,
     /// Whether the NBD session has been told that TLS is up.
     announced: bool,
@@ -167,7 +167,7 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// With a client of ours.
-    pub(crate) fn serve(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
+    pub fn serve(config: Arc<ServerConfig>) -> Result<Tls, rustls::Error> {
         Ok(Tls::new(ServerConnection::new(config)?.into()))
     }
 
@@ -186,7 +186,7 @@ impl Tls {
     }
 
     /// True once, when the handshake is over.
-    pub(crate) fn is_newly_up(&mut self) -> bool {
+    pub fn is_newly_up(&mut self) -> bool {
         let up = !self.announced && !self.session.is_handshaking();
         self.announced |= up;
         up
@@ -196,7 +196,7 @@ impl Tls {
     ///
     /// # Errors
     /// The peer broke TLS, or was not let in. An alert may be waiting to be sent.
-    pub(crate) fn take(&mut self, received: &[u8]) -> Result<usize, rustls::Error> {
+    pub fn take(&mut self, received: &[u8]) -> Result<usize, rustls::Error> {
         let mut rest = received;
         match self.session.read_tls(&mut rest) {
             Ok(used) => {
@@ -209,13 +209,13 @@ impl Tls {
     }
 
     /// Fetches plaintext; none if there is none now.
-    pub(crate) fn plaintext(&mut self, into: &mut [u8]) -> usize {
+    pub fn plaintext(&mut self, into: &mut [u8]) -> usize {
         // An unexpected end is the socket's to tell, nothing to read yet is no error.
         self.session.reader().read(into).unwrap_or(0)
     }
 
     /// Encrypts the beginning of `plaintext`; how many bytes of it.
-    pub(crate) fn encrypt(&mut self, plaintext: &[u8]) -> usize {
+    pub fn encrypt(&mut self, plaintext: &[u8]) -> usize {
         let record = &plaintext[..plaintext.len().min(RECORD_BYTES)];
         // Writing to its buffer, which has no bound, cannot fail.
         let taken = self.session.writer().write(record).unwrap_or(0);
@@ -239,12 +239,12 @@ impl Tls {
     }
 
     /// Whether there is anything to send.
-    pub(crate) fn wants_to_send(&self) -> bool {
+    pub fn wants_to_send(&self) -> bool {
         self.session.wants_write()
     }
 
     /// Takes bytes to send; how many.
-    pub(crate) fn outgoing(&mut self, mut into: &mut [u8]) -> usize {
+    pub fn outgoing(&mut self, mut into: &mut [u8]) -> usize {
         let room = into.len();
         let mut used = 0;
         while used < room && self.session.wants_write() {

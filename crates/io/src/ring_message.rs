@@ -62,7 +62,7 @@ impl Gather {
     ///
     /// # Safety
     /// Nobody writes to the pieces meanwhile, and their memory has been filled.
-    pub(crate) unsafe fn append_to(&self, into: &mut Vec<u8>) {
+    pub unsafe fn append_to(&self, into: &mut Vec<u8>) {
         let Inner { vectors, first, end, .. } = &**self.inner;
         for vector in &vectors[*first..*end] {
             // SAFETY: a piece belongs to a span, which stays mapped; the caller guarantees the rest.

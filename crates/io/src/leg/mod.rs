@@ -25,7 +25,7 @@
 //! Drivers allocate nothing per I/O once their tables have grown to the engine's window.
 
 pub mod apart;
-pub(crate) mod describe;
+pub mod describe;
 pub mod device;
 pub mod file;
 pub mod inject;

@@ -6,7 +6,7 @@ use std::io;
 ///
 /// # Errors
 /// The system's: it has none.
-pub(crate) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
