@@ -52,8 +52,11 @@ pub(crate) enum Command {
     Promote(commands::promote::PromoteArgs),
     Settle(commands::settle::SettleArgs),
     Inject(commands::inject::InjectArgs),
+    #[cfg(feature = "sim")]
     Sim(commands::sim::SimArgs),
+    #[cfg(feature = "load")]
     Load(commands::load::LoadArgs),
+    #[cfg(feature = "sim")]
     Trace(commands::trace::TraceArgs),
     Demo(crate::demo::DemoArgs),
     Config(commands::config::ConfigArgs),

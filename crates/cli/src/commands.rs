@@ -17,6 +17,7 @@ pub(crate) mod inject;
 pub(crate) mod inspect;
 pub(crate) mod leg;
 pub(crate) mod list;
+#[cfg(feature = "load")]
 pub(crate) mod load;
 pub(crate) mod look_for_legs;
 pub(crate) mod monitor;
@@ -25,9 +26,11 @@ pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod set;
 pub(crate) mod settle;
+#[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod top;
+#[cfg(feature = "sim")]
 pub(crate) mod trace;
 pub(crate) mod upgrade;
 mod volume;
@@ -54,8 +57,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Promote(arguments) => done(promote::run(&arguments)),
         Command::Settle(arguments) => done(settle::run(&arguments)),
         Command::Inject(arguments) => done(inject::run(&arguments)),
+        #[cfg(feature = "sim")]
         Command::Sim(arguments) => done(sim::run(&arguments)),
+        #[cfg(feature = "load")]
         Command::Load(arguments) => done(load::run(&arguments)),
+        #[cfg(feature = "sim")]
         Command::Trace(arguments) => done(trace::run(&arguments)),
         Command::Demo(arguments) => done(crate::demo::run(&arguments)),
         Command::Config(arguments) => done(config::run(&arguments)),
