@@ -28,8 +28,6 @@ pub const SUBMISSION_ENTRIES: u32 = 1024;
 /// Completion queue entries. Beyond them the kernel keeps completions in memory of its own
 /// until the next turn, none is lost.
 pub const COMPLETION_ENTRIES: u32 = 8192;
-/// Slots for registered files: legs, listeners and connections.
-pub const REGISTERED_FILES_MAX: u32 = 2048;
 /// Slots for registered memory.
 pub const REGISTERED_BUFFERS_MAX: u32 = 80;
 
@@ -133,12 +131,26 @@ impl Completion {
     }
 }
 
-/// A file known to the ring: by its slot in the registered table, else by descriptor. The
-/// owner of the descriptor keeps it open for as long as the handle is used.
+/// A file of the ring's entries, by descriptor. The owner of the descriptor keeps it open until it hands it
+/// to [`Ring::remove_file`].
+///
+/// Files are not registered with the ring: the kernel would keep all of them open until the last I/O of the
+/// ring has ended. A hemi that is killed while one leg hangs would then keep its sockets and the locks of its
+/// other legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingFile {
-    registered: Option<u32>,
     descriptor: RawFd,
+}
+
+impl RingFile {
+    /// Names an open file.
+    pub fn of(descriptor: &OwnedFd) -> RingFile {
+        RingFile { descriptor: descriptor.as_raw_fd() }
+    }
+
+    fn target(self) -> types::Fd {
+        types::Fd(self.descriptor)
+    }
 }
 
 /// Why the ring could not be set up.
@@ -178,8 +190,6 @@ pub struct Capabilities {
     pub deferred_task_run: bool,
     /// Completions do not interrupt the reactor (5.19).
     pub cooperative_task_run: bool,
-    /// Files are registered. Without it, by descriptor.
-    pub registered_files: bool,
     /// Bytes of memory registered. Where `RLIMIT_MEMLOCK` forbids it, plain reads and
     /// writes are used, which pin the pages for each I/O.
     pub registered_bytes: u64,
@@ -192,9 +202,8 @@ impl std::fmt::Display for Capabilities {
             (false, true) => "cooperative",
             (false, false) => "interrupting",
         };
-        let files = if self.registered_files { "registered" } else { "by descriptor" };
         let mebibytes = self.registered_bytes >> 20;
-        write!(f, "completions {tasks}, files {files}, {mebibytes} MiB of buffers registered")
+        write!(f, "completions {tasks}, {mebibytes} MiB of buffers registered")
     }
 }
 
@@ -214,13 +223,12 @@ impl Waker {
 pub struct Ring {
     uring: IoUring,
     capabilities: Capabilities,
-    file_slots: Vec<u32>,
     buffer_slots: u16,
     buffers_registered: u16,
     /// Entries the kernel would not take yet (out of memory), in order.
     backlog: VecDeque<squeue::Entry>,
     /// Files to be let go once no queued entry names them.
-    leaving: Vec<(RingFile, OwnedFd)>,
+    leaving: Vec<OwnedFd>,
     /// Entries submitted since the last wait that complete within the submission, so that
     /// the wait does not return for these alone.
     immediate: usize,
@@ -234,36 +242,12 @@ pub struct Ring {
     wake_counter: Mapping,
 }
 
-/// Uses a file as registered slot or as descriptor, whichever it is.
-macro_rules! with_file {
-    ($file:expr, |$fd:ident| $entry:expr) => {
-        match $file.registered {
-            Some(slot) => {
-                let $fd = types::Fixed(slot);
-                $entry
-            }
-            None => {
-                let $fd = types::Fd($file.descriptor);
-                $entry
-            }
-        }
-    };
-}
-
 impl Ring {
     /// Sets the ring up with everything the kernel offers, and arms the wake-up.
     pub fn new() -> Result<Ring, RingError> {
-        let (uring, mut capabilities) = build()?;
+        let (uring, capabilities) = build()?;
         require(&uring)?;
-        let mut file_slots = Vec::new();
-        let files = REGISTERED_FILES_MAX.min(raise_descriptor_limit());
-        match uring.submitter().register_files_sparse(files) {
-            Ok(()) => {
-                capabilities.registered_files = true;
-                file_slots.extend((0..files).rev());
-            }
-            Err(error) => tracing::info!(%error, "no registered files: using descriptors"),
-        }
+        raise_descriptor_limit();
         let buffer_slots = match uring.submitter().register_buffers_sparse(REGISTERED_BUFFERS_MAX) {
             Ok(()) => REGISTERED_BUFFERS_MAX as u16,
             Err(error) => {
@@ -278,7 +262,6 @@ impl Ring {
         let mut ring = Ring {
             uring,
             capabilities,
-            file_slots,
             buffer_slots,
             buffers_registered: 0,
             backlog: VecDeque::with_capacity(SUBMISSION_ENTRIES as usize),
@@ -322,42 +305,18 @@ impl Ring {
     /// Makes the next wake-up a completion.
     pub fn arm_wake(&mut self) {
         let tag = Tag { source: Source::Wake, ..Tag::NOBODY };
-        let file = RingFile { registered: None, descriptor: self.wake_descriptor.as_raw_fd() };
+        let file = RingFile::of(&self.wake_descriptor);
         let counter = self.wake_counter.span(0, 8);
         self.read(file, counter, 0, tag);
     }
 
-    /// Registers a file. The caller keeps `descriptor` open until it
-    /// hands it to [`Ring::remove_file`].
-    pub fn add_file(&mut self, descriptor: &OwnedFd) -> RingFile {
-        let raw = descriptor.as_raw_fd();
-        let mut file = RingFile { registered: None, descriptor: raw };
-        if let Some(slot) = self.file_slots.pop() {
-            match self.uring.submitter().register_files_update(slot, &[raw]) {
-                Ok(_) => file.registered = Some(slot),
-                Err(error) => {
-                    tracing::debug!(%error, "a file could not be registered");
-                    self.file_slots.push(slot);
-                }
-            }
-        }
-        file
-    }
-
-    /// Names a file without registering it. A registered file's removal waits for every entry in flight,
-    /// be it of another file, on kernels before 6.13: not for one whose last reference somebody waits for.
-    pub fn plain_file(&self, descriptor: &OwnedFd) -> RingFile {
-        RingFile { registered: None, descriptor: descriptor.as_raw_fd() }
-    }
-
-    /// Lets a file go: closes `descriptor` and gives its slot back, at the latest when every
-    /// entry queued so far has been handed to the kernel, since entries name files by slot or
-    /// descriptor. I/O in flight on it goes on and keeps the file open; a receive that waits in poll(2) ends.
+    /// Lets a file go: closes `descriptor`, at the latest when every entry queued so far has been handed to
+    /// the kernel, since entries name files by descriptor. I/O in flight on it goes on and keeps the file open; a receive that waits in poll(2) ends.
     pub fn remove_file(&mut self, file: RingFile, descriptor: OwnedFd) {
         if let Some(sockets) = &mut self.sockets {
             sockets.remove_file(file, &mut self.taken);
         }
-        self.leaving.push((file, descriptor));
+        self.leaving.push(descriptor);
         self.let_go();
     }
 
@@ -371,15 +330,7 @@ impl Ring {
         if !self.backlog.is_empty() || !self.uring.submission().is_empty() {
             return;
         }
-        for (file, descriptor) in self.leaving.drain(..) {
-            if let Some(slot) = file.registered {
-                match self.uring.submitter().register_files_update(slot, &[-1]) {
-                    Ok(_) => self.file_slots.push(slot),
-                    Err(error) => tracing::warn!(%error, "a registered file could not be removed"),
-                }
-            }
-            drop(descriptor);
-        }
+        self.leaving.clear();
     }
 
     /// Registers a mapping, so that I/O in it need not pin its pages each time. Says
@@ -417,11 +368,12 @@ impl Ring {
     /// Reads into `span` from `offset`.
     pub fn read(&mut self, file: RingFile, span: Span, offset: u64, tag: Tag) {
         let (address, length) = (span.address(), span.length() as u32);
-        let entry = with_file!(file, |fd| match span.registered() {
-            Some(buffer) =>
-                opcode::ReadFixed::new(fd, address, length, buffer).offset(offset).build(),
-            None => opcode::Read::new(fd, address, length).offset(offset).build(),
-        });
+        let entry = match span.registered() {
+            Some(buffer) => opcode::ReadFixed::new(file.target(), address, length, buffer)
+                .offset(offset)
+                .build(),
+            None => opcode::Read::new(file.target(), address, length).offset(offset).build(),
+        };
         self.push(entry, tag);
     }
 
@@ -429,33 +381,30 @@ impl Ring {
     pub fn write(&mut self, file: RingFile, span: Span, offset: u64, durable: bool, tag: Tag) {
         let (address, length) = (span.address(), span.length() as u32);
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
-        let entry = with_file!(file, |fd| match span.registered() {
-            Some(buffer) => opcode::WriteFixed::new(fd, address.cast_const(), length, buffer)
+        let entry = match span.registered() {
+            Some(buffer) => {
+                opcode::WriteFixed::new(file.target(), address.cast_const(), length, buffer)
+                    .offset(offset)
+                    .rw_flags(flags as _)
+                    .build()
+            }
+            None => opcode::Write::new(file.target(), address.cast_const(), length)
                 .offset(offset)
                 .rw_flags(flags as _)
                 .build(),
-            None => opcode::Write::new(fd, address.cast_const(), length)
-                .offset(offset)
-                .rw_flags(flags as _)
-                .build(),
-        });
+        };
         self.push(entry, tag);
     }
 
     /// Makes everything that completed durable (fdatasync).
     pub fn flush(&mut self, file: RingFile, tag: Tag) {
-        let entry = with_file!(file, |fd| opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build());
+        let entry = opcode::Fsync::new(file.target()).flags(types::FsyncFlags::DATASYNC).build();
         self.push(entry, tag);
     }
 
     /// fallocate(2) with `mode`.
     pub fn fallocate(&mut self, file: RingFile, mode: i32, offset: u64, length: u64, tag: Tag) {
-        let entry = with_file!(file, |fd| opcode::Fallocate::new(fd, length)
-            .offset(offset)
-            .mode(mode)
-            .build());
+        let entry = opcode::Fallocate::new(file.target(), length).offset(offset).mode(mode).build();
         self.push(entry, tag);
     }
 
@@ -486,11 +435,12 @@ impl Ring {
 
     fn push_receive(&mut self, receive: Receive) {
         let Receive { file, target, tag } = receive;
-        let entry = with_file!(file, |fd| match target {
-            Target::Span(span) =>
-                opcode::Recv::new(fd, span.address(), span.length() as u32).build(),
-            Target::Message(message) => opcode::RecvMsg::new(fd, message).build(),
-        });
+        let entry = match target {
+            Target::Span(span) => {
+                opcode::Recv::new(file.target(), span.address(), span.length() as u32).build()
+            }
+            Target::Message(message) => opcode::RecvMsg::new(file.target(), message).build(),
+        };
         self.push(entry, tag);
     }
 
@@ -510,27 +460,22 @@ impl Ring {
             flags |= libc::MSG_DONTWAIT;
             self.immediate += 1;
         }
-        let entry =
-            with_file!(file, |fd| opcode::SendMsg::new(fd, message).flags(flags as u32).build());
+        let entry = opcode::SendMsg::new(file.target(), message).flags(flags as u32).build();
         self.push(entry, tag);
     }
 
     /// Accepts one connection; the completion's result is its descriptor.
     pub fn accept(&mut self, file: RingFile, tag: Tag) {
-        let entry = with_file!(file, |fd| opcode::Accept::new(
-            fd,
-            std::ptr::null_mut(),
-            std::ptr::null_mut()
-        )
-        .flags(libc::SOCK_CLOEXEC)
-        .build());
+        let entry = opcode::Accept::new(file.target(), std::ptr::null_mut(), std::ptr::null_mut())
+            .flags(libc::SOCK_CLOEXEC)
+            .build();
         self.push(entry, tag);
     }
 
     /// Connects a socket to `address`, which the ring reads at the latest in [`Ring::wait`].
     pub fn connect(&mut self, file: RingFile, address: &'static SocketAddress, tag: Tag) {
         let (pointer, length) = address.raw();
-        let entry = with_file!(file, |fd| opcode::Connect::new(fd, pointer, length).build());
+        let entry = opcode::Connect::new(file.target(), pointer, length).build();
         self.push(entry, tag);
     }
 
@@ -548,17 +493,14 @@ impl Ring {
 
     /// Issues a command of a device's own (`IORING_OP_URING_CMD`), which touches no memory of ours.
     pub fn command(&mut self, file: RingFile, operation: u32, argument: [u8; 16], tag: Tag) {
-        let entry =
-            with_file!(file, |fd| opcode::UringCmd16::new(fd, operation).cmd(argument).build());
+        let entry = opcode::UringCmd16::new(file.target(), operation).cmd(argument).build();
         self.push(entry, tag);
     }
 
     /// Watches an event counter, which is not read: each write to it makes a completion. The entry stays
     /// armed while completions say that more will come (Linux 5.13; EINVAL before).
     pub fn watch_readable(&mut self, file: RingFile, tag: Tag) {
-        let entry = with_file!(file, |fd| opcode::PollAdd::new(fd, libc::POLLIN as u32)
-            .multi(true)
-            .build());
+        let entry = opcode::PollAdd::new(file.target(), libc::POLLIN as u32).multi(true).build();
         self.push(entry, tag);
     }
 
@@ -570,7 +512,7 @@ impl Ring {
 
     /// Waits until the socket hangs up or fails, whatever else happens on it.
     pub fn watch_hangup(&mut self, file: RingFile, tag: Tag) {
-        let entry = with_file!(file, |fd| opcode::PollAdd::new(fd, libc::POLLRDHUP as u32).build());
+        let entry = opcode::PollAdd::new(file.target(), libc::POLLRDHUP as u32).build();
         self.push(entry, tag);
     }
 
@@ -780,16 +722,14 @@ impl SocketAddress {
     }
 }
 
-/// Lets the process have as many descriptors as it may; how many. The soft limit is low for
-/// the sake of select(2), which nothing here uses.
-fn raise_descriptor_limit() -> u32 {
+/// Lets the process have as many descriptors as it may. The soft limit is low for the sake of select(2),
+/// which nothing here uses.
+fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    u32::try_from(current).unwrap_or(u32::MAX)
 }
 
 /// Tries the set-ups from the best to the plainest.

@@ -63,7 +63,7 @@ fn more_entries_than_the_queue_holds_all_complete() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(1 << 20).unwrap();
     let descriptor = OwnedFd::from(file);
-    let file = ring.add_file(&descriptor);
+    let file = RingFile::of(&descriptor);
     let count = COMPLETION_ENTRIES * 2;
     for slot in 0..count {
         ring.read(file, memory.span(0, 4096), 0, tag(slot));
@@ -92,12 +92,12 @@ fn a_file_that_leaves_gives_its_place_to_no_other_while_entries_name_it() {
         OwnedFd::from(file)
     };
     let (leaving, next) = (filled(b'a'), filled(b'b'));
-    let file = ring.add_file(&leaving);
+    let file = RingFile::of(&leaving);
     for slot in 0..count {
         ring.read(file, memory.span(slot * SECTOR, SECTOR), 0, tag(slot as u32));
     }
     ring.remove_file(file, leaving);
-    ring.add_file(&next);
+    RingFile::of(&next);
     for completion in wait_for(&mut ring, count) {
         assert_eq!(completion.outcome(), Ok(SECTOR as u32));
     }
@@ -112,7 +112,7 @@ fn messages_go_through_a_socket_in_pieces() {
     memory.span(100, 6).copy_from(b" world");
     let (left, right) = UnixStream::pair().unwrap();
     let (left, right) = (OwnedFd::from(left), OwnedFd::from(right));
-    let (near, far) = (ring.add_file(&left), ring.add_file(&right));
+    let (near, far) = (RingFile::of(&left), RingFile::of(&right));
     let mut out = Gather::new();
     out.push(memory.span(0, 5));
     out.push(memory.span(100, 6));
@@ -134,7 +134,7 @@ fn an_immediate_send_into_a_full_socket_says_so_at_once() {
     let memory = Mapping::new(8 << 20, false).unwrap();
     let (left, _right) = UnixStream::pair().unwrap();
     let left = OwnedFd::from(left);
-    let near = ring.add_file(&left);
+    let near = RingFile::of(&left);
     let mut out = Gather::new();
     out.push(memory.whole());
     ring.send_gathered(near, &mut out, true, tag(1));
@@ -151,7 +151,7 @@ fn a_send_cut_short_is_told_though_nothing_else_happens() {
     let memory = Mapping::new(8 << 20, false).unwrap();
     let (left, _right) = UnixStream::pair().unwrap();
     let left = OwnedFd::from(left);
-    let near = ring.add_file(&left);
+    let near = RingFile::of(&left);
     let mut out = Gather::new();
     out.push(memory.whole());
     ring.send_gathered(near, &mut out, true, tag(1));
@@ -169,7 +169,7 @@ fn a_cancelled_receive_completes() {
     let memory = Mapping::new(4096, false).unwrap();
     let (left, _right) = UnixStream::pair().unwrap();
     let left = OwnedFd::from(left);
-    let near = ring.add_file(&left);
+    let near = RingFile::of(&left);
     ring.receive(near, memory.whole(), tag(1));
     ring.cancel(tag(1));
     let completion = wait_for(&mut ring, 1)[0];
@@ -209,7 +209,7 @@ fn a_receive_under_light_load_gets_what_is_sent() {
     let mut ring = light_ring();
     let memory = Mapping::new(1 << 16, false).unwrap();
     let (mut here, there) = pair();
-    let file = ring.add_file(&there);
+    let file = RingFile::of(&there);
     for round in 0..3_u8 {
         ring.receive(file, memory.span(0, 64), tag(1));
         let thread = std::thread::spawn(move || {
@@ -235,14 +235,14 @@ fn what_else_completes_ends_a_wait_for_sockets() {
     let mut memory = Mapping::new(1 << 16, false).unwrap();
     ring.add_memory(&mut memory);
     let (_here, there) = pair();
-    let file = ring.add_file(&there);
+    let file = RingFile::of(&there);
     ring.receive(file, memory.span(0, 64), tag(1));
     let began = std::time::Instant::now();
     for round in 0..20 {
         // A read of a pipe that another thread writes to completes some time after the wait has begun.
         let (reader, mut writer) = std::io::pipe().unwrap();
         let reader = OwnedFd::from(reader);
-        let pipe = ring.add_file(&reader);
+        let pipe = RingFile::of(&reader);
         ring.read(pipe, memory.span(4096, 8), 0, tag(2));
         let thread = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -266,7 +266,7 @@ fn a_receive_that_waits_in_poll_can_be_cancelled() {
     let mut ring = light_ring();
     let memory = Mapping::new(1 << 16, false).unwrap();
     let (_here, there) = pair();
-    let file = ring.add_file(&there);
+    let file = RingFile::of(&there);
     ring.receive(file, memory.span(0, 64), tag(1));
     ring.cancel(tag(1));
     let arrived = wait_for(&mut ring, 1);
@@ -281,7 +281,7 @@ fn a_receive_from_a_file_that_is_removed_ends() {
     }
     let memory = Mapping::new(1 << 16, false).unwrap();
     let (_here, there) = pair();
-    let file = ring.add_file(&there);
+    let file = RingFile::of(&there);
     ring.receive(file, memory.span(0, 64), tag(1));
     ring.remove_file(file, there);
     // Its descriptor may be another file's by now.
@@ -304,7 +304,7 @@ fn more_receives_than_poll_waits_for_all_get_theirs_as_load_rises_and_falls() {
     let mut peers: Vec<_> = (0..3 * sockets::SOCKETS_MAX)
         .map(|_| {
             let (here, there) = pair();
-            let file = ring.add_file(&there);
+            let file = RingFile::of(&there);
             (here, there, file)
         })
         .collect();
@@ -331,10 +331,10 @@ fn waiting_receives_move_to_the_ring_when_load_becomes_heavy() {
     let mut ring = light_ring();
     let memory = Mapping::new(1 << 16, false).unwrap();
     let (mut here, there) = pair();
-    let file = ring.add_file(&there);
+    let file = RingFile::of(&there);
     ring.receive(file, memory.span(0, 64), tag(1));
     let (_other, null) = pair();
-    let sink = ring.add_file(&null);
+    let sink = RingFile::of(&null);
     // Flushes of a socket fail at once: completions by the dozen.
     for _ in 0..50 {
         for slot in 100..130 {

@@ -49,8 +49,8 @@ impl Backend {
     ///
     /// # Errors
     /// What the leg's driver needs cannot be had.
-    pub fn new(mut ring: Ring, opened: Option<OpenLeg>) -> io::Result<Backend> {
-        let leg = opened.map(|opened| Leg::attach(opened, &mut ring, OWNER, false)).transpose()?;
+    pub fn new(ring: Ring, opened: Option<OpenLeg>) -> io::Result<Backend> {
+        let leg = opened.map(|opened| Leg::attach(opened, OWNER, false)).transpose()?;
         Ok(Backend {
             ring,
             leg,

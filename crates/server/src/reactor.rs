@@ -149,7 +149,7 @@ impl Reactor {
     /// Puts an opened leg into its slot, before the loop runs or when one joins.
     pub(crate) fn install(&mut self, slot: LegIndex, opened: OpenLeg) -> io::Result<()> {
         let owner = self.new_owner(slot);
-        let leg = Leg::attach(opened, &mut self.ring, owner, self.allow_inject)?;
+        let leg = Leg::attach(opened, owner, self.allow_inject)?;
         self.release(slot);
         self.legs[slot.index()] = Some(leg);
         self.legs_changed();

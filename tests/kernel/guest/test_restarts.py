@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import subprocess
 import threading
@@ -54,6 +55,16 @@ class Pulse(threading.Thread):
         self.ended.set()
         self.join(30)
         assert not self.is_alive() and self.error is None, self.error
+
+
+def is_locked(path: str) -> bool:
+    """Returns true if somebody holds the lock of a leg."""
+    with Path(path).open("rb") as leg:
+        try:
+            fcntl.flock(leg, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def mounted(mount: Path) -> None:
@@ -188,6 +199,7 @@ def test_a_server_that_is_killed_while_a_leg_hangs_ends_first(volume: Volume) ->
             time.sleep(0.3)
             assert volume.server is not None
             volume.server.kill()
+            wait_until("the other leg's lock falls", lambda: not is_locked("/dev/ram0"), 5)
             volume.start("--ledger", "/run", wait=False)
             time.sleep(0.7)
             run("dmsetup", "resume", "hanging")

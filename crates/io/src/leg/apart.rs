@@ -407,8 +407,8 @@ pub(super) struct ApartLeg {
 }
 
 impl ApartLeg {
-    pub(super) fn new(opened: OpenApart, ring: &mut Ring) -> io::Result<ApartLeg> {
-        Ok(ApartLeg { io: PartedIo::new(opened.devices, ring)?, map: opened.map })
+    pub(super) fn new(opened: OpenApart) -> io::Result<ApartLeg> {
+        Ok(ApartLeg { io: PartedIo::new(opened.devices)?, map: opened.map })
     }
 
     pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {

@@ -1,9 +1,8 @@
 //! One regular file or block device: opening, locking, alignment, and blocking I/O.
 //!
-//! The lock lies on the open file description that carries the I/O. The ring's registered
-//! file and every I/O in flight hold that description too, so when hemi is killed, the lock
-//! falls only after the last I/O has ended: a successor that gets the lock cannot be
-//! overtaken by its predecessor's writes.
+//! The lock lies on the open file description that carries the I/O. Every I/O in flight holds
+//! that description too, so when hemi is killed, the lock falls only after the last I/O has
+//! ended: a successor that gets the lock cannot be overtaken by its predecessor's writes.
 
 use std::cell::RefCell;
 use std::io;

@@ -115,9 +115,9 @@ pub(super) struct FileIo {
 }
 
 impl FileIo {
-    pub(super) fn new(devices: Vec<Device>, ring: &mut Ring) -> io::Result<FileIo> {
+    pub(super) fn new(devices: Vec<Device>) -> io::Result<FileIo> {
         let attach = |device: Device| {
-            let file = ring.add_file(&device.descriptor);
+            let file = RingFile::of(&device.descriptor);
             Member { device, file, gone: false, checking: false }
         };
         let files = devices.iter().any(|device| device.kind == DeviceKind::Regular);
@@ -349,8 +349,8 @@ pub(super) struct FileLeg {
 }
 
 impl FileLeg {
-    pub(super) fn new(device: Device, ring: &mut Ring) -> io::Result<FileLeg> {
-        Ok(FileLeg { io: FileIo::new(vec![device], ring)? })
+    pub(super) fn new(device: Device) -> io::Result<FileLeg> {
+        Ok(FileLeg { io: FileIo::new(vec![device])? })
     }
 
     pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {

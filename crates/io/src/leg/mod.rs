@@ -163,19 +163,14 @@ pub struct Leg {
 impl Leg {
     /// Hands an opened leg to the reactor. `owner` names this attachment in the ring's tags;
     /// with `injectable`, faults may be injected.
-    pub fn attach(
-        opened: OpenLeg,
-        ring: &mut Ring,
-        owner: u16,
-        injectable: bool,
-    ) -> std::io::Result<Leg> {
+    pub fn attach(opened: OpenLeg, owner: u16, injectable: bool) -> std::io::Result<Leg> {
         let description = opened.description();
         let fast_zeroes = opened.fast_zeroes();
         let driver = match opened {
-            OpenLeg::File(device) => Driver::File(FileLeg::new(device, ring)?),
-            OpenLeg::Stripe(stripe) => Driver::Stripe(StripeLeg::new(stripe, ring)?),
-            OpenLeg::Apart(apart) => Driver::Apart(ApartLeg::new(apart, ring)?),
-            OpenLeg::Nbd(export) => Driver::Nbd(Box::new(NbdLeg::new(*export, ring)?)),
+            OpenLeg::File(device) => Driver::File(FileLeg::new(device)?),
+            OpenLeg::Stripe(stripe) => Driver::Stripe(StripeLeg::new(stripe)?),
+            OpenLeg::Apart(apart) => Driver::Apart(ApartLeg::new(apart)?),
+            OpenLeg::Nbd(export) => Driver::Nbd(Box::new(NbdLeg::new(*export)?)),
         };
         Ok(Leg {
             driver,

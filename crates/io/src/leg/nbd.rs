@@ -139,7 +139,7 @@ pub(super) struct NbdLeg {
 }
 
 impl NbdLeg {
-    pub(super) fn new(opened: BlockingNbd, ring: &mut Ring) -> io::Result<NbdLeg> {
+    pub(super) fn new(opened: BlockingNbd) -> io::Result<NbdLeg> {
         let (size, block) = (opened.size(), opened.block());
         let (target, sessions) = opened.into_parts()?;
         let mut features = None;
@@ -147,7 +147,7 @@ impl NbdLeg {
         for opened in sessions {
             features = features.or(Some(Features::of(opened.session.export(), block)));
             let wires = Wires::new(target.is_secure())?;
-            let mut connection = Connection::new(opened.socket, opened.session, wires, ring);
+            let mut connection = Connection::new(opened.socket, opened.session, wires);
             connection.tls = opened.tls;
             connections.push(connection);
         }
@@ -636,7 +636,7 @@ impl NbdLeg {
         };
         let mut addresses = Vec::new();
         for _ in 0..self.connections {
-            match self.connection(cx.ring) {
+            match self.connection() {
                 Ok((connection, address)) => {
                     link.connections.push(connection);
                     addresses.push(address);
@@ -655,7 +655,7 @@ impl NbdLeg {
     }
 
     /// A connection still to be connected, and to where.
-    fn connection(&mut self, ring: &mut Ring) -> io::Result<(Connection, &'static SocketAddress)> {
+    fn connection(&mut self) -> io::Result<(Connection, &'static SocketAddress)> {
         let wires =
             self.spare.pop_front().map_or_else(|| Wires::new(self.target.is_secure()), Ok)?;
         let (socket, address) = match self.target.socket(self.attempts) {
@@ -666,7 +666,7 @@ impl NbdLeg {
             }
         };
         let session = ClientSession::new(self.target.session_config());
-        Ok((Connection::new(socket, session, wires, ring), address))
+        Ok((Connection::new(socket, session, wires), address))
     }
 
     pub(super) fn detach(self, ring: &mut Ring) {

@@ -45,11 +45,8 @@ pub(super) struct PartedIo {
 }
 
 impl PartedIo {
-    pub(super) fn new(devices: Vec<Device>, ring: &mut Ring) -> io::Result<PartedIo> {
-        Ok(PartedIo {
-            io: FileIo::new(devices, ring)?,
-            joined: SlotTable::with_capacity(TABLE_CAPACITY),
-        })
+    pub(super) fn new(devices: Vec<Device>) -> io::Result<PartedIo> {
+        Ok(PartedIo { io: FileIo::new(devices)?, joined: SlotTable::with_capacity(TABLE_CAPACITY) })
     }
 
     /// Starts an I/O in pieces, of which there is at least one.

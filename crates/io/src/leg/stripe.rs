@@ -375,8 +375,8 @@ pub(super) struct StripeLeg {
 }
 
 impl StripeLeg {
-    pub(super) fn new(stripe: OpenStripe, ring: &mut Ring) -> io::Result<StripeLeg> {
-        Ok(StripeLeg { io: PartedIo::new(stripe.devices, ring)?, layout: stripe.layout })
+    pub(super) fn new(stripe: OpenStripe) -> io::Result<StripeLeg> {
+        Ok(StripeLeg { io: PartedIo::new(stripe.devices)?, layout: stripe.layout })
     }
 
     pub(super) fn submit(&mut self, cx: &mut LegContext<'_>, io: ResolvedIo) {

@@ -63,7 +63,7 @@ pub(super) struct Device {
 impl Device {
     /// Fetches requests from now on. None comes before [`Device::map`].
     pub(super) fn new(opened: OpenDevice, cx: &mut ExportContext<'_>) -> Device {
-        let file = cx.ring.plain_file(opened.file());
+        let file = RingFile::of(opened.file());
         let depth = opened.depth();
         let client = BlockClient::new(DEVICE, CONNECTION);
         client.open(cx);

@@ -18,7 +18,7 @@ use super::kernel::KernelClient;
 use super::listener::{ExportOptions, Listener};
 use super::{ExportContext, Exports};
 use crate::handover::state::{ConnectionState, ListenerState, State};
-use hemi_io::ring::{Source, Tag};
+use hemi_io::ring::{RingFile, Source, Tag};
 use hemi_io::slots::SlotId;
 
 /// Time that clients have to take their answers in an upgrade; the rest goes along.
@@ -282,7 +282,7 @@ impl Exports {
     ) -> Result<(), String> {
         let memory = ConnectionMemory::new().map_err(|error| format!("no memory: {error}"))?;
         let listener = &mut self.listeners[owner];
-        let file = cx.ring.add_file(&descriptor);
+        let file = RingFile::of(&descriptor);
         let number = known.number;
         let made =
             Connection::taken_on(owner as u16, listener, descriptor, file, &known, memory, cx.now);

@@ -297,7 +297,7 @@ impl Listener {
     pub(super) fn start(&mut self, ring: &mut Ring, owner: u16) {
         self.retry_at = Instant::NEVER;
         if let (None, Some(descriptor)) = (self.ring_file, &self.descriptor) {
-            self.ring_file = Some(ring.add_file(descriptor));
+            self.ring_file = Some(RingFile::of(descriptor));
         }
         self.rearm(ring, owner);
     }

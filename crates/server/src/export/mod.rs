@@ -36,7 +36,7 @@ use crate::record::Recorder;
 use crate::vhost::{GuestMessage, GuestOrder};
 use hemi_engine::engine::Engine;
 use hemi_io::arena::Arena;
-use hemi_io::ring::{Completion, OWNERS_MAX, Ring, Source};
+use hemi_io::ring::{Completion, OWNERS_MAX, Ring, RingFile, Source};
 use hemi_io::slots::{SlotId, SlotTable};
 use rustix::io::Errno;
 
@@ -414,7 +414,7 @@ impl Exports {
         self.counts.accepted += 1;
         listener.open += 1;
         listener.tune(&descriptor);
-        let file = cx.ring.add_file(&descriptor);
+        let file = RingFile::of(&descriptor);
         let number = self.counts.accepted as u32;
         cx.engine.connection_opened(number);
         let connection = Connection::new(owner, listener, descriptor, file, number, memory, cx.now);

@@ -131,14 +131,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(
-        socket: OwnedFd,
-        session: ClientSession,
-        wires: Wires,
-        ring: &mut Ring,
-    ) -> Connection {
+    pub(super) fn new(socket: OwnedFd, session: ClientSession, wires: Wires) -> Connection {
         Connection {
-            file: ring.add_file(&socket),
+            file: RingFile::of(&socket),
             socket,
             session,
             tls: None,

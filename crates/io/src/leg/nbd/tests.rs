@@ -52,7 +52,7 @@ impl Bench {
         let mut ring = Ring::new().unwrap();
         let mut memory = Mapping::new(16 * MIB, false).unwrap();
         ring.add_memory(&mut memory);
-        let leg = Leg::attach(opened, &mut ring, 3, false).unwrap();
+        let leg = Leg::attach(opened, 3, false).unwrap();
         let (ended, events) = (Vec::new(), Vec::new());
         Bench { ring, leg, memory, now: 1, next: 0, ended, events }
     }

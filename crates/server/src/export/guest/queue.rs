@@ -101,10 +101,10 @@ impl Queue {
         signals: &Signals,
     ) -> Queue {
         let OpenQueue { queue, inflight, again, slots, kick, call, enabled } = opened;
-        let kick_file = ring.plain_file(&kick);
+        let kick_file = RingFile::of(&kick);
         ring.watch_readable(kick_file, signals.tag(number, KICK, generation));
         let call = call.map(|call| {
-            let file = ring.plain_file(&call);
+            let file = RingFile::of(&call);
             (call, file)
         });
         let slots = slots.into_iter().map(|segments| Slot { taken: None, segments }).collect();
@@ -164,7 +164,7 @@ impl Queue {
     pub(super) fn set_call(&mut self, call: Option<OwnedFd>, ring: &mut Ring, signals: &Signals) {
         self.silence(ring, signals);
         self.call = call.map(|call| {
-            let file = ring.plain_file(&call);
+            let file = RingFile::of(&call);
             (call, file)
         });
         self.calls_again = self.calling;
