@@ -26,16 +26,16 @@ pub enum AnyDrive {
 drive_of_variants!(AnyDrive: Hdd, Ssd, Network, Array, Faulty);
 
 impl AnyDrive {
-    /// Brings an idle drive into the state it has after so much use, without waiting for it.
-    /// Only flash has a state that use changes.
+    /// Brings an idle drive into the state that a given amount of use would leave it in,
+    /// without simulating that use. Only flash changes state with use.
     pub fn precondition(&mut self, state: Precondition, seed: u64) {
         self.each_flash(seed, &mut |drive, seed| {
             drive.precondition(state, seed);
         });
     }
 
-    /// Calls `each` with every flash drive there is in it, an array's members included, and
-    /// with the seed that one is preconditioned with where `seed` is that of the whole.
+    /// Calls `each` with every flash drive inside, including an array's members, and with the
+    /// seed that drive is preconditioned with. `seed` is the seed of the whole.
     pub fn each_flash(&mut self, seed: u64, each: &mut dyn FnMut(&mut Ssd, u64)) {
         match self {
             AnyDrive::Ssd(drive) => each(drive, seed),

@@ -1,29 +1,30 @@
-//! What all drives have in common: requests in, completion times out.
+//! The interface all drives share: requests in, completion times out.
 
 use hemi_units::{Extent, Instant, Operation};
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The caller's name for it, given back in [`Completion`].
+    /// The caller's name for the request, returned in [`Completion`].
     pub tag: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// Where, in sectors of 512 bytes from the beginning of the drive; within
+    /// The sectors of 512 bytes, counted from the beginning of the drive and within
     /// [`Drive::sectors`]. Ignored for a flush.
     pub extent: Extent,
 }
 
-/// A request that is done.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// [`Request::tag`].
     pub tag: u64,
-    /// When it was done.
+    /// Time of completion.
     pub at: Instant,
 }
 
-/// What a drive has done so far. What a kind of drive does not do stays zero.
+/// The work a drive has done so far. A counter that does not apply to a kind of drive stays
+/// zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Reads done.
@@ -36,7 +37,7 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Bytes written by the host.
     pub written_bytes: u64,
-    /// Nanoseconds during which it had something to do.
+    /// Nanoseconds during which the drive had work.
     pub busy: u64,
     /// Movements of the arm.
     pub seeks: u64,
@@ -46,16 +47,17 @@ pub struct Counters {
     pub pages_copied: u64,
     /// Flash blocks erased.
     pub erases: u64,
-    /// Erases of the block erased least …
+    /// Erases of the least erased block.
     pub erases_least: u64,
-    /// … and most.
+    /// Erases of the most erased block.
     pub erases_most: u64,
     /// Energy used, joules.
     pub energy: f64,
 }
 
 impl Counters {
-    /// Flash pages programmed for each that the host wrote; 1 where it wrote none.
+    /// Returns the flash pages programmed for each page the host wrote, or 1 if the host wrote
+    /// none.
     pub fn write_amplification(&self) -> f64 {
         if self.pages_written == 0 {
             return 1.0;
@@ -63,7 +65,7 @@ impl Counters {
         (self.pages_written + self.pages_copied) as f64 / self.pages_written as f64
     }
 
-    /// Counts a request of the host's.
+    /// Counts a request from the host.
     pub fn count(&mut self, operation: Operation, extent: Extent) {
         match operation {
             Operation::Read => {
@@ -79,8 +81,8 @@ impl Counters {
         }
     }
 
-    /// What was done since `earlier`, a copy of the same drive's counters. (Most and least
-    /// erases are those of the whole life.)
+    /// Returns the work done since `earlier`, a copy of the same drive's counters. The least
+    /// and most erases still cover the drive's whole life.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
@@ -104,30 +106,31 @@ impl Counters {
 /// A drive on the virtual clock.
 ///
 /// Time only goes forward: the caller advances the drive to `now` before it submits at `now`.
-/// The drive takes any number of requests; those beyond its own queue wait in it in the order
-/// they came, as they would in the host. Between [`Drive::advance`] calls nothing happens:
-/// the caller asks [`Drive::next_event`] when something will.
+/// The drive takes any number of requests; those beyond its own queue wait in order of arrival,
+/// as they would in the host. Nothing happens between calls of [`Drive::advance`]: the caller
+/// asks [`Drive::next_event`] for the time of the next event.
 pub trait Drive {
-    /// How many sectors of 512 bytes it has.
+    /// Returns the size in sectors of 512 bytes.
     fn sectors(&self) -> u64;
 
     /// Takes a request at `now`.
     fn submit(&mut self, now: Instant, request: Request);
 
-    /// When the drive next does something by itself (end a request, collect garbage, destage
-    /// a cache); [`Instant::NEVER`] when nothing is under way. Not before the last `now`.
+    /// Returns the time of the drive's next event of its own (ending a request, collecting
+    /// garbage, destaging a cache), or [`Instant::NEVER`] if none is pending. Never earlier
+    /// than the last `now`.
     fn next_event(&self) -> Instant;
 
-    /// Lets happen what is due until `now`, in order, and appends the requests that are done.
-    /// Each ends at [`Completion::at`], which is never later than `now`.
+    /// Processes the events due until `now`, in order, and appends the completed requests.
+    /// [`Completion::at`] is never later than `now`.
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>);
 
-    /// What it has done until the last `now`, energy at rest included.
+    /// Returns the work done until the last `now`, including energy used at rest.
     fn counters(&self) -> Counters;
 }
 
-/// Makes an enum whose every variant holds a drive a drive itself: one match, where a
-/// `dyn Drive` would hide the model from the compiler.
+/// Implements [`Drive`](crate::drive::Drive) for an enum whose every variant holds a drive. A
+/// `match` lets the compiler see the model, which a `dyn Drive` would hide.
 #[macro_export]
 macro_rules! drive_of_variants {
     ($name:ident: $($variant:ident),+ $(,)?) => {

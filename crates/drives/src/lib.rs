@@ -1,16 +1,16 @@
-//! Drives one does not have at hand, as pure state machines on a virtual clock.
+//! Simulated drives, as pure state machines on a virtual clock.
 //!
-//! A [`drive::Drive`] takes requests and says, in virtual time, when each ends: a hard disk
-//! ([`hdd`]) because its arm has to move and its platter to turn, a flash drive ([`ssd`])
-//! because its dies are busy, not least with collecting garbage, a network volume
-//! ([`network`]) because its buckets have run dry, an array ([`array`]) because its members
-//! take that long. Freezes and stalls come out of what the drive does; only what happens to
-//! the path in front of it is scripted ([`faulty`]). No payload exists and no clock is read; chance comes from a seed, and no function
-//! of the platform's floating-point library is used, so the same seed gives the same run to
-//! the byte on any machine.
+//! A [`drive::Drive`] takes requests and reports, in virtual time, when each one ends. A hard
+//! disk ([`hdd`]) takes time to move its arm and turn its platters. A flash drive ([`ssd`]) has
+//! busy dies, not least while it collects garbage. A network volume ([`network`]) may have
+//! empty token buckets, and an array ([`array`]) waits for its members. Freezes and stalls
+//! follow from the model; only faults of the path in front of the drive are scripted
+//! ([`faulty`]). The models hold no payload, read no clock, draw chance from a seed and avoid
+//! the platform's floating-point library, so the same seed gives the same run to the byte on
+//! any machine.
 //!
-//! What a drive is made of is a preset: a TOML file in `presets/` that gives every parameter
-//! with its unit and its source ([`preset`]).
+//! A drive is described by a preset: a TOML file in `presets/` that gives every parameter with
+//! its unit and its source ([`preset`]).
 #![forbid(unsafe_code)]
 
 pub mod any;

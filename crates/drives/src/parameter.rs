@@ -1,26 +1,26 @@
-//! What is wrong with a parameter that was understood but cannot be.
+//! Errors about parameters that were parsed but are impossible.
 
 /// A parameter that no drive can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{parameter}` is {value}: {right}")]
 pub struct ParameterError {
-    /// Which, as a path below `[parameters]`: `iops.peak`.
+    /// The parameter, as a path below `[parameters]`: `iops.peak`.
     pub parameter: String,
-    /// What it is.
+    /// The value given.
     pub value: String,
-    /// What would be right.
+    /// The values that are allowed.
     pub right: String,
 }
 
 impl ParameterError {
-    /// Refuses `value` of `parameter`; `right` says what would be taken.
+    /// Refuses `value` of `parameter`; `right` describes the allowed values.
     pub fn new(parameter: &str, value: impl ToString, right: impl ToString) -> ParameterError {
         let (value, right) = (value.to_string(), right.to_string());
         ParameterError { parameter: parameter.to_owned(), value, right }
     }
 }
 
-/// Refuses `value` unless `holds`.
+/// Returns an error for `parameter` unless `holds`.
 pub(crate) fn require(
     holds: bool,
     parameter: &str,

@@ -1,5 +1,5 @@
-//! The simplest drive: requests wait in one line for one of a number of servers. What
-//! queueing theory has formulas for, and so what the runs themselves are checked with.
+//! The simplest drive: one queue and a number of servers. Queueing theory has formulas for it,
+//! so it checks the simulation itself.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,16 +9,16 @@ use hemi_units::Instant;
 
 use crate::drive::{Completion, Counters, Drive, Request};
 
-/// How long a server takes for a request, in nanoseconds.
+/// The service time of a request, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub enum Service {
-    /// Always so long.
+    /// Always the same time.
     Fixed(u64),
     /// Exponentially distributed with this mean.
     Exponential(u64),
 }
 
-/// A drive of so many servers.
+/// A drive with a fixed number of servers.
 pub struct Server {
     sectors: u64,
     service: Service,
@@ -26,7 +26,7 @@ pub struct Server {
     servers: u32,
     rng: Rng,
     waiting: VecDeque<Request>,
-    /// By when they end, then by when they began.
+    /// Requests being served, by completion time, then by start order.
     served: BinaryHeap<Reverse<(Instant, u64, u64)>>,
     sequence: u64,
     now: Instant,
@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// `servers` at least 1.
+    /// Creates a drive of `servers` servers, at least 1.
     pub fn new(sectors: u64, servers: u32, service: Service, seed: u64) -> Server {
         Server {
             sectors,

@@ -1,18 +1,18 @@
-//! Loads that tests of drives share.
+//! Loads shared by the tests of drives.
 
 use hemi_units::{Extent, Instant, Operation};
 
 use crate::drive::{Completion, Drive, Request};
 
-/// One request's life.
+/// The submission and completion times of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) submitted: Instant,
     pub(crate) done: Instant,
 }
 
-/// Submits each request at its time and runs the drive dry. Panics when a request ends twice,
-/// early, never, or out of time's order.
+/// Submits each request at its time and runs the drive until it is empty. Panics if a request
+/// ends twice, early, never or out of time order.
 pub(crate) fn open_loop(
     drive: &mut impl Drive,
     load: &[(Instant, Operation, Extent)],
@@ -26,7 +26,7 @@ pub(crate) fn open_loop(
     lives.take()
 }
 
-/// Keeps `depth` requests under way until all of `load` are done.
+/// Keeps `depth` requests in flight until all of `load` are done.
 pub(crate) fn closed_loop(
     drive: &mut impl Drive,
     depth: usize,
@@ -50,7 +50,7 @@ pub(crate) fn closed_loop(
     lives.take()
 }
 
-/// Seconds from the first submission to the last completion.
+/// Returns the seconds from the first submission to the last completion.
 pub(crate) fn makespan(lives: &[Life]) -> f64 {
     let first = lives.iter().map(|life| life.submitted).min().unwrap();
     let last = lives.iter().map(|life| life.done).max().unwrap();

@@ -1,4 +1,4 @@
-//! What the arm does: which access is next, reading and reading ahead, writing.
+//! The arm's work: choosing the next access, reading, reading ahead, writing.
 
 use hemi_units::{Extent, Instant};
 
@@ -10,13 +10,13 @@ use super::shingles::Target;
 use super::{Hdd, Stream, Work};
 
 impl Hdd {
-    /// Up to where the medium is read for a request that ends at `end`.
+    /// Returns the sector at which reading stops for a request that ends at `end`.
     pub(super) fn limit(&self, segment: usize, end: u64) -> u64 {
         let limit = self.segments.limit(segment, end, &self.mechanism.geometry).max(end);
         self.shingles.as_ref().map_or(limit, |map| limit.min(map.next_stray(end)))
     }
 
-    /// A hit may let the medium be read further on.
+    /// Extends or restarts read-ahead after a hit that ends at `end`.
     pub(super) fn read_on(&mut self, now: Instant, segment: usize, end: u64) {
         self.segments.touch(segment);
         let limit = self.limit(segment, end);
@@ -35,7 +35,7 @@ impl Hdd {
         }
     }
 
-    /// Brings the segment being read into up to date.
+    /// Brings the segment of the running stream up to date.
     pub(super) fn follow_stream(&mut self, now: Instant) {
         while let Some(stream) = &mut self.stream {
             let piece = stream.piece;
@@ -53,14 +53,14 @@ impl Hdd {
         }
     }
 
-    /// The medium is no longer read; from when on the arm, at its place, is free.
+    /// Stops the stream and returns the time from which the arm, at its current place, is free.
     pub(super) fn stop_stream(&mut self, now: Instant) -> Instant {
         self.follow_stream(now);
         let Some(stream) = self.stream.take() else { return now };
         let piece = stream.piece;
         self.arm = piece.arm;
         if now <= piece.arrived {
-            // A movement is not broken off.
+            // A movement is never interrupted.
             return piece.arrived;
         }
         if now <= piece.begin {
@@ -75,8 +75,9 @@ impl Hdd {
         self.stream.is_some_and(|stream| stream.segment == segment)
     }
 
-    /// What is being read goes on, now for a request that begins in it or right behind it. To
-    /// stop and begin again would cost a revolution: the next sector is under the head already.
+    /// Continues the running stream for a request that begins in it or right behind it.
+    /// Stopping and starting again would cost a revolution, since the next sector is already
+    /// under the head.
     pub(super) fn go_on_reading(&mut self, tag: u64, extent: Extent, ready: Instant) {
         let Some(segment) = self.stream.map(|stream| stream.segment) else { return };
         self.segments.touch(segment);
@@ -87,7 +88,8 @@ impl Hdd {
         self.read_stream(tag, extent, ready);
     }
 
-    /// The stream is read for a request: when that is done, and until when the arm works.
+    /// Reads the stream for a request: computes the request's completion and the end of the
+    /// arm's work.
     pub(super) fn read_stream(&mut self, tag: u64, extent: Extent, ready: Instant) {
         let Some(stream) = self.stream else { return };
         let end = extent.end;
@@ -96,7 +98,7 @@ impl Hdd {
         loop {
             let first = extent.start.max(piece.sector);
             let last = end.min(piece.end_sector) - 1;
-            // The bus is behind the medium, or the medium behind the bus.
+            // Either the bus lags behind the medium, or the medium behind the bus.
             for sector in [first, last] {
                 let there = piece.passed(sector - piece.sector);
                 done = done.max(there + self.bus(end - sector));
@@ -112,7 +114,7 @@ impl Hdd {
         self.endings.push(Ending { at: done, tag, kind: Kind::Read, bytes: extent.bytes() });
     }
 
-    /// What the arm has read, where it reads on and somebody waits.
+    /// Returns the sectors read so far by a running stream, if requests wait for the arm.
     fn streamed(&mut self, now: Instant) -> Option<Extent> {
         if self.stream.is_none() || self.pending.is_empty() {
             return None;
@@ -121,7 +123,7 @@ impl Hdd {
         self.stream.map(|stream| self.segments.run(stream.segment))
     }
 
-    /// Gives a free arm something to do.
+    /// Gives work to the arm while it is free.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while matches!(self.work, Work::None) {
             let streamed = self.streamed(now);
@@ -152,7 +154,8 @@ impl Hdd {
         self.power.set_working(now, !at_rest);
     }
 
-    /// Writes a run back; not where the log of a shingled disk has no room for it.
+    /// Starts to write a run back. Returns false if the log of a shingled disk has no room for
+    /// it.
     fn write_back(&mut self, now: Instant, index: usize) -> bool {
         let whole = self.cache.extent(index);
         let (target, part) = match &self.shingles {
@@ -182,7 +185,7 @@ impl Hdd {
             let mut rest = extent;
             while !rest.is_empty() {
                 let (target, part) = map.target(rest);
-                // Without room in the log its band has to be rewritten at once.
+                // If the log has no room, the band has to be rewritten at once.
                 let on_medium = match target {
                     Target::Log(place) => Extent::new(place, part.sectors()),
                     Target::Home | Target::Full => part,
@@ -201,7 +204,7 @@ impl Hdd {
         self.endings.push(Ending { at, tag, kind: Kind::Write, bytes });
     }
 
-    /// The run to write back next, if one may be now.
+    /// Chooses the run to write back next, if writing back is allowed now.
     pub(super) fn choose_run(
         &mut self,
         now: Instant,
@@ -229,7 +232,7 @@ impl Hdd {
         }
         let (segment, from) = match self.look_up(extent) {
             Hit::Whole(segment) => {
-                // Read meanwhile, for somebody else.
+                // Another request has read it meanwhile.
                 self.segments.touch(segment);
                 let at = self.transfer(pending.ready.max(now), extent.sectors());
                 let (tag, bytes) = (pending.tag, extent.bytes());
@@ -262,7 +265,7 @@ impl Hdd {
         self.read_stream(pending.tag, extent, pending.ready);
     }
 
-    /// The arm writes; the data is there from the first of the two times until the other.
+    /// Starts a write to the medium. The data arrives between the two times in `there`.
     pub(super) fn write_medium(
         &mut self,
         free: Instant,
@@ -270,8 +273,8 @@ impl Hdd {
         there: (Instant, Instant),
     ) {
         let at = free.max(self.spinning_from);
-        // Each sector's data must be there when it passes: the first's and, where the bus is
-        // behind the medium, the last's.
+        // Each sector's data must have arrived when the sector passes: the first sector's and,
+        // if the bus is slower than the medium, the last's.
         let geometry = &self.mechanism.geometry;
         let zone = geometry.place(extent.start).zone;
         let slots = extent.sectors().min(u64::from(geometry.sectors_per_track(zone)));
@@ -280,7 +283,7 @@ impl Hdd {
         self.work_end = self.pass(at, extent, Some(data));
     }
 
-    /// The arm has done what it did for somebody.
+    /// Ends the arm's current work and gives it the next.
     pub(super) fn end_work(&mut self) {
         let at = self.work_end;
         match core::mem::replace(&mut self.work, Work::None) {

@@ -1,4 +1,4 @@
-//! Shingled recording: bands are rewritten, and reads gather what the log has.
+//! Cleaning of shingled disks: rewriting bands, and reads that gather sectors from the log.
 
 use hemi_units::{Extent, Instant};
 
@@ -7,9 +7,9 @@ use super::queue::Pending;
 use super::{Hdd, Work};
 
 impl Hdd {
-    /// Begins to clean a band if that is due: the log is filling up, and something else has
-    /// had its turn or there is nothing else (`idle`); or nothing has been asked for long
-    /// enough.
+    /// Begins to clean a band if that is due, and returns true if it did. Cleaning is due when
+    /// the log is filling up and other work has had its turn or there is none (`idle`), or when
+    /// the disk has been idle long enough.
     pub(super) fn begin_cleaning(&mut self, now: Instant, idle: bool) -> bool {
         let Some(map) = &self.shingles else { return false };
         let due = if map.is_behind() {
@@ -20,7 +20,8 @@ impl Hdd {
         due && self.clean_one(now)
     }
 
-    /// When an idle disk begins to clean; never if there is nothing to clean.
+    /// Returns the time at which an idle disk begins to clean, or never if nothing needs
+    /// cleaning.
     pub(super) fn cleaning_time(&self) -> Instant {
         match (&self.shingles, &self.parameters.shingles) {
             (Some(map), Some(shingles)) if map.candidate().is_some() => {
@@ -30,8 +31,8 @@ impl Hdd {
         }
     }
 
-    /// Cleans a band: gathers what the log has of it, reads it whole, writes it whole. Nothing
-    /// else is done meanwhile: a band that is half written is lost.
+    /// Cleans a band: gathers its sectors from the log, reads the whole band and writes it
+    /// back. Nothing interrupts this, since a half-written band would be lost.
     pub(super) fn clean_one(&mut self, now: Instant) -> bool {
         let Some(map) = &self.shingles else { return false };
         let Some(number) = map.candidate() else { return false };
@@ -51,7 +52,7 @@ impl Hdd {
         true
     }
 
-    /// A band has been rewritten.
+    /// Marks a band as rewritten.
     pub(super) fn end_cleaning(&mut self, number: u64) {
         let sectors = self.mechanism.geometry.sectors();
         if let Some(map) = &mut self.shingles {
@@ -60,7 +61,8 @@ impl Hdd {
         }
     }
 
-    /// The arm passes over an extent, from `free` on; when it has.
+    /// Moves the arm over an extent, starting at `free`, and returns the time at which it is
+    /// done.
     pub(super) fn pass(
         &mut self,
         free: Instant,
@@ -79,7 +81,7 @@ impl Hdd {
         end
     }
 
-    /// A read of which the log has something: part by part.
+    /// Reads, part by part, an extent that is partly in the log.
     pub(super) fn read_parts(&mut self, now: Instant, pending: &Pending) {
         let extent = pending.extent;
         let Some(map) = &self.shingles else { return };

@@ -1,11 +1,11 @@
-//! Requests that will end, in the order in which they will.
+//! Pending completions, in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use hemi_units::Instant;
 
-/// What ends.
+/// The kind of request that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Read,
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Trim,
 }
 
-/// A request that will end.
+/// A pending completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
     pub(super) at: Instant,
@@ -23,10 +23,10 @@ pub(super) struct Ending {
     pub(super) bytes: u64,
 }
 
-/// When, which in the order of becoming known, tag, kind, bytes.
+/// Completion time, sequence number, tag, kind, bytes.
 type Entry = (Instant, u64, u64, Kind, u64);
 
-/// All of them; those that end at the same time in the order in which that became known.
+/// All pending completions. Those at the same time keep the order in which they were pushed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Endings {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -40,7 +40,7 @@ impl Endings {
         self.heap.push(Reverse((at, self.count, tag, kind, bytes)));
     }
 
-    /// When the first ends.
+    /// Returns the time of the first completion, or never if there is none.
     pub(super) fn next(&self) -> Instant {
         self.heap.peek().map_or(Instant::NEVER, |Reverse(first)| first.0)
     }

@@ -1,7 +1,7 @@
-//! Where a sector is: zones, heads, skews, and sectors that hold nothing.
+//! Places of sectors: zones, heads, skews, and slots that hold no host sector.
 //!
 //! The host's sectors fill a zone track by track, all heads of a cylinder before the next
-//! cylinder; skews turn each track against the one before by what switching costs, so that a
+//! cylinder. Skews turn each track against the one before by the cost of switching, so that a
 //! long transfer does not miss its next sector. Spare and defective sectors are holes: the
 //! host's sectors slip past them.
 
@@ -15,44 +15,44 @@ use hemi_units::{Rate, Size, Time};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Layout {
-    /// Known zone by zone.
+    /// Zones given one by one.
     Zones {
-        /// Heads, that is surfaces used.
+        /// Heads, that is, surfaces used.
         heads: u32,
-        /// From the outer edge, where sector 0 is, inwards.
+        /// Zones from the outer edge, where sector 0 is, inwards.
         zones: Vec<Zone>,
-        /// Which head comes after which.
+        /// Order of the heads.
         #[serde(default)]
         head_order: HeadOrder,
-        /// The host's sectors of 512 bytes; all that fit where absent.
+        /// The host's sectors of 512 bytes; as many as fit if absent.
         sectors: Option<u64>,
     },
-    /// What data sheets say: the zones shrink evenly from the outer to the inner rate.
+    /// The figures of a data sheet: the zones shrink evenly from the outer to the inner rate.
     Rates {
-        /// What the host sees.
+        /// Capacity seen by the host.
         capacity: Size,
-        /// Heads, that is surfaces used.
+        /// Heads, that is, surfaces used.
         heads: u32,
-        /// While a track of the outermost zone passes.
+        /// Rate while a track of the outermost zone passes.
         outer: Rate,
-        /// While a track of the innermost zone passes.
+        /// Rate while a track of the innermost zone passes.
         inner: Rate,
-        /// How many; 1 to 1,000.
+        /// Number of zones, 1 to 1,000.
         zones: u32,
     },
 }
 
-/// Which head comes after which.
+/// The order of the heads within a cylinder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadOrder {
-    /// Every cylinder from the first head to the last.
+    /// From the first head to the last in every cylinder.
     #[default]
     Forward,
-    /// There and back by turns, a zone's first cylinder forward, so that the next cylinder
-    /// begins under the same head.
+    /// Alternately forward and backward, starting forward in each zone, so that the next
+    /// cylinder begins under the same head.
     SerpentineInZone,
-    /// There and back by turns, even cylinders forward.
+    /// Alternately forward and backward, even cylinders forward.
     Serpentine,
 }
 
@@ -60,28 +60,28 @@ pub enum HeadOrder {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
-    /// Its first cylinder; the one after the zone before where absent.
+    /// First cylinder; the one after the previous zone if absent.
     pub first_cylinder: Option<u32>,
-    /// How many.
+    /// Number of cylinders.
     pub cylinders: u32,
-    /// Of 512 bytes.
+    /// Sectors of 512 bytes on a track.
     pub sectors_per_track: u32,
-    /// From a track's first sector to the next's where the head is switched, sectors; what
-    /// the switch takes where absent.
+    /// Distance from a track's first sector to the next track's when the head is switched, in
+    /// sectors; computed from the time of the switch if absent.
     pub track_skew: Option<f64>,
-    /// The same where the next track is on the next cylinder.
+    /// The same if the next track is on the next cylinder.
     pub cylinder_skew: Option<f64>,
-    /// Where the first sector is, as share of a revolution.
+    /// Angle of the first sector, as a share of a revolution.
     #[serde(default)]
     pub first_angle: f64,
-    /// Sectors that hold nothing, as (first, how many), counted from the zone's first;
-    /// ascending.
+    /// Runs of sectors that hold nothing, as (first, count), counted from the zone's first
+    /// sector, ascending.
     #[serde(default)]
     pub holes: Vec<(u64, u64)>,
 }
 
 impl Layout {
-    /// Refuses what is no layout.
+    /// Returns an error if the layout is impossible.
     pub fn check(&self) -> Result<(), ParameterError> {
         match self {
             Layout::Zones { heads, zones, .. } => {
@@ -148,14 +148,14 @@ impl Layout {
         }
     }
 
-    /// Heads.
+    /// Returns the number of heads.
     pub fn heads(&self) -> u32 {
         match self {
             Layout::Zones { heads, .. } | Layout::Rates { heads, .. } => *heads,
         }
     }
 
-    /// The zones, computed where only rates are known; `revolution` in nanoseconds.
+    /// Returns the zones, computed if only rates are known; `revolution` is in nanoseconds.
     fn zones(&self, revolution: f64) -> (Vec<Zone>, Option<u64>, HeadOrder) {
         match self {
             Layout::Zones { zones, sectors, head_order, .. } => {
@@ -183,16 +183,16 @@ impl Layout {
     }
 }
 
-/// What the skews are where a layout does not say.
+/// The times from which skews are computed if a layout gives none.
 #[derive(Clone, Copy, Debug)]
 pub struct Switching {
-    /// To another head.
+    /// Time to switch to another head.
     pub head: Time,
-    /// To the next cylinder.
+    /// Time to move to the next cylinder.
     pub cylinder: Time,
 }
 
-/// Where an access to a track begins.
+/// The place at which an access to a track begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The cylinder, counted from the outer edge.
@@ -201,24 +201,24 @@ pub struct Place {
     pub head: u16,
     /// The zone.
     pub zone: u16,
-    /// Where the sector begins.
+    /// Angle at which the sector begins.
     pub angle: Angle,
-    /// Its number on the track, holes counted.
+    /// The sector's slot on the track, holes included.
     pub slot: u32,
 }
 
-/// A part of a track, seen from one of its sectors on.
+/// A part of a track, starting at one of its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where the first sector is.
+    /// Place of the first sector.
     pub place: Place,
-    /// How many of the host's sectors follow on this track, the first included.
+    /// Number of host sectors on this track from here on, including the first.
     pub sectors: u64,
-    /// How many places those take, holes between them included.
+    /// Number of slots those take, including holes between them.
     pub slots: u32,
 }
 
-/// 2⁴⁸ is a revolution: fine enough that the sectors of a track add up.
+/// Bits of a revolution's fraction: 2⁴⁸ is fine enough that the sectors of a track add up.
 const FINE: u32 = 48;
 
 #[derive(Clone, Debug)]
@@ -227,18 +227,18 @@ struct ZoneMap {
     sectors: u64,
     first_cylinder: u32,
     sectors_per_track: u32,
-    /// Widths × 2⁴⁸ of a revolution.
+    /// Width of a slot, in units of 2⁻⁴⁸ revolutions, as are the skews and the first angle.
     slot_width: u64,
     track_skew: u64,
     cylinder_skew: u64,
     first_angle: u64,
-    /// For each hole: from which of the zone's host sectors on it has been slipped past, and
-    /// how many places all up to it take.
+    /// For each hole: the index of the zone's first host sector behind it, and the slots of all
+    /// holes up to and including it.
     holes: Vec<(u64, u64)>,
 }
 
 impl ZoneMap {
-    /// Which place the zone's `index`th host sector takes, and how many holes came before.
+    /// Returns the slot of the zone's `index`th host sector and the number of holes before it.
     #[inline]
     fn slot(&self, index: u64) -> (u64, usize) {
         if self.holes.is_empty() {
@@ -254,7 +254,7 @@ impl ZoneMap {
 #[derive(Clone, Debug)]
 pub struct Geometry {
     zones: Vec<ZoneMap>,
-    /// The first sector of each, for the search.
+    /// First sector of each zone, for the search.
     starts: Vec<u64>,
     heads: u32,
     head_order: HeadOrder,
@@ -263,7 +263,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The map of a checked layout on a disk whose revolution takes so many nanoseconds.
+    /// Builds the map of a checked layout on a disk with a revolution of `revolution`
+    /// nanoseconds.
     pub fn new(layout: &Layout, revolution: f64, switching: Switching) -> Geometry {
         let heads = layout.heads();
         let (zones, limit, head_order) = layout.zones(revolution);
@@ -287,7 +288,7 @@ impl Geometry {
                     })
                     .collect();
                 let width = (1_u64 << FINE) as f64 / f64::from(per_track);
-                // A sector more than the switch takes: the next one must not be missed.
+                // One sector more than the switch takes, so that the next one is not missed.
                 let switch = |time: Time| {
                     libm::ceil(time.0 as f64 / revolution * f64::from(per_track)) + 1.0
                 };
@@ -313,22 +314,22 @@ impl Geometry {
         Geometry { zones: maps, starts, heads, head_order, sectors, cylinders: next_cylinder }
     }
 
-    /// The host's sectors.
+    /// Returns the number of host sectors.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// All cylinders, the last included.
+    /// Returns the number of cylinders.
     pub fn cylinders(&self) -> u32 {
         self.cylinders
     }
 
-    /// How many zones.
+    /// Returns the number of zones.
     pub fn zones(&self) -> u16 {
         self.zones.len() as u16
     }
 
-    /// Sectors on a track of the zone.
+    /// Returns the number of sectors on a track of the zone.
     #[inline]
     pub fn sectors_per_track(&self, zone: u16) -> u32 {
         self.zones[usize::from(zone)].sectors_per_track
@@ -345,7 +346,7 @@ impl Geometry {
         let per_track = u64::from(zone.sectors_per_track);
         let track = slot / per_track;
         let on_track = slot - track * per_track;
-        // Tracks fit 32 bits, and such a division is a quarter as long.
+        // Tracks fit 32 bits, and a 32-bit division takes a quarter of the time.
         let (track, heads) = (track as u32, self.heads);
         let cylinder = track / heads;
         let turn = track - cylinder * heads;
@@ -369,7 +370,7 @@ impl Geometry {
         }
     }
 
-    /// Where a sector is; it must be one of the disk's.
+    /// Returns the place of a sector, which must be on the disk.
     #[inline]
     pub fn place(&self, sector: u64) -> Place {
         let index = self.zone_of(sector);
@@ -377,7 +378,7 @@ impl Geometry {
         self.place_of(index, slot)
     }
 
-    /// From a sector on, how its track goes on, for at most `most` sectors (not zero).
+    /// Returns the rest of the track from `sector` on, at most `most` sectors (not zero).
     #[inline]
     pub fn stretch(&self, sector: u64, most: u64) -> Stretch {
         let index = self.zone_of(sector);
@@ -386,7 +387,7 @@ impl Geometry {
         let (slot, mut hole) = zone.slot(first);
         let place = self.place_of(index, slot);
         let room = u64::from(zone.sectors_per_track - place.slot);
-        // Host sectors until the track ends, were there no further holes; each takes away.
+        // Host sectors until the end of the track, before subtracting further holes.
         let slipped = slot - first;
         let mut sectors = room;
         while let Some(&(from, all)) = zone.holes.get(hole) {
@@ -394,7 +395,8 @@ impl Geometry {
             if from - first + (all - slipped) <= room {
                 sectors = room - taken;
             } else {
-                // A hole that begins on this track and reaches over its end, or a later one.
+                // The hole begins on this track and reaches over its end, or is on a later
+                // track.
                 sectors = sectors.min(from - first);
                 break;
             }
@@ -405,7 +407,7 @@ impl Geometry {
         Stretch { place, sectors, slots: (last - slot + 1) as u32 }
     }
 
-    /// The first of the host's sectors on the track that `sector` is on.
+    /// Returns the first host sector on the track of `sector`.
     pub fn track_start(&self, sector: u64) -> u64 {
         let index = self.zone_of(sector);
         let zone = &self.zones[index];
@@ -415,7 +417,7 @@ impl Geometry {
         if zone.holes.is_empty() {
             return zone.first_sector + start;
         }
-        // The first index whose place is not before the track's start.
+        // The first index whose slot is not before the track's start.
         let back = (slot - start).min(first);
         let (mut low, mut high) = (first - back, first);
         while low < high {
@@ -429,12 +431,12 @@ impl Geometry {
         zone.first_sector + low
     }
 
-    /// One past the last of the host's sectors on the track that `sector` is on.
+    /// Returns one past the last host sector on the track of `sector`.
     pub fn track_end(&self, sector: u64) -> u64 {
         (sector + self.stretch(sector, u64::MAX).sectors).min(self.sectors)
     }
 
-    /// One past the last of the host's sectors on the cylinder that `sector` is on.
+    /// Returns one past the last host sector on the cylinder of `sector`.
     pub fn cylinder_end(&self, sector: u64) -> u64 {
         let cylinder = self.place(sector).cylinder;
         let mut end = self.track_end(sector);
@@ -444,7 +446,7 @@ impl Geometry {
         end
     }
 
-    /// How far the disk turns while so many sectors of the zone pass; 2³² is a revolution.
+    /// Returns the angle that `slots` sectors of the zone take; 2³² is a revolution.
     #[inline]
     pub fn width(&self, zone: u16, slots: u32) -> u64 {
         let width = self.zones[usize::from(zone)].slot_width;
@@ -511,8 +513,8 @@ mod tests {
     }
 
     proptest! {
-        /// A stretch is what place says sector by sector: the same track, ascending places,
-        /// and the next sector is on another track.
+        /// A stretch matches the places sector by sector: one track, ascending places, and the
+        /// next sector is on another track.
         #[test]
         fn stretches_agree_with_places(
             gaps in proptest::collection::vec((0_u64..40, 1_u64..30), 0..6),

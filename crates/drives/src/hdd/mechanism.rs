@@ -1,4 +1,4 @@
-//! Arm and platters: how long an access takes, track by track.
+//! Arm and platters: the time an access takes, track by track.
 
 use hemi_units::Instant;
 
@@ -7,7 +7,7 @@ use super::parameters::Parameters;
 use super::rotation::{Angle, Spindle};
 use super::seek::SeekTable;
 
-/// Where the arm is, and which head is used.
+/// The position of the arm and the head in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
     /// The cylinder.
@@ -19,25 +19,25 @@ pub struct Arm {
 /// A part of an access that stays on one track.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Its first sector.
+    /// First sector.
     pub sector: u64,
-    /// One past its last.
+    /// One past the last sector.
     pub end_sector: u64,
-    /// When the arm is there and settled.
+    /// Time at which the arm has arrived and settled.
     pub arrived: Instant,
-    /// When its first sector begins to pass.
+    /// Time at which the first sector begins to pass.
     pub begin: Instant,
-    /// When its last has passed.
+    /// Time at which the last sector has passed.
     pub end: Instant,
-    /// Where.
+    /// Position of the arm.
     pub arm: Arm,
-    /// How long a sector takes to pass, nanoseconds × 2¹⁶. Defective sectors that the piece
-    /// slips past come on top: its end counts them.
+    /// Time a sector takes to pass, in nanoseconds × 2¹⁶. Defective sectors inside the piece
+    /// add to it; `end` includes them.
     pub sector_time: u64,
 }
 
 impl Piece {
-    /// When one of its sectors (relative to its first) has passed.
+    /// Returns the time at which sector `nth` of the piece, counted from 0, has passed.
     #[inline]
     pub fn passed(&self, nth: u64) -> Instant {
         if self.sector + nth + 1 >= self.end_sector {
@@ -46,7 +46,7 @@ impl Piece {
         self.end.min(self.begin + (((nth + 1) * self.sector_time) >> 16))
     }
 
-    /// How many of its sectors have passed at `at`.
+    /// Returns the number of sectors that have passed at `at`.
     pub fn done(&self, at: Instant) -> u64 {
         let sectors = self.end_sector - self.sector;
         if at >= self.end {
@@ -56,7 +56,7 @@ impl Piece {
     }
 }
 
-/// How long a sector of each zone takes to pass; see [`Piece::sector_time`].
+/// Returns the time a sector takes to pass, by zone; see [`Piece::sector_time`].
 fn sector_times(geometry: &Geometry, revolution: f64) -> Vec<u64> {
     (0..geometry.zones())
         .map(|zone| revolution * 65536.0 / f64::from(geometry.sectors_per_track(zone)))
@@ -64,15 +64,15 @@ fn sector_times(geometry: &Geometry, revolution: f64) -> Vec<u64> {
         .collect()
 }
 
-/// What does not change: platters, curve and switching times.
+/// The constant part of a disk: platters, seek curve and switching times.
 #[derive(Clone, Debug)]
 pub struct Mechanism {
-    /// Where sectors are.
+    /// Map from sectors to places.
     pub geometry: Geometry,
-    /// How the platters turn.
+    /// Rotation of the platters.
     pub spindle: Spindle,
     seeks: SeekTable,
-    /// By zone; see [`Piece::sector_time`].
+    /// Passing time by zone; see [`Piece::sector_time`].
     sector_times: Vec<u64>,
     head_switch: u32,
     write_settle: u32,
@@ -80,16 +80,17 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// The mechanism of a checked disk.
+    /// Builds the mechanism of a disk whose parameters have been checked.
     pub fn new(parameters: &Parameters) -> Mechanism {
         let settle = parameters.write_settle.0;
         let revolution = parameters.revolution();
-        // A skew must do for writes too.
+        // A skew has to suffice for writes too.
         let switching = |one_cylinder: u64| Switching {
             head: hemi_units::Time(parameters.head_switch.0 + settle),
             cylinder: hemi_units::Time(one_cylinder.max(parameters.head_switch.0) + settle),
         };
-        // How many cylinders there are does not depend on skews; the curve may on them.
+        // The number of cylinders does not depend on the skews, but the seek curve may depend
+        // on that number.
         let geometry = Geometry::new(&parameters.layout, revolution, switching(0));
         let one = parameters.seek.time(1, geometry.cylinders());
         let geometry = Geometry::new(&parameters.layout, revolution, switching(one));
@@ -104,8 +105,8 @@ impl Mechanism {
         }
     }
 
-    /// The same, its platters turned by `angle` at time 0 and `faster` by so many parts in a
-    /// thousand million. Skews are as they were written, at nominal speed.
+    /// Returns the mechanism with its platters turned by `angle` at time 0 and faster by
+    /// `faster` parts in a thousand million. Skews stay as they were written, at nominal speed.
     #[must_use]
     pub fn spinning(mut self, angle: Angle, faster: i32) -> Mechanism {
         self.spindle = self.spindle.turned(angle).faster(faster);
@@ -113,7 +114,7 @@ impl Mechanism {
         self
     }
 
-    /// From one track to another, settled.
+    /// Returns the time to move from one track to another and settle, in nanoseconds.
     #[inline]
     pub fn travel(&self, from: Arm, to: Arm, write: bool) -> u64 {
         if from == to {
@@ -124,21 +125,22 @@ impl Mechanism {
         u64::from(seek) + if write { u64::from(self.write_settle) } else { 0 }
     }
 
-    /// A distance in cylinders from which on every travel takes at least `time`, nanoseconds.
+    /// Returns a distance in cylinders from which on every travel takes at least `time`
+    /// nanoseconds.
     #[inline]
     pub fn reach(&self, time: u64) -> u32 {
         self.seeks.reach(time)
     }
 
-    /// Travel and rotation until a place can be accessed, from `at` on.
+    /// Returns the travel and rotation time until `place` can be accessed, starting at `at`.
     #[inline]
     pub fn positioning(&self, at: Instant, from: Arm, place: &Place, write: bool) -> u64 {
         let travel = self.travel(from, Arm { cylinder: place.cylinder, head: place.head }, write);
         travel + self.spindle.wait(at.0 + travel, place.angle)
     }
 
-    /// The first piece of an access that begins at `at`, at most up to `end_sector`. Its data
-    /// is not there before `data` (of a write).
+    /// Returns the first piece of an access that begins at `at` and reaches at most to
+    /// `end_sector`. For a write, `write` is the time at which its data has arrived.
     pub fn piece(
         &self,
         at: Instant,
@@ -158,7 +160,8 @@ impl Mechanism {
         if self.access_on_arrival {
             let into = self.spindle.angle(arrived.0).wrapping_sub(place.angle);
             if u64::from(into) < width {
-                // From where the head is to the end, and what came before with the next turn.
+                // From the head's position to the end, and the part before it during the next
+                // turn.
                 let one = self.spindle.time(self.geometry.width(place.zone, 1));
                 end = end.min(arrived + self.spindle.revolution() + one);
             }
@@ -168,8 +171,8 @@ impl Mechanism {
         Piece { sector, end_sector, arrived, begin, end, arm, sector_time }
     }
 
-    /// How many sectors before `piece` passed under the head between its arrival and its
-    /// beginning.
+    /// Returns the number of sectors before `piece` that passed under the head between its
+    /// arrival and its beginning.
     pub fn passing(&self, piece: &Piece) -> u64 {
         let waited = piece.begin.since(piece.arrived);
         let start = self.geometry.track_start(piece.sector);

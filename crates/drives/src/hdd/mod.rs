@@ -1,15 +1,15 @@
 //! Hard disks.
 //!
-//! A request is worked out by the controller ([`parameters::Overheads`]), answered by the
-//! cache where that has it ([`read_cache`], [`write_cache`]), or waits ([`queue`]) until the
-//! arm has moved and its sectors have passed under the head ([`mechanism`]); its data goes over
-//! the host's bus while the medium is read. Reading goes on after a request until its segment
-//! is full or the arm is wanted elsewhere. What was written is on the medium later, in the
-//! order in which the arm comes by.
+//! The controller works a request out ([`parameters::Overheads`]). The cache answers it if it
+//! can ([`read_cache`], [`write_cache`]); otherwise the request waits ([`queue`]) until the arm
+//! has moved and its sectors have passed under the head ([`mechanism`]). Data crosses the
+//! host's bus while the medium is read. Reading continues after a request until its segment is
+//! full or the arm is needed elsewhere. Cached writes reach the medium later, in the order in
+//! which the arm comes by.
 //!
 //! Sources: Ruemmler and Wilkes, "An introduction to disk drive modeling" (IEEE Computer,
-//! 1994); what DiskSim's parameters mean (Bucy and others, "The DiskSim simulation environment
-//! version 4.0 reference manual", CMU-PDL-08-101).
+//! 1994); the meaning of DiskSim's parameters (Bucy and others, "The DiskSim simulation
+//! environment version 4.0 reference manual", CMU-PDL-08-101).
 
 mod arm;
 mod cleaning;
@@ -43,24 +43,24 @@ use self::write_cache::{Run, WriteCache};
 use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::{ParameterError, require};
 
-/// What the arm does for somebody. Reading ahead is not work: it gives way.
+/// The arm's work for requests. Reading ahead is not work: it gives way.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     None,
     Read,
     Write,
     WriteBack(Run, Target),
-    /// Rewrites the band of this number.
+    /// Rewrites the band with this number.
     Clean(u64),
 }
 
-/// The medium being read into a segment.
+/// A run being read from the medium into a segment.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     segment: usize,
-    /// The part of a track that passes, or will next.
+    /// The part of a track that passes now or next.
     piece: Piece,
-    /// Where reading ends.
+    /// Sector at which reading ends.
     limit: u64,
 }
 
@@ -68,7 +68,7 @@ struct Stream {
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     tag: u64,
-    /// What is not in yet.
+    /// The part that is not in the cache yet.
     rest: Extent,
     bytes: u64,
     came: Instant,
@@ -79,35 +79,36 @@ struct Arriving {
 pub struct Hdd {
     parameters: Parameters,
     mechanism: Mechanism,
-    /// Nanoseconds × 2¹⁶ for a sector over the bus.
+    /// Time for a sector over the bus, in nanoseconds × 2¹⁶.
     bus_sector: u64,
 
     arm: Arm,
     work: Work,
     work_end: Instant,
     stream: Option<Stream>,
-    /// When the spindle has come up.
+    /// Time at which the spindle has come up.
     spinning_from: Instant,
-    /// When the arm last worked for a request rather than for the write cache.
+    /// Time at which the arm last worked for a request rather than for the write cache.
     idle_since: Instant,
-    /// When the last request ended.
+    /// Time at which the last request ended.
     at_rest_since: Instant,
 
     segments: Segments,
     cache: WriteCache,
     pending: PendingQueue,
-    /// Of a shingled disk; all sectors here are then the medium's, the log before them.
+    /// State of a shingled disk. If present, all sectors here are the medium's, the log before
+    /// them.
     shingles: Option<ShingleMap>,
     cleaning_has_turn: bool,
-    /// Kept for its memory.
+    /// A buffer reused to save allocations.
     parts: Vec<Extent>,
-    /// Beyond the drive's queue, or behind a flush that waits to be alone.
+    /// Requests beyond the drive's queue, or behind a flush that waits to be alone.
     waiting: VecDeque<Request>,
     arriving: VecDeque<Arriving>,
     flushes: VecDeque<(u64, u64)>,
     endings: Endings,
     outstanding: u32,
-    /// A flush is under way that nothing else runs beside.
+    /// True while a flush is in flight that nothing else may run beside.
     flushes_alone: bool,
     arrivals: u64,
     controller_free: Instant,
@@ -121,18 +122,19 @@ pub struct Hdd {
 }
 
 impl Hdd {
-    /// A disk at rest over its outermost cylinder, its cache empty.
+    /// Creates a disk at rest over its outermost cylinder, its cache empty.
     pub fn new(parameters: Parameters) -> Result<Hdd, ParameterError> {
         Hdd::turned(parameters, 0)
     }
 
-    /// The same, its platters turned by `angle` at time 0.
+    /// Creates the same disk with its platters turned by `angle` at time 0.
     pub fn turned(parameters: Parameters, angle: Angle) -> Result<Hdd, ParameterError> {
         Hdd::spinning(parameters, angle, 0)
     }
 
-    /// One of many made alike: how its platters stand at time 0, and its own speed, are drawn
-    /// from the seed. Two that get the same requests do not turn in step.
+    /// Creates one of many disks made alike: the angle of its platters at time 0 and its own
+    /// speed are drawn from the seed. Two of them that get the same requests do not turn in
+    /// step.
     pub fn of_seed(parameters: Parameters, seed: u64) -> Result<Hdd, ParameterError> {
         let mut rng = Rng::new(seed, 0x5b1d);
         let angle = (rng.draw() >> 32) as Angle;
@@ -140,7 +142,8 @@ impl Hdd {
         Hdd::spinning(parameters, angle, libm::round(share * 1e9) as i32)
     }
 
-    /// A disk turned by `angle` at time 0 and `faster` by so many parts in a thousand million.
+    /// Creates a disk turned by `angle` at time 0 and faster by `faster` parts in a thousand
+    /// million.
     fn spinning(parameters: Parameters, angle: Angle, faster: i32) -> Result<Hdd, ParameterError> {
         parameters.check()?;
         let mechanism = Mechanism::new(&parameters).spinning(angle, faster);
@@ -188,17 +191,17 @@ impl Hdd {
         })
     }
 
-    /// Its parameters.
+    /// Returns the parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Its mechanism.
+    /// Returns the mechanism.
     pub fn mechanism(&self) -> &Mechanism {
         &self.mechanism
     }
 
-    /// Whether all that was written is on the medium.
+    /// Returns true if all writes are on the medium.
     pub fn cache_is_clean(&self) -> bool {
         self.cache.is_empty()
             && self.arriving.is_empty()
@@ -209,21 +212,22 @@ impl Hdd {
         (sectors * self.bus_sector) >> 16
     }
 
-    /// The controller works a command out; when it is done.
+    /// Lets the controller work a command out and returns the time at which it is done.
     fn command(&mut self, now: Instant, overhead: Overhead) -> Instant {
         let time = if self.after_read { overhead.after_read } else { overhead.after_write };
         self.controller_free = self.controller_free.max(now) + time.0;
         self.controller_free
     }
 
-    /// Takes the bus for so many sectors from `from` on; when they are over.
+    /// Takes the bus for `sectors` sectors from `from` on and returns the time at which they
+    /// are over.
     fn transfer(&mut self, from: Instant, sectors: u64) -> Instant {
         self.bus_free = self.bus_free.max(from) + self.bus(sectors);
         self.bus_free
     }
 
-    /// Whether the drive takes the request beside those it has: a flush that is no queued
-    /// command is alone.
+    /// Returns true if the drive can take the request beside those it has. A flush that is not
+    /// a queued command runs alone.
     fn takes(&self, request: &Request) -> bool {
         let alone = request.operation == Operation::Flush && !self.parameters.queue.flush_is_queued;
         let most = if alone { 1 } else { self.parameters.queue.depth };
@@ -256,7 +260,7 @@ impl Hdd {
         self.dispatch(now);
     }
 
-    /// The host's sectors as the medium's.
+    /// Maps the host's sectors to the medium's.
     fn on_medium(&self, extent: Extent) -> Extent {
         let offset = self.shingles.as_ref().map_or(0, ShingleMap::offset);
         Extent { start: extent.start + offset, end: extent.end + offset }
@@ -270,8 +274,8 @@ impl Hdd {
     fn admit_flush(&mut self, now: Instant, tag: u64) {
         let time = self.parameters.overheads.flush;
         self.command(now, Overhead { after_read: time, after_write: time });
-        // Writes still on their way into the cache came before, too: they are not done yet,
-        // so that no promise covers them.
+        // Writes still on their way into the cache came before the flush too, but they are not
+        // done yet, so the flush need not cover them.
         let generation = self.cache.begin_flush();
         self.flushes.push_back((tag, generation));
         self.end_flushes();
@@ -288,12 +292,12 @@ impl Hdd {
         }
     }
 
-    /// Whether the cache has to wait for the arm.
+    /// Returns true if the cache has to wait for the arm.
     fn is_held_up(&self) -> bool {
         !self.parameters.read_cache.hits_while_busy && !matches!(self.work, Work::None)
     }
 
-    /// What the segments have of a read.
+    /// Looks a read up in the segments.
     fn look_up(&self, extent: Extent) -> Hit {
         let active = match (&self.stream, &self.work) {
             (Some(stream), Work::None) if self.parameters.read_cache.continues_at_end => {
@@ -335,7 +339,7 @@ impl Hdd {
         self.wait_for_arm(now, tag, extent, ready, false);
     }
 
-    /// Where on the medium a sector is now.
+    /// Returns the current place of a sector on the medium.
     fn whereabouts(&self, sector: u64) -> u64 {
         self.shingles.as_ref().map_or(sector, |map| map.place(sector))
     }
@@ -360,21 +364,21 @@ impl Hdd {
         });
     }
 
-    /// Past the cache.
+    /// Takes a write that bypasses the cache.
     fn admit_write(&mut self, now: Instant, tag: u64, extent: Extent) {
         let ready = self.command(now, self.parameters.overheads.write_miss);
         self.cache.drop_range(extent, &self.mechanism);
         self.segments.overwrite(extent);
-        // The arm moves while the data comes; the first sector must be there.
+        // The arm moves while the data arrives; the first sector must have arrived.
         self.transfer(ready, extent.sectors());
         self.wait_for_arm(now, tag, extent, ready, true);
     }
 
-    /// Writes come into the cache as there is room.
+    /// Takes waiting writes into the cache as far as there is room.
     fn take_writes(&mut self, now: Instant) {
         while let Some(&write) = self.arriving.front() {
             let room = self.cache.room(write.rest);
-            // In pieces only where it would never find room at once.
+            // A write is cut into pieces only if it would never find room as a whole.
             let whole = write.rest.sectors() * 512 <= self.parameters.write_cache.size.0 / 2;
             if room == 0 || (whole && room < write.rest.sectors()) {
                 break;
@@ -409,7 +413,8 @@ impl Hdd {
         }
     }
 
-    /// When time alone changes something: a delayed write-back begins, the spindle stops.
+    /// Returns the time of the next event that no request causes: a delayed write-back, a
+    /// cleaning, or the spindle stopping.
     fn timer(&self) -> Instant {
         if !matches!(self.work, Work::None) {
             return Instant::NEVER;

@@ -1,4 +1,4 @@
-//! What a hard disk is made of.
+//! Parameters of a hard disk.
 
 use serde::Deserialize;
 
@@ -13,66 +13,67 @@ use hemi_units::{Power, Rate, Size, Time};
 pub struct Parameters {
     /// Revolutions a minute; 1,000 to 60,000.
     pub revolutions_per_minute: u32,
-    /// Share by which one disk's speed may differ from that, either way: each is drawn from its
-    /// seed. At most 0.001, so that no skew comes too short; 0 where absent.
+    /// Largest deviation of one disk's speed from nominal, as a share, in either direction;
+    /// each disk draws its own from its seed. At most 0.001, so that no skew becomes too short;
+    /// 0 if absent.
     #[serde(default)]
     pub speed_tolerance: f64,
     /// Zones, heads, skews.
     pub layout: Layout,
-    /// How long the arm takes, by distance.
+    /// Seek time by distance.
     pub seek: SeekCurve,
-    /// Switching to another head of the same cylinder, and the least time a seek to another
-    /// head takes; at most a revolution.
+    /// Time to switch to another head of the same cylinder, and the least time of a seek to
+    /// another head. At most a revolution.
     pub head_switch: Time,
-    /// Settling added before a write wherever the arm has moved or the head was switched.
+    /// Settling time added before a write if the arm has moved or the head was switched.
     #[serde(default)]
     pub write_settle: Time,
-    /// Between the drive's buffer and the host.
+    /// Rate between the drive's buffer and the host.
     pub host_rate: Rate,
-    /// What a command costs before anything else happens.
+    /// Cost of a command before anything else happens.
     #[serde(default)]
     pub overheads: Overheads,
-    /// Whether a transfer may begin in the middle of the wanted part of a track, so that a
+    /// True if a transfer may begin in the middle of the wanted part of a track, so that a
     /// whole track never takes more than one revolution.
     #[serde(default)]
     pub access_on_arrival: bool,
     /// Segments and read-ahead.
     pub read_cache: ReadCache,
-    /// Writes reported done before they are.
+    /// Writes reported as done before they are on the medium.
     pub write_cache: WriteCache,
-    /// Commands the drive takes at a time, and in which order.
+    /// Number of commands the drive takes at a time, and their order.
     pub queue: Queue,
-    /// Watts.
+    /// Power by state.
     #[serde(default)]
     pub power: PowerStates,
     /// Overlapping tracks, managed by the drive; absent in a conventional disk.
     pub shingles: Option<Shingles>,
 }
 
-/// What commands cost, by what they are and by what was done before.
+/// Costs of commands, by kind and by the command before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overheads {
-    /// A read that the cache answers, at least in part.
+    /// A read answered by the cache, at least in part.
     pub read_hit: Overhead,
-    /// A read from the medium: before the arm moves.
+    /// A read from the medium, before the arm moves.
     pub read_miss: Overhead,
     /// A write into the cache.
     pub write_hit: Overhead,
-    /// A write to the medium: before the arm moves.
+    /// A write to the medium, before the arm moves.
     pub write_miss: Overhead,
     /// A flush.
     pub flush: Time,
 }
 
-/// A command's cost after a read and after a write; in a preset one time for both, or
+/// The cost of a command after a read and after a write. A preset gives one time for both, or
 /// `{ after_read = …, after_write = … }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "OverheadText")]
 pub struct Overhead {
-    /// Where the command done before was a read.
+    /// Cost if the previous command was a read.
     pub after_read: Time,
-    /// Where it was a write.
+    /// Cost if the previous command was a write.
     pub after_write: Time,
 }
 
@@ -94,18 +95,18 @@ impl From<OverheadText> for Overhead {
     }
 }
 
-/// Where read-ahead stops.
+/// The place at which read-ahead stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadAhead {
-    /// At once: only what was asked for is read.
+    /// Stops at the end of the request: there is no read-ahead.
     None,
-    /// At the end of the track.
+    /// Stops at the end of the track.
     Track,
-    /// At the end of the track; at the end of the next where the stream began on an earlier
-    /// one, and so looks sequential.
+    /// At the end of the track, or at the end of the next one if the stream began on an earlier
+    /// track and so looks sequential.
     GrowingTrack,
-    /// At the end of the cylinder.
+    /// Stops at the end of the cylinder.
     Cylinder,
     /// [`ReadCache::maximum_read_ahead`] past the request.
     Segment,
@@ -115,27 +116,26 @@ pub enum ReadAhead {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadCache {
-    /// How many; 1 to 4096.
+    /// Number of segments, 1 to 4096.
     pub segments: u32,
-    /// Of each; at least a sector.
+    /// Size of each segment, at least a sector.
     pub segment_size: Size,
-    /// Where reading on after a request stops.
+    /// Place at which read-ahead stops.
     pub read_ahead: ReadAhead,
-    /// Most that is read past a request with [`ReadAhead::Segment`]; the segment's size where
-    /// absent.
+    /// Most data read past a request with [`ReadAhead::Segment`]; the segment's size if absent.
     pub maximum_read_ahead: Option<Size>,
-    /// Whether what passes under the head before the wanted sector comes is kept.
+    /// True if sectors that pass under the head before the wanted one are kept.
     #[serde(default)]
     pub keeps_passing_sectors: bool,
-    /// Whether the cache answers while the arm works for something else; otherwise a hit waits
-    /// for it as a miss would.
+    /// True if the cache answers while the arm does other work; otherwise a hit waits for the
+    /// arm as a miss would.
     #[serde(default = "yes")]
     pub hits_while_busy: bool,
-    /// Whether a hit makes read-ahead that had stopped go on.
+    /// True if a hit restarts read-ahead that had stopped.
     #[serde(default = "yes")]
     pub restarts_on_hit: bool,
-    /// Whether a request that begins with the very sector that is read ahead next goes on with
-    /// it; otherwise the arm starts anew.
+    /// True if a request that begins with the very sector to be read ahead next continues the
+    /// read-ahead; otherwise the arm starts anew.
     #[serde(default = "yes")]
     pub continues_at_end: bool,
 }
@@ -144,37 +144,37 @@ pub struct ReadCache {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteCache {
-    /// Whether writes are reported before they are on the medium.
+    /// True if writes are reported before they are on the medium.
     pub enabled: bool,
-    /// Most that is held.
+    /// Most data held.
     pub size: Size,
-    /// Most runs that are held, adjacent writes being one; 1 to 65,536.
+    /// Most runs held, where adjacent writes are one run; 1 to 65,536.
     pub runs: u32,
-    /// Whether what is held, and what was, answers reads.
+    /// True if sectors held, or written back from here, answer reads.
     #[serde(default = "yes")]
     pub answers_reads: bool,
-    /// Whether a run takes one of the read cache's segments.
+    /// True if a run takes one of the read cache's segments.
     #[serde(default)]
     pub shares_segments: bool,
-    /// How long the arm must have had nothing else to do before it writes back.
+    /// Time the arm must have been free of other work before it writes back.
     #[serde(default)]
     pub delay: Time,
     /// Share of size or of runs from which on writing back no longer yields to other requests.
     #[serde(default = "most")]
     pub urgent_at: f64,
-    /// Age from which on it no longer yields either, and a run is next whatever it costs;
-    /// 30 s where absent: far above what a full cache takes in the best order.
+    /// Age from which on writing back no longer yields either, and a run is next whatever its
+    /// cost. 30 s if absent, far above the time a full cache takes in the best order.
     #[serde(default = "cache_age_limit")]
     pub age_limit: Time,
 }
 
-/// In which order the medium is accessed.
+/// The order in which the medium is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// As requests came.
+    /// In order of arrival.
     FirstComeFirstServed,
-    /// The one that the head reaches first.
+    /// The request that the head reaches first.
     ShortestPositioningFirst,
 }
 
@@ -182,21 +182,21 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// Most commands the drive takes at a time; 1 without queueing, 32 with SATA's, at most
+    /// Most commands the drive takes at a time: 1 without queueing, 32 with SATA's, at most
     /// 65,536.
     pub depth: u32,
-    /// Which is next.
+    /// Order in which they are served.
     pub order: Order,
-    /// A request that has waited longer comes first whatever it costs; 500 ms where absent.
+    /// Age from which on a request comes first whatever its cost; 500 ms if absent.
     #[serde(default = "queue_age_limit")]
     pub age_limit: Time,
-    /// Whether a flush is one of the queued commands, as SCSI has it. ATA's is not: it begins
-    /// when those before it are done, and those after it begin when it is.
+    /// True if a flush is a queued command, as in SCSI. ATA's is not: it begins when the
+    /// commands before it are done, and later ones begin when it is.
     #[serde(default)]
     pub flush_is_queued: bool,
 }
 
-/// Watts by state.
+/// Power by state.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerStates {
@@ -206,29 +206,29 @@ pub struct PowerStates {
     pub idle: Power,
     /// Not spinning.
     pub standby: Power,
-    /// How long without a request until the spindle stops; never where absent.
+    /// Time without a request after which the spindle stops; never if absent.
     pub spin_down_after: Option<Time>,
-    /// From standstill until requests are served again.
+    /// Time from standstill until requests are served again.
     #[serde(default)]
     pub spin_up: Time,
 }
 
-/// Shingled recording managed by the drive: writes out of order go to a zone of their own
-/// first (the persistent cache) and from there into their band, which is read and rewritten
+/// Shingled recording managed by the drive. Writes out of order first go to a zone of their own
+/// (the persistent cache), and from there into their band, which is read and rewritten as a
 /// whole.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shingles {
-    /// A band: tracks that can only be rewritten together.
+    /// Size of a band: tracks that can only be rewritten together.
     pub band: Size,
-    /// The persistent cache, at the disk's outer edge, beyond the host's sectors.
+    /// Size of the persistent cache, at the disk's outer edge, outside the host's sectors.
     pub persistent_cache: Size,
-    /// How long without a request until cleaning begins.
+    /// Idle time after which cleaning begins.
     pub clean_when_idle_for: Time,
     /// Share of the persistent cache in use from which on cleaning no longer waits for
-    /// idleness …
+    /// idleness.
     pub clean_from: f64,
-    /// … until this share is.
+    /// Share down to which it then cleans.
     pub clean_to: f64,
 }
 
@@ -249,12 +249,12 @@ fn cache_age_limit() -> Time {
 }
 
 impl Parameters {
-    /// A revolution, nanoseconds.
+    /// Returns the time of a revolution, in nanoseconds.
     pub fn revolution(&self) -> f64 {
         60e9 / f64::from(self.revolutions_per_minute)
     }
 
-    /// Refuses what no disk can be.
+    /// Returns an error if no disk can have these parameters.
     pub fn check(&self) -> Result<(), ParameterError> {
         let rpm = self.revolutions_per_minute;
         require((1_000..=60_000).contains(&rpm), "revolutions_per_minute", rpm, "1000 to 60000")?;

@@ -1,23 +1,23 @@
-//! Watts, and the spindle's rest.
+//! Power and the state of the spindle.
 
 use hemi_units::{Instant, SECOND};
 
 use super::parameters::PowerStates;
 
-/// Energy used, and whether the spindle turns.
+/// Energy used so far and the state of the spindle.
 #[derive(Clone, Debug)]
 pub(super) struct Power {
     states: PowerStates,
-    /// Until when energy has been counted.
+    /// Time until which energy has been counted.
     counted: Instant,
-    /// When the arm began to work.
+    /// True while the arm works.
     working: bool,
     standing: bool,
     joules: f64,
 }
 
 impl Power {
-    /// A disk that spins and has nothing to do.
+    /// Creates the state of a disk that spins and is idle.
     pub(super) fn new(states: &PowerStates) -> Power {
         Power {
             states: states.clone(),
@@ -28,7 +28,7 @@ impl Power {
         }
     }
 
-    /// Energy until `now`, joules.
+    /// Returns the energy used until `now`, in joules.
     pub(super) fn joules(&self, now: Instant) -> f64 {
         let watts = match (self.standing, self.working) {
             (true, _) => self.states.standby.0,
@@ -43,7 +43,7 @@ impl Power {
         self.counted = self.counted.max(now);
     }
 
-    /// The arm begins to work, or has nothing more to do.
+    /// Records that the arm begins to work or has become idle.
     pub(super) fn set_working(&mut self, now: Instant, working: bool) {
         if self.working != working {
             self.count(now);
@@ -51,7 +51,7 @@ impl Power {
         }
     }
 
-    /// When the spindle stops if nothing has come since `idle_since`.
+    /// Returns the time at which the spindle stops if no request arrives after `idle_since`.
     pub(super) fn stops_at(&self, idle_since: Instant) -> Instant {
         match self.states.spin_down_after {
             Some(after) if !self.standing => idle_since + after.0,
@@ -59,13 +59,13 @@ impl Power {
         }
     }
 
-    /// The spindle stops.
+    /// Stops the spindle.
     pub(super) fn stop(&mut self, now: Instant) {
         self.count(now);
         self.standing = true;
     }
 
-    /// The spindle is wanted; until when it cannot serve.
+    /// Starts the spindle if it stands and returns the time from which it can serve.
     pub(super) fn want(&mut self, now: Instant) -> Instant {
         if !self.standing {
             return now;

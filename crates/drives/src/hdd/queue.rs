@@ -1,4 +1,4 @@
-//! Requests that wait for the medium, and which of them is next.
+//! Requests that wait for the medium, and the choice of the next one.
 
 use hemi_units::{Extent, Instant};
 
@@ -10,24 +10,24 @@ use super::rotation::Angle;
 /// A request that waits for the medium.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    /// The host's name for it.
+    /// The host's name for the request.
     pub(super) tag: u64,
-    /// Where.
+    /// The sectors.
     pub(super) extent: Extent,
-    /// Where its first sector is.
+    /// Place of the first sector.
     pub(super) place: Place,
-    /// Whether it writes.
+    /// True for a write.
     pub(super) write: bool,
-    /// When it came.
+    /// Time of arrival.
     pub(super) came: Instant,
-    /// When its command has been worked out and (of a write) its data is there.
+    /// Time at which the command has been worked out and, for a write, its data has arrived.
     pub(super) ready: Instant,
-    /// Its number in the order of arrival.
+    /// Number in order of arrival.
     pub(super) number: u64,
 }
 
-/// What of a waiting request decides when it is reached, packed: all are looked at whenever
-/// the arm is free.
+/// The part of a waiting request that decides when the head reaches it. Packed, since all are
+/// examined whenever the arm becomes free.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     cylinder: u32,
@@ -37,28 +37,28 @@ struct Spot {
     write: bool,
 }
 
-/// All that wait.
+/// All waiting requests.
 #[derive(Clone, Debug)]
 pub(super) struct PendingQueue {
     waiting: Vec<Pending>,
-    /// Of each of them.
+    /// One spot for each waiting request.
     spots: Vec<Spot>,
     order: Order,
     age_limit: u64,
-    /// Not later than any came.
+    /// A time not later than the arrival of any waiting request.
     oldest: Instant,
 }
 
-/// What is next, and how long until its first sector passes.
+/// The chosen request and the time until its first sector passes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     index: usize,
-    /// Positioning time from now on, nanoseconds; zero where it must be next.
+    /// Positioning time from now on, in nanoseconds; zero if the request must be next.
     pub(super) cost: u64,
 }
 
 impl PendingQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub(super) fn new(queue: &Queue) -> PendingQueue {
         PendingQueue {
             waiting: Vec::with_capacity(queue.depth as usize),
@@ -69,12 +69,12 @@ impl PendingQueue {
         }
     }
 
-    /// Whether none waits.
+    /// Returns true if no request waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// One more waits.
+    /// Adds a request.
     pub(super) fn push(&mut self, pending: Pending) {
         let Place { cylinder, head, angle, .. } = pending.place;
         let (ready, write) = (pending.ready, pending.write);
@@ -83,18 +83,18 @@ impl PendingQueue {
         self.waiting.push(pending);
     }
 
-    /// Takes the chosen one.
+    /// Removes and returns the chosen request.
     pub(super) fn take(&mut self, choice: Choice) -> Pending {
         self.spots.swap_remove(choice.index);
         self.waiting.swap_remove(choice.index)
     }
 
-    /// The one that came first.
+    /// Returns the request that arrived first.
     fn first(&self) -> Option<(usize, &Pending)> {
         self.waiting.iter().enumerate().min_by_key(|(_, one)| one.number)
     }
 
-    /// The one that came first, if it has waited too long.
+    /// Returns the request that arrived first if it has waited too long.
     fn too_old(&mut self, now: Instant) -> Option<usize> {
         if now.since(self.oldest) <= self.age_limit {
             return None;
@@ -104,16 +104,16 @@ impl PendingQueue {
         (now.since(came) > self.age_limit).then_some(index)
     }
 
-    /// The read that goes on where a stream is: of those that begin in `streamed`, or right
-    /// behind it, the first on the medium. It needs no arm to be moved.
+    /// Returns a read that continues a stream: among those that begin in `streamed` or right
+    /// behind it, the first on the medium. It needs no movement of the arm.
     fn on_stream(&self, streamed: Extent) -> Option<usize> {
         let begins = |one: &Pending| (streamed.start..=streamed.end).contains(&one.extent.start);
         let reads = self.waiting.iter().enumerate().filter(|(_, one)| !one.write && begins(one));
         reads.min_by_key(|(_, one)| one.extent.start).map(|(index, _)| index)
     }
 
-    /// Which is next for an arm that is free at `now`, and may be reading ahead: `streamed` is
-    /// what it has read.
+    /// Chooses the next request for an arm that is free at `now`. If the arm is reading ahead,
+    /// `streamed` is the extent it has read.
     pub(super) fn choose(
         &mut self,
         now: Instant,
@@ -130,14 +130,14 @@ impl PendingQueue {
         if let Some(index) = self.too_old(now) {
             return Some(Choice { index, cost: 0 });
         }
-        // Where the platter is says nothing of it: its data comes, or is there already.
+        // The platter's position does not matter here: the data is coming or already read.
         if let Some(index) = streamed.and_then(|streamed| self.on_stream(streamed)) {
             return Some(Choice { index, cost: 0 });
         }
         let mut best = Choice { index: 0, cost: u64::MAX };
         let mut reach = u32::MAX;
         for (index, spot) in self.spots.iter().enumerate() {
-            // What takes longer to get to needs no look at where the platter will be.
+            // A request with a longer travel cannot win, so its rotation need not be computed.
             if spot.cylinder.abs_diff(arm.cylinder) >= reach {
                 continue;
             }

@@ -5,12 +5,12 @@ use hemi_units::Extent;
 use super::geometry::Geometry;
 use super::parameters::{ReadAhead, ReadCache};
 
-/// What the cache has of a request.
+/// The part of a request that the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     /// All of it, in this segment.
     Whole(usize),
-    /// Its beginning (perhaps no more than that what comes next is its first sector).
+    /// Its beginning, in this segment; possibly only in that its first sector is read next.
     Beginning(usize),
     /// Nothing.
     None,
@@ -19,13 +19,13 @@ pub(super) enum Hit {
 /// All segments.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
-    /// What each holds.
+    /// The run each segment holds.
     runs: Vec<Extent>,
-    /// When each was last used; zero where it is empty.
+    /// Sequence number of each segment's last use; zero if it is empty.
     used: Vec<u64>,
-    /// Whether what it holds was written rather than read.
+    /// True for each segment whose run was written rather than read.
     written: Vec<bool>,
-    /// Most sectors in each.
+    /// Most sectors in a segment.
     size: u64,
     clock: u64,
     read_ahead: ReadAhead,
@@ -33,7 +33,7 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Empty segments.
+    /// Creates empty segments.
     pub(super) fn new(cache: &ReadCache) -> Segments {
         let size = cache.segment_size.0 / 512;
         let count = cache.segments as usize;
@@ -48,12 +48,12 @@ impl Segments {
         }
     }
 
-    /// What is there of `extent`. Where `active` is being read on, its next sector counts as
-    /// there; what was written does only with `written`.
+    /// Looks `extent` up. If the segment `active` is being read into, its next sector counts as
+    /// present. Written runs count only if `written` is true.
     pub(super) fn look_up(&self, extent: Extent, active: Option<usize>, written: bool) -> Hit {
         let mut best = Hit::None;
         for (i, run) in self.runs.iter().enumerate() {
-            // One comparison for both ends: the difference wraps where the run begins later.
+            // One comparison for both ends: the difference wraps if the run begins later.
             if extent.start.wrapping_sub(run.start) < run.end - run.start
                 && (written || !self.written[i])
             {
@@ -75,8 +75,8 @@ impl Segments {
         self.used[index] = self.clock;
     }
 
-    /// Takes a segment for a new run from `start` on: an empty one, else the least recently
-    /// used, `active` last of all.
+    /// Takes a segment for a new run that starts at `start`: an empty one, else the least
+    /// recently used, and `active` only if there is no other.
     pub(super) fn take(&mut self, start: u64, active: Option<usize>) -> usize {
         let mut index = 0;
         let mut least = u64::MAX;
@@ -91,7 +91,7 @@ impl Segments {
         index
     }
 
-    /// Forgets what a write makes stale.
+    /// Forgets sectors that a write makes stale.
     pub(super) fn overwrite(&mut self, extent: Extent) {
         for (run, used) in self.runs.iter_mut().zip(&mut self.used) {
             if run.start < extent.end && extent.start < run.end {
@@ -107,7 +107,8 @@ impl Segments {
         }
     }
 
-    /// A written run takes a segment: one that it overlaps, else as [`Segments::take`] says.
+    /// Takes a segment for a written run: one that it overlaps, else as [`Segments::take`]
+    /// does.
     pub(super) fn take_for_write(&mut self, extent: Extent, active: Option<usize>) {
         let mut runs = self.runs.iter().enumerate();
         let overlapped = runs.position(|(i, run)| active != Some(i) && run.overlaps(extent));
@@ -122,25 +123,25 @@ impl Segments {
         self.touch(index);
     }
 
-    /// What a segment holds.
+    /// Returns the run of a segment.
     pub(super) fn run(&self, index: usize) -> Extent {
         self.runs[index]
     }
 
-    /// A segment holds its run up to `end` now; the oldest sectors give way.
+    /// Extends a segment's run up to `end`; the oldest sectors give way.
     pub(super) fn extend(&mut self, index: usize, end: u64) {
         let run = &mut self.runs[index];
         run.end = run.end.max(end);
         run.start = run.start.max(run.end.saturating_sub(self.size));
     }
 
-    /// A segment's run begins earlier: sectors before it passed under the head.
+    /// Extends a segment's run backwards by sectors that passed under the head before it.
     pub(super) fn extend_back(&mut self, index: usize, sectors: u64) {
         let run = &mut self.runs[index];
         run.start -= sectors.min(self.size).min(run.start);
     }
 
-    /// Up to where the medium is read for a request that ends at `end`.
+    /// Returns the sector at which reading stops for a request that ends at `end`.
     pub(super) fn limit(&self, index: usize, end: u64, geometry: &Geometry) -> u64 {
         let last = geometry.sectors();
         if end >= last {

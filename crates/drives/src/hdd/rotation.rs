@@ -1,29 +1,29 @@
-//! The spindle: where on the track the head is at what time.
+//! The spindle: the place under the head at a given time.
 
-/// A place on a track, as share of a revolution: 2³² is all of it. Wraps as it should.
+/// A place on a track, as a share of a revolution: 2³² is a whole one. Arithmetic on it wraps.
 pub type Angle = u32;
 
-/// Nanoseconds by which a sector may be missed and is still taken: times are whole
-/// nanoseconds, and the sector after the last one read must not cost a revolution because of
-/// that. A thousandth of the shortest sector there is.
+/// Nanoseconds by which a sector may be missed and is still taken. Times are whole nanoseconds,
+/// and the sector after the last one read must not cost a revolution because of rounding. A
+/// thousandth of the shortest possible sector.
 const SLACK: u64 = 8;
 
-/// A spindle at constant speed; the index mark of every surface passes the heads at time 0.
+/// A spindle at constant speed. The index mark of every surface passes the heads at time 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Spindle {
-    /// A revolution, nanoseconds × 2¹⁶.
+    /// Time of a revolution, in nanoseconds × 2¹⁶.
     period: u64,
     /// Revolutions in a nanosecond × 2⁶⁴. Its rounding turns the disk by a millionth of a
-    /// revolution in about a day, against no measurement.
+    /// revolution in about a day, too little for any measurement.
     speed: u64,
     /// [`SLACK`] as an angle.
     slack: Angle,
-    /// Where the index mark is at time 0.
+    /// Angle of the index mark at time 0.
     start: Angle,
 }
 
 impl Spindle {
-    /// A spindle of so many revolutions a minute.
+    /// Creates a spindle of the given speed.
     pub fn new(revolutions_per_minute: u32) -> Spindle {
         let rpm = u128::from(revolutions_per_minute);
         let speed = ((rpm << 64) / 60_000_000_000) as u64;
@@ -35,13 +35,14 @@ impl Spindle {
         }
     }
 
-    /// The same, turned by an angle.
+    /// Returns the spindle turned by an angle.
     #[must_use]
     pub fn turned(self, by: Angle) -> Spindle {
         Spindle { start: self.start.wrapping_add(by), ..self }
     }
 
-    /// The same, faster by so many parts in a thousand million (slower where below zero).
+    /// Returns the spindle made faster by `by` parts in a thousand million, or slower if
+    /// negative.
     #[must_use]
     pub fn faster(self, by: i32) -> Spindle {
         const WHOLE: i64 = 1_000_000_000;
@@ -53,31 +54,31 @@ impl Spindle {
         }
     }
 
-    /// What is under the heads at `at`.
+    /// Returns the angle under the heads at `at`.
     #[inline]
     pub fn angle(&self, at: u64) -> Angle {
         self.start.wrapping_add((at.wrapping_mul(self.speed) >> 32) as Angle)
     }
 
-    /// How long to turn by an angle, up to a whole revolution (2³²), nanoseconds.
+    /// Returns the time to turn by an angle of up to a whole revolution (2³²), in nanoseconds.
     #[inline]
     pub fn time(&self, angle: u64) -> u64 {
         (angle * (self.period >> 12)) >> 36
     }
 
-    /// How long until `angle` is under the heads, from `at` on, nanoseconds.
+    /// Returns the time from `at` until `angle` is under the heads, in nanoseconds.
     #[inline]
     pub fn wait(&self, at: u64, angle: Angle) -> u64 {
         let ahead = angle.wrapping_sub(self.angle(at)).wrapping_add(self.slack);
         self.time(u64::from(ahead.saturating_sub(self.slack)))
     }
 
-    /// A revolution, nanoseconds, fractions included.
+    /// Returns the time of a revolution in nanoseconds, fractions included.
     pub fn exact_revolution(&self) -> f64 {
         self.period as f64 / 65536.0
     }
 
-    /// A revolution.
+    /// Returns the time of a revolution in whole nanoseconds.
     pub fn revolution(&self) -> u64 {
         self.period >> 16
     }
@@ -95,11 +96,11 @@ mod tests {
             let year = 365 * 86_400 * 1_000_000_000_u64;
             for at in [0, 1, 123_456_789_012, year] {
                 let turn = (u64::from(u32::MAX / 4) as f64, spindle.angle(at));
-                // A quarter later it has turned by a quarter.
+                // A quarter of a period later it has turned by a quarter.
                 let later = spindle.angle(at + libm::round(period / 4.0) as u64);
                 let turned = f64::from(later.wrapping_sub(turn.1));
                 assert!((turned - turn.0).abs() < 3_000.0, "{rpm} {at} {turned}");
-                // What was under the head an instant ago comes again after a revolution.
+                // The angle under the head an instant ago comes again after a revolution.
                 let wait = spindle.wait(at + 1_000, turn.1);
                 assert!((wait as f64 - (period - 1_000.0)).abs() < 3.0, "{wait}");
             }

@@ -1,44 +1,44 @@
-//! How long the arm takes.
+//! Seek times.
 
 use serde::Deserialize;
 
 use crate::parameter::{ParameterError, require};
 use hemi_units::Time;
 
-/// Time by distance.
+/// Seek time by distance.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SeekCurve {
-    /// Measured: distances in cylinders, ascending, each with its time; straight lines
-    /// between them, and the last line goes on.
+    /// Measured: distances in cylinders, ascending, each with its time. Straight lines join the
+    /// points, and the last line continues.
     Points(Vec<(u32, Time)>),
-    /// a + b·√d for short distances, c + e·d from `knee` cylinders on: acceleration limits the
-    /// ones, the arm's greatest speed the others (Ruemmler and Wilkes 1994).
+    /// a + b·√d for short distances, c + e·d from `knee` cylinders on. Acceleration limits
+    /// short seeks, the arm's greatest speed long ones (Ruemmler and Wilkes 1994).
     SquareRootThenLinear {
         /// a.
         a: Time,
-        /// b: for each root of a cylinder.
+        /// b, multiplied by the root of the distance in cylinders.
         b: Time,
-        /// From which distance on the second formula holds, cylinders.
+        /// Distance in cylinders from which on the second formula holds.
         knee: u32,
         /// c.
         c: Time,
-        /// e, nanoseconds for each cylinder.
+        /// e, in nanoseconds for each cylinder.
         e: f64,
     },
-    /// What data sheets say: one cylinder, and the mean over uniformly distributed pairs of
-    /// cylinders. From both follows the whole stroke of a curve t₁ + (t_F − t₁)·√(d/D), whose
-    /// mean is t₁ + 8/15·(t_F − t₁).
+    /// The figures of a data sheet: one cylinder, and the mean over uniformly distributed pairs
+    /// of cylinders. Both together give the whole stroke of a curve t₁ + (t_F − t₁)·√(d/D),
+    /// whose mean is t₁ + 8/15·(t_F − t₁).
     DataSheet {
-        /// One cylinder.
+        /// Time for one cylinder.
         track_to_track: Time,
-        /// Mean over random seeks.
+        /// Mean time of random seeks.
         average: Time,
     },
 }
 
 impl SeekCurve {
-    /// Refuses what is no curve.
+    /// Returns an error if the curve is impossible.
     pub fn check(&self) -> Result<(), ParameterError> {
         match self {
             SeekCurve::Points(points) => {
@@ -66,7 +66,8 @@ impl SeekCurve {
         }
     }
 
-    /// The time for a distance of at least one cylinder, on a disk of so many, nanoseconds.
+    /// Returns the time in nanoseconds for a distance of at least one cylinder on a disk of
+    /// `cylinders` cylinders.
     pub fn time(&self, distance: u32, cylinders: u32) -> u64 {
         let d = f64::from(distance);
         let time = match self {
@@ -93,18 +94,18 @@ impl SeekCurve {
     }
 }
 
-/// Distances up to here are looked up exactly.
+/// Longest distance that is looked up exactly.
 const EXACT: u32 = 1 << 14;
 
-/// The curve as a table: exact for short distances, and beyond those with straight lines over
-/// so few cylinders that a curve is met within nanoseconds.
+/// The curve as a table. Short distances are exact. Longer ones lie on straight lines over so
+/// few cylinders that the error is nanoseconds.
 #[derive(Clone, Debug)]
 pub struct SeekTable {
     exact: Vec<u32>,
     coarse: Vec<u32>,
     shift: u32,
-    /// From which distance on every seek takes at least so many steps of time; see
-    /// [`SeekTable::reach`].
+    /// For each step of time, the distance from which on every seek takes at least that long;
+    /// see [`SeekTable::reach`].
     reach: Vec<u32>,
 }
 
@@ -112,7 +113,7 @@ pub struct SeekTable {
 const STEP: u32 = 16;
 
 impl SeekTable {
-    /// The table for a disk of so many cylinders.
+    /// Builds the table for a disk of `cylinders` cylinders.
     pub fn new(curve: &SeekCurve, cylinders: u32) -> SeekTable {
         let time = |distance: u32| {
             if distance == 0 {
@@ -131,8 +132,8 @@ impl SeekTable {
             Vec::new()
         };
         let mut table = SeekTable { exact, coarse, shift, reach: Vec::new() };
-        // The longest distance within each step; measured curves are not quite monotonic, so
-        // that a shorter time may reach further.
+        // The longest distance within each step. Measured curves are not quite monotonic, so a
+        // shorter time may reach further.
         for distance in 0..=cylinders {
             let step = (table.time(distance) >> STEP) as usize;
             if table.reach.len() <= step {
@@ -146,7 +147,7 @@ impl SeekTable {
         table
     }
 
-    /// The time for a distance, nanoseconds; zero for none.
+    /// Returns the time for a distance, in nanoseconds; zero for distance zero.
     #[inline]
     pub fn time(&self, distance: u32) -> u32 {
         if let Some(&time) = self.exact.get(distance as usize) {
@@ -163,7 +164,7 @@ impl SeekTable {
         }
     }
 
-    /// A distance from which on every seek takes at least `time`, nanoseconds.
+    /// Returns a distance from which on every seek takes at least `time` nanoseconds.
     #[inline]
     pub fn reach(&self, time: u64) -> u32 {
         let step = usize::try_from(time >> STEP).unwrap_or(usize::MAX);
@@ -242,7 +243,7 @@ mod tests {
                 assert!(u64::from(table.time(distance)) >= time, "{time} {reach} {distance}");
             }
         }
-        // And not much that takes longer is within.
+        // The distances within reach include few that take longer.
         assert!(table.reach(3_000_000) < 3_000, "{}", table.reach(3_000_000));
     }
 }

@@ -1,9 +1,10 @@
-//! Shingled recording: what is in the persistent cache, and which band is written in order.
+//! Shingled recording: the contents of the persistent cache and the band being written in
+//! order.
 //!
-//! The persistent cache is a log at the disk's outer edge: runs go to its head in the order in
-//! which they are written, whatever band they belong to. Cleaning takes the band of the oldest
-//! run, so that the log's tail moves on. A band that is written from its beginning goes to its
-//! place at once as long as it is written in order.
+//! The persistent cache is a log at the disk's outer edge. Runs go to its head in the order in
+//! which they are written, whatever their band. Cleaning takes the band of the oldest run, so
+//! that the log's tail moves on. Writes that start at the beginning of a band go directly to
+//! their place as long as they stay in order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,32 +15,33 @@ use super::parameters;
 /// Shortest run that begins a band in order.
 const STREAM: u64 = 2048;
 
-/// Where a run is to be written.
+/// The place a run is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// To its place, as part of a band written in order.
+    /// Its own place, as part of a band written in order.
     Home,
-    /// To the log, from this sector on.
+    /// The log, starting at this sector.
     Log(u64),
-    /// Nowhere before something has been cleaned.
+    /// Nowhere until a band has been cleaned.
     Full,
 }
 
-/// The state of a shingled disk. Sectors are those of the medium: the log has the first ones,
-/// the host's follow.
+/// The state of a shingled disk. Sectors are the medium's: the log has the first ones, and the
+/// host's follow.
 #[derive(Clone, Debug)]
 pub(super) struct ShingleMap {
     band: u64,
     log: u64,
-    /// Sectors ever written to the log, those skipped at its end included …
+    /// Sectors ever written to the log, including those skipped at its end.
     head: u64,
-    /// … and of those, given up again.
+    /// Sectors of those that have been given up again.
     tail: u64,
-    /// What is in the log: from which sector to which, and where.
+    /// Newest contents of the log: first sector of a run, mapped to its end and its place in
+    /// the log.
     newest: BTreeMap<u64, (u64, u64)>,
     /// Runs in the order of writing, with the count of sectors written before each.
     runs: VecDeque<(u64, Extent)>,
-    /// The band being written in order, and how far.
+    /// The band being written in order, and its next sector.
     open: Option<(u64, u64)>,
     /// Bands left half written, to be rewritten first.
     torn: VecDeque<u64>,
@@ -49,7 +51,7 @@ pub(super) struct ShingleMap {
 }
 
 impl ShingleMap {
-    /// An empty log.
+    /// Creates an empty log.
     pub(super) fn new(shingles: &parameters::Shingles) -> ShingleMap {
         let log = shingles.persistent_cache.0 / 512;
         ShingleMap {
@@ -67,7 +69,7 @@ impl ShingleMap {
         }
     }
 
-    /// Sectors of the log: the host's come behind them.
+    /// Returns the number of sectors of the log. The host's sectors follow it.
     pub(super) fn offset(&self) -> u64 {
         self.log
     }
@@ -76,13 +78,14 @@ impl ShingleMap {
         (sector - self.log) / self.band
     }
 
-    /// The band's sectors, not beyond the medium's `sectors`.
+    /// Returns the band's sectors, cut at the medium's end.
     pub(super) fn band(&self, band: u64, sectors: u64) -> Extent {
         let start = self.log + band * self.band;
         Extent { start, end: (start + self.band).min(sectors) }
     }
 
-    /// Where to write a run; what of it, as it may be cut at a band's end.
+    /// Returns the target of a run and the part of it to write there, since a run is cut at a
+    /// band's end.
     pub(super) fn target(&self, run: Extent) -> (Target, Extent) {
         let band = self.band_of(run.start);
         let start = self.log + band * self.band;
@@ -99,7 +102,7 @@ impl ShingleMap {
         (Target::Log((self.head + skipped) % self.log), cut)
     }
 
-    /// A run has been written where [`ShingleMap::target`] said.
+    /// Records that a run has been written to the target from [`ShingleMap::target`].
     pub(super) fn written(&mut self, run: Extent, target: Target) {
         self.forget(run);
         match target {
@@ -120,7 +123,7 @@ impl ShingleMap {
                 self.head += run.sectors();
                 self.behind |= self.head - self.tail >= self.clean_from;
             }
-            // Over its neighbours, in place.
+            // Written over its neighbours, in place.
             Target::Full => {
                 let band = self.band_of(run.start);
                 if !self.torn.contains(&band) {
@@ -131,7 +134,7 @@ impl ShingleMap {
         self.give_up();
     }
 
-    /// What the log has of `extent` is stale.
+    /// Forgets log contents of `extent`, which have become stale.
     fn forget(&mut self, extent: Extent) {
         if let Some((&start, &(end, place))) = self.newest.range(..extent.start).next_back()
             && end > extent.start
@@ -150,7 +153,7 @@ impl ShingleMap {
         }
     }
 
-    /// Lets the tail follow: past runs of which nothing is the newest any more.
+    /// Moves the tail past runs that hold nothing current.
     fn give_up(&mut self) {
         while let Some(&(before, run)) = self.runs.front() {
             let places = before % self.log..before % self.log + run.sectors();
@@ -166,7 +169,7 @@ impl ShingleMap {
         self.behind &= self.head - self.tail > self.clean_to;
     }
 
-    /// Where a sector is.
+    /// Returns the current place of a sector.
     pub(super) fn place(&self, sector: u64) -> u64 {
         match self.newest.range(..=sector).next_back() {
             Some((start, (end, place))) if *end > sector => place + sector - start,
@@ -174,18 +177,18 @@ impl ShingleMap {
         }
     }
 
-    /// The first sector from `from` on that is not at its place.
+    /// Returns the first sector from `from` on that is not at its own place.
     pub(super) fn next_stray(&self, from: u64) -> u64 {
         self.newest.range(from..).next().map_or(u64::MAX, |(start, _)| *start)
     }
 
-    /// Whether all of `extent` is at its place.
+    /// Returns true if all of `extent` is at its own place.
     pub(super) fn is_home(&self, extent: Extent) -> bool {
         let before = self.newest.range(..extent.end).next_back();
         before.is_none_or(|(_, (end, _))| *end <= extent.start)
     }
 
-    /// Where the parts of `extent` are on the medium, in its order.
+    /// Appends the places of the parts of `extent` on the medium, in the order of `extent`.
     pub(super) fn parts(&self, extent: Extent, parts: &mut Vec<Extent>) {
         let mut at = extent.start;
         let first = self.newest.range(..=extent.start).next_back().map_or(at, |(start, _)| *start);
@@ -207,7 +210,7 @@ impl ShingleMap {
         }
     }
 
-    /// The log's parts of a band, in the log's order.
+    /// Appends the log's parts of a band, in the log's order.
     pub(super) fn strays(&self, band: Extent, strays: &mut Vec<Extent>) {
         for (&start, &(end, place)) in self.newest.range(band.start..band.end) {
             strays.push(Extent::new(place, end.min(band.end) - start));
@@ -215,18 +218,18 @@ impl ShingleMap {
         strays.sort_unstable_by_key(|stray| stray.start);
     }
 
-    /// The band to clean next.
+    /// Returns the band to clean next.
     pub(super) fn candidate(&self) -> Option<u64> {
         let oldest = || self.runs.front().map(|(_, run)| self.band_of(run.start));
         self.torn.front().copied().or_else(oldest)
     }
 
-    /// Whether cleaning must not wait for an idle disk.
+    /// Returns true if cleaning must not wait for an idle disk.
     pub(super) fn is_behind(&self) -> bool {
         self.behind || !self.torn.is_empty()
     }
 
-    /// A band has been rewritten.
+    /// Records that a band has been rewritten.
     pub(super) fn cleaned(&mut self, number: u64, band: Extent) {
         self.torn.retain(|&torn| torn != number);
         if self.open.is_some_and(|open| open.0 == number) {
@@ -245,7 +248,7 @@ mod tests {
     use super::{ShingleMap, Target};
     use crate::hdd::parameters::Shingles;
 
-    /// Against a plain table of where every sector's newest content is.
+    /// Compares the map with a plain table of every sector's newest place.
     #[test]
     fn the_map_knows_where_every_sector_is() {
         let mut map = ShingleMap::new(&Shingles {

@@ -11,20 +11,20 @@ use super::parameters;
 /// Most sectors written back at a time, so that other requests need not wait for a long run.
 const AT_A_TIME: u64 = 4096;
 
-/// A run.
+/// A run of sectors waiting to be written back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// Where.
+    /// The sectors.
     pub(super) extent: Extent,
-    /// Where its first sector is.
+    /// Place of the first sector.
     pub(super) place: Place,
-    /// When its data is in the cache: its first sectors' …
+    /// Time at which the data of the first sectors is in the cache.
     pub(super) first_there: Instant,
-    /// … and its last's.
+    /// Time at which the data of the last sector is in the cache.
     pub(super) last_there: Instant,
-    /// When its oldest sector came.
+    /// Time at which the oldest sector arrived.
     since: Instant,
-    /// Which flush it comes before.
+    /// Generation: the number of the flush that has to cover the run.
     generation: u64,
 }
 
@@ -36,17 +36,17 @@ pub(super) struct WriteCache {
     most: usize,
     age_limit: u64,
     urgent_at: f64,
-    /// Sectors held, those being written back included.
+    /// Sectors held, including those being written back.
     held: u64,
-    /// Of each generation from `first_generation` on: runs held or being written back.
+    /// Runs held or being written back, for each generation from `first_generation` on.
     generations: VecDeque<u64>,
     first_generation: u64,
-    /// Not later than any run's `since`.
+    /// A time not later than any run's `since`.
     oldest: Instant,
 }
 
 impl WriteCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub(super) fn new(cache: &parameters::WriteCache) -> WriteCache {
         WriteCache {
             runs: Vec::with_capacity(cache.runs as usize + 1),
@@ -61,18 +61,18 @@ impl WriteCache {
         }
     }
 
-    /// Whether no run waits to be written back.
+    /// Returns true if no run waits to be written back.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Whether all of `extent` is held.
+    /// Returns true if all of `extent` is held.
     pub(super) fn holds(&self, extent: Extent) -> bool {
         let after = self.runs.partition_point(|run| run.extent.start <= extent.start);
         after > 0 && self.runs[after - 1].extent.contains(extent)
     }
 
-    /// The runs that overlap or touch `extent`.
+    /// Returns the range of runs that overlap or touch `extent`.
     fn neighbours(&self, extent: Extent) -> (usize, usize) {
         let from = self.runs.partition_point(|run| run.extent.end < extent.start);
         let mut to = from;
@@ -82,7 +82,7 @@ impl WriteCache {
         (from, to)
     }
 
-    /// How much of a write, from its beginning, finds room.
+    /// Returns the number of sectors of a write, from its beginning, that find room.
     pub(super) fn room(&self, extent: Extent) -> u64 {
         let free = self.size.saturating_sub(self.held);
         if self.runs.len() >= self.most {
@@ -94,7 +94,7 @@ impl WriteCache {
         free.min(extent.sectors())
     }
 
-    /// Holds `extent`; its data is there from the first of the two times until the other.
+    /// Adds `extent` to the cache. Its data arrives between the two times in `there`.
     pub(super) fn hold(
         &mut self,
         extent: Extent,
@@ -138,7 +138,7 @@ impl WriteCache {
         }
     }
 
-    /// Forgets what of `extent` is held: it is written past the cache.
+    /// Forgets the parts of `extent` that are held, because a write bypasses the cache.
     pub(super) fn drop_range(&mut self, extent: Extent, mechanism: &Mechanism) {
         let mut at = self.runs.partition_point(|run| run.extent.end <= extent.start);
         while let Some(&run) = self.runs.get(at) {
@@ -161,13 +161,13 @@ impl WriteCache {
         }
     }
 
-    /// Everything held now belongs before a flush; its generation.
+    /// Puts everything held now before a flush, and returns the flush's generation.
     pub(super) fn begin_flush(&mut self) -> u64 {
         self.generations.push_back(0);
         self.first_generation + self.generations.len() as u64 - 2
     }
 
-    /// Whether everything of a flush's generation and before is on the medium.
+    /// Returns true if everything up to and including `generation` is on the medium.
     pub(super) fn is_flushed(&mut self, generation: u64) -> bool {
         while self.generations.len() > 1 && self.generations[0] == 0 {
             self.generations.pop_front();
@@ -176,14 +176,14 @@ impl WriteCache {
         self.first_generation > generation
     }
 
-    /// Whether writing back may no longer wait for anything.
+    /// Returns true if writing back must not wait any longer.
     pub(super) fn is_urgent(&mut self, now: Instant) -> bool {
         self.held as f64 >= self.urgent_at * self.size as f64
             || self.runs.len() as f64 >= self.urgent_at * self.most as f64
             || self.too_old(now).is_some()
     }
 
-    /// The oldest run where it is older than may be.
+    /// Returns the oldest run if it is older than the age limit.
     fn too_old(&mut self, now: Instant) -> Option<usize> {
         if now.since(self.oldest) <= self.age_limit {
             return None;
@@ -193,8 +193,9 @@ impl WriteCache {
         oldest.filter(|(since, _)| now.since(*since) > self.age_limit).map(|(_, i)| i)
     }
 
-    /// The run that an arm free at `now` reaches first, of those up to a generation, and its
-    /// positioning time; the oldest, at no cost, where it has waited too long.
+    /// Chooses the run that an arm free at `now` reaches first, among those up to a generation,
+    /// and returns its positioning time. If the oldest run has waited too long, returns it at
+    /// no cost.
     pub(super) fn choose(
         &mut self,
         now: Instant,
@@ -210,7 +211,7 @@ impl WriteCache {
         let mut best: Option<(usize, u64)> = None;
         let (mut least, mut reach) = (u64::MAX, u32::MAX);
         let mut weigh = |index: usize, run: &Run| {
-            // Nothing further out on this side can be reached sooner.
+            // No run further out on this side can be reached sooner.
             if run.place.cylinder.abs_diff(arm.cylinder) >= reach {
                 return false;
             }
@@ -241,12 +242,12 @@ impl WriteCache {
         best
     }
 
-    /// A run's sectors.
+    /// Returns the sectors of a run.
     pub(super) fn extent(&self, index: usize) -> Extent {
         self.runs[index].extent
     }
 
-    /// Takes a run, or its beginning of at most `most` sectors, to be written back.
+    /// Removes a run, or at most its first `most` sectors, to be written back.
     pub(super) fn take(&mut self, index: usize, most: u64, mechanism: &Mechanism) -> Run {
         let run = self.runs[index];
         let most = most.min(AT_A_TIME);
@@ -258,19 +259,19 @@ impl WriteCache {
         rest.extent.start = middle;
         rest.place = mechanism.geometry.place(middle);
         self.generations[(run.generation - self.first_generation) as usize] += 1;
-        // What comes behind it has come later.
+        // The sectors behind it arrived later.
         let last_there = run.first_there;
         Run { extent: Extent { start: run.extent.start, end: middle }, last_there, ..run }
     }
 
-    /// A taken run is on the medium.
+    /// Records that a taken run is on the medium.
     pub(super) fn written_back(&mut self, run: &Run) {
         self.held -= run.extent.sectors();
         self.generations[(run.generation - self.first_generation) as usize] -= 1;
     }
 }
 
-/// An intersection may be none.
+/// The length of an intersection that may be empty.
 trait SectorsOrNone {
     fn sectors_or_none(self) -> u64;
 }

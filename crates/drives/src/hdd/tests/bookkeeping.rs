@@ -1,4 +1,4 @@
-//! Every request ends once, and the same run is the same run.
+//! Every request ends once, and a run with the same seed is identical.
 
 use hemi_random::Rng;
 use hemi_units::{Extent, Instant, Operation};
@@ -91,8 +91,8 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(), run());
 }
 
-/// Tags in the order in which a disk with 40 scattered reads, then a flush, then 40 more reads
-/// ends them; all are there at once, and the cache is clean.
+/// Returns the tags in the order in which a disk ends 40 scattered reads, a flush and 40 more
+/// reads, all submitted at once on a clean cache.
 fn order_of_ends(queued: bool) -> Vec<u64> {
     let mut disk = disk("hdd-20tb", |p| p.queue.flush_is_queued = queued);
     let mut rng = Rng::new(4, 0);
@@ -130,8 +130,8 @@ fn writes_that_were_queued_before_a_flush_are_on_the_medium_after_it() {
     assert!(latencies[60] > 100_000_000, "60 scattered writes: {} ns", latencies[60]);
 }
 
-/// One random read each 50 ms by the clock; how long each takes. (In a closed loop every read
-/// begins where the platters stood at the end of the one before, and twins would agree.)
+/// Returns the latency of one random read every 50 ms by the clock. (In a closed loop every
+/// read begins where the platters stood at the end of the one before, and twins would agree.)
 fn reads_by_the_clock(seed: u64) -> Vec<u64> {
     let parameters = super::preset("sata-250gb-2008").parameters;
     let mut disk = crate::hdd::Hdd::of_seed(parameters, seed).unwrap();
@@ -156,9 +156,9 @@ fn reads_by_the_clock(seed: u64) -> Vec<u64> {
 fn twins_do_not_turn_in_step_but_each_turns_the_same_again() {
     let (one, other) = (reads_by_the_clock(1), reads_by_the_clock(2));
     assert_eq!(one, reads_by_the_clock(1));
-    // Half a millisecond is a sixteenth of a turn, so by chance one in eight is as near.
+    // Half a millisecond is a sixteenth of a turn, so one in eight is as near by chance.
     let near = one.iter().zip(&other).filter(|(a, b)| a.abs_diff(**b) < 500_000).count();
     assert!(near < 250, "{near} of 1,000");
-    // It is chance that differs, not the disk.
+    // The disks differ only by chance.
     assert!((super::mean(&one) / super::mean(&other) - 1.0).abs() < 0.05);
 }

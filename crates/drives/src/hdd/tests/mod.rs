@@ -1,4 +1,4 @@
-//! The model's physics and book-keeping.
+//! Tests of the model's physics and book-keeping.
 
 mod bookkeeping;
 mod physics;
@@ -38,7 +38,7 @@ pub(super) fn disk(name: &str, change: impl FnOnce(&mut Parameters)) -> Hdd {
     Hdd::new(parameters).expect(name)
 }
 
-/// Keeps `depth` requests outstanding until `count` are done; the completions, and each
+/// Keeps `depth` requests in flight until `count` are done. Returns the completions, and each
 /// request's latency in the order of tags.
 pub(super) fn closed_loop(
     disk: &mut Hdd,
@@ -81,7 +81,7 @@ pub(super) fn mean(times: &[u64]) -> f64 {
     times.iter().sum::<u64>() as f64 / times.len() as f64
 }
 
-/// Bytes a second.
+/// Returns the rate in bytes a second.
 pub(super) fn rate(completions: &[Completion], bytes: u64) -> f64 {
     let end = completions.iter().map(|one| one.at).max().unwrap_or_default();
     bytes as f64 * 1e9 / end.0 as f64

@@ -1,4 +1,4 @@
-//! Times are what the mechanics say.
+//! Times match the mechanics.
 
 use hemi_random::Rng;
 use hemi_units::{Extent, Instant, MILLISECOND, Operation, SECOND, Time};
@@ -17,15 +17,15 @@ fn a_random_read_takes_a_seek_half_a_turn_and_the_transfer() {
         let (_, times) = closed_loop(&mut disk, 1, extents.len(), |i| (READ, extents[i]));
         let turn = disk.mechanism().spindle.revolution() as f64;
         let overhead = disk.parameters().overheads.read_miss.after_read.0 as f64;
-        // The outer zones hold more, so that seeks are a little shorter than between cylinders
-        // drawn evenly; 4 KiB take some ten microseconds.
+        // The outer zones hold more, so seeks are a little shorter than between uniformly drawn
+        // cylinders. 4 KiB take some ten microseconds.
         let expected = overhead + seek + turn / 2.0 + turn / 150.0;
         let off = mean(&times) / expected - 1.0;
         assert!((-0.03..0.01).contains(&off), "{name}: {} {expected}", mean(&times));
     }
 }
 
-/// What the outermost tracks give, bytes a second, skews counted.
+/// Returns the rate of the outermost tracks in bytes a second, skews included.
 fn media_rate(disk: &crate::hdd::Hdd) -> f64 {
     let mechanism = disk.mechanism();
     let end = mechanism.geometry.track_end(0);
@@ -49,7 +49,7 @@ fn sequential_reads_and_cached_writes_stream_at_the_mediums_rate() {
                     (operation, Extent::new(i as u64 * size, size))
                 });
                 let got = rate(&done, count as u64 * size * 512);
-                // What the write cache holds at the end is not on the medium.
+                // The contents of the write cache at the end are not on the medium.
                 let cached = disk.parameters().write_cache.size.0 as f64 * 2.0;
                 let ahead = if operation == READ { 0.0 } else { cached / (256 * 1_048_576) as f64 };
                 let share = got / expected;
@@ -65,8 +65,9 @@ fn sequential_reads_and_cached_writes_stream_at_the_mediums_rate() {
     }
 }
 
-/// A sequential stream of chunks, as a disk of a stripe gets it, in bytes a second: each comes
-/// `later` nanoseconds after the one before it in its place has ended.
+/// Returns the rate in bytes a second of a sequential stream of chunks, as a disk of a stripe
+/// gets it. Each chunk arrives `later` nanoseconds after the previous one in its slot has
+/// ended.
 fn streamed(name: &str, seed: u64, depth: u64, later: u64) -> f64 {
     const COUNT: u64 = 4_000;
     let mut disk = Hdd::of_seed(super::preset(name).parameters, seed).unwrap();
@@ -99,8 +100,8 @@ fn neighbours_in_the_queue_are_read_in_one_sweep() {
         {
             let one = streamed(name, seed, 1, 0);
             let many = streamed(name, seed, depth, later);
-            // One alone may gain a little: whole tracks are read ahead from wherever the head
-            // arrives, and the skew, made for writes, need not pass.
+            // A single reader may gain a little: whole tracks are read ahead from wherever the
+            // head arrives, and the skew, made for writes, need not pass.
             assert!(
                 many > 0.95 * one,
                 "{name} {seed}: {many:.0} B/s at depth {depth}, {later} ns later, {one:.0} at 1"
@@ -129,7 +130,7 @@ fn a_whole_track_takes_one_turn_wherever_the_head_lands() {
         let now = Instant(SECOND * (i + 1) + i * 777_777);
         disk.advance(now, &mut done);
         let extent = Extent::new(0, track);
-        // Written first, so that the read cache has nothing of it.
+        // Written first, so that the read cache holds none of it.
         disk.submit(now, Request { tag: i, operation: Operation::Write { fua: true }, extent });
         while done.is_empty() {
             let next = disk.next_event();
@@ -191,7 +192,7 @@ fn shortest_positioning_first_more_than_doubles_random_reads_and_starves_none() 
     let (shortest, worst) = run(Order::ShortestPositioningFirst);
     assert!((70.0..95.0).contains(&in_order), "{in_order}");
     assert!((2.0..3.0).contains(&(shortest / in_order)), "{shortest} {in_order}");
-    // After half a second a request is next; others may be as old, none much older.
+    // After half a second a request comes next. Others may be as old, but none much older.
     assert!((400 * MILLISECOND..SECOND).contains(&worst), "{worst}");
 }
 

@@ -7,7 +7,7 @@ use super::{READ, WRITE, closed_loop, disk, rate};
 use crate::drive::Drive;
 use crate::hdd::Hdd;
 
-/// With a persistent cache of eight bands, so that it is full soon.
+/// Returns a disk with a persistent cache of eight bands, so that it is full soon.
 fn small() -> Hdd {
     disk("smr-hdd", |p| {
         if let Some(shingles) = &mut p.shingles {
@@ -22,7 +22,8 @@ fn random_writes_are_fast_until_the_persistent_cache_is_full_and_then_stall() {
     let mut rng = Rng::new(7, 0);
     let bands = 400;
     let span = bands * (30 << 20) / 512;
-    // 240 MiB of persistent cache takes 61,440 writes of 4 KiB; the drive's cache some more.
+    // 240 MiB of persistent cache take 61,440 writes of 4 KiB; the drive's cache takes some
+    // more.
     let count = 90_000;
     let (_, times) =
         closed_loop(&mut disk, 1, count, |_| (WRITE, Extent::new(rng.below(span / 8) * 8, 8)));
@@ -33,7 +34,7 @@ fn random_writes_are_fast_until_the_persistent_cache_is_full_and_then_stall() {
     assert_eq!(stalls(before), 0);
     assert!(slow > 4.0 * fast, "{fast} {slow}");
     assert!(stalls(after) > 10, "{}", stalls(after));
-    // Left alone it cleans up, and is as good as new.
+    // Left alone, the disk cleans up and is as good as new.
     let mut done = Vec::new();
     let mut now = Instant(0);
     while disk.next_event() != Instant::NEVER {
