@@ -1,4 +1,5 @@
-//! How many requests a second the hard disk model does: 4 KiB at random, queue depth 32.
+//! Measures the speed of the hard disk model: requests simulated a second, 4 KiB at random,
+//! queue depth 32.
 
 use std::time::Instant as Clock;
 

@@ -1,4 +1,5 @@
-//! The write-back cache: which blocks of which rows it holds, and which row goes next.
+//! The write-back cache: the blocks of rows it holds, and the choice of the next row to
+//! destage.
 
 use std::collections::VecDeque;
 
@@ -9,19 +10,20 @@ use super::parameters::{BLOCK_BYTES, Cache};
 use super::rows::{RowMap, RowSet};
 use super::slab::Slab;
 
-/// Sectors of a block: a write of less counts as one of the whole block.
+/// Sectors of a block. A write of less than a block counts as the whole block.
 const BLOCK: u64 = BLOCK_BYTES / SECTOR_BYTES;
 
-/// What the cache holds of one row: a bit for each block, twice.
+/// The cached blocks of one row: a bit for each block, twice.
 #[derive(Clone, Debug, Default)]
 struct Held {
-    /// Blocks not yet on their way to the members.
+    /// Blocks that are not in flight to the members yet.
     dirty: Vec<u64>,
-    /// Blocks on their way.
+    /// Blocks in flight to the members.
     flying: Vec<u64>,
     dirty_count: u64,
     flying_count: u64,
-    /// Between which flushes the row got dirty, and was when it set out.
+    /// Epoch (between two flushes) in which the row became dirty, and that of the blocks in
+    /// flight.
     epoch: u64,
     flying_epoch: u64,
 }
@@ -29,22 +31,22 @@ struct Held {
 /// The cache.
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
-    /// Most blocks held; how many are.
+    /// Most blocks held, and the number held now.
     capacity: u64,
     used: u64,
-    /// How many of those held are on their way.
+    /// Blocks held that are in flight.
     flying: u64,
-    /// Blocks not on their way beyond which rows that are not full are destaged.
+    /// Number of blocks not in flight above which rows are destaged even if they are not full.
     threshold: u64,
     row_blocks: u64,
     rows: RowMap<u32>,
     held: Slab<Held>,
-    /// Rows that may set out: dirty, and nothing of them under way; the full ones also apart.
+    /// Rows that may be destaged: dirty, with nothing in flight. `full` holds the full ones.
     ready: RowSet,
     full: RowSet,
-    /// Where destaging, which goes through the rows in order, has got to.
+    /// Position of destaging, which goes through the rows in order.
     cursor: u64,
-    /// How many rows are dirty, or under way, from each epoch; the first is of `oldest`.
+    /// Rows dirty or in flight, by epoch; the first entry is for epoch `oldest`.
     epochs: VecDeque<u64>,
     oldest: u64,
 }
@@ -72,8 +74,8 @@ impl WriteCache {
         self.used == 0
     }
 
-    /// Takes in sectors `start` to `end` of the row's data, as far as there is room; returns
-    /// the sector up to which it has them.
+    /// Adds sectors `start` to `end` of the row's data as far as there is room. Returns the
+    /// sector up to which they were added.
     pub(super) fn insert(&mut self, row: u64, start: u64, end: u64) -> u64 {
         let words = self.row_blocks.div_ceil(64) as usize;
         let place = match self.rows.get(&row) {
@@ -126,7 +128,7 @@ impl WriteCache {
         }
     }
 
-    /// Whether all of sectors `start` to `end` of the row's data are in it.
+    /// Returns true if the cache holds all of sectors `start` to `end` of the row's data.
     pub(super) fn holds(&self, row: u64, start: u64, end: u64) -> bool {
         let Some(&place) = self.rows.get(&row) else { return false };
         let held = &self.held[place];
@@ -136,12 +138,12 @@ impl WriteCache {
         })
     }
 
-    /// Forgets the dirty blocks of these sectors: they are written past the cache.
+    /// Forgets the dirty blocks of these sectors, because a write bypasses the cache.
     pub(super) fn forget(&mut self, row: u64, start: u64, end: u64) {
         let Some(&place) = self.rows.get(&row) else { return };
         let held = &mut self.held[place];
         let before = held.dirty_count;
-        // Only whole blocks: of another, what lies beside the sectors has to be kept.
+        // Only whole blocks: the rest of a partly written block has to be kept.
         for block in start.div_ceil(BLOCK)..end / BLOCK {
             let (word, bit) = ((block / 64) as usize, 1 << (block % 64));
             if held.dirty[word] & bit != 0 {
@@ -162,20 +164,21 @@ impl WriteCache {
         }
     }
 
-    /// Which row should set out next: a full one or, if `urgent` or the cache is too full,
-    /// any.
+    /// Returns the row to destage next: a full one or, if `urgent` or if the cache is above its
+    /// threshold, any.
     pub(super) fn next_row(&self, urgent: bool) -> Option<u64> {
         let full = self.full.next_around(self.cursor);
         let any = urgent || self.used - self.flying > self.threshold;
         full.or_else(|| if any { self.ready.next_around(self.cursor) } else { None })
     }
 
-    /// Whether any row could set out.
+    /// Returns true if some row could be destaged.
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Sends a row off that [`WriteCache::next_row`] named; puts what is dirty into `runs`.
+    /// Marks the row from [`WriteCache::next_row`] as in flight and puts its dirty runs into
+    /// `runs`.
     pub(super) fn send(&mut self, row: u64, layout: &Layout, runs: &mut Vec<Run>) {
         runs.clear();
         let Some(&place) = self.rows.get(&row) else { return };
@@ -196,7 +199,7 @@ impl WriteCache {
         }
     }
 
-    /// The row that was sent off has arrived.
+    /// Marks the row in flight as written to the members.
     pub(super) fn arrived(&mut self, row: u64) {
         let Some(&place) = self.rows.get(&row) else { return };
         let held = &mut self.held[place];
@@ -218,7 +221,7 @@ impl WriteCache {
         }
     }
 
-    /// A row of the epoch is on the members.
+    /// Counts a row of `epoch` as written to the members.
     fn left(&mut self, epoch: u64) {
         self.epochs[(epoch - self.oldest) as usize] -= 1;
         while self.epochs.len() > 1 && self.epochs[0] == 0 {
@@ -227,7 +230,8 @@ impl WriteCache {
         }
     }
 
-    /// Ends an epoch, for a flush; returns it. What gets dirty from now on is of the next.
+    /// Ends the current epoch for a flush and returns it. Blocks dirtied from now on belong to
+    /// the next.
     pub(super) fn close_epoch(&mut self) -> u64 {
         let epoch = self.oldest + self.epochs.len() as u64 - 1;
         self.epochs.push_back(0);
@@ -238,7 +242,7 @@ impl WriteCache {
         epoch
     }
 
-    /// Whether everything of the epoch and those before is on the members.
+    /// Returns true if everything of `epoch` and of earlier epochs is on the members.
     pub(super) fn is_past(&self, epoch: u64) -> bool {
         epoch < self.oldest
     }
@@ -249,7 +253,7 @@ impl WriteCache {
     }
 }
 
-/// The first block from `from` on whose bit is `set`.
+/// Returns the first block from `from` on whose bit equals `set`.
 fn next_bit(words: &[u64], from: u64, set: bool) -> Option<u64> {
     let mut at = from;
     while let Some(&word) = words.get((at / 64) as usize) {
@@ -273,7 +277,7 @@ mod tests {
     use hemi_units::{Size, Time};
 
     fn layout() -> Layout {
-        // 3 chunks of data of 16 KiB in a row: 12 blocks.
+        // A row has 3 chunks of data of 16 KiB: 12 blocks.
         Layout::new(Level::Raid5, 4, 32, 32 * 20)
     }
 
@@ -315,7 +319,7 @@ mod tests {
         assert_eq!(cache.insert(1, 8, 96), 40);
         assert_eq!(cache.insert(1, 40, 96), 40);
         assert_eq!(cache.insert(2, 3, 96), 3);
-        // Writing over what is there needs no room.
+        // Overwriting cached blocks needs no room.
         assert_eq!(cache.insert(0, 0, 96), 96);
         let row = cache.next_row(false).unwrap();
         cache.send(row, &layout(), &mut Vec::new());
@@ -391,12 +395,13 @@ mod tests {
                 prop_assert_eq!(cache.used() as usize, dirty.len() + flies);
                 prop_assert!(cache.used() <= 40);
                 prop_assert_eq!(cache.is_empty(), cache.used() == 0);
-                // A flush never passes before what was dirty when it came has arrived.
+                // A flush never passes before the blocks that were dirty when it arrived are
+                // written.
                 for (epoch, waits) in &closed {
                     prop_assert!(!cache.is_past(*epoch) || waits.is_empty());
                 }
             }
-            // And it passes in the end.
+            // Every flush passes in the end.
             let epoch = cache.close_epoch();
             while let Some((row, _)) = flying.pop_first() {
                 cache.arrived(row);

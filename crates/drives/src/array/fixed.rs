@@ -6,13 +6,14 @@ use hemi_units::{Extent, Instant, Operation};
 
 use crate::drive::{Completion, Counters, Drive, Request};
 
-/// One request at a time, each for a fixed time and so much a sector; remembers what it did.
+/// A drive that serves one request at a time, with a fixed time for each request and each
+/// sector. It remembers its requests.
 #[derive(Clone, Debug)]
 pub(super) struct FixedService {
     pub(super) sectors: u64,
     pub(super) per_request: u64,
     pub(super) per_sector: u64,
-    /// Everything it was asked to do, in order.
+    /// All requests, in order.
     pub(super) log: Vec<(Operation, Extent)>,
     queue: VecDeque<Request>,
     free_at: Instant,

@@ -1,4 +1,4 @@
-//! The way of a request through an array.
+//! The path of a request through an array.
 
 use hemi_units::{Extent, Instant, Operation, Rate};
 
@@ -6,16 +6,16 @@ use super::job::{Job, MemberIo, Owner};
 use super::{Array, Task, Transfer, count};
 use crate::drive::{Completion, Drive, Request};
 
-/// How long so many bytes take where there is a limit.
+/// Returns the time that `bytes` take at `rate`, or zero without a limit.
 pub(super) fn time_of(rate: Option<Rate>, bytes: u64) -> u64 {
     rate.map_or(0, |rate| rate.time_of(bytes))
 }
 
-/// A write to a member.
+/// The operation of a write to a member.
 pub(super) const WRITE: Operation = Operation::Write { fua: false };
 
 impl<D: Drive> Array<D> {
-    /// The controller has understood a request.
+    /// Begins a request that the controller has understood.
     pub(super) fn begin(&mut self, now: Instant, job: u32) {
         match self.jobs[job].operation {
             Operation::Read => self.read(now, job),
@@ -34,7 +34,7 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// One of the things a request waits for is done.
+    /// Ends one of the parts a request waits for, and the request itself after the last part.
     pub(super) fn release(&mut self, now: Instant, job: u32) {
         let Job { operation, extent, ref mut left, .. } = self.jobs[job];
         *left -= 1;
@@ -49,7 +49,7 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// A request is done.
+    /// Completes a request.
     pub(super) fn complete(&mut self, now: Instant, job: u32) {
         let ended = self.jobs[job];
         count(&mut self.counters, &ended);
@@ -57,10 +57,10 @@ impl<D: Drive> Array<D> {
         self.jobs.free(job);
     }
 
-    /// Reads what neither the cache nor what was read ahead has.
+    /// Reads the sectors that are neither in the cache nor read ahead.
     fn read(&mut self, now: Instant, job: u32) {
         let extent = self.jobs[job].extent;
-        // One more, until everything is on its way.
+        // One extra part, until everything has been issued.
         self.jobs[job].left = 1;
         let mut unread = extent;
         if let Some(ahead) = &mut self.read_ahead {
@@ -81,7 +81,8 @@ impl<D: Drive> Array<D> {
         self.release(now, job);
     }
 
-    /// Reads an extent from the members, as few requests to each as will do; returns how many.
+    /// Reads an extent with as few requests to each member as possible. Returns the number of
+    /// requests.
     fn read_members(&mut self, now: Instant, extent: Extent, owner: Owner) -> u32 {
         let mut requests = 0;
         let mut gathered = std::mem::take(&mut self.scratch.gathered);
@@ -117,7 +118,8 @@ impl<D: Drive> Array<D> {
         requests
     }
 
-    /// Reads an extent, unless it is empty, of one of the members from `first` on that hold it.
+    /// Reads an extent, unless it is empty, from one of the members from `first` on that hold
+    /// it.
     fn read_one(&mut self, now: Instant, first: usize, extent: Extent, owner: Owner) -> u32 {
         if extent.is_empty() {
             return 0;
@@ -130,7 +132,7 @@ impl<D: Drive> Array<D> {
         1
     }
 
-    /// Hands a request for a member to the controller's processor.
+    /// Hands a request to a member to the controller's processor.
     pub(super) fn issue(&mut self, now: Instant, io: MemberIo) {
         self.members.expect(io.member, io.operation, io.extent);
         let place = self.ios.take(|| io);
@@ -138,8 +140,8 @@ impl<D: Drive> Array<D> {
         self.front.processor.book(now, self.front.member_command, Task::Member(place));
     }
 
-    /// The processor is done with a request for a member: a write's data passes the members'
-    /// side first, a read's when it comes back.
+    /// Sends a request to a member once the processor is done with it. A write's data crosses
+    /// the members' side first, a read's when it comes back.
     pub(super) fn send(&mut self, now: Instant, io: u32) {
         let MemberIo { operation, extent, .. } = self.ios[io];
         if operation == WRITE {
@@ -155,7 +157,7 @@ impl<D: Drive> Array<D> {
         self.members.submit(now, member, request, &mut self.scratch.completions);
     }
 
-    /// A member has done a request.
+    /// Handles the completion of a member's request.
     pub(super) fn member_done(&mut self, now: Instant, io: u32) {
         let MemberIo { operation, extent, .. } = self.ios[io];
         if operation == Operation::Read {
@@ -165,7 +167,7 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// Data has passed the members' side.
+    /// Handles data that has crossed the members' side.
     pub(super) fn passed_side(&mut self, now: Instant, io: u32) {
         if self.ios[io].operation == WRITE {
             self.submit_to_member(now, io);
@@ -185,7 +187,7 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// What was read ahead is there.
+    /// Handles the arrival of a segment read ahead.
     fn segment_done(&mut self, now: Instant, segment: u32) {
         let mut woken = std::mem::take(&mut self.scratch.woken);
         if let Some(ahead) = &mut self.read_ahead {
@@ -197,7 +199,7 @@ impl<D: Drive> Array<D> {
         self.scratch.woken = woken;
     }
 
-    /// Sends a write or a trim to every copy of its extent, where there is no parity.
+    /// Sends a write or trim to every copy of its extent, on a level without parity.
     pub(super) fn spread(&mut self, now: Instant, job: u32, operation: Operation) {
         let mut gathered = std::mem::take(&mut self.scratch.gathered);
         let layout = self.layout;
@@ -205,7 +207,7 @@ impl<D: Drive> Array<D> {
             layout.runs_of(start, end, |run| {
                 let first = layout.data_member(row, run.index);
                 let on = layout.on_member(row, run.start, run.end);
-                // Without parity, what a request covers of a member is always in one piece.
+                // Without parity, the part of a request on one member is always contiguous.
                 if gathered[first].is_empty() {
                     gathered[first] = on;
                 } else {

@@ -1,4 +1,4 @@
-//! What is under way in an array: the host's requests, and what they are made of.
+//! Requests in flight in an array, and the parts they consist of.
 
 use std::collections::VecDeque;
 
@@ -7,28 +7,28 @@ use hemi_units::{Extent, Operation};
 use super::layout::{Piece, Run};
 use super::slab::NONE;
 
-/// A request of the host's.
+/// A request from the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) tag: u64,
     pub(super) operation: Operation,
     pub(super) extent: Extent,
-    /// What it still waits for.
+    /// Number of parts it still waits for.
     pub(super) left: u32,
-    /// Up to which sector a write is in the cache.
+    /// Sector up to which a write is in the cache.
     pub(super) reached: u64,
 }
 
-/// On whose behalf something is done.
+/// The owner of a request to a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
-    /// A request's.
+    /// A request from the host.
     Job(u32),
     /// A write to a row.
     Row(u32),
     /// A segment read ahead.
     Segment(u32),
-    /// The cache's.
+    /// The cache.
     Cache,
 }
 
@@ -41,19 +41,19 @@ pub(super) struct MemberIo {
     pub(super) owner: Owner,
 }
 
-/// A write to a row: reads what it needs, makes the parity, writes.
+/// A write to a row: reads the blocks it needs, computes the parity, writes.
 #[derive(Clone, Debug)]
 pub(super) struct RowWrite {
     pub(super) row: u64,
-    /// Whose it is: a request's or the cache's.
+    /// The owner: a request or the cache.
     pub(super) owner: Owner,
-    /// What of the row is written.
+    /// Parts of the row to write.
     pub(super) runs: Vec<Run>,
-    /// What goes to the members in the end.
+    /// Pieces to write to the members in the end.
     pub(super) writes: Vec<Piece>,
     /// Bytes for the parity engine.
     pub(super) parity_bytes: u64,
-    /// Requests to members it still waits for.
+    /// Requests to members that are still in flight.
     pub(super) left: u32,
     pub(super) writing: bool,
     /// The next write to the same row, which waits for this one.
@@ -78,7 +78,7 @@ impl RowWrite {
 /// Requests that wait for the cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queues {
-    /// Writes that wait for room, in the order they came.
+    /// Writes that wait for room, in order of arrival.
     pub(super) writes: VecDeque<u32>,
     /// Flushes, each with the epoch it waits for.
     pub(super) flushes: VecDeque<(u64, u32)>,

@@ -1,9 +1,8 @@
-//! Where an array keeps what: the map from its sectors to its members'.
+//! The map from an array's sectors to its members' sectors.
 //!
-//! Chunks are dealt out row by row. In a row of RAID-5 the parity's place moves back by one
-//! member each row and the data begins behind it ("left-symmetric"), so that neighbouring
-//! chunks lie on different members across rows too; RAID-6 keeps the second parity behind the
-//! first.
+//! Chunks are distributed row by row. In RAID-5 the parity moves back by one member each row
+//! and the data begins behind it ("left-symmetric"), so that neighbouring chunks lie on
+//! different members across rows too. RAID-6 keeps the second parity behind the first.
 
 use hemi_units::Extent;
 
@@ -19,15 +18,15 @@ pub(super) struct Piece {
 /// Part of one chunk of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// Which chunk of data in the row.
+    /// Index of the data chunk in the row.
     pub(super) index: usize,
     /// First sector within the chunk.
     pub(super) start: u64,
-    /// One past the last.
+    /// One past the last sector.
     pub(super) end: u64,
 }
 
-/// The map.
+/// The map of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     level: Level,
@@ -41,7 +40,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For members of so many sectors; what does not fill a chunk on each is left unused.
+    /// Creates the map for members of `member_sectors` sectors. A rest smaller than a chunk
+    /// stays unused on each member.
     pub(super) fn new(level: Level, members: usize, chunk: u64, member_sectors: u64) -> Layout {
         let data = match level {
             Level::Raid0 => members,
@@ -52,17 +52,17 @@ impl Layout {
         Layout { level, members, chunk, data, rows: member_sectors / chunk }
     }
 
-    /// Sectors of data.
+    /// Returns the array's sectors of data.
     pub(super) fn sectors(&self) -> u64 {
         self.rows * self.row_sectors()
     }
 
-    /// Sectors of data in a row.
+    /// Returns the sectors of data in a row.
     pub(super) fn row_sectors(&self) -> u64 {
         self.chunk * self.data as u64
     }
 
-    /// How many members hold each chunk of data.
+    /// Returns the number of members that hold each chunk of data.
     pub(super) fn copies(&self) -> usize {
         match self.level {
             Level::Raid1 => self.members,
@@ -71,19 +71,19 @@ impl Layout {
         }
     }
 
-    /// How many chunks of parity a row has.
+    /// Returns the number of parity chunks in a row.
     pub(super) fn parity(&self) -> usize {
         self.level.parity()
     }
 
-    /// The member that holds parity number `which` of the row.
+    /// Returns the member that holds parity number `which` of the row.
     pub(super) fn parity_member(&self, row: u64, which: usize) -> usize {
         let last = self.members - 1;
         (last - (row % self.members as u64) as usize + which) % self.members
     }
 
-    /// The first member that holds chunk `index` of the row; the [`Layout::copies`] are it and
-    /// those behind it.
+    /// Returns the first member that holds chunk `index` of the row. The [`Layout::copies`] are
+    /// on that member and those behind it.
     pub(super) fn data_member(&self, row: u64, index: usize) -> usize {
         match self.level {
             Level::Raid0 => index,
@@ -95,13 +95,13 @@ impl Layout {
         }
     }
 
-    /// The part of a member between two sectors of its chunk in the row.
+    /// Maps the sectors `start` to `end` of a chunk in the row to the member's sectors.
     pub(super) fn on_member(&self, row: u64, start: u64, end: u64) -> Extent {
         Extent { start: row * self.chunk + start, end: row * self.chunk + end }
     }
 
-    /// The rows that `extent` touches, and what of each: calls `each` with the row and the
-    /// extent's sectors within the row's data.
+    /// Splits `extent` at row boundaries. Calls `each` with the row and the start and end
+    /// sector within the row's data.
     pub(super) fn rows_of(&self, extent: Extent, mut each: impl FnMut(u64, u64, u64)) {
         let width = self.row_sectors();
         let mut at = extent.start;
@@ -113,7 +113,8 @@ impl Layout {
         }
     }
 
-    /// The chunks that sectors `start` to `end` of a row's data touch, and what of each.
+    /// Splits sectors `start` to `end` of a row's data at chunk boundaries and calls `each`
+    /// with every part.
     pub(super) fn runs_of(&self, start: u64, end: u64, mut each: impl FnMut(Run)) {
         let mut at = start;
         while at < end {
@@ -167,7 +168,7 @@ mod tests {
                     }
                 }
             }
-            // Nothing is left over between them: data and parity fill the members.
+            // No space is left over between them: data and parity fill the members.
             let used = layout.members as u64 * layout.rows * layout.chunk;
             prop_assert_eq!(places.len() as u64, used);
             let kept = layout.sectors() * layout.copies() as u64;

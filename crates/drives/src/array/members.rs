@@ -1,10 +1,10 @@
-//! The members of an array, and which of several is read.
+//! The members of an array, and the choice among copies for a read.
 
 use hemi_units::{Extent, Instant, Operation};
 
 use crate::drive::{Completion, Counters, Drive, Request};
 
-/// The drives, with what the array knows of each.
+/// The drives, with the array's state for each.
 #[derive(Clone, Debug)]
 pub(super) struct Members<D> {
     drives: Vec<D>,
@@ -14,9 +14,9 @@ pub(super) struct Members<D> {
 #[derive(Clone, Copy, Debug)]
 struct State {
     next_event: Instant,
-    /// Requests under way.
+    /// Requests in flight, including those on their way to the member.
     busy: u32,
-    /// Where the last request ended.
+    /// End of the last request.
     last: u64,
 }
 
@@ -35,7 +35,7 @@ impl<D: Drive> Members<D> {
         self.drives.len()
     }
 
-    /// Sectors of the smallest.
+    /// Returns the sectors of the smallest member.
     pub(super) fn sectors(&self) -> u64 {
         self.drives.iter().map(Drive::sectors).min().unwrap_or(0)
     }
@@ -44,7 +44,7 @@ impl<D: Drive> Members<D> {
         self.states.iter().map(|state| state.next_event).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Advances those on which something happens until `now`.
+    /// Advances the members that have an event until `now`.
     pub(super) fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
         for (drive, state) in self.drives.iter_mut().zip(&mut self.states) {
             if state.next_event <= now {
@@ -56,7 +56,7 @@ impl<D: Drive> Members<D> {
         }
     }
 
-    /// Submits a request; what the member happens to complete at `now` goes into `done`.
+    /// Submits a request. Requests the member completes at `now` are appended to `done`.
     pub(super) fn submit(
         &mut self,
         now: Instant,
@@ -72,7 +72,7 @@ impl<D: Drive> Members<D> {
         state.busy -= (done.len() - before) as u32;
     }
 
-    /// Counts a request to the member that is on its way there.
+    /// Counts a request that is on its way to the member.
     pub(super) fn expect(&mut self, member: usize, operation: Operation, extent: Extent) {
         let state = &mut self.states[member];
         state.busy += 1;
@@ -81,8 +81,8 @@ impl<D: Drive> Members<D> {
         }
     }
 
-    /// Of `copies` members from `first` on, the one to read at `sector`: the least busy; of
-    /// those equally busy the one whose last request was nearest.
+    /// Chooses the member that reads `sector`, among `copies` members from `first` on: the
+    /// least busy, and among equally busy ones the one whose last request was nearest.
     pub(super) fn to_read(&self, first: usize, copies: usize, sector: u64) -> usize {
         let copies = first..first + copies;
         let cost = |&member: &usize| {
@@ -92,7 +92,7 @@ impl<D: Drive> Members<D> {
         copies.min_by_key(cost).unwrap_or(first)
     }
 
-    /// What all members did to themselves: movements, wear and energy.
+    /// Returns the members' combined movements, wear and energy.
     pub(super) fn counters(&self) -> Counters {
         let mut all = Counters { erases_least: u64::MAX, ..Counters::default() };
         for drive in &self.drives {
@@ -108,7 +108,7 @@ impl<D: Drive> Members<D> {
         all
     }
 
-    /// Lets all members' clocks come to `now`, where nothing is left to happen before.
+    /// Advances all members' clocks to `now`, when no events remain before.
     pub(super) fn settle(&mut self, now: Instant, done: &mut Vec<Completion>) {
         for (drive, state) in self.drives.iter_mut().zip(&mut self.states) {
             let before = done.len();

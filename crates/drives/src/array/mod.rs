@@ -1,11 +1,11 @@
-//! Arrays of drives: striped, mirrored, with parity, behind a controller or in the host.
+//! Arrays of drives: striped, mirrored or with parity, behind a controller or in the host.
 //!
-//! A request of the host goes through the controller's processor (so much a command) and, if
-//! it writes, over the link. It is then cut into what the members have to do. Each request to
-//! a member costs the processor again and passes the members' side of the controller; a write
-//! to part of a row with parity reads first, then goes through the parity engine, and writes
-//! last, one such write to a row at a time. With a cache a write is done once it is in there,
-//! and the cache destages row by row, in order. Members are any drives, arrays too.
+//! A host request first takes time of the controller's processor and, if it writes, crosses the
+//! link. It is then split into requests to the members. Each of those takes processor time
+//! again and crosses the members' side of the controller. A write to part of a row with parity
+//! first reads, then passes the parity engine, and finally writes; writes to one row take
+//! turns. With a cache, a write is done once it is in the cache, which destages row by row, in
+//! order. Members are any drives, including arrays.
 
 mod cache;
 #[cfg(test)]
@@ -41,16 +41,16 @@ use self::station::Station;
 use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::{ParameterError, require};
 
-/// What the controller's processor does next.
+/// A task of the controller's processor.
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// A request of the host's.
+    /// A request from the host.
     Host(u32),
     /// A request to a member.
     Member(u32),
 }
 
-/// What passes the link to the host.
+/// A transfer over the link to the host.
 #[derive(Clone, Copy, Debug)]
 enum Transfer {
     /// A write's data.
@@ -59,14 +59,14 @@ enum Transfer {
     Out(u32),
 }
 
-/// The controller's stations and what they charge.
+/// The controller's stations and the time each step takes.
 #[derive(Clone, Debug)]
 struct Front {
     processor: Station<Task>,
     link: Station<Transfer>,
-    /// The members' side: requests to members, by their place.
+    /// The members' side: requests to members, by slot.
     side: Station<u32>,
-    /// Writes to rows, by their place.
+    /// Writes to rows, by slot.
     parity: Station<u32>,
     command: u64,
     member_command: u64,
@@ -100,21 +100,21 @@ impl Front {
     }
 }
 
-/// The cache and what it is told.
+/// The cache and its settings.
 #[derive(Clone, Debug)]
 struct Caching {
     blocks: WriteCache,
     protected: bool,
-    /// Rows under way to the members, and how many may be.
+    /// Rows in flight to the members, and the most allowed.
     flying: u32,
     depth: u32,
     linger: u64,
-    /// From when on everything is destaged.
+    /// Time from which on everything is destaged.
     quiet_at: Instant,
     queues: Queues,
 }
 
-/// Buffers used again and again.
+/// Buffers reused to save allocations.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     completions: Vec<Completion>,
@@ -123,7 +123,7 @@ struct Scratch {
     destaged: Vec<Run>,
     woken: Vec<u32>,
     fetch: Vec<(u32, Extent)>,
-    /// By first member of each group of copies: what is being gathered for it.
+    /// Extent being gathered for each group of copies, by the group's first member.
     gathered: Vec<Extent>,
 }
 
@@ -140,9 +140,9 @@ pub struct Array<D> {
     jobs: Slab<Job>,
     ios: Slab<MemberIo>,
     row_writes: Slab<RowWrite>,
-    /// Rows being written, each with the last of those that write it or wait to.
+    /// Rows being written, each with the last write that runs or waits for it.
     locked: RowMap<u32>,
-    /// What is done and not yet told.
+    /// Completions not reported yet.
     done: Vec<Completion>,
     scratch: Scratch,
     counters: Counters,
@@ -151,12 +151,12 @@ pub struct Array<D> {
 }
 
 impl<D: Drive> Array<D> {
-    /// The drives it is made of, to be changed while nothing is under way.
+    /// Returns the member drives. They may be changed only while no request is in flight.
     pub fn members_mut(&mut self) -> &mut [D] {
         self.members.drives_mut()
     }
 
-    /// An array of these drives, of which there have to be [`Parameters::count`].
+    /// Creates an array of these drives, whose number must be [`Parameters::count`].
     pub fn new(parameters: &Parameters, members: Vec<D>) -> Result<Array<D>, ParameterError> {
         parameters.check()?;
         let count = members.len() == parameters.count as usize;
@@ -200,7 +200,8 @@ impl<D: Drive> Array<D> {
         })
     }
 
-    /// When the cache begins to destage what lies in it; never while it does, or is empty.
+    /// Returns the time at which the cache begins to destage its contents. Never while rows are
+    /// in flight or no row is ready.
     fn quiet_at(&self) -> Instant {
         match &self.caching {
             Some(caching) if caching.flying == 0 && caching.blocks.has_ready() => caching.quiet_at,
@@ -210,7 +211,7 @@ impl<D: Drive> Array<D> {
 
     fn step(&mut self, now: Instant) {
         self.members.advance(now, &mut self.scratch.completions);
-        // Handling one may make a member complete another at the same time.
+        // Handling one completion may make a member complete another at the same time.
         let mut next = 0;
         while let Some(&completion) = self.scratch.completions.get(next) {
             next += 1;
@@ -303,7 +304,7 @@ impl<D: Drive> Drive for Array<D> {
     }
 }
 
-/// Counts a request that is done.
+/// Counts a completed request.
 fn count(counters: &mut Counters, job: &Job) {
     match job.operation {
         Operation::Read => {

@@ -1,4 +1,4 @@
-//! What an array is made of.
+//! Parameters of an array.
 
 use serde::Deserialize;
 
@@ -9,20 +9,20 @@ use hemi_units::{Power, Rate, Size, Time};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// The members' preset: the name of one compiled in or, in a user's own file, the path of
-    /// another, ending in `.toml`. It may be an array itself.
+    /// The members' preset: the name of a built-in one or, in a user's own file, the path of
+    /// another file, ending in `.toml`. It may be an array itself.
     pub member: String,
-    /// How many members; at least [`Level::least`], even for RAID-10, at most 256.
+    /// Number of members; at least [`Level::least`], even for RAID-10, at most 256.
     pub count: u32,
-    /// How they are put together.
+    /// RAID level.
     pub level: Level,
-    /// How much of one member comes before the next one's turn; a multiple of 4 KiB.
+    /// Data on one member before the next one's turn; a multiple of 4 KiB.
     pub chunk: Size,
-    /// The controller in front of the members. Without one the host does it all, and neither
-    /// its processor nor its memory is a limit.
+    /// The controller in front of the members. Without one the host does all the work, and
+    /// neither its processor nor its memory is a limit.
     pub controller: Option<Controller>,
-    /// Share of what is drawn from the wall that reaches drives and controller: above 0, at
-    /// most 1. 1 where absent: what is counted is then what they draw themselves.
+    /// Share of the power drawn from the wall that reaches drives and controller: above 0, at
+    /// most 1. If absent it is 1, and the power counted is the devices' own.
     #[serde(default = "whole")]
     pub supply_efficiency: f64,
 }
@@ -31,14 +31,13 @@ fn whole() -> f64 {
     1.0
 }
 
-/// How the members are put together (the levels of Patterson, Gibson and Katz, SIGMOD 1988,
-/// and what became of them).
+/// RAID levels (those of Patterson, Gibson and Katz, SIGMOD 1988, and their successors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Striped, no redundancy. One member is taken as well: a drive behind a controller.
+    /// Striped, no redundancy. A single member is allowed: a drive behind a controller.
     Raid0,
-    /// Mirrored: all members hold the same.
+    /// Mirrored: all members hold the same data.
     Raid1,
     /// Striped with one chunk of parity a row, in rotation.
     Raid5,
@@ -52,57 +51,59 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Controller {
-    /// Time of the controller's processor that a request of the host costs.
+    /// Processor time for each request from the host.
     pub command: Time,
-    /// Time of the controller's processor that a request to a member costs.
+    /// Processor time for each request to a member.
     pub member_command: Time,
-    /// Bytes a second between host and controller, both directions together.
+    /// Bandwidth between host and controller, both directions together.
     pub bandwidth: Rate,
-    /// Bytes a second between the controller and all members together, parity included.
+    /// Bandwidth between the controller and all members together, parity included.
     pub member_bandwidth: Rate,
-    /// Bytes a second that the parity engine takes in.
+    /// Input rate of the parity engine.
     pub parity: Rate,
-    /// How parity is made when not the whole row is written.
+    /// Computation of the parity if only part of a row is written.
     pub partial_writes: PartialWrites,
     /// Cache for writes; without one they go through to the members.
     pub cache: Option<Cache>,
-    /// How far a sequential stream is read ahead; not at all if left out.
+    /// Data read ahead of a sequential stream; none if absent.
     pub read_ahead: Option<Size>,
     /// Power of the controller itself.
     pub power: Option<Power>,
 }
 
-/// How parity is made when not the whole row is written.
+/// The computation of the parity if only part of a row is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartialWrites {
-    /// Whichever of the two below needs fewer reads.
+    /// The one of the two methods below that needs fewer reads.
     #[default]
     FewestReads,
-    /// From the old parity and the old data that is overwritten.
+    /// Uses the old parity and the old data that is overwritten.
     ReadModifyWrite,
-    /// From all the data of the row, the untouched part of it read from the members.
+    /// Uses all data of the row; the untouched part is read from the members.
     Reconstruct,
 }
 
-/// A write-back cache: a write is done once it is in it.
+/// A write-back cache: a write is done once it is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// How much unwritten data it holds; at least 64 KiB.
+    /// Most unwritten data held; at least 64 KiB.
     pub size: Size,
-    /// Whether it survives a power cut (a battery, flash): then a flush does not drain it.
+    /// True if the cache survives a power cut (a battery, flash); a flush then does not drain
+    /// it.
     pub protected: bool,
-    /// Share of it that may be unwritten before rows that are not full are destaged, 0 to 1.
+    /// Share of the cache that may be unwritten before rows that are not full are destaged, 0
+    /// to 1.
     pub destage_from: f64,
-    /// How many rows are destaged at once; at least 1.
+    /// Number of rows destaged at once; at least 1.
     pub destage_depth: u32,
-    /// How long after the last write everything is destaged, full rows or not.
+    /// Time after the last write at which everything is destaged, full rows or not.
     pub linger: Time,
 }
 
 impl Level {
-    /// The fewest members it is possible with.
+    /// Returns the fewest members the level allows.
     pub fn least(self) -> u32 {
         match self {
             Level::Raid0 => 1,
@@ -112,7 +113,7 @@ impl Level {
         }
     }
 
-    /// Chunks of parity in a row.
+    /// Returns the number of parity chunks in a row.
     pub fn parity(self) -> usize {
         match self {
             Level::Raid5 => 1,
@@ -122,11 +123,11 @@ impl Level {
     }
 }
 
-/// Bytes that the cache keeps track of at once; chunks are whole multiples.
+/// Granularity of the cache in bytes; chunks are whole multiples.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 
 impl Parameters {
-    /// Refuses what no array can be, naming the parameter.
+    /// Returns an error naming the parameter if no array can have these parameters.
     pub fn check(&self) -> Result<(), ParameterError> {
         let least = match self.level {
             Level::Raid0 => "at least 1 member for RAID-0, and at most 256",

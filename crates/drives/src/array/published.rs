@@ -1,5 +1,4 @@
-//! The arrays among the presets, with the drives they are made of, show what was published of
-//! such controllers.
+//! Array presets reproduce results published for such controllers.
 
 use hemi_random::Rng;
 use hemi_units::{Extent, Operation};
@@ -8,11 +7,12 @@ use crate::drive::Drive;
 use crate::preset::{Precondition, Preset};
 use crate::testing::closed_loop;
 
-/// Two reads to a write, 64 at a time, on an array of smaller drives; requests a second after
-/// `warm_up` requests, with which the cache has come into balance.
+/// Returns the requests a second of a mix of two reads to a write, 64 in flight, on an array of
+/// smaller drives. The measurement starts after `warm_up` requests, when the cache has come
+/// into balance.
 fn mixed(name: &str, sectors: u64, state: Precondition, warm_up: usize, count: usize) -> f64 {
     let is_random = state == Precondition::Steady;
-    // What a sequential load writes has to fit into the drives' spare space.
+    // The data a sequential load writes has to fit into the drives' spare space.
     let scale = if is_random { 4 } else { 2 };
     let mut array = Preset::built_in(name).unwrap().scaled(scale).drive(1).unwrap();
     array.precondition(state, 1);
@@ -31,17 +31,17 @@ fn mixed(name: &str, sectors: u64, state: Precondition, warm_up: usize, count: u
     count as f64 / (span as f64 / 1e9)
 }
 
-/// 512 KiB each, on drives that were written once from end to end.
+/// Returns the rate of sequential requests of 512 KiB on drives written once from end to end.
 fn sequential(name: &str) -> f64 {
     mixed(name, 1024, Precondition::Sequential, 6000, 3000)
 }
 
-/// 8 KiB each, on drives that are worn in.
+/// Returns the rate of random requests of 8 KiB on drives that are worn in.
 fn random(name: &str) -> f64 {
     mixed(name, 16, Precondition::Steady, 100_000, 30_000)
 }
 
-/// What eight SSDs in RAID-5 do for each thing that four do.
+/// Returns the rate of eight SSDs in RAID-5 relative to four.
 fn four_to_eight(load: fn(&str) -> f64, controller: &str) -> f64 {
     load(&format!("x25e-8-raid5-{controller}")) / load(&format!("x25e-4-raid5-{controller}"))
 }

@@ -1,7 +1,7 @@
-//! Sequential streams, and what is read ahead of them.
+//! Sequential streams and their read-ahead.
 //!
-//! Like a real controller's, it is a matter of speed, not of content: a write to what has been
-//! read ahead is taken to correct the copy as well.
+//! Only the speed is modelled, not the contents: a write to sectors that have been read ahead
+//! is assumed to correct the copy as well, as in a real controller.
 
 use std::collections::VecDeque;
 
@@ -9,39 +9,39 @@ use hemi_units::Extent;
 
 use super::slab::Slab;
 
-/// Most streams kept track of at once.
+/// Most streams tracked at once.
 const STREAMS: usize = 32;
 
-/// Something read ahead.
+/// A run of sectors read ahead.
 #[derive(Clone, Debug, Default)]
 struct Segment {
     extent: Extent,
     ready: bool,
-    /// No stream wants it any more: it goes once it is ready.
+    /// True if no stream needs it any more: it is freed once it is ready.
     abandoned: bool,
-    /// The requests that wait for it.
+    /// Requests that wait for it.
     waiting: Vec<u32>,
 }
 
-/// A sequence of reads, each behind the one before.
+/// A sequence of reads, each starting behind the one before.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// Where the last read ended.
+    /// End of the last read.
     next: u64,
-    /// Up to where it has been read; at least `next`.
+    /// Sector up to which the stream has been read ahead; at least `next`.
     ahead: u64,
-    /// Whether a second read has followed the first.
+    /// True if a second read has followed the first.
     is_known: bool,
-    /// When it was last used, counted in reads.
+    /// Sequence number of the read that last used it.
     used: u64,
-    /// What was read ahead, in order, without gaps, up to `ahead`.
+    /// Segments read ahead, in order, without gaps, up to `ahead`.
     segments: VecDeque<u32>,
 }
 
 /// All streams.
 #[derive(Clone, Debug)]
 pub(super) struct ReadAhead {
-    /// Sectors to be ahead of a stream.
+    /// Sectors to read ahead of a stream.
     window: u64,
     /// Sectors of a segment; segments begin at multiples of it.
     chunk: u64,
@@ -58,9 +58,9 @@ impl ReadAhead {
         ReadAhead { window, chunk, end, streams: Vec::new(), segments, reads: 0 }
     }
 
-    /// A request reads `extent`. Returns what of it nobody has read yet and how many segments
-    /// the request has to wait for, and puts what to read ahead, and where each goes, into
-    /// `fetch`.
+    /// Handles a request that reads `extent`. Returns the part that is not read ahead and the
+    /// number of segments the request waits for. Puts the segments to read ahead, and their
+    /// extents, into `fetch`.
     pub(super) fn read(
         &mut self,
         request: u32,
@@ -69,8 +69,8 @@ impl ReadAhead {
     ) -> (Extent, u32) {
         fetch.clear();
         self.reads += 1;
-        // Between two reads of a stream may be a request of another kind, or a read that this
-        // one overtook. One that nothing was read ahead of yet may as well be no stream.
+        // Between two reads of a stream there may be a request of another kind, or a read that
+        // this one overtook. A stream with nothing read ahead yet may also be no stream at all.
         let follows = |stream: &Stream| {
             let slack = if stream.is_known { self.window } else { 2 * extent.sectors() };
             extent.start >= stream.next && extent.start <= stream.ahead + slack
@@ -121,8 +121,8 @@ impl ReadAhead {
         (unread, waits)
     }
 
-    /// A read that follows none: it may be the first of a stream, which takes the place of the
-    /// one unused for longest.
+    /// Begins a stream with a read that follows none. It takes the place of the stream unused
+    /// for longest.
     fn begin(&mut self, extent: Extent) {
         let first =
             Stream { next: extent.end, ahead: extent.end, used: self.reads, ..<_>::default() };
@@ -151,7 +151,7 @@ impl ReadAhead {
         }
     }
 
-    /// A segment has been read: calls `each` with the requests that waited for it.
+    /// Marks a segment as read and calls `each` with the requests that waited for it.
     pub(super) fn arrived(&mut self, place: u32, mut each: impl FnMut(u32)) {
         let segment = &mut self.segments[place];
         segment.ready = true;
@@ -181,7 +181,7 @@ mod tests {
             [Extent { start: 1128, end: 1152 }, Extent::new(1152, 128), Extent::new(1280, 128)];
         assert_eq!(fetch.iter().map(|f| f.1).collect::<Vec<_>>(), expected);
         let places: Vec<u32> = fetch.iter().map(|f| f.0).collect();
-        // It waits for what is on its way, once for each.
+        // The request waits for each segment in flight once.
         let (unread, waits) = ahead.read(3, Extent::new(1128, 64), &mut fetch);
         assert_eq!((unread.sectors(), waits), (0, 2));
         for place in &places[..2] {
@@ -189,7 +189,7 @@ mod tests {
             ahead.arrived(*place, |request| woken.push(request));
             assert_eq!(woken, [3]);
         }
-        // What has arrived is there at once; a write among the reads leaves a gap.
+        // Segments that have arrived answer at once; a write among the reads leaves a gap.
         let (unread, waits) = ahead.read(4, Extent::new(1216, 64), &mut fetch);
         assert_eq!((unread.sectors(), waits), (0, 0));
         assert!(fetch.is_empty());

@@ -1,5 +1,5 @@
-//! What a write to part of a row takes: which members are read, which written, and how much
-//! goes through the parity engine.
+//! Plans a write to part of a row: the members to read, the members to write, and the bytes
+//! that pass the parity engine.
 
 use hemi_units::{Extent, SECTOR_BYTES};
 
@@ -7,8 +7,8 @@ use super::layout::{Layout, Piece, Run};
 use super::parameters::PartialWrites;
 
 /// Plans the write of `runs`, which are in order and do not touch one another, to a row with
-/// parity. Puts into `reads` and `writes` what goes to the members; returns the bytes that the
-/// parity engine takes in.
+/// parity. Puts the requests to the members into `reads` and `writes`, and returns the bytes
+/// that the parity engine takes in.
 pub(super) fn plan(
     layout: &Layout,
     row: u64,
@@ -19,7 +19,7 @@ pub(super) fn plan(
 ) -> u64 {
     reads.clear();
     writes.clear();
-    // Parity is made for all sectors between the first and the last that change anywhere.
+    // Parity is computed for all sectors between the first and the last that change anywhere.
     let start = runs.iter().map(|run| run.start).min().unwrap_or(0);
     let end = runs.iter().map(|run| run.end).max().unwrap_or(0);
     let piece = |index: usize, start, end| Piece {
@@ -45,7 +45,7 @@ pub(super) fn plan(
         PartialWrites::Reconstruct => false,
     };
     if modifies {
-        // Reads the old of everything that it will write.
+        // Reads the old contents of everything that will be written.
         reads.extend_from_slice(writes);
     } else {
         let mut rest = runs;
@@ -61,7 +61,7 @@ pub(super) fn plan(
     }
     let sectors = |pieces: &[Piece]| pieces.iter().map(|p| Extent::sectors(p.extent)).sum::<u64>();
     let taken_in = if modifies { sectors(reads) + written } else { layout.data as u64 * hull };
-    // Each parity is a pass of its own.
+    // Each parity takes its own pass.
     taken_in * layout.parity() as u64 * SECTOR_BYTES
 }
 
@@ -70,7 +70,8 @@ mod tests {
     use super::super::parameters::{Level, PartialWrites};
     use super::{Layout, Run, plan};
 
-    /// Reads, writes and parity bytes of a write to `runs`, as (chunk, start, end).
+    /// Returns the reads, writes and parity bytes of a write to `runs`, given as (chunk, start,
+    /// end).
     fn planned(
         level: Level,
         members: usize,
@@ -103,7 +104,7 @@ mod tests {
             assert_eq!(planned(Level::Raid5, 8, partial, &all), (0, 8, 7 * 65536));
         }
         assert_eq!(planned(Level::Raid6, 9, FEWEST, &all), (0, 9, 2 * 7 * 65536));
-        // So is the same slice of each chunk.
+        // Writing the same slice of each chunk needs no reads either.
         let slice: Vec<_> = (0..7).map(|index| (index, 8, 16)).collect();
         assert_eq!(planned(Level::Raid5, 8, FEWEST, &slice), (0, 8, 7 * 4096));
     }

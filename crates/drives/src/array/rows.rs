@@ -1,13 +1,13 @@
-//! Sets of rows, and maps from them.
+//! Sets of rows, and maps keyed by row.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map from rows. It is only ever looked up in, never walked through, so its order matters
-/// to nothing.
+/// A map keyed by row. It is only looked up in, never iterated over, so its order does not
+/// matter.
 pub(super) type RowMap<T> = HashMap<u64, T, BuildHasherDefault<RowHasher>>;
 
-/// Spreads row numbers (multiplicative hashing, Knuth volume 3, 6.4).
+/// A hasher that spreads row numbers (multiplicative hashing, Knuth volume 3, 6.4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RowHasher(u64);
 
@@ -27,15 +27,15 @@ impl Hasher for RowHasher {
     }
 }
 
-/// A set of rows in order: a bit for each, and above each 64 of them a bit that says whether
-/// any is set, up to a single word. Everything takes as many steps as there are levels.
+/// An ordered set of rows. Each row has a bit, and each group of 64 bits has a summary bit one
+/// level up, until one word is left. Every operation takes as many steps as there are levels.
 #[derive(Clone, Debug)]
 pub(super) struct RowSet {
     levels: Vec<Vec<u64>>,
 }
 
 impl RowSet {
-    /// An empty set of rows below `rows`.
+    /// Creates an empty set of rows below `rows`.
     pub(super) fn new(rows: u64) -> RowSet {
         let mut levels = Vec::new();
         let mut bits = rows.max(1);
@@ -73,7 +73,7 @@ impl RowSet {
         }
     }
 
-    /// The first row of the set from `from` on, or from the beginning if there is none.
+    /// Returns the first row of the set from `from` on, or from the beginning if there is none.
     pub(super) fn next_around(&self, from: u64) -> Option<u64> {
         self.next(from).or_else(|| self.next(0))
     }

@@ -1,16 +1,16 @@
-//! Numbered places that are used again, so that a busy array does not allocate.
+//! Numbered slots that are reused, so that a busy array does not allocate.
 
 use std::ops::{Index, IndexMut};
 
-/// Values in numbered places. A place that is freed keeps its value (and what that has
-/// allocated) for whoever comes next.
+/// Values in numbered slots. A freed slot keeps its value, and the value's allocations, for the
+/// next user.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     places: Vec<T>,
     free: Vec<u32>,
 }
 
-/// No place.
+/// The index of no slot.
 pub(super) const NONE: u32 = u32::MAX;
 
 impl<T> Slab<T> {
@@ -18,7 +18,7 @@ impl<T> Slab<T> {
         Slab { places: Vec::new(), free: Vec::new() }
     }
 
-    /// A free place, with whatever was last in it, or `blank`.
+    /// Returns a free slot, still holding its last value, or a new one with `blank`.
     pub(super) fn take(&mut self, blank: impl FnOnce() -> T) -> u32 {
         if let Some(place) = self.free.pop() {
             return place;
@@ -31,7 +31,7 @@ impl<T> Slab<T> {
         self.free.push(place);
     }
 
-    /// How many places are in use.
+    /// Returns the number of slots in use.
     pub(super) fn used(&self) -> usize {
         self.places.len() - self.free.len()
     }

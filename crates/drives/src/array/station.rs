@@ -1,10 +1,10 @@
-//! A station: something that serves one thing after another, in the order they come.
+//! A station: a server that serves one item after another, in order of arrival.
 
 use std::collections::VecDeque;
 
 use hemi_units::Instant;
 
-/// What waits for its service to end, and since when it is booked.
+/// A station with its queue of items, each with the time at which its service ends.
 #[derive(Clone, Debug)]
 pub(super) struct Station<T> {
     free_at: Instant,
@@ -16,18 +16,18 @@ impl<T> Station<T> {
         Station { free_at: Instant(0), queue: VecDeque::new() }
     }
 
-    /// Serves `item` for so many nanoseconds, once those before it are served.
+    /// Serves `item` for `lasts` nanoseconds, after the items before it.
     pub(super) fn book(&mut self, now: Instant, lasts: u64, item: T) {
         self.free_at = self.free_at.max(now) + lasts;
         self.queue.push_back((self.free_at, item));
     }
 
-    /// When the next is served.
+    /// Returns the end of the next service, or never if no item is queued.
     pub(super) fn next(&self) -> Instant {
         self.queue.front().map_or(Instant::NEVER, |&(at, _)| at)
     }
 
-    /// Takes one that is served at `now`.
+    /// Removes and returns an item whose service has ended by `now`.
     pub(super) fn pop(&mut self, now: Instant) -> Option<T> {
         if self.next() > now {
             return None;

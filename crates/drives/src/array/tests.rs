@@ -1,4 +1,4 @@
-//! What arrays make of their members.
+//! Tests of arrays made of predictable members.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn parameters(level: Level, count: u32) -> Parameters {
     }
 }
 
-/// A controller without any limit that matters.
+/// Returns a controller whose limits never matter.
 fn controller() -> Controller {
     Controller {
         command: Time(0),
@@ -49,7 +49,7 @@ fn cache() -> Cache {
     }
 }
 
-/// Members of 100 us a request and 1 us a sector, 64 MiB each.
+/// Returns an array of members of 64 MiB that take 100 us a request and 1 us a sector.
 fn array(parameters: &Parameters) -> Array<FixedService> {
     let one = FixedService::new(131_072, 100 * MICROSECOND, MICROSECOND);
     Array::new(parameters, vec![one; parameters.count as usize]).unwrap()
@@ -69,7 +69,7 @@ fn sequential(operation: Operation, count: u64, sectors: u64) -> Vec<(Operation,
     (0..count).map(|index| (operation, Extent::new(index * sectors, sectors))).collect()
 }
 
-/// How many reads and writes the members were asked for.
+/// Returns the number of reads and of writes sent to the members.
 fn asked(array: &Array<FixedService>) -> (usize, usize) {
     let all = || array.members.drives().iter().flat_map(|drive| &drive.log);
     let of = |wanted: Operation| all().filter(|(operation, _)| *operation == wanted).count();
@@ -105,7 +105,8 @@ fn an_idle_mirror_reads_from_the_nearest_member() {
     let mut mirror = array(&parameters(Level::Raid1, 2));
     let extents = [(0, 8), (100_000, 8), (64, 8), (100_064, 8), (16, 8)];
     let load = extents.map(|(start, count)| (Operation::Read, Extent::new(start, count)));
-    // The first goes to the first member; the second, as far from either, too.
+    // The first request goes to the first member, and so does the second, at the same distance
+    // from both.
     closed_loop(&mut mirror, 2, &load);
     let at = |member: usize| {
         let log = &mirror.members.drives()[member].log;
@@ -141,7 +142,8 @@ fn writes_to_one_row_take_their_turns() {
     let lives = closed_loop(&mut five, 3, &load);
     let ends: Vec<u64> = lives.iter().map(|life| life.done.0 / 1000).collect();
     assert_eq!(ends, [216, 432, 648]);
-    // To different rows they do not wait for each other: the parities are elsewhere.
+    // Writes to different rows do not wait for each other: their parities are on different
+    // members.
     let mut five = array(&parameters(Level::Raid5, 8));
     let load = [(WRITE, Extent::new(0, 8)), (WRITE, Extent::new(7 * 128 + 2 * 128, 8))];
     let lives = closed_loop(&mut five, 2, &load);
@@ -180,13 +182,13 @@ fn the_parity_engine_is_a_limit_of_its_own() {
 fn a_write_is_done_once_it_is_in_the_cache_and_waits_when_it_is_full() {
     let caching = Controller { cache: Some(cache()), ..controller() };
     let mut drive = behind(caching, Level::Raid10, 2);
-    // 4 MiB hold 1,024 blocks; a member does 1 / 108 us.
+    // 4 MiB hold 1,024 blocks; a member serves one in 108 us.
     let lives = closed_loop(&mut drive, 1, &random(WRITE, 6000, 8, 130_000));
     let slow = lives.iter().position(|life| life.done.since(life.submitted) > 1000).unwrap();
     assert!((1024..1300).contains(&slow), "{slow}");
     let rate = 3000.0 / (lives[5999].done.since(lives[2999].done) as f64 / 1e9);
-    // Above what the members do alone by what is overwritten, or joined by a neighbour, while
-    // it waits.
+    // The rate exceeds the members' own because blocks are overwritten, or joined by a
+    // neighbour, while they wait.
     assert!((1.0..1.25).contains(&(rate * 108e-6)), "{rate}");
 }
 
@@ -196,7 +198,7 @@ fn the_cache_makes_full_rows_of_sequential_writes() {
     let mut five = behind(caching, Level::Raid5, 8);
     closed_loop(&mut five, 4, &sequential(WRITE, 20 * 7 * 16, 8));
     assert_eq!(asked(&five).0, 0);
-    // And keeps to the order of places where it cannot.
+    // Where it cannot, it keeps to the order of the rows.
     let mut five = behind(Controller { cache: Some(cache()), ..controller() }, Level::Raid5, 8);
     closed_loop(&mut five, 4, &random(WRITE, 3000, 8, 900_000));
     let log = &five.members.drives()[3].log;
@@ -248,10 +250,10 @@ fn reading_ahead_makes_one_reader_as_fast_as_the_members() {
     let ahead = Controller { read_ahead: Some(Size(1 << 20)), ..controller() };
     let mut drive = behind(ahead.clone(), Level::Raid0, 4);
     let quick = makespan(&closed_loop(&mut drive, 1, &load));
-    // Alone: 164 us each. Ahead: four members, each 228 us for 64 KiB.
+    // Alone: 164 us each. Read ahead: four members, each 228 us for 64 KiB.
     assert!((alone / 2000.0 - 164e-6).abs() < 1e-7, "{alone}");
     assert!((quick / 2000.0 / (228e-6 / 8.0) - 1.0).abs() < 0.05, "{}", quick / 2000.0);
-    // Random reads are none the worse for it.
+    // Random reads do not suffer from it.
     let load = random(Operation::Read, 2000, 8, 500_000);
     let mut drive = behind(ahead, Level::Raid0, 4);
     closed_loop(&mut drive, 4, &load);
@@ -373,7 +375,7 @@ proptest! {
                 (Instant(now), operation, extent)
             })
             .collect();
-        // At the end, everything has to come out of the cache.
+        // In the end, everything has to leave the cache.
         load.push((Instant(now + 60 * SECOND), Operation::Flush, Extent::default()));
         let run = || {
             let mut array = Array::new(&parameters, members.clone()).unwrap();

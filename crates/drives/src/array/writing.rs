@@ -1,4 +1,4 @@
-//! How an array writes: through the cache or past it, row by row where there is parity.
+//! Writes of an array: through the cache or past it, row by row if there is parity.
 
 use hemi_units::{Instant, Operation};
 
@@ -10,7 +10,8 @@ use super::{Array, row};
 use crate::drive::Drive;
 
 impl<D: Drive> Array<D> {
-    /// A write's data has come: into the cache, or through to the members.
+    /// Handles a write whose data has arrived: it goes into the cache or through to the
+    /// members.
     pub(super) fn write(&mut self, now: Instant, job: u32) {
         let through = self.jobs[job].operation == Operation::Write { fua: true };
         match &mut self.caching {
@@ -23,7 +24,7 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// Takes writes that wait into the cache, in order, while there is room; destages.
+    /// Takes waiting writes into the cache, in order, while there is room, and destages.
     fn fill_cache(&mut self, now: Instant) {
         while let Some(caching) = &mut self.caching
             && let Some(&job) = caching.queues.writes.front()
@@ -50,13 +51,13 @@ impl<D: Drive> Array<D> {
         self.destage(now);
     }
 
-    /// Sends rows from the cache to the members, as many as may be under way at once.
+    /// Destages rows from the cache to the members, as many at once as are allowed.
     pub(super) fn destage(&mut self, now: Instant) {
         let mut runs = std::mem::take(&mut self.scratch.destaged);
         while let Some(caching) = &mut self.caching
             && caching.flying < caching.depth
         {
-            // What is under way makes room for a write that waits; a flush waits for all.
+            // Rows in flight make room for a waiting write; a flush waits for all of them.
             let stuck = caching.flying == 0 && !caching.queues.writes.is_empty();
             let flushes = !caching.queues.flushes.is_empty();
             let urgent = stuck || flushes || caching.quiet_at <= now;
@@ -73,7 +74,7 @@ impl<D: Drive> Array<D> {
         let extent = self.jobs[job].extent;
         let layout = self.layout;
         if let Some(caching) = &mut self.caching {
-            // What the cache holds there is older.
+            // The cache's contents there are older.
             layout.rows_of(extent, |row, start, end| caching.blocks.forget(row, start, end));
         }
         self.jobs[job].left = 1;
@@ -95,7 +96,7 @@ impl<D: Drive> Array<D> {
         self.release(now, job);
     }
 
-    /// Writes `runs` of a row, once those that write it already are done.
+    /// Writes `runs` of a row, after earlier writes to the row are done.
     fn start_row(&mut self, now: Instant, row: u64, runs: &[Run], owner: Owner) {
         let place = self.row_writes.take(RowWrite::blank);
         let write = &mut self.row_writes[place];
@@ -108,7 +109,7 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// The row is free: reads what the write needs.
+    /// Starts a write whose row is free: reads the blocks it needs.
     fn enter_row(&mut self, now: Instant, place: u32) {
         let mut reads = std::mem::take(&mut self.scratch.reads);
         let layout = &self.layout;
@@ -145,7 +146,7 @@ impl<D: Drive> Array<D> {
         self.front.parity.book(now, time_of(self.front.parity_rate, bytes), place);
     }
 
-    /// The parity is made: writes it with the data.
+    /// Writes the data with the parity, which has been computed.
     pub(super) fn write_row(&mut self, now: Instant, place: u32) {
         let writes = std::mem::take(&mut self.row_writes[place].writes);
         for &Piece { member, extent } in &writes {
@@ -187,7 +188,8 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// There is room in the cache, and perhaps what a flush waits for is done.
+    /// Continues after a row has been destaged: the cache has room, and flushes may be
+    /// complete.
     pub(super) fn after_destage(&mut self, now: Instant) {
         while let Some(caching) = &mut self.caching
             && let Some(&(epoch, job)) = caching.queues.flushes.front()

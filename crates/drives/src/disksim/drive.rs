@@ -1,4 +1,4 @@
-//! What a description says, as parameters of [`crate::hdd`].
+//! Conversion of a DiskSim description to parameters of [`crate::hdd`].
 
 use super::text::{Block, DescriptionError, Value, parse};
 use crate::hdd::geometry::{HeadOrder, Layout, Zone};
@@ -8,12 +8,13 @@ use crate::hdd::parameters::{
 use crate::hdd::seek::SeekCurve;
 use hemi_units::{Rate, Size, Time};
 
-/// Reads a file that a description names: its text, or why not.
+/// A function that reads a file named by a description. Returns its text, or the reason it
+/// cannot be read.
 pub type Reader<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
 const HUGE: f64 = 1e12;
 
-/// The drive that the file `specs` describes; `read` reads it and the files it names.
+/// Loads the drive that the file `specs` describes; `read` reads it and the files it names.
 pub fn load(specs: &str, read: &Reader<'_>) -> Result<Parameters, DescriptionError> {
     let file = |name: &str| -> Result<String, DescriptionError> {
         read(name).map_err(|problem| DescriptionError {
@@ -98,7 +99,7 @@ pub fn load(specs: &str, read: &Reader<'_>) -> Result<Parameters, DescriptionErr
             depth: disk.whole("Max queue length", (1, 65_536), Some(1))? as u32,
             order: Order::FirstComeFirstServed,
             age_limit: Time(u64::MAX / 4),
-            // The disks measured are SCSI.
+            // The measured disks are SCSI.
             flush_is_queued: true,
         },
         power: PowerStates::default(),
@@ -106,7 +107,7 @@ pub fn load(specs: &str, read: &Reader<'_>) -> Result<Parameters, DescriptionErr
     })
 }
 
-/// Milliseconds.
+/// Reads a time given in milliseconds.
 fn time(block: &Block, key: &str, default: Option<f64>) -> Result<Time, DescriptionError> {
     let milliseconds = block.number(key, (0.0, 1e6), default)?;
     Ok(Time(libm::round(milliseconds * 1e6) as u64))
@@ -163,7 +164,7 @@ fn seek(
             let one = time(mechanics, "Average seek time", None)?;
             Ok(SeekCurve::Points(vec![(1, one), (2, one)]))
         }
-        // The formula of Ruemmler and Wilkes; the first distances measured.
+        // The formula of Ruemmler and Wilkes; the first distances are measured.
         Value::Word(kind) if kind == "hpl" || kind == "hplplus10" => {
             let hpl = formula("HPL seek equation values", 6)?;
             let mut first = Vec::new();
@@ -187,7 +188,8 @@ fn seek(
     }
 }
 
-/// A measured curve: a first line with the number of points, then `distance, milliseconds`.
+/// Reads a measured curve: a first line with the number of points, then lines `distance,
+/// milliseconds`.
 fn points(name: &str, text: &str) -> Result<SeekCurve, DescriptionError> {
     let wrong = |line: usize, key: &str, problem: &str| DescriptionError {
         file: name.to_owned(),
@@ -287,8 +289,8 @@ fn layout(model: &Block, layout: &Block) -> Result<Layout, DescriptionError> {
     Ok(Layout::Zones { heads: heads as u32, zones, head_order, sectors: Some(blocks) })
 }
 
-/// A zone's spare sectors and the defective ones that sectors slip past. (Defects whose sector
-/// is kept elsewhere are left where they are: they are few, and no description here has any.)
+/// A zone's spare sectors, and the defective ones that sectors slip past. (Defects remapped
+/// elsewhere are ignored: they are few, and no description here has any.)
 struct Spares {
     scheme: u64,
     range: u64,
@@ -301,7 +303,7 @@ struct Spares {
 }
 
 impl Spares {
-    /// The places that hold no sector of the host's.
+    /// Returns the runs of slots that hold no host sector.
     fn holes(mut self) -> Vec<(u64, u64)> {
         let all = self.cylinders * self.heads * self.per_track;
         self.slips.sort_unstable();
@@ -320,7 +322,7 @@ impl Spares {
         }
         match self.scheme {
             0 => {}
-            // Whole tracks, numbered in the zone.
+            // Whole tracks, numbered within the zone.
             1 => {
                 for track in &self.slips {
                     holes.push((track * self.per_track, self.per_track));
@@ -346,7 +348,7 @@ impl Spares {
         }
         holes.retain(|&(start, count)| count > 0 && start < all);
         holes.sort_unstable();
-        // Overlapping ones (a slip among the spares) as one.
+        // Overlapping runs (a slip among the spares) are joined.
         let mut joined: Vec<(u64, u64)> = Vec::with_capacity(holes.len());
         for (start, count) in holes {
             let count = count.min(all - start);

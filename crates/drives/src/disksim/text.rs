@@ -1,18 +1,18 @@
-//! The text DiskSim's descriptions are written in: `kind name { key = value, … }`, where a
-//! value is a number, a word, a list `[ … ]`, a block, or `source FILE` for a block that
-//! another file holds; `#` begins a comment.
+//! The syntax of DiskSim's descriptions: `kind name { key = value, … }`. A value is a number, a
+//! word, a list `[ … ]`, a block, or `source FILE` for a block in another file. `#` begins a
+//! comment.
 
-/// What is wrong with a description, and where.
+/// An error in a description, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {key}: {problem}")]
 pub struct DescriptionError {
     /// The file.
     pub file: String,
-    /// The line, from 1 on.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The key, or what else is there.
+    /// The key, or another name for the place.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// The error and the expected form.
     pub problem: String,
 }
 
@@ -21,7 +21,7 @@ pub struct DescriptionError {
 pub enum Value {
     /// A number.
     Number(f64),
-    /// A word: a name, a file.
+    /// A word: a name or a file.
     Word(String),
     /// A list.
     List(Vec<Value>),
@@ -34,13 +34,13 @@ pub enum Value {
 /// A block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
-    /// The file it is in.
+    /// The file that holds it.
     pub file: String,
-    /// Where it begins.
+    /// The line at which it begins.
     pub line: usize,
-    /// What it describes, as `disksim_disk`.
+    /// The kind of object described, for example `disksim_disk`.
     pub kind: String,
-    /// Keys, the lines they are on, and their values.
+    /// Keys, their lines and their values.
     pub entries: Vec<(String, usize, Value)>,
 }
 
@@ -49,13 +49,13 @@ impl Block {
         DescriptionError { file: self.file.clone(), line, key: format!("`{key}`"), problem }
     }
 
-    /// The value of a key, and its line.
+    /// Returns the value of a key and its line.
     pub fn get(&self, key: &str) -> Option<(usize, &Value)> {
         let entry = self.entries.iter().find(|entry| entry.0 == key)?;
         Some((entry.1, &entry.2))
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a mandatory key and its line.
     pub fn need(&self, key: &str, expected: &str) -> Result<(usize, &Value), DescriptionError> {
         let missing = || {
             let problem = format!("is missing in this `{}`: {expected}", self.kind);
@@ -64,7 +64,7 @@ impl Block {
         self.get(key).ok_or_else(missing)
     }
 
-    /// Refuses a key's value.
+    /// Returns an error about a key's value.
     pub fn refuse(&self, key: &str, expected: &str) -> DescriptionError {
         let (line, value) = match self.get(key) {
             Some((line, Value::Number(number))) => (line, number.to_string()),
@@ -76,7 +76,7 @@ impl Block {
         self.error(line, key, format!("is {value}, expected {expected}"))
     }
 
-    /// A number within bounds; `default` where the key is absent and there is one.
+    /// Returns a number within bounds, or `default` if the key is absent.
     pub fn number(
         &self,
         key: &str,
@@ -94,7 +94,7 @@ impl Block {
         }
     }
 
-    /// A whole number within bounds.
+    /// Returns a whole number within bounds, or `default` if the key is absent.
     pub fn whole(
         &self,
         key: &str,
@@ -109,12 +109,12 @@ impl Block {
         Ok(number as u64)
     }
 
-    /// Yes (1) or no (0).
+    /// Returns a flag, written as 1 (true) or 0 (false).
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, DescriptionError> {
         Ok(self.whole(key, (0, 1), Some(u64::from(default)))? == 1)
     }
 
-    /// A list of whole numbers; empty where the key is absent.
+    /// Returns a list of whole numbers, empty if the key is absent.
     pub fn whole_list(&self, key: &str) -> Result<Vec<u64>, DescriptionError> {
         let wrong = || self.refuse(key, "a list of sector numbers");
         match self.get(key) {
@@ -137,7 +137,7 @@ struct Parser<'a> {
     line: usize,
 }
 
-/// The first block of a file's text.
+/// Parses the first block of a file's text.
 pub fn parse(file: &str, text: &str) -> Result<Block, DescriptionError> {
     let mut parser = Parser { file, rest: text, line: 1 };
     parser.block()
@@ -153,7 +153,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Past blanks and comments; the next character.
+    /// Skips blanks and comments and returns the next character.
     fn peek(&mut self) -> Option<char> {
         loop {
             let c = self.rest.chars().next()?;
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Past an expected character.
+    /// Skips an expected character.
     fn expect(&mut self, expected: char, place: &str) -> Result<(), DescriptionError> {
         if self.peek() == Some(expected) {
             self.rest = &self.rest[1..];
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         Err(self.error(place, &format!("expected `{expected}`")))
     }
 
-    /// Up to one of these characters or the end of the line.
+    /// Returns the text up to one of these characters or the end of the line.
     fn until(&mut self, ends: &[char]) -> &'a str {
         self.peek();
         let end = self

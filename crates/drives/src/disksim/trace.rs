@@ -1,29 +1,29 @@
 //! Requests measured on a real drive.
 //!
-//! A line is `R|W word sector sectors service next`: the drive took `service` microseconds,
-//! and the next request came `next` microseconds after this one **ended**: in the traces that
-//! come with DiskSim intervals occur that are shorter than the service time before them,
-//! although only one request was outstanding, so they cannot be counted from the issue; and
-//! DiskSim itself adds them to the time of the completion.
+//! A line is `R|W word sector sectors service next`: the drive took `service` microseconds, and
+//! the next request came `next` microseconds after this one **ended**. The interval cannot be
+//! counted from the issue: the traces that come with DiskSim have intervals shorter than the
+//! service time before them, although only one request was outstanding. DiskSim itself also
+//! adds the interval to the completion time.
 
 use super::text::DescriptionError;
 
-/// One request.
+/// A measured request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Whether it wrote.
+    /// True for a write.
     pub write: bool,
     /// The first sector.
     pub sector: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
-    /// What the drive took, nanoseconds.
+    /// Service time of the drive, in nanoseconds.
     pub service: u64,
-    /// From its end to the next request, nanoseconds.
+    /// Time from its end to the next request, in nanoseconds.
     pub pause: u64,
 }
 
-/// The requests of a trace of a drive with so many sectors.
+/// Reads the requests of a trace of a drive with `sectors` sectors.
 pub fn read(file: &str, text: &str, sectors: u64) -> Result<Vec<Measured>, DescriptionError> {
     let mut requests = Vec::new();
     for (i, line) in text.lines().enumerate() {

@@ -1,21 +1,22 @@
-//! Times in which a drive does not answer.
+//! Freezes: times in which a drive does not answer.
 
 use hemi_units::Instant;
 
-/// Freezes of one length: one, or one every so often for ever.
+/// A single freeze, or freezes of one length that repeat forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freeze {
-    /// When the first begins.
+    /// Start of the first freeze.
     pub at: Instant,
-    /// How long each lasts, in nanoseconds; above zero.
+    /// Length of each, in nanoseconds; above zero.
     pub length: u64,
-    /// From the beginning of one to that of the next, in nanoseconds; more than `length`.
-    /// `None` if there is one only.
+    /// Time from the start of one to the start of the next, in nanoseconds; more than `length`.
+    /// `None` for a single freeze.
     pub every: Option<u64>,
 }
 
 impl Freeze {
-    /// When the freeze ends that `now` falls into. A freeze's end is no part of it.
+    /// Returns the end of the freeze that contains `now`. The end itself is not part of the
+    /// freeze.
     fn end(&self, now: Instant) -> Option<Instant> {
         if now < self.at {
             return None;
@@ -35,11 +36,12 @@ impl Freezes {
         Freezes(freezes)
     }
 
-    /// The first moment from `now` on at which the drive answers. Freezes that overlap, or meet,
-    /// are one. (Some that repeat may leave no moment between them: then [`Instant::NEVER`].)
+    /// Returns the first time from `now` on at which the drive answers. Freezes that overlap or
+    /// meet count as one. If repeated freezes leave no gap between them, returns
+    /// [`Instant::NEVER`].
     pub(super) fn thaw(&self, now: Instant) -> Instant {
         let mut at = now;
-        // More in a row than anybody means.
+        // More freezes in a row than any schedule needs.
         for _ in 0..100_000 {
             match self.0.iter().filter_map(|freeze| freeze.end(at)).max() {
                 Some(end) => at = end,

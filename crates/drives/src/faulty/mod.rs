@@ -1,9 +1,9 @@
-//! A drive of any kind behind faults that are scripted: freezes, and stalls of single requests.
+//! Any drive behind scripted faults: freezes, and stalls of single requests.
 //!
-//! What a drive does by itself comes out of its model. What happens to a path or a service in
-//! front of it does not, and is laid over it here. In a freeze the drive hears nothing and is
-//! not heard: requests reach it, and completions leave it, when the freeze is over. A request
-//! that stalls reaches the drive later by its delay, and the others pass it.
+//! A drive's own behaviour follows from its model. Faults of a path or a service in front of it
+//! do not, and are added here. During a freeze the drive is cut off in both directions:
+//! requests reach it, and completions leave it, when the freeze is over. A request that stalls
+//! reaches the drive later by its delay, and other requests pass it.
 
 mod freezes;
 #[cfg(test)]
@@ -19,7 +19,8 @@ pub use self::freezes::Freeze;
 use self::freezes::Freezes;
 use crate::drive::{Completion, Counters, Drive, Request};
 
-/// A request on its way to the drive. Ordered by when it is to reach it, then by arrival.
+/// A request on its way to the drive, ordered by the time it reaches the drive, then by
+/// arrival.
 #[derive(Clone, Debug)]
 struct Held {
     due: Instant,
@@ -52,16 +53,16 @@ pub struct Faulty<D> {
     stalls: Vec<Stalls>,
     held: BinaryHeap<Reverse<Held>>,
     arrivals: u64,
-    /// Tags of requests the drive is done with and nobody has heard of.
+    /// Tags of requests the drive has completed but a freeze holds back.
     unheard: Vec<u64>,
-    /// When they are heard of: at the end of the freeze; never while there are none.
+    /// Time at which they are reported: the end of the freeze, or never if there are none.
     thaw: Instant,
-    /// What the drive has done in one step.
+    /// Completions of the drive in one step.
     done: Vec<Completion>,
 }
 
 impl<D: Drive> Faulty<D> {
-    /// Lays faults over a drive. Stalls of several schedules add up.
+    /// Puts a drive behind faults. Delays of several stall schedules add up.
     pub fn new(drive: D, freezes: Vec<Freeze>, stalls: Vec<Stalls>) -> Faulty<D> {
         Faulty {
             drive,
@@ -75,17 +76,17 @@ impl<D: Drive> Faulty<D> {
         }
     }
 
-    /// The drive behind the faults.
+    /// Returns the drive behind the faults.
     pub fn drive_mut(&mut self) -> &mut D {
         &mut self.drive
     }
 
-    /// When the next request reaches the drive.
+    /// Returns the time at which the next request reaches the drive.
     fn next_arrival(&self) -> Instant {
         self.held.peek().map_or(Instant::NEVER, |Reverse(held)| held.due)
     }
 
-    /// Goes on to `at`, where the next thing happens, or nothing.
+    /// Advances to `at`, the time of the next event.
     fn step(&mut self, at: Instant, done: &mut Vec<Completion>) {
         self.drive.advance(at, &mut self.done);
         for completion in self.done.drain(..) {
@@ -140,7 +141,7 @@ impl<D: Drive> Drive for Faulty<D> {
             }
             self.step(at, done);
         }
-        // Its clock has to come along.
+        // The drive's clock has to advance too.
         self.step(now, done);
     }
 

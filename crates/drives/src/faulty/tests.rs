@@ -12,7 +12,7 @@ fn drive() -> crate::any::AnyDrive {
     Preset::built_in("gp3").unwrap().drive(1).unwrap()
 }
 
-/// Reads and writes in turn, one a millisecond from 1 ms on.
+/// Returns alternate reads and writes, one a millisecond from 1 ms on.
 fn load(count: u64) -> Vec<(Instant, Operation, Extent)> {
     let request = |number: u64| {
         let operation = match number % 2 {
@@ -48,7 +48,7 @@ fn without_faults_a_drive_is_as_it_was() {
 
 #[test]
 fn nothing_is_done_in_a_freeze_and_everything_after() {
-    // Just after a request, so that one is under way.
+    // The freeze starts just after a request, so that one is in flight.
     let freeze = Freeze { at: Instant(100 * MS + MS / 10), length: 300 * MS, every: None };
     let mut faulty = Faulty::new(drive(), vec![freeze], Vec::new());
     let lives = open_loop(&mut faulty, &load(600));
@@ -57,7 +57,7 @@ fn nothing_is_done_in_a_freeze_and_everything_after() {
     assert!(lives.iter().all(|life| !within(life.done)), "none ends in it");
     let met: Vec<&Life> =
         lives.iter().filter(|life| life.submitted < thaw && life.done >= freeze.at).collect();
-    // Those that were under way when it began, and those that came in it.
+    // Requests in flight when it began, and requests that arrived during it.
     assert!(met.len() >= 300, "{}", met.len());
     assert!(met.iter().all(|life| life.done >= thaw));
     assert!(met.iter().any(|life| life.submitted < freeze.at && life.done == thaw));
@@ -138,8 +138,8 @@ fn a_published_experiment_meets_its_shares_and_delays() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the faults, each request ends once, in time's order, and no earlier than
-    /// without them; [`open_loop`] asserts the former.
+    /// Whatever the faults, each request ends once, in time order, and no earlier than without
+    /// them. [`open_loop`] asserts the former.
     #[test]
     fn every_request_ends_once(
         seed: u64,

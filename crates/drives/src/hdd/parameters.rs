@@ -103,12 +103,12 @@ pub enum ReadAhead {
     None,
     /// Stops at the end of the track.
     Track,
-    /// At the end of the track, or at the end of the next one if the stream began on an earlier
-    /// track and so looks sequential.
+    /// Stops at the end of the track, or at the end of the next one if the stream began on an
+    /// earlier track and so looks sequential.
     GrowingTrack,
     /// Stops at the end of the cylinder.
     Cylinder,
-    /// [`ReadCache::maximum_read_ahead`] past the request.
+    /// Stops [`ReadCache::maximum_read_ahead`] past the request.
     Segment,
 }
 

@@ -1,20 +1,20 @@
-//! Token buckets: what holds a volume to its rates.
+//! Token buckets, which enforce a volume's rates.
 
 use hemi_units::{Instant, SECOND};
 
-/// Tokens that fill at a steady rate up to a depth, kept in billionths, so that a
+/// Tokens that fill at a steady rate up to a depth. They are counted in billionths, so that a
 /// nanosecond's worth of any rate is a whole number.
 ///
-/// A cost above the depth is let through once the bucket is full and leaves a debt, which is
-/// paid before anything else passes. In any window the bucket passes at most its depth, what
-/// fills in the meantime, and one such debt.
+/// A cost above the depth passes once the bucket is full and leaves a debt, which is paid
+/// before anything else passes. In any window the bucket passes at most its depth, the tokens
+/// filled in that window, and one such debt.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     /// Tokens a second.
     rate: u64,
-    /// Most that it holds, billionths of a token.
+    /// Most tokens held, in billionths.
     depth: i128,
-    /// What it held at `at`, billionths of a token; negative in debt.
+    /// Tokens held at `at`, in billionths; negative in debt.
     level: i128,
     at: Instant,
 }
@@ -23,7 +23,8 @@ pub(super) struct Bucket {
 const TOKEN: i128 = SECOND as i128;
 
 impl Bucket {
-    /// A full bucket. The rate must not be zero; a depth of less than one token counts as one.
+    /// Creates a full bucket. The rate must not be zero; a depth of less than one token counts
+    /// as one.
     pub(super) fn new(rate: u64, depth: u64) -> Bucket {
         let depth = i128::from(depth.max(1)) * TOKEN;
         Bucket { rate, depth, level: depth, at: Instant(0) }
@@ -34,7 +35,7 @@ impl Bucket {
         (self.level + filled).min(self.depth)
     }
 
-    /// When `cost` tokens may be taken, not before `now`.
+    /// Returns the time, not before `now`, at which `cost` tokens may be taken.
     pub(super) fn ready(&self, now: Instant, cost: u64) -> Instant {
         let missing = (i128::from(cost) * TOKEN).min(self.depth) - self.level(now);
         if cost == 0 || missing <= 0 {
@@ -74,7 +75,7 @@ mod tests {
         let mut bucket = Bucket::new(100, 10);
         assert_eq!(bucket.ready(Instant(0), 60), Instant(0));
         bucket.take(Instant(0), 60);
-        // 50 in debt, and one more to take: 51 tokens at 100 a second.
+        // The bucket is 50 in debt, and one more is to be taken: 51 tokens at 100 a second.
         assert_eq!(bucket.ready(Instant(0), 1), Instant(SECOND / 100 * 51));
     }
 
@@ -96,7 +97,7 @@ mod tests {
             for first in 0..taken.len() {
                 let mut sum = 0;
                 for &(at, cost) in &taken[first..] {
-                    // What passes last may leave a debt; everything before it was covered.
+                    // The last cost may leave a debt; everything before it was covered.
                     let window = u128::from(at.since(taken[first].0));
                     let filled = window * u128::from(rate) / u128::from(SECOND) + 1;
                     prop_assert!(sum + u128::from(cost.min(depth)) <= u128::from(depth) + filled);

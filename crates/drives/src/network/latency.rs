@@ -1,4 +1,4 @@
-//! How long a request is under way in the network and at the store.
+//! The time a request spends in the network and at the store.
 
 use hemi_random::Rng;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::parameter::{ParameterError, require};
 use hemi_units::Time;
 
-/// A log-normal body, and now and then a draw from a Pareto tail instead.
+/// A log-normal body, sometimes replaced by a draw from a Pareto tail.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -14,28 +14,28 @@ pub struct Latency {
     pub median: Time,
     /// Standard deviation of the body's natural logarithm, 0 to 3.
     pub sigma: f64,
-    /// What the body does not tell; none where everything comes from the body.
+    /// The tail; without one every latency comes from the body.
     pub tail: Option<Tail>,
 }
 
-/// The requests that meet a slow server, a retransmission or a retry. A Pareto distribution:
-/// the share that lasts longer than `t` is `(from / t) ^ exponent`.
+/// Requests that meet a slow server, a retransmission or a retry. A Pareto distribution: the
+/// share that lasts longer than `t` is `(from / t) ^ exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tail {
     /// Share of all requests that come from the tail, 0 to 1.
     pub share: f64,
-    /// Least latency in the tail.
+    /// Least latency of the tail.
     pub from: Time,
-    /// How fast the tail thins out, 0.5 to 10; below 1 its mean exists only because of
+    /// Rate at which the tail thins out, 0.5 to 10. Below 1 it has a mean only because of
     /// `longest`.
     pub exponent: f64,
-    /// Longest latency in the tail: where the client's own timeout would begin.
+    /// Longest latency of the tail, for example the client's own timeout.
     pub longest: Time,
 }
 
 impl Latency {
-    /// Refuses what cannot be, naming the parameter below `name`.
+    /// Returns an error naming the parameter below `name` if the latency is impossible.
     pub(super) fn check(&self, name: &str) -> Result<(), ParameterError> {
         let path = |key: &str| format!("{name}.{key}");
         require(self.median.0 > 0, &path("median"), "0", "a median latency is above zero")?;
@@ -52,13 +52,13 @@ impl Latency {
         require(longest, &path("longest"), "below `from`", "the tail ends after it begins")
     }
 
-    /// One latency, nanoseconds. Draws the same number of times whatever comes out.
+    /// Draws a latency in nanoseconds. The number of draws does not depend on the result.
     pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
         let choice = rng.unit();
         let body = rng.log_normal(self.median.0 as f64, self.sigma);
         match self.tail {
             Some(tail) if choice < tail.share => {
-                // Given that it is below the share, `choice` over the share is uniform again.
+                // If `choice` is below the share, `choice` over the share is uniform again.
                 let survivors = 1.0 - choice / tail.share;
                 let nanoseconds = tail.from.0 as f64 * libm::pow(survivors, -1.0 / tail.exponent);
                 (nanoseconds as u64).min(tail.longest.0)

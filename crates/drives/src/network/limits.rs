@@ -1,4 +1,4 @@
-//! What a request costs, and when the volume's limits let it pass.
+//! Costs of requests, and the times at which the volume's limits let them pass.
 
 use hemi_units::{Instant, Operation, SECOND};
 
@@ -6,14 +6,14 @@ use super::bucket::Bucket;
 use super::parameters::Parameters;
 use crate::drive::Request;
 
-/// What a request takes from the buckets.
+/// The tokens a request takes from the buckets.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     requests: u64,
     bytes: u64,
 }
 
-/// A rate, and the credit behind it where it may be exceeded for a while.
+/// A rate, and the burst credit, if any, that lets it be exceeded for a while.
 #[derive(Clone, Debug)]
 struct Limit {
     short: Bucket,
@@ -48,16 +48,16 @@ impl Limit {
     }
 }
 
-/// The volume's limits, and the run of sequential requests that the next may join.
+/// The volume's limits, and the run of sequential requests that the next one may join.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     requests: Limit,
     bytes: Limit,
     accounting_size: u64,
     merge_sequential: bool,
-    /// The kind and end of the last request let pass …
+    /// Kind and end of the last request let pass.
     last: Option<(Operation, u64)>,
-    /// … and how many more bytes the request counted last still covers.
+    /// Bytes that the last counted request still covers.
     covered: u64,
 }
 
@@ -88,19 +88,19 @@ impl Limits {
         Cost { requests, bytes }
     }
 
-    /// Bytes of the request that one counted before covers.
+    /// Returns the bytes of the request that an earlier counted request covers.
     fn covered_of(&self, request: &Request) -> u64 {
         let continues = self.last == Some((request.operation, request.extent.start));
         if self.merge_sequential && continues { self.covered } else { 0 }
     }
 
-    /// When the limits let the request pass, not before `now`.
+    /// Returns the time, not before `now`, at which the limits let the request pass.
     pub(super) fn ready(&self, now: Instant, request: &Request) -> Instant {
         let cost = self.cost(request);
         self.requests.ready(now, cost.requests).max(self.bytes.ready(now, cost.bytes))
     }
 
-    /// Lets it pass.
+    /// Takes the request's tokens and lets it pass.
     pub(super) fn take(&mut self, now: Instant, request: &Request) {
         let cost = self.cost(request);
         if request.operation == Operation::Flush {

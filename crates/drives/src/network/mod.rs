@@ -1,9 +1,9 @@
 //! Network volumes: block storage at the other end of a network, rented with limits.
 //!
-//! A request waits, in the order it came, until a place in the queue is free and the volume's
-//! limits (requests and bytes a second, with credit for bursts) let it pass; nothing is ever
-//! dropped. From then it is under way for a time drawn from the volume's latency
-//! distribution, and may overtake others. Now and then the whole volume pauses.
+//! A request waits, in order of arrival, until the queue has a free slot and the volume's
+//! limits (requests and bytes a second, with credit for bursts) let it pass. No request is
+//! dropped. It is then in flight for a time drawn from the volume's latency distribution, and
+//! may overtake others. From time to time the whole volume pauses.
 
 mod bucket;
 mod latency;
@@ -26,7 +26,7 @@ use self::pauses::Pauses;
 use crate::drive::{Completion, Counters, Drive, Request};
 use crate::parameter::ParameterError;
 
-/// A request under way, ordered by its end on the volume's clock, then by when it began.
+/// A request in flight, ordered by its end on the volume's clock, then by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Underway {
     end: u64,
@@ -36,7 +36,7 @@ struct Underway {
     bytes: u64,
 }
 
-/// What the counters tell apart.
+/// The kinds of requests that the counters distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Read,
@@ -53,23 +53,24 @@ pub struct Network {
     limits: Limits,
     pauses: Pauses,
     waiting: VecDeque<Request>,
-    /// When the limits let the first of `waiting` pass; never while there is none or no place.
+    /// Time at which the limits let the first of `waiting` pass. Never if none waits or no slot
+    /// is free.
     gate: Instant,
     underway: BinaryHeap<Reverse<Underway>>,
     sequence: u64,
     counters: Counters,
-    /// Since when it has had something to do.
+    /// Time since which it has had work.
     busy_since: Instant,
 }
 
 impl Network {
-    /// A volume with all its credit. Its chance comes from `seed` alone.
+    /// Creates a volume with all its credit. Its chance comes from `seed` alone.
     pub fn new(parameters: Parameters, seed: u64) -> Result<Network, ParameterError> {
         parameters.check()?;
         Ok(Network {
             rng: Rng::new(seed, 0),
             limits: Limits::new(&parameters),
-            // A stream of their own: when a volume pauses does not depend on its load.
+            // A stream of their own: the times of pauses do not depend on the load.
             pauses: Pauses::new(parameters.hiccups, Rng::new(seed, 1)),
             waiting: VecDeque::new(),
             gate: Instant::NEVER,
@@ -85,7 +86,7 @@ impl Network {
         self.waiting.is_empty() && self.underway.is_empty()
     }
 
-    /// Finds out anew when the first that waits may pass.
+    /// Recomputes the time at which the first waiting request may pass.
     fn set_gate(&mut self, now: Instant) {
         let places = self.underway.len() < self.parameters.queue_depth as usize;
         self.gate = match self.waiting.front() {
@@ -94,7 +95,7 @@ impl Network {
         };
     }
 
-    /// Lets pass what may at `now`.
+    /// Lets the waiting requests pass that may at `now`.
     fn admit(&mut self, now: Instant) {
         while self.gate <= now {
             let Some(request) = self.waiting.pop_front() else { break };
@@ -119,7 +120,7 @@ impl Network {
         self.underway.push(Reverse(Underway { end, sequence, tag, kind, bytes }));
     }
 
-    /// When the next of those under way ends, or a pause that comes before.
+    /// Returns the time of the next completion, or the end of a pause before it.
     fn next_end(&self) -> Instant {
         match self.underway.peek() {
             Some(Reverse(next)) => self.pauses.real_time(next.end),

@@ -1,4 +1,4 @@
-//! What a network volume is made of.
+//! Parameters of a network volume.
 
 use hemi_units::{Rate, SECTOR_BYTES, Size, Time};
 use serde::Deserialize;
@@ -12,30 +12,31 @@ use crate::parameter::{ParameterError, require};
 pub struct Parameters {
     /// Size of the volume; a multiple of 512 bytes.
     pub capacity: Size,
-    /// How many requests a second it lets pass.
+    /// Limit on requests a second.
     pub iops: RequestLimit,
-    /// How many bytes a second it lets pass, reads and writes together.
+    /// Limit on bytes a second, reads and writes together.
     pub bandwidth: ByteLimit,
-    /// Over how long the rates are held: this much of each may pass at once. At least 1 us.
+    /// Time over which the rates are enforced: this much of each may pass at once. At least 1
+    /// us.
     pub window: Time,
-    /// Most bytes that count as one request against `iops`; a longer one counts as several.
+    /// Most bytes that count as one request against `iops`; a longer request counts as several.
     /// At least 512 bytes.
     pub accounting_size: Size,
-    /// Whether requests of one kind, each beginning where the one before ended, count as one
-    /// until they reach `accounting_size` together.
+    /// True if sequential requests of one kind count as one until they reach `accounting_size`
+    /// together.
     pub merge_sequential: bool,
-    /// Most requests under way at once; those beyond wait. At least 1.
+    /// Most requests in flight; others wait. At least 1.
     pub queue_depth: u32,
-    /// Speed at which one request's data crosses the network, on top of its latency; not
+    /// Speed at which a request's data crosses the network, in addition to its latency; not
     /// shared among requests.
     pub transfer: Rate,
-    /// Latency of a read, once let pass.
+    /// Latency of a read, after the limits let it pass.
     pub read: Latency,
-    /// Latency of a write or a trim, once let pass.
+    /// Latency of a write or a trim, after the limits let it pass.
     pub write: Latency,
-    /// Latency of a flush: a round trip. Takes no tokens.
+    /// Latency of a flush: a round trip. A flush takes no tokens.
     pub flush: Latency,
-    /// Pauses of the whole volume; none if left out.
+    /// Pauses of the whole volume; none if absent.
     pub hiccups: Option<Hiccups>,
 }
 
@@ -43,11 +44,11 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestLimit {
-    /// Requests a second for ever; above zero.
+    /// Requests a second without end; above zero.
     pub sustained: u64,
     /// Requests a second while there is credit; needs `credit`. At least `sustained`.
     pub peak: Option<u64>,
-    /// Most requests saved up while below `sustained`. A volume begins with all of it.
+    /// Most requests of credit, saved while below `sustained`. A volume begins with all of it.
     pub credit: Option<u64>,
 }
 
@@ -55,31 +56,31 @@ pub struct RequestLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByteLimit {
-    /// Bytes a second for ever; above zero.
+    /// Bytes a second without end; above zero.
     pub sustained: Rate,
     /// Bytes a second while there is credit; needs `credit`. At least `sustained`.
     pub peak: Option<Rate>,
-    /// Most bytes saved up while below `sustained`. A volume begins with all of it.
+    /// Most bytes of credit, saved while below `sustained`. A volume begins with all of it.
     pub credit: Option<Size>,
 }
 
-/// Pauses of the whole volume (a failover, a live migration, a congested path): nothing under
-/// way comes nearer its end, nothing new begins.
+/// Pauses of the whole volume (a failover, a live migration, a congested path). Meanwhile no
+/// request makes progress and none begins.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hiccups {
-    /// Mean time from the end of one to the next (exponentially distributed); above zero.
+    /// Mean time from the end of one pause to the next (exponentially distributed); above zero.
     pub every: Time,
     /// Median length (log-normally distributed); above zero.
     pub median: Time,
     /// Standard deviation of the length's natural logarithm, 0 to 3.
     pub sigma: f64,
-    /// Longest.
+    /// Longest pause.
     pub longest: Time,
 }
 
 impl Parameters {
-    /// Refuses what no volume can be, naming the parameter.
+    /// Returns an error naming the parameter if no volume can have these parameters.
     pub fn check(&self) -> Result<(), ParameterError> {
         let sectors = self.capacity.0 > 0 && self.capacity.0.is_multiple_of(SECTOR_BYTES);
         let bytes = format!("{} B", self.capacity.0);
@@ -110,7 +111,7 @@ impl Parameters {
     }
 }
 
-/// Refuses a limit whose parts do not go together.
+/// Returns an error if the parts of a limit do not fit together.
 fn check_limit(
     name: &str,
     sustained: u64,

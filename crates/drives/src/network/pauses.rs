@@ -5,17 +5,17 @@ use hemi_units::Instant;
 
 use super::parameters::Hiccups;
 
-/// A second clock that stands still while the volume does. What is under way is dated on it,
-/// so a pause delays everything without touching it.
+/// A second clock that stops while the volume is paused. Requests in flight are dated on it, so
+/// a pause delays all of them without touching them.
 #[derive(Clone, Debug)]
 pub(super) struct Pauses {
     hiccups: Option<Hiccups>,
     rng: Rng,
-    /// Nanoseconds of pauses that are over.
+    /// Total length of finished pauses, in nanoseconds.
     paused: u64,
-    /// On the volume's clock, when the next pause begins; never without hiccups.
+    /// Start of the next pause, on the volume's clock; never without hiccups.
     next: u64,
-    /// How long it will last.
+    /// Length of that pause.
     length: u64,
 }
 
@@ -32,14 +32,14 @@ impl Pauses {
             self.next = u64::MAX;
             return;
         };
-        // At least a nanosecond, so that time goes on.
+        // At least a nanosecond, so that time advances.
         let pause = self.rng.exponential(hiccups.every.0 as f64) as u64;
         self.next = self.next.saturating_add(pause.max(1));
         let length = self.rng.log_normal(hiccups.median.0 as f64, hiccups.sigma) as u64;
         self.length = length.min(hiccups.longest.0);
     }
 
-    /// Puts behind what is over at `now`.
+    /// Counts the pauses that have ended by `now`.
     pub(super) fn pass(&mut self, now: Instant) {
         while now.0 >= self.next.saturating_add(self.paused).saturating_add(self.length) {
             if self.next == u64::MAX {
@@ -50,13 +50,14 @@ impl Pauses {
         }
     }
 
-    /// What the volume's clock shows at `now`, which has been [`Pauses::pass`]ed.
+    /// Returns the time of the volume's clock at `now`, up to which [`Pauses::pass`] has been
+    /// called.
     pub(super) fn volume_time(&self, now: Instant) -> u64 {
         (now.0 - self.paused).min(self.next)
     }
 
-    /// When the volume's clock will show `volume_time`, or the end of the next pause if that
-    /// is earlier: another may follow.
+    /// Returns the time at which the volume's clock will show `volume_time`, or the end of the
+    /// next pause if that is earlier, since another pause may follow.
     pub(super) fn real_time(&self, volume_time: u64) -> Instant {
         if volume_time <= self.next {
             Instant(volume_time.saturating_add(self.paused))

@@ -1,4 +1,4 @@
-//! What a network volume does to its requests.
+//! Tests of network volumes.
 
 use hemi_random::Rng;
 use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, Operation, Rate, SECOND, Size, Time};
@@ -8,7 +8,7 @@ use super::{ByteLimit, Hiccups, Latency, Network, Parameters, RequestLimit, Tail
 use crate::drive::Drive;
 use crate::testing::{Life, closed_loop, makespan, open_loop};
 
-/// A volume whose latency is the same for all, so that what the limits do shows exactly.
+/// Returns a volume with constant latency, so that the effect of the limits shows exactly.
 fn steady() -> Parameters {
     let latency = Latency { median: Time(500 * MICROSECOND), sigma: 0.0, tail: None };
     Parameters {
@@ -31,14 +31,14 @@ fn volume(parameters: Parameters) -> Network {
     Network::new(parameters, 1).unwrap()
 }
 
-/// Reads of `bytes` all over the volume.
+/// Returns reads of `bytes` spread over the volume.
 fn reads(count: u64, bytes: u64) -> Vec<(Operation, Extent)> {
     let mut rng = Rng::new(9, 0);
     let mut at = || Extent::new(rng.below(190_000_000) & !7, bytes / 512);
     (0..count).map(|_| (Operation::Read, at())).collect()
 }
 
-/// Requests a second that ended after request `from` did.
+/// Returns the requests a second that ended after request `from` did.
 fn rate(lives: &[Life], from: usize) -> f64 {
     let last = lives.last().unwrap().done;
     (lives.len() - 1 - from) as f64 / (last.since(lives[from].done) as f64 / 1e9)
@@ -75,7 +75,7 @@ fn a_long_request_counts_as_several() {
     };
     let lives = closed_loop(&mut volume(many.clone()), 32, &reads(500, 1 << 20));
     assert!((rate(&lives, 20) / 25.0 - 1.0).abs() < 0.05);
-    // As sequential requests of 32 KiB count together, eight at a time.
+    // Sequential requests of 32 KiB count together, eight at a time.
     let sequential: Vec<_> =
         (0..8000).map(|i| (Operation::Read, Extent::new(i * 64, 64))).collect();
     let lives = closed_loop(&mut volume(many.clone()), 32, &sequential);
@@ -92,7 +92,7 @@ fn credit_lasts_as_long_as_the_rates_say() {
         ..steady()
     };
     let lives = closed_loop(&mut volume(bursting), 32, &reads(9000, 4096));
-    // 5,400 credits go at 3,000 − 300 a second: two seconds, in which 6,000 pass.
+    // 5,400 credits last for two seconds at 3,000 − 300 a second, in which 6,000 pass.
     let before = lives.iter().filter(|life| life.done.0 < 2 * SECOND).count();
     assert!((before as f64 / 6000.0 - 1.0).abs() < 0.01, "{before}");
     assert!((rate(&lives, 6100) / 300.0 - 1.0).abs() < 0.03, "{}", rate(&lives, 6100));
@@ -122,7 +122,7 @@ fn a_hiccup_delays_everything_under_way() {
         .collect();
     let lives = open_loop(&mut volume(pausing), &load);
     let slow = lives.iter().filter(|life| life.done.since(life.submitted) > 600 * MICROSECOND);
-    // A pause hits those who come while it lasts, and those under way: 100.5 ms in 1.1 s.
+    // A pause hits requests that arrive during it and those in flight: 100.5 ms in 1.1 s.
     let share = slow.count() as f64 / lives.len() as f64;
     assert!((share / (100.5 / 1100.0) - 1.0).abs() < 0.15, "{share}");
     let worst = lives.iter().map(|life| life.done.since(life.submitted)).max().unwrap();
@@ -218,7 +218,7 @@ proptest! {
             })
             .collect();
         let lives = open_loop(&mut volume(parameters), &load);
-        // All latencies are the same, so requests end as far apart as they were let pass.
+        // All latencies are equal, so the gaps between ends equal the gaps between admissions.
         for first in 0..lives.len() {
             let (mut requests, mut bytes) = (0.0, 0.0);
             for (life, (_, _, extent)) in lives.iter().zip(&load).skip(first) {

@@ -1,7 +1,7 @@
-//! Presets that say only what they change of another, their base.
+//! Presets that give only their changes to another preset, their base.
 //!
-//! Tables of parameters merge key by key, anything else is replaced. What is wrong with the
-//! whole is said at the key that changed it.
+//! Tables of parameters merge key by key; anything else is replaced. An error in the merged
+//! preset is reported at the key that changed it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,33 +14,33 @@ use super::card::Figure;
 use super::file::{self, Contents, Text};
 use super::{Model, PresetError};
 
-/// Where a preset's text comes from, and which presets are read because of it.
+/// The source of a preset's text and the chain of presets that led to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
-    /// What errors call it.
+    /// Name used in errors.
     pub(super) file: String,
-    /// Where it is, if it is a file of the user's.
+    /// The file's directory, if it is a user's file.
     pub(super) folder: Option<PathBuf>,
-    /// Those that have it as their base, each by what it cannot share with another: its name,
-    /// or its real path.
+    /// Identities of the presets that have this one as their base: built-in names or real
+    /// paths.
     above: Vec<String>,
-    /// Itself by the same.
+    /// Identity of this preset in the same form.
     identity: String,
 }
 
 impl Origin {
-    /// A text that is nowhere.
+    /// Returns the origin of a text that has no file.
     pub(super) fn text(file: &str) -> Origin {
         Origin { file: file.to_owned(), ..Origin::default() }
     }
 
-    /// A preset compiled in.
+    /// Returns the origin of a built-in preset.
     pub(super) fn built_in(name: &str) -> Origin {
         let file = format!("presets/{name}.toml");
         Origin { file, identity: name.to_owned(), ..Origin::default() }
     }
 
-    /// A file.
+    /// Returns the origin of a file.
     pub(super) fn path(path: &Path) -> Origin {
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Origin {
@@ -51,7 +51,7 @@ impl Origin {
         }
     }
 
-    /// The origin and the text of the base of this name or path.
+    /// Returns the origin and the text of the base with this name or path.
     fn base(&self, name: &str) -> Result<(Origin, String), String> {
         let (mut origin, text) = if name.contains('/') || name.ends_with(".toml") {
             let Some(folder) = &self.folder else {
@@ -78,7 +78,7 @@ impl Origin {
     }
 }
 
-/// What a file with a base may have.
+/// The contents of a file with a base.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Changes {
@@ -130,7 +130,8 @@ pub(super) fn read(text: &Text<'_>, origin: &Origin) -> Result<Contents, PresetE
     })
 }
 
-/// The whole as a model; what is wrong with it is said at the key in `text` it is about.
+/// Reads the merged parameters as a model. Errors are reported at the key in `text` they are
+/// about.
 fn understood(text: &Text<'_>, model: &str, whole: &Table) -> Result<Model, PresetError> {
     let table = |value: Table| Value::Table(value);
     let file: Table = [
@@ -152,8 +153,8 @@ fn understood(text: &Text<'_>, model: &str, whole: &Table) -> Result<Model, Pres
     })
 }
 
-/// Puts `changes` into `base`; `path` is where both are. A change that changes nothing is
-/// refused with its path.
+/// Merges `changes` into `base`; both are at `path`. A change that has no effect is an error
+/// with its path.
 fn merge(base: &mut Table, changes: Table, path: &mut String) -> Result<(), (String, String)> {
     for (key, change) in changes {
         let length = path.len();
@@ -174,7 +175,7 @@ fn merge(base: &mut Table, changes: Table, path: &mut String) -> Result<(), (Str
     Ok(())
 }
 
-/// Whether two values are the same; 1 and 1.0 are.
+/// Returns true if two values are equal; 1 equals 1.0.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Integer(whole), Value::Float(number))

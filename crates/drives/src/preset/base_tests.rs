@@ -1,4 +1,4 @@
-//! Presets that change another.
+//! Tests of presets with a base.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! The presets compiled in: the files of `presets/`, by name.
+//! The built-in presets: the files of `presets/`, by name.
 
-/// Each name with the text of its file.
+/// Expands to each name with the text of its file.
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
         [$((
@@ -54,11 +54,11 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &built_in![
     "z-drive-r4",
 ];
 
-/// Most names that are suggested for a misspelt one.
+/// Most names suggested for a misspelt one.
 const SUGGESTIONS_MAX: usize = 3;
 
-/// Returns what to write instead of a name that no preset has: those that differ in a letter
-/// or a few, or else all there are.
+/// Returns the suggestion for an unknown name: the names that differ by a few letters, or else
+/// all names.
 pub(super) fn instead_of(name: &str) -> String {
     let most = (name.chars().count() / 3).max(1);
     let name = name.to_lowercase();

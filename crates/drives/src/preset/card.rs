@@ -1,4 +1,4 @@
-//! A preset's card: what was published of the drive, to hold the model against.
+//! A preset's card: published figures to compare the model with.
 
 use serde::Deserialize;
 
@@ -8,17 +8,17 @@ use hemi_units::{Size, Time};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What it is, for people.
+    /// Description of the figure.
     pub figure: String,
     /// The load under which it was measured.
     pub load: Load,
-    /// What was measured.
+    /// The quantity measured.
     pub measure: Measure,
-    /// The figure, in requests a second, bytes a second, seconds or watts.
+    /// The value, in requests a second, bytes a second, seconds or watts.
     pub published: f64,
-    /// Where it was published.
+    /// Place of publication.
     pub source: String,
-    /// Whether a parameter was fitted to this very figure.
+    /// True if a parameter was fitted to this figure.
     pub fitted: bool,
 }
 
@@ -30,47 +30,48 @@ pub struct Load {
     pub read_percent: u8,
     /// Bytes of each request.
     pub size: Size,
-    /// Where the requests go.
+    /// Pattern of the requests.
     pub pattern: Pattern,
-    /// Requests under way at once; at least 1.
+    /// Requests in flight; at least 1.
     pub queue_depth: u32,
-    /// How much of the drive, from its beginning, the load goes over; all of it if left out.
+    /// Part of the drive used, counted from its beginning; all of it if absent.
     pub span: Option<Size>,
-    /// What happened to the drive before.
+    /// State of the drive before the load.
     #[serde(default)]
     pub precondition: Precondition,
-    /// The load is a short burst: at most so much is read and written, from its first request
-    /// on, and all of it is measured. Of a drive whose flash is scaled, the share that is left.
+    /// Set for a short burst: the load reads and writes at most this many bytes, and all of it
+    /// is measured, starting with the first request. Divided by the scale of a drive whose
+    /// flash is scaled.
     pub bytes: Option<Size>,
-    /// How long the load runs before it is measured, where a few thousand requests are not
-    /// enough: until credit or a cache is used up. Not with `bytes`.
+    /// Time that the load runs before the measurement, if a few thousand requests are not
+    /// enough, for example to use up credit or a cache. Excludes `bytes`.
     pub after: Option<Time>,
 }
 
-/// Where a load's requests go.
+/// The pattern of a load's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Anywhere, aligned to their size.
+    /// Anywhere, aligned to the request size.
     Random,
-    /// Each behind the one before.
+    /// Each request starts behind the one before.
     Sequential,
 }
 
-/// What happened to a drive before it was measured.
+/// The state of a drive before a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
-    /// Nothing: fresh out of the box.
+    /// Fresh out of the box.
     #[default]
     None,
-    /// It was written once, sequentially.
+    /// Written once, sequentially.
     Sequential,
-    /// The load itself ran until its rate no longer changed.
+    /// Used by the load itself until the rate no longer changed.
     Steady,
 }
 
-/// What is measured.
+/// A quantity to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -93,7 +94,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Whether it is a latency.
+    /// Returns true if the quantity is a latency.
     pub fn is_latency(self) -> bool {
         !matches!(self, Measure::Iops | Measure::Bandwidth | Measure::Watts)
     }

@@ -1,14 +1,14 @@
-//! Why a preset was refused.
+//! Errors of presets.
 
-/// Why a preset was refused.
+/// The reason why a preset was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PresetError {
     /// No such preset is built in.
     #[error("no preset is named `{name}`; {instead}")]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// The names close to it, or all there are.
+        /// Names close to it, or all names.
         instead: String,
     },
     /// The file cannot be read.
@@ -16,18 +16,18 @@ pub enum PresetError {
     Unreadable {
         /// Its path.
         file: String,
-        /// What the system says.
+        /// The system's error.
         reason: String,
     },
-    /// A parameter was changed, since the preset was read, to what cannot be.
+    /// A parameter was changed, after the preset was read, to an impossible value.
     #[error("{name}: {reason}")]
     Impossible {
         /// Name of the preset.
         name: String,
-        /// Which parameter, its value and what would be right.
+        /// The parameter, its value and the allowed values.
         reason: String,
     },
-    /// The file says something that cannot be.
+    /// The file contains an error.
     #[error("{file}:{line}:{column}: {}{problem}", of(.key))]
     Wrong {
         /// Name of the file.
@@ -36,17 +36,17 @@ pub enum PresetError {
         line: usize,
         /// Column in characters, from 1.
         column: usize,
-        /// Path of the key it is about: `parameters.iops.peak`; empty where there is none.
+        /// Path of the key concerned, `parameters.iops.peak`; empty if there is none.
         key: String,
-        /// What is wrong, and what would be right.
+        /// The error and the expected form.
         problem: String,
     },
-    /// Members within members without end.
+    /// Arrays nest too deep, possibly without end.
     #[error("`{name}`: arrays nest at most {deepest} deep: does it contain itself?")]
     Nested {
-        /// The preset at which it was given up.
+        /// The preset at which nesting became too deep.
         name: String,
-        /// The most that is taken.
+        /// The most levels allowed.
         deepest: usize,
     },
 }

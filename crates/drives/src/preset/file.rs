@@ -1,4 +1,4 @@
-//! Reads a preset's text. What is wrong is said with its place: line, column and key.
+//! Reading of a preset's text. Errors are reported with line, column and key.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::{Model, PresetError};
 use crate::parameter::ParameterError;
 use crate::{hdd, ssd};
 
-/// What every preset's file has, whatever its model.
+/// The parts of every preset's file, whatever its model.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File<P> {
@@ -29,22 +29,22 @@ struct File<P> {
     card: Vec<Figure>,
 }
 
-/// A preset's text, understood.
+/// A preset's parsed contents.
 pub(super) struct Contents {
     pub(super) title: String,
     pub(super) model: Model,
-    /// Where each parameter's value comes from, by its path: `iops`, `controller.parity`.
+    /// Source of each parameter's value, by its path: `iops`, `controller.parity`.
     pub(super) sources: BTreeMap<String, String>,
     pub(super) card: Vec<Figure>,
-    /// From where an array's member is looked for, if it is given by its path.
+    /// Directory in which an array's member is looked for if it is given by its path.
     pub(super) member_folder: Option<PathBuf>,
-    /// The name of its model …
+    /// Name of the model.
     pub(super) model_name: String,
-    /// … and its parameters as they are written, those of its base among them.
+    /// Parameters as they are written, including those of the base.
     pub(super) parameters: toml::Table,
 }
 
-/// A text and what it says, to find the place of what is wrong.
+/// A text with its parsed table, to find the places of errors.
 pub(super) struct Text<'t> {
     pub(super) file: &'t str,
     pub(super) text: &'t str,
@@ -73,7 +73,7 @@ pub(super) fn read(origin: &Origin, text: &str) -> Result<Contents, PresetError>
     })
 }
 
-/// What a preset with this one as its base changes.
+/// The part of a preset that another one may change.
 #[derive(Deserialize)]
 struct Written {
     model: String,
@@ -82,7 +82,7 @@ struct Written {
 
 type Read = fn(&Text<'_>) -> Result<(String, Model, Vec<Figure>), PresetError>;
 
-/// How each model's parameters are read.
+/// The function that reads each model's parameters.
 const MODELS: &[(&str, Read)] = &[
     ("hdd", |text| text.typed(|of| Model::Hdd(Box::new(of)), |of: &hdd::Parameters| of.check())),
     ("ssd", |text| text.typed(|of| Model::Ssd(Box::new(of)), |of: &ssd::Parameters| of.check())),
@@ -103,7 +103,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// Title, model and card.
+    /// Returns the title, the model and the card.
     pub(super) fn understood(&self) -> Result<(String, Model, Vec<Figure>), PresetError> {
         let model = self.model()?;
         let read = MODELS.iter().find(|(name, _)| *name == model.get_ref());
@@ -115,7 +115,7 @@ impl<'t> Text<'t> {
         read(self)
     }
 
-    /// The name of the model.
+    /// Returns the name of the model.
     fn model(&self) -> Result<Spanned<String>, PresetError> {
         let names = MODELS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" | ");
         let Some(value) = self.table.get("model") else {
@@ -127,7 +127,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// Reads the file as one of a model with parameters `P`.
+    /// Reads the file as a model with parameters `P`.
     fn typed<P: DeserializeOwned>(
         &self,
         model: impl FnOnce(P) -> Model,
@@ -144,7 +144,7 @@ impl<'t> Text<'t> {
         Ok((file.title, model(file.parameters), file.card))
     }
 
-    /// The sources, one for each parameter and none besides.
+    /// Returns the sources: exactly one for each parameter.
     pub(super) fn sources(&self) -> Result<BTreeMap<String, String>, PresetError> {
         let table = |name| self.table.get(name).and_then(|value| value.get_ref().as_table());
         let mut sources = BTreeMap::new();
@@ -154,7 +154,7 @@ impl<'t> Text<'t> {
         Ok(sources)
     }
 
-    /// Holds `given` against `parameters`, both found at `path`.
+    /// Compares the sources `given` with `parameters`, both found at `path`.
     fn match_sources(
         &self,
         parameters: &DeTable<'_>,
@@ -197,7 +197,7 @@ impl<'t> Text<'t> {
         Ok(())
     }
 
-    /// Refuses figures that no drive can be held against.
+    /// Returns an error for a figure that cannot be simulated.
     pub(super) fn check_card(&self, card: &[Figure]) -> Result<(), PresetError> {
         for (index, figure) in card.iter().enumerate() {
             let load = &figure.load;
@@ -233,7 +233,7 @@ impl<'t> Text<'t> {
         Ok(())
     }
 
-    /// An error at `span`; its key is the innermost there.
+    /// Returns an error at `span`; its key is the innermost one there.
     pub(super) fn wrong(&self, span: Range<usize>, problem: &str) -> PresetError {
         let mut innermost = None;
         for_each(&self.table, "", &mut |path, key, value| {
@@ -249,7 +249,7 @@ impl<'t> Text<'t> {
         self.wrong_at(&path, span, problem)
     }
 
-    /// An error about `key` at `span`.
+    /// Returns an error about `key` at `span`.
     pub(super) fn wrong_at(&self, key: &str, span: Range<usize>, problem: &str) -> PresetError {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -262,7 +262,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// Where the key of `path` is, or the innermost before it that is there.
+    /// Returns the span of the key at path `wanted`, or of its innermost ancestor that exists.
     pub(super) fn span_of(&self, wanted: &str) -> Range<usize> {
         let mut longest = (0, 0..0);
         for_each(&self.table, "", &mut |path, key, _| {
@@ -276,7 +276,7 @@ impl<'t> Text<'t> {
     }
 }
 
-/// Calls `visit` with the path and the spans of the key and the value of everything in `table`.
+/// Calls `visit` with the path and the spans of key and value of every entry in `table`.
 fn for_each(
     table: &DeTable<'_>,
     path: &str,

@@ -1,10 +1,11 @@
-//! Presets: what a drive is made of, with a source for every value, and what was published of
-//! it to hold the model against.
+//! Presets: a drive's parameters, with a source for every value, and published figures to
+//! compare the model with.
 //!
-//! A preset is a TOML file: `title`, `model`, the model's `[parameters]` with units, `[sources]`
-//! with an entry for each parameter (one text, or a table of them for a table of parameters)
-//! and a `[[card]]` for each published figure. Those in `presets/` are compiled in. A file with
-//! a `base`, another preset, has only the parameters that change, with their sources ([`base`]).
+//! A preset is a TOML file: `title`, `model`, the model's `[parameters]` with units,
+//! `[sources]` with an entry for each parameter (one text, or a table of texts for a table of
+//! parameters) and a `[[card]]` for each published figure. The files in `presets/` are built
+//! in. A file with a `base`, another preset, has only the parameters that change, with their
+//! sources ([`base`]).
 
 mod base;
 #[cfg(test)]
@@ -32,7 +33,7 @@ use crate::network::{self, Network};
 use crate::parameter::ParameterError;
 use crate::ssd::{self, Ssd};
 
-/// A kind of drive and what it is made of.
+/// A kind of drive and its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// A hard disk.
@@ -41,43 +42,43 @@ pub enum Model {
     Ssd(Box<ssd::Parameters>),
     /// A network volume.
     Network(network::Parameters),
-    /// An array of drives, which another preset describes.
+    /// An array of drives described by another preset.
     Array(array::Parameters),
 }
 
 /// A preset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
-    /// Its name, or its file's.
+    /// Name of the preset or of its file.
     pub name: String,
-    /// What the drive is, for people.
+    /// Description of the drive.
     pub title: String,
     /// The drive.
     pub model: Model,
-    /// The name of its model, as in a file.
+    /// Name of the model, as in a file.
     pub model_name: String,
-    /// Its parameters as they are written, those of its base among them.
+    /// Parameters as they are written, including those of the base.
     pub parameters: toml::Table,
-    /// Where each parameter's value comes from, by its path below `[parameters]`.
+    /// Source of each parameter's value, by its path below `[parameters]`.
     pub sources: BTreeMap<String, String>,
     /// Published figures.
     pub card: Vec<Figure>,
-    /// Where the user's own file is that names the members, for a path beside it.
+    /// Directory of the user's file that names the members, for relative paths.
     folder: Option<PathBuf>,
-    /// By how much the flash of an array's members is scaled.
+    /// Scale of the flash of an array's members.
     member_scale: u64,
 }
 
-/// How deep arrays nest at most: a mirror of stripes of arrays, and one to spare.
+/// The deepest nesting of arrays: a mirror of stripes of arrays, and one to spare.
 pub const DEEPEST: usize = 4;
 
 impl Preset {
-    /// The names of the presets compiled in, sorted.
+    /// Returns the names of the built-in presets, sorted.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// A preset compiled in.
+    /// Returns a built-in preset.
     pub fn built_in(name: &str) -> Result<Preset, PresetError> {
         let found = BUILT_IN.binary_search_by(|(known, _)| (*known).cmp(name));
         let Ok(index) = found else {
@@ -109,8 +110,8 @@ impl Preset {
         })
     }
 
-    /// Reads a user's own preset. The members of an array may be given by the path of another,
-    /// from where this one is.
+    /// Reads a user's own preset. The members of an array may be given by the path of another
+    /// file, relative to this one.
     pub fn load(path: &Path) -> Result<Preset, PresetError> {
         let file = path.display().to_string();
         let text = hemi_text::read(path).map_err(|error| {
@@ -120,7 +121,7 @@ impl Preset {
         Preset::read(&Origin::path(path), &text)
     }
 
-    /// The preset of an array's members; none of any other drive.
+    /// Returns the preset of an array's members, or `None` for any other drive.
     pub fn member(&self) -> Result<Option<Preset>, PresetError> {
         let Model::Array(parameters) = &self.model else { return Ok(None) };
         let member = &parameters.member;
@@ -131,9 +132,9 @@ impl Preset {
         .map(Some)
     }
 
-    /// The same with the capacity of its flash divided by `scale`; no rate changes. A disk
-    /// keeps its size, for how far its arm has to go is its speed, and so does a network
-    /// volume.
+    /// Returns the preset with the capacity of its flash divided by `scale`; rates stay the
+    /// same. A disk keeps its size, since its speed depends on the distance its arm moves, and
+    /// so does a network volume.
     #[must_use]
     pub fn scaled(mut self, scale: u64) -> Preset {
         match &mut self.model {
@@ -144,11 +145,11 @@ impl Preset {
         self
     }
 
-    /// By how much the capacity of its flash is divided, its own scale included; 1 where it has
-    /// none.
+    /// Returns the divisor of the flash's capacity, including the preset's own scale, or 1
+    /// without flash.
     ///
     /// # Errors
-    /// An array whose member cannot be found.
+    /// Fails if an array's member cannot be found.
     pub fn flash_scale(&self) -> Result<u64, PresetError> {
         match (&self.model, self.member()?) {
             (Model::Ssd(of), _) => Ok(u64::from(of.scale)),
@@ -157,12 +158,12 @@ impl Preset {
         }
     }
 
-    /// One such drive, fresh; its chance comes from `seed` alone.
+    /// Creates a fresh drive; its chance comes from `seed` alone.
     pub fn drive(&self, seed: u64) -> Result<AnyDrive, PresetError> {
         self.drive_within(seed, 0)
     }
 
-    /// The drive, where it is a member `depth` arrays deep.
+    /// Creates the drive as a member `depth` arrays deep.
     fn drive_within(&self, seed: u64, depth: usize) -> Result<AnyDrive, PresetError> {
         let refused = |error: ParameterError| self.refused(&error);
         match &self.model {
@@ -182,7 +183,7 @@ impl Preset {
                 if depth == DEEPEST {
                     return Err(PresetError::Nested { name: self.name.clone(), deepest: DEEPEST });
                 }
-                // Each member has its own chance.
+                // Each member draws its own chance.
                 let mut seeds = seed;
                 let mut members = Vec::new();
                 if let Some(member) = self.member()? {
@@ -198,7 +199,7 @@ impl Preset {
         }
     }
 
-    /// An error about a parameter changed since the preset was read.
+    /// Returns an error about a parameter changed after the preset was read.
     fn refused(&self, error: &ParameterError) -> PresetError {
         PresetError::Impossible { name: self.name.clone(), reason: error.to_string() }
     }

@@ -1,4 +1,4 @@
-//! The presets compiled in are sound, and what is wrong with one is said where it is.
+//! Tests that the built-in presets are sound and that errors are reported at their place.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn every_preset_is_understood_and_is_a_drive() {
     }
 }
 
-/// The card's figure as the model has it: rates and the mean only.
+/// Returns the card's figure according to the model: rates and the mean only.
 fn modelled(drive: &mut AnyDrive, figure: &Figure) -> Option<f64> {
     let load = &figure.load;
     let sectors = load.size.0 / 512;
@@ -54,7 +54,7 @@ fn modelled(drive: &mut AnyDrive, figure: &Figure) -> Option<f64> {
         })
         .collect();
     let lives = closed_loop(drive, load.queue_depth as usize, &requests);
-    // The first half goes at what the buckets held.
+    // The first half uses the tokens saved up in the buckets.
     let half = lives.len() / 2;
     let span = lives[lives.len() - 1].done.since(lives[half].done);
     let rate = half as f64 / (span as f64 / 1e9);
@@ -95,7 +95,7 @@ fn gp3() -> &'static str {
     BUILT_IN.iter().find(|(name, _)| *name == "gp3").unwrap().1
 }
 
-/// The error when `from` in the gp3 preset is `to` instead, without its place.
+/// Returns the error, without its place, if `to` replaces `from` in the gp3 preset.
 fn refused(from: &str, to: &str) -> String {
     assert!(gp3().contains(from), "{from}");
     let text = gp3().replacen(from, to, 1);
@@ -207,7 +207,7 @@ fn an_array_of_the_users_has_members_beside_it_or_built_in() {
     let volume = Preset::built_in("gp3").unwrap().drive(1).unwrap().sectors();
     let mut drive = Preset::load(&path("mirror.toml")).unwrap().drive(1).unwrap();
     assert_eq!(drive.sectors(), 2 * 4 * volume);
-    // Sixteen volumes of 3,000 requests a second, after what their buckets hold at first.
+    // Sixteen volumes of 3,000 requests a second, after the tokens initially in their buckets.
     let mut rng = Rng::new(5, 0);
     let load: Vec<_> =
         (0..200_000).map(|_| (Operation::Read, Extent::new(rng.below(volume) & !7, 8))).collect();

@@ -1,4 +1,4 @@
-//! The loader against the three descriptions at hand, and against broken ones.
+//! Tests of the loader with the three descriptions in the repository and with broken ones.
 
 use super::load;
 use crate::hdd::Hdd;
@@ -26,7 +26,7 @@ fn sectors_slip_past_defects() {
     assert_eq!(zones[0].holes[0], (168_317, 1));
     let disk = Hdd::new(parameters).expect("possible");
     let geometry = &disk.mechanism().geometry;
-    // 662 tracks of 254 sectors, and 169 more: there the next one is left out.
+    // 662 tracks of 254 sectors, and 169 more: the next sector there is skipped.
     assert_eq!(geometry.place(168_316).slot, 168_316 % 254);
     assert_eq!(geometry.place(168_317).slot, 168_318 % 254);
 }
