@@ -22,9 +22,9 @@ pub enum AnyWorkload {
     Bursts(Bursts),
     /// A replay.
     Replay(Replay),
-    /// Several at once.
+    /// Several workloads at once.
     Combine(Combine),
-    /// Several one after another.
+    /// Several workloads, one after another.
     Phases(Box<Phases>),
 }
 
@@ -42,21 +42,20 @@ macro_rules! each {
 }
 
 impl AnyWorkload {
-    /// Begins at `at`, as when the drives were preconditioned before. Nothing may have been
-    /// issued yet; without it, a workload begins at time zero.
+    /// Begins at `at`, for example after the drives have been preconditioned. Must be called
+    /// before anything is issued; without it a workload begins at time zero.
     pub fn begin(&mut self, at: Instant) {
         each!(self, workload => workload.begin(at));
     }
 
-    /// What it will ask for.
+    /// Returns the workload's demand.
     pub fn demand(&self) -> Demand {
         each!(self, workload => workload.demand())
     }
 
-    /// At most so many of its requests will be under way at a time, or a little more: what
-    /// would wait for that anyway it need not issue yet. Nothing else changes: requests are
-    /// intended for the same times, and a client that stalls when full stalls at its own
-    /// limit.
+    /// Caps the number of requests in flight at about `under_way`: requests that would wait for
+    /// a slot anyway are not issued yet. The intended times stay the same, and a client that
+    /// stalls when full keeps its own limit.
     pub fn cap(&mut self, under_way: u32) {
         match self {
             AnyWorkload::Open(open) => open.cap(under_way),
@@ -68,8 +67,8 @@ impl AnyWorkload {
         }
     }
 
-    /// From now on this much may be issued, within the workload's own limits. What it had to
-    /// leave for want of a grant it issues with the next.
+    /// Grants `quota`, within the workload's own limits. Requests held back for lack of a grant
+    /// are issued with the next one.
     pub(super) fn grant(&mut self, quota: Quota) {
         each!(self, workload => workload.grant(quota));
     }

@@ -1,4 +1,4 @@
-//! Checkpoints: every so often, a burst of page writes, over whatever else goes on.
+//! Checkpoints: periodic bursts of page writes, in addition to another workload.
 
 use hemi_units::{Instant, Operation, Size, Time};
 use serde::Deserialize;
@@ -19,37 +19,37 @@ use super::{Demand, Issue, Workload};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BurstsSpec {
-    /// From the beginning to the first burst, and from one to the next.
+    /// Time from the beginning to the first burst, and from one burst to the next.
     pub every: Time,
-    /// How many pages a burst writes. Where it is not done when the next is due, the pages of
-    /// that come on top.
+    /// Pages written by a burst. If it is not done when the next is due, the pages of the next
+    /// are added.
     pub pages: u64,
-    /// How large a page is, which is also the alignment.
+    /// Size of a page, which is also the alignment.
     pub page: Size,
-    /// Where the pages are.
+    /// Distribution of the pages.
     pub addresses: AddressesSpec,
-    /// The part of the volume they are in; all of it without one.
+    /// Part of the volume used; all of it if absent.
     #[serde(default)]
     pub span: Option<SpanSpec>,
-    /// How many writes may be outstanding: the checkpoint issues the next as one is done, and
-    /// a write's latency counts from then. Without one all are issued at once.
+    /// Most writes in flight. The checkpoint issues the next write when one is done, and the
+    /// latency of a write counts from then. If absent, all are issued at once.
     #[serde(default)]
     pub outstanding: Option<u32>,
-    /// Whether a flush follows when the pages of a burst are written.
+    /// True if a flush follows the pages of a burst.
     #[serde(default)]
     pub flush: bool,
-    /// For how long there are bursts.
+    /// Time for which bursts are issued.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// How many requests the bursts issue in all.
+    /// Total number of requests the bursts issue.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// What goes on meanwhile: a closed or an open loop, or a replay.
+    /// Workload that runs meanwhile: a closed loop, an open loop or a replay.
     #[serde(default)]
     pub over: Option<Box<WorkloadSpec>>,
 }
 
-/// Bursts under way (without what they are over).
+/// Running bursts, without the workload beside them.
 #[derive(Clone, Debug)]
 pub struct Bursts {
     access: Access,
@@ -57,26 +57,28 @@ pub struct Bursts {
     every: u64,
     pages: u64,
     outstanding: u32,
-    /// Whether a write is intended when the one before is done, not when the burst began.
+    /// True if a write's intended time is the completion of the one before, not the start of
+    /// the burst.
     paced: bool,
     flush: bool,
-    /// When the next burst begins.
+    /// Start of the next burst.
     next: Instant,
-    /// When the present one began.
+    /// Start of the current burst.
     burst: Instant,
-    /// Pages it has still to issue.
+    /// Pages of the current burst still to issue.
     due: u64,
-    /// Whether its flush is still to issue.
+    /// True if the flush of the current burst is still to issue.
     flush_due: bool,
     limits: Limits,
     tags: Tags,
 }
 
 impl BurstsSpec {
-    /// The bursts on a volume of so many sectors, from time zero, without what they are over.
+    /// Builds the bursts on a volume of `volume_sectors` sectors, beginning at time zero,
+    /// without the workload beside them.
     ///
     /// # Errors
-    /// What is impossible there, by key.
+    /// Fails if the spec is impossible on the volume, naming the key.
     pub fn build(&self, volume_sectors: u64, seeds: Seeds) -> Result<Bursts, WorkloadError> {
         check_duration("every", self.every.0)?;
         check_count("pages", self.pages, MOST_OUTSTANDING.into())?;
@@ -115,30 +117,30 @@ impl BurstsSpec {
 }
 
 impl Bursts {
-    /// Begins at `at`. Nothing may have been issued yet.
+    /// Begins at `at`. Must be called before anything is issued.
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.next = at + self.every;
     }
 
-    /// See [`super::any::AnyWorkload::cap`].
+    /// Caps the requests in flight; see [`super::any::AnyWorkload::cap`].
     pub(super) fn cap(&mut self, under_way: u32) {
         if !self.paced {
             self.outstanding = self.outstanding.min(under_way);
         }
     }
 
-    /// What is asked for.
+    /// Returns the demand of the bursts.
     pub(super) fn demand(&self) -> Demand {
         self.access.demand()
     }
 
-    /// From now on this much.
+    /// Grants `quota` from now on.
     pub(super) fn grant(&mut self, quota: Quota) {
         self.limits.grant(quota);
     }
 
-    /// Issues what the present burst may.
+    /// Issues as much of the current burst as is allowed.
     fn issue(&mut self, now: Instant, issues: &mut Vec<Issue>) {
         let intended = if self.paced { now } else { self.burst };
         while self.due > 0 && self.may_issue() {
@@ -155,13 +157,13 @@ impl Bursts {
         }
     }
 
-    /// Whether another may be issued now. A burst that has begun is written to its end: only
-    /// the number of requests stops it.
+    /// Returns true if another request may be issued now. A burst that has begun runs to its
+    /// end: only the number of requests stops it.
     fn may_issue(&self) -> bool {
         self.tags.outstanding() < self.outstanding && self.limits.quota().left > 0
     }
 
-    /// Whether something of a burst is left that a grant would let through.
+    /// Returns true if part of a burst is left that a grant would let through.
     fn pending(&self) -> bool {
         (self.due > 0 || self.flush_due && self.tags.outstanding() == 0) && self.may_issue()
     }

@@ -1,4 +1,4 @@
-//! Closed loops: so many threads, each with so many requests under way, and the next as soon
+//! Closed loops: each thread keeps a number of requests in flight and issues the next as soon
 //! as one is done.
 
 use std::cmp::Reverse;
@@ -19,24 +19,24 @@ use super::{Demand, Issue, Workload};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosedSpec {
-    /// How many threads there are. Each has random numbers of its own.
+    /// Number of threads. Each has its own random numbers.
     pub threads: u32,
-    /// How many requests each keeps under way.
+    /// Requests each thread keeps in flight.
     pub queue_depth: u32,
-    /// How long a thread waits between the end of a request and the next in its place.
+    /// Time a thread waits between the end of a request and the next in its slot.
     #[serde(default)]
     pub think_time: Option<ThinkTime>,
-    /// For how long requests are issued.
+    /// Time for which requests are issued.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// How many requests are issued, by all threads together.
+    /// Number of requests issued by all threads together.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// What each thread asks for.
+    /// Access pattern of each thread.
     pub access: AccessSpec,
 }
 
-/// A time to think.
+/// The think time of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ThinkTime {
@@ -46,7 +46,7 @@ pub enum ThinkTime {
     Exponential(Time),
 }
 
-/// Closed loops under way.
+/// Running closed loops.
 #[derive(Clone, Debug)]
 pub struct Closed {
     access: Access,
@@ -54,7 +54,7 @@ pub struct Closed {
     queue_depth: u32,
     think_time: Option<ThinkTime>,
     limits: Limits,
-    /// Names that are free, and from when the request in their place may be issued.
+    /// Free tags, each with the time from which its next request may be issued.
     ready: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
@@ -65,10 +65,10 @@ struct Thread {
 }
 
 impl ClosedSpec {
-    /// The loops on a volume of so many sectors, from time zero.
+    /// Builds the loops on a volume of `volume_sectors` sectors, beginning at time zero.
     ///
     /// # Errors
-    /// What is impossible there, by key.
+    /// Fails if the spec is impossible on the volume, naming the key.
     pub fn build(&self, volume_sectors: u64, seeds: Seeds) -> Result<Closed, WorkloadError> {
         let most = u64::from(MOST_OUTSTANDING);
         check_count("threads", self.threads.into(), most)?;
@@ -100,19 +100,19 @@ impl ClosedSpec {
 }
 
 impl Closed {
-    /// Begins at `at`. Nothing may have been issued yet.
+    /// Begins at `at`. Must be called before anything is issued.
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.ready.clear();
         self.ready.extend((0..self.places()).map(|tag| Reverse((at, tag))));
     }
 
-    /// What is asked for.
+    /// Returns the demand of the loops.
     pub(super) fn demand(&self) -> Demand {
         self.access.demand()
     }
 
-    /// From now on this much.
+    /// Grants `quota` from now on.
     pub(super) fn grant(&mut self, quota: Quota) {
         self.limits.grant(quota);
     }
@@ -197,7 +197,7 @@ mod tests {
             let own = log.iter().filter(|done| done.issue.tag / 5 == thread);
             assert!((6_000..7_400).contains(&own.count()));
         }
-        // Without a time to think the places are always full but at the end.
+        // Without a think time the queue is always full except at the end.
         let end = log.iter().map(|done| done.at).max().unwrap();
         let busy: u64 = log.iter().map(|done| done.at.since(done.issue.intended)).sum();
         assert!(busy as f64 > 14.9 * end.0 as f64);
@@ -212,7 +212,7 @@ mod tests {
         };
         let (two, three) = (log_of(2, 5), log_of(3, 6));
         for thread in 0..2 {
-            // The order of issue is the same whatever order the completions come in.
+            // The order of issue does not depend on the order of the completions.
             let of_two = requests_of_thread(&two, thread, 2);
             let of_three = requests_of_thread(&three, thread, 2);
             let both = of_two.len().min(of_three.len());

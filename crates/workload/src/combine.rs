@@ -1,4 +1,4 @@
-//! Several workloads at once: threads of different kinds.
+//! Several workloads at once.
 
 use hemi_units::{Instant, Time};
 use serde::Deserialize;
@@ -8,24 +8,24 @@ use super::limit::{Limits, Quota};
 use super::spec::WorkloadSpec;
 use super::{Demand, Issue, Workload};
 
-/// Most parts, so that the names of all their requests fit 32 bits.
+/// Most parts, so that the tags of all their requests fit 32 bits.
 pub(crate) const MOST_PARTS: usize = 64;
 
 /// A `combine` workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CombineSpec {
-    /// For how long requests are issued.
+    /// Time for which requests are issued.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// How many requests are issued by all parts together.
+    /// Number of requests issued by all parts together.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// The parts. Each has random numbers of its own.
+    /// The parts. Each has its own random numbers.
     pub parts: Vec<WorkloadSpec>,
 }
 
-/// Several workloads under way.
+/// Several running workloads.
 #[derive(Clone, Debug)]
 pub struct Combine {
     parts: Vec<AnyWorkload>,
@@ -33,44 +33,44 @@ pub struct Combine {
 }
 
 impl Combine {
-    /// Of these parts, from time zero.
+    /// Combines these parts, beginning at time zero.
     pub(super) fn new(parts: Vec<AnyWorkload>, limits: Limits) -> Combine {
         let mut combine = Combine { parts, limits };
         combine.share();
         combine
     }
 
-    /// Begins at `at`. Nothing may have been issued yet.
+    /// Begins at `at`. Must be called before anything is issued.
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.parts.iter_mut().for_each(|part| part.begin(at));
         self.share();
     }
 
-    /// See [`AnyWorkload::cap`].
+    /// Caps the requests in flight; see [`AnyWorkload::cap`].
     pub(super) fn cap(&mut self, under_way: u32) {
         self.parts.iter_mut().for_each(|part| part.cap(under_way));
     }
 
-    /// What all parts ask for.
+    /// Returns the demand of all parts together.
     pub(super) fn demand(&self) -> Demand {
         self.parts.iter().map(AnyWorkload::demand).fold(Demand::default(), Demand::and)
     }
 
-    /// From now on this much.
+    /// Grants `quota` from now on.
     pub(super) fn grant(&mut self, quota: Quota) {
         self.limits.grant(quota);
         self.share();
     }
 
-    /// Grants every part what all of them have together.
+    /// Grants every part the quota of all of them together.
     fn share(&mut self) {
         let quota = self.limits.quota();
         self.parts.iter_mut().for_each(|part| part.grant(quota));
     }
 
-    /// Lets one part do something, within what is left, and gives its requests names that no
-    /// other part's have.
+    /// Lets one part act within the remaining quota, and makes the tags of its requests unique
+    /// among the parts.
     fn with(
         &mut self,
         index: usize,
@@ -156,7 +156,7 @@ mod tests {
         combine.completed(Instant(5), 1, &mut issues);
         assert_eq!((issues.len(), combine.next_event()), (0, Instant(1_000_000_005)));
         combine.completed(Instant(6), 0, &mut issues);
-        // The third: the other part has nothing to wake up for any more.
+        // The third request: the other part has no reason to wake up any more.
         assert_eq!((issues.len(), combine.next_event()), (1, Instant::NEVER));
         assert!(!combine.is_over());
         combine.completed(Instant(7), 0, &mut issues);

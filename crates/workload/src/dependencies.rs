@@ -1,36 +1,36 @@
-//! Which requests of a trace must have waited for which others.
+//! Dependencies between the requests of a trace.
 //!
-//! Nobody recorded why a request came when it did. What is sure is that it cannot have waited
-//! for what was done only after it came. So it is taken to have waited for everything that was
-//! done before, and to have been thought about since the last of that was: its **think time**
-//! (hfplayer's approach: Haghdoost and others, FAST 2017). That never lets a request go before
-//! one it waited for, and keeps as many under way as there were where nothing waited.
+//! A trace does not record why a request was issued when it was. It certainly did not wait for
+//! requests that completed later. So it is assumed to have waited for all requests completed
+//! before it, and to have been issued after a **think time** since the last of them (hfplayer's
+//! approach: Haghdoost and others, FAST 2017). A request is then never issued before one it
+//! waited for, and as many requests are in flight as were in the recording if nothing waited.
 
 use hemi_units::Instant;
 
 use super::traces::load::Trace;
 
-/// What each request waits for, and what is done.
+/// The requests each request waits for, and those that are done.
 #[derive(Clone, Debug)]
 pub(super) struct Dependencies {
-    /// By entry, its place in the order in which requests were done.
+    /// Rank of each entry in the order of completion.
     rank: Vec<u32>,
-    /// By entry, how many of that order it waits for: never fewer than the one before.
+    /// Number of ranks each entry waits for; never less than for the entry before.
     waits_for: Vec<u32>,
-    /// By entry, nanoseconds from the last of these to when it came; from the beginning, for
-    /// those that wait for none.
+    /// Think time of each entry in nanoseconds, counted from the last request it waits for, or
+    /// from the beginning if it waits for none.
     think: Vec<u64>,
-    /// By rank, when it was done in the replay; [`Instant::NEVER`] until then.
+    /// Completion time in the replay, by rank; [`Instant::NEVER`] until then.
     done_at: Vec<Instant>,
-    /// How many ranks, from the first, are done …
+    /// Number of ranks, from the first, that are done.
     seen: u32,
-    /// … and when the last of them was.
+    /// Completion time of the last of those.
     last: Instant,
     begin: Instant,
 }
 
 impl Dependencies {
-    /// Those of a trace that says how long its requests took.
+    /// Builds the dependencies of a trace that records latencies.
     pub(super) fn of(trace: &Trace) -> Dependencies {
         let entries = trace.entries();
         let ends: Vec<u64> = (entries.iter().zip(trace.latencies()))
@@ -45,8 +45,8 @@ impl Dependencies {
         let (mut waits_for, mut think) = (Vec::new(), Vec::new());
         let mut before = 0;
         for (index, entry) in entries.iter().enumerate() {
-            // What took no time at all and came at the same time is done before it only if
-            // it also comes before it.
+            // A request that took no time and was issued at the same time counts as done before
+            // this one only if it also precedes it.
             while order
                 .get(before)
                 .is_some_and(|&other| ends[other as usize] <= entry.at && (other as usize) < index)
@@ -73,8 +73,8 @@ impl Dependencies {
         self.last = at;
     }
 
-    /// When the entry that is next may be issued; never, as long as what it waits for is not
-    /// done.
+    /// Returns the time at which the next entry may be issued, or never until everything it
+    /// waits for is done.
     pub(super) fn due(&self, entry: usize, at: u64) -> Instant {
         match self.waits_for.get(entry) {
             Some(0) => self.begin + at,
@@ -83,13 +83,13 @@ impl Dependencies {
         }
     }
 
-    /// An entry is done; `next` is the one to be issued next.
+    /// Records the completion of an entry; `next` is the entry to be issued next.
     pub(super) fn done(&mut self, entry: u32, at: Instant, next: usize) {
         self.done_at[self.rank[entry as usize] as usize] = at;
         self.look(next);
     }
 
-    /// Sees how far what the entry `next` waits for is done.
+    /// Advances past the completed entries that `next` depends on.
     pub(super) fn look(&mut self, next: usize) {
         let Some(&count) = self.waits_for.get(next) else { return };
         while self.seen < count {

@@ -1,29 +1,29 @@
-//! What is wrong with a workload.
+//! Errors of workloads.
 
 use std::fmt::Display;
 
 use super::traces::TraceError;
 
-/// Why a workload cannot be built.
+/// The reason why a workload cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// A value that cannot be.
+    /// A value is impossible.
     #[error("{key} = {value}: {right}")]
     Impossible {
-        /// Where in the spec, as in `phases[1].workload.closed.threads`.
+        /// Path of the key in the spec, for example `phases[1].workload.closed.threads`.
         key: String,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What would be right.
+        /// The values that are allowed.
         right: String,
     },
-    /// A trace that cannot be read, or does not fit.
+    /// A trace cannot be read or does not fit.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
 
 impl WorkloadError {
-    /// `key` has this `value`; `right` says what would be right.
+    /// Creates an error for the `value` of `key`; `right` describes the allowed values.
     pub fn new(key: &str, value: impl Display, right: impl Into<String>) -> WorkloadError {
         WorkloadError::Impossible {
             key: key.to_owned(),
@@ -32,7 +32,7 @@ impl WorkloadError {
         }
     }
 
-    /// The same, where the key lies within `outer`.
+    /// Returns the error with its key placed within `outer`.
     #[must_use]
     pub fn within(self, outer: impl Display) -> WorkloadError {
         match self {
@@ -45,7 +45,7 @@ impl WorkloadError {
     }
 }
 
-/// Refuses a percentage that is none.
+/// Returns an error unless `percent` is a percentage.
 pub(crate) fn check_percent(key: &str, percent: f64) -> Result<(), WorkloadError> {
     if (0.0..=100.0).contains(&percent) {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) fn check_percent(key: &str, percent: f64) -> Result<(), WorkloadError
     Err(WorkloadError::new(key, percent, "write a percentage, 0 to 100"))
 }
 
-/// Refuses a count outside `1..=most`.
+/// Returns an error unless `count` is in `1..=most`.
 pub(crate) fn check_count(key: &str, count: u64, most: u64) -> Result<(), WorkloadError> {
     if (1..=most).contains(&count) {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) fn check_count(key: &str, count: u64, most: u64) -> Result<(), Worklo
     Err(WorkloadError::new(key, count, format!("write a number from 1 to {most}")))
 }
 
-/// Refuses a duration of nothing.
+/// Returns an error if the duration is zero.
 pub(crate) fn check_duration(key: &str, nanoseconds: u64) -> Result<(), WorkloadError> {
     if nanoseconds > 0 {
         return Ok(());

@@ -1,9 +1,9 @@
-//! What a run keeps count of: latencies from the intended time, by kind and by interval.
+//! Statistics of a run: latencies from the intended time, by kind and by interval.
 
 use hdrhistogram::Histogram;
 use hemi_units::{Instant, Operation, SECOND};
 
-/// Latencies are kept to three significant digits, up to an hour.
+/// Longest latency kept: an hour. Latencies have three significant digits.
 const LONGEST: u64 = 3600 * SECOND;
 const DIGITS: u8 = 3;
 
@@ -11,7 +11,7 @@ const DIGITS: u8 = 3;
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
     moments: Moments,
 }
@@ -28,58 +28,58 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one, of so many nanoseconds and bytes.
+    /// Records a latency in nanoseconds and the bytes of the request.
     pub fn record(&mut self, latency: u64, bytes: u64) {
         self.histogram.saturating_record(latency);
         self.bytes += bytes;
         self.moments.add(latency);
     }
 
-    /// Forgets all of them.
+    /// Clears all records.
     pub fn clear(&mut self) {
         self.histogram.reset();
         self.bytes = 0;
         self.moments = Moments::default();
     }
 
-    /// How many.
+    /// Returns the number of requests recorded.
     pub fn count(&self) -> u64 {
         self.moments.count
     }
 
-    /// Returns the latency in nanoseconds that this share (0 to 1) of them does not exceed,
-    /// rounded up to three significant digits but never above the exact maximum; zero when
-    /// empty.
+    /// Returns the latency in nanoseconds that this share (0 to 1) of the requests does not
+    /// exceed. It is rounded up to three significant digits but never above the exact maximum;
+    /// zero if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         self.histogram.value_at_quantile(share).min(self.moments.max)
     }
 
-    /// Returns each bucket in use: its highest value in nanoseconds, and how many fell in it.
-    /// The last bucket's highest value may exceed the exact maximum.
+    /// Returns each bucket in use: its highest value in nanoseconds, and its count. The last
+    /// bucket's highest value may exceed the exact maximum.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         let recorded = self.histogram.iter_recorded();
         recorded.map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     }
 
-    /// Their exact moments.
+    /// Returns the exact moments.
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
 }
 
-/// Count, mean, standard deviation and maximum, exactly.
+/// Exact count, mean, standard deviation and maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
-    /// How many.
+    /// Number of latencies.
     pub count: u64,
-    /// The largest, nanoseconds.
+    /// Largest latency in nanoseconds.
     pub max: u64,
     sum: u128,
     squares: u128,
 }
 
 impl Moments {
-    /// Counts one.
+    /// Adds a latency in nanoseconds.
     pub fn add(&mut self, latency: u64) {
         self.count += 1;
         self.max = self.max.max(latency);
@@ -87,59 +87,59 @@ impl Moments {
         self.squares += u128::from(latency) * u128::from(latency);
     }
 
-    /// Seconds; zero where there are none.
+    /// Returns the mean in seconds, or zero if there are none.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 / SECOND as f64 }
     }
 
-    /// Of the population, in seconds; zero where there are none.
+    /// Returns the standard deviation of the population in seconds, or zero if there are none.
     pub fn standard_deviation(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
         }
-        // In integers: the difference of two large numbers.
+        // In integers, since this is the difference of two large numbers.
         let count = u128::from(self.count);
         let spread = self.squares.saturating_mul(count).saturating_sub(self.sum * self.sum);
         libm::sqrt(spread as f64) / self.count as f64 / SECOND as f64
     }
 }
 
-/// What was done in one interval of the run.
+/// The statistics of one interval of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// When it began.
+    /// Start of the interval.
     pub start: Instant,
-    /// Latencies of all that ended in it.
+    /// Latencies of all requests that ended in it.
     pub latencies: Moments,
-    /// Of the reads among them.
+    /// Latencies of the reads among them.
     pub reads: Moments,
-    /// Of the writes among them.
+    /// Latencies of the writes among them.
     pub writes: Moments,
     /// Bytes read and written.
     pub bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Acknowledged bytes that one leg alone held at its end.
+    /// Acknowledged bytes that only one leg held at the end of the interval.
     pub exposure_bytes: u64,
-    /// The age of the oldest of them, nanoseconds.
+    /// Age of the oldest of them, in nanoseconds.
     pub exposure_age: u64,
-    /// Upkeep done in it.
+    /// Upkeep during the interval.
     pub upkeep: Upkeep,
 }
 
-/// A mirror's upkeep: the work that its promises cost beside the client's data.
+/// The upkeep of a mirror: work for its guarantees in addition to the client's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// Writes that came to a clean region, and so waited for the page that records it as dirty.
+    /// Writes to a clean region, which waited for the page that records it as dirty.
     pub records: u64,
-    /// Pages of the region table written, all legs together.
+    /// Pages of the region table written, over all legs.
     pub page_writes: u64,
-    /// Times that the authority of a region moved to another leg.
+    /// Moves of a region's authority to another leg.
     pub authority_moves: u64,
 }
 
 impl Upkeep {
-    /// Returns what was done after `earlier`.
+    /// Returns the work done after `earlier`.
     pub fn since(self, earlier: Upkeep) -> Upkeep {
         Upkeep {
             records: self.records - earlier.records,
@@ -152,26 +152,26 @@ impl Upkeep {
 /// Little's law: the mean number of requests in the system, and the rate times their mean stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Little {
-    /// Measured by watching how many there are.
+    /// Mean number of requests in the system, measured by counting them over time.
     pub in_system: f64,
-    /// Measured by watching how long each stays.
+    /// Rate times mean stay, measured by the stay of each request.
     pub rate_by_stay: f64,
 }
 
-/// A request that is done.
+/// A completed request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// What it was.
+    /// The operation.
     pub operation: Operation,
     /// Bytes read, written or trimmed.
     pub bytes: u64,
-    /// From the intended time, nanoseconds.
+    /// Latency in nanoseconds, from the intended time.
     pub latency: u64,
-    /// Whether it counts.
+    /// True if the request counts in the statistics.
     pub measured: bool,
 }
 
-/// The account of one run.
+/// The statistics of one run.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Reads.
@@ -180,20 +180,20 @@ pub struct Figures {
     pub writes: Latencies,
     /// Flushes.
     pub flushes: Latencies,
-    /// Everything, trims included.
+    /// All requests, including trims.
     pub all: Latencies,
-    /// Intervals that are over, oldest first.
+    /// Completed intervals, oldest first.
     pub intervals: Vec<Interval>,
     interval: Interval,
     /// Upkeep done by the end of the last interval.
     upkeep: Upkeep,
     length: u64,
-    /// When the first request to be measured was issued, and the last one ended.
+    /// Issue of the first measured request and end of the last.
     measured: Option<(Instant, Instant)>,
 }
 
 impl Figures {
-    /// An account of nothing yet, from `start` on, in intervals of `length` nanoseconds (at
+    /// Creates empty statistics from `start` on, with intervals of `length` nanoseconds (at
     /// least 1).
     pub fn new(start: Instant, length: u64) -> Figures {
         Figures {
@@ -209,52 +209,53 @@ impl Figures {
         }
     }
 
-    /// Leaves out upkeep that was done before.
+    /// Excludes upkeep that was done before.
     #[must_use]
     pub fn after(self, done: Upkeep) -> Figures {
         Figures { upkeep: done, ..self }
     }
 
-    /// Nanoseconds from the issue of the first request that is measured to the end of the last.
+    /// Returns the nanoseconds from the issue of the first measured request to the end of the
+    /// last.
     pub fn measured(&self) -> u64 {
         self.measured.map_or(0, |(from, until)| until.since(from))
     }
 
-    /// Requests a second that ended while it was measured.
+    /// Returns the requests a second of the measured time.
     pub fn rate(&self, of: &Latencies) -> f64 {
         per_second(of.count(), self.measured())
     }
 
-    /// Bytes a second.
+    /// Returns the bytes a second of the measured time.
     pub fn bandwidth(&self, of: &Latencies) -> f64 {
         per_second(of.bytes, self.measured())
     }
 
-    /// Returns the interval that began at `start`: one that is over, or the current one with the
-    /// exposure there is now and all upkeep done so far.
+    /// Returns the interval that began at `start`: the last completed one, or the current one
+    /// with the exposure now and all upkeep so far.
     pub fn interval_at(&self, start: Instant, exposure: (u64, u64), done: Upkeep) -> Interval {
         let over = self.intervals.last().filter(|last| last.start == start);
         over.copied().unwrap_or_else(|| self.current(exposure, done))
     }
 
-    /// Returns the current interval as it would end now.
+    /// Returns the current interval as if it ended now.
     fn current(&self, (exposure_bytes, exposure_age): (u64, u64), done: Upkeep) -> Interval {
         Interval { exposure_bytes, exposure_age, upkeep: done.since(self.upkeep), ..self.interval }
     }
 
-    /// A request that is to be measured is issued.
+    /// Records the issue of a request to be measured.
     pub fn begin(&mut self, now: Instant) {
         let (from, until) = self.measured.unwrap_or((now, now));
         self.measured = Some((from.min(now), until));
     }
 
-    /// When the current interval is over.
+    /// Returns the end of the current interval.
     pub fn interval_end(&self) -> Instant {
         self.interval.start + self.length
     }
 
-    /// Ends the current interval with the exposure there is now, in bytes and as the age of the oldest
-    /// in nanoseconds, and all upkeep done so far.
+    /// Ends the current interval with the exposure now (in bytes, and the age of the oldest in
+    /// nanoseconds) and all upkeep so far.
     pub fn next_interval(&mut self, exposure: (u64, u64), done: Upkeep) {
         let start = self.interval_end();
         self.intervals.push(self.current(exposure, done));
@@ -262,8 +263,8 @@ impl Figures {
         self.interval = Interval { start, ..Interval::default() };
     }
 
-    /// Returns the current interval with the exposure there is now and all upkeep done so far, and its
-    /// length at `now` in nanoseconds, unless nothing ended in it.
+    /// Returns the current interval with the exposure now and all upkeep so far, and its length
+    /// at `now` in nanoseconds. Returns `None` if no request ended in it.
     pub fn part_interval(
         &self,
         now: Instant,
@@ -274,7 +275,7 @@ impl Figures {
         (self.interval.latencies.count > 0).then(|| (self.current(exposure, done), length))
     }
 
-    /// A request ended at `now`, `latency` after it was intended.
+    /// Records a request that ended at `now`.
     pub fn record(&mut self, now: Instant, ended: Ended) {
         let Ended { operation, bytes, latency, measured } = ended;
         let interval = &mut self.interval;
@@ -334,7 +335,7 @@ mod tests {
             let rising = [hour_at_most, p50, p90, p99, p999, p9999, max];
             assert!(rising.is_sorted(), "{rising:?}");
 
-            // The same holds of what a reader of the JSON finds.
+            // The same holds for the values a reader of the JSON finds.
             let json = serde_json::to_value(&spread).expect("plain numbers");
             let read = ["p50", "p90", "p99", "p999", "p9999", "max"].map(|key| json[key].as_f64());
             assert!(read.is_sorted() && read[0].is_some(), "{read:?}");

@@ -1,12 +1,12 @@
-//! What clients ask for, and when.
+//! Workloads: the requests of clients and their times.
 //!
-//! A workload is a state machine on the virtual clock, like a drive: it says when it next
-//! wants something ([`Workload::next_event`]), issues what is due ([`Workload::advance`]) and
-//! is told what is done ([`Workload::completed`]), because a closed loop's next request waits
-//! for the one before.
+//! A workload is a state machine on the virtual clock, like a drive. It returns the time of its
+//! next request ([`Workload::next_event`]), issues the requests that are due
+//! ([`Workload::advance`]) and is told of completions ([`Workload::completed`]), since the next
+//! request of a closed loop waits for the one before.
 //!
-//! Specs describe one ([`spec::WorkloadSpec`], a section of a TOML file) and build it
-//! ([`any::AnyWorkload`]). The kinds: [`closed`] and [`open`] loops, checkpoint [`bursts`],
+//! Specs ([`spec::WorkloadSpec`], a section of a TOML file) describe a workload and build it
+//! ([`any::AnyWorkload`]). The kinds are [`closed`] and [`open`] loops, checkpoint [`bursts`],
 //! [`replay`] of [`traces`], several at once ([`combine`]) and one after another ([`phases`]).
 
 use hemi_units::{Extent, Instant, Operation};
@@ -34,32 +34,32 @@ pub mod traces;
 
 pub use run::RunSpec;
 
-/// One request of a client's.
+/// A request from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// The workload's name for it, given back to [`Workload::completed`]. Free for another
-    /// request from then on.
+    /// The workload's name for the request, passed back to [`Workload::completed`]. It may be
+    /// reused after that.
     pub tag: u32,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// Where, in sectors of 512 bytes; empty for a flush.
+    /// The sectors of 512 bytes; empty for a flush.
     pub extent: Extent,
-    /// When it was to be issued. Latency counts from here: a request that had to wait in the
-    /// client (because as many as may be were outstanding) has waited all the same.
+    /// Intended time of issue. Latency counts from here, so it includes time the request had to
+    /// wait in the client because too many were outstanding.
     pub intended: Instant,
 }
 
-/// What a workload will ask of whatever serves it, known before it begins.
+/// The demands of a workload, known before it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Whether anything is written or trimmed.
+    /// True if the workload writes or trims.
     pub writes: bool,
-    /// The longest request, sectors.
+    /// Longest request in sectors.
     pub longest_sectors: u64,
 }
 
 impl Demand {
-    /// What two workloads come to together.
+    /// Combines the demands of two workloads.
     #[must_use]
     pub fn and(self, other: Demand) -> Demand {
         Demand {
@@ -71,27 +71,27 @@ impl Demand {
 
 /// A source of requests.
 pub trait Workload {
-    /// When the workload next issues something by itself; [`Instant::NEVER`] when only a
-    /// completion can make it, or it is over.
+    /// Returns the time of the next request that needs no completion, or [`Instant::NEVER`] if
+    /// only a completion can cause one or the workload is over.
     fn next_event(&self) -> Instant;
 
-    /// Appends what is issued until `now`.
+    /// Appends the requests issued until `now`.
     fn advance(&mut self, now: Instant, issues: &mut Vec<Issue>);
 
-    /// A request is done; appends what is issued because of it.
+    /// Handles the completion of a request and appends the requests it causes.
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>);
 
-    /// Whether everything has been issued and is done.
+    /// Returns true if all requests have been issued and are done.
     fn is_over(&self) -> bool;
 
-    /// Whether the request of this name is one to measure rather than warm-up. To be asked
-    /// from when it was issued until just before [`Workload::completed`] is told of it.
+    /// Returns true if the request with this tag is measured, false if it is warm-up. May be
+    /// called from its issue until just before [`Workload::completed`] is called for it.
     fn measured(&self, _tag: u32) -> bool {
         true
     }
 
-    /// In which phase the request of this name was issued, from 0, for a workload that has
-    /// phases; to be asked when [`Workload::measured`] may be.
+    /// Returns the phase, from 0, in which the request with this tag was issued, for a workload
+    /// that has phases. May be called when [`Workload::measured`] may.
     fn phase(&self, _tag: u32) -> usize {
         0
     }

@@ -1,23 +1,24 @@
-//! How long a workload goes on.
+//! Limits on the duration and the requests of a workload.
 
 use hemi_units::{Instant, Time};
 
 use super::error::{WorkloadError, check_count, check_duration};
 
-/// What may still be issued.
+/// The requests that may still be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Nothing is issued that is intended for then or later.
+    /// Time from which on no request may be intended.
     pub until: Instant,
-    /// How many requests, flushes among them.
+    /// Number of requests, including flushes.
     pub left: u64,
 }
 
 impl Quota {
-    /// No end.
+    /// A quota without limits.
     pub const ENDLESS: Quota = Quota { until: Instant::NEVER, left: u64::MAX };
 
-    /// The quota of a spec's `duration` and `requests` for what begins at `begin`.
+    /// Returns the quota of a spec's `duration` and `requests` for a workload that begins at
+    /// `begin`.
     pub fn of(begin: Instant, duration: Option<Time>, requests: Option<u64>) -> Quota {
         Quota {
             until: duration.map_or(Instant::NEVER, |Time(length)| begin + length),
@@ -25,7 +26,7 @@ impl Quota {
         }
     }
 
-    /// Counts `issued` requests.
+    /// Subtracts `issued` requests.
     pub(super) fn spend(&mut self, issued: u64) {
         if self.left != u64::MAX {
             self.left = self.left.saturating_sub(issued);
@@ -33,7 +34,7 @@ impl Quota {
     }
 }
 
-/// A workload's own limit, and what the one around it grants.
+/// A workload's own limit and the grant of the workload around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     duration: Option<Time>,
@@ -43,23 +44,23 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a spec, for what begins at time zero.
+    /// Creates the limits of a spec, for a workload that begins at time zero.
     pub fn new(duration: Option<Time>, requests: Option<u64>) -> Limits {
         let own = Quota::of(Instant(0), duration, requests);
         Limits { duration, requests, own, granted: Quota::ENDLESS }
     }
 
-    /// Begins anew at `at`.
+    /// Restarts the limits at `at`.
     pub fn begin(&mut self, at: Instant) {
         self.own = Quota::of(at, self.duration, self.requests);
     }
 
-    /// From now on this much, within the workload's own limit.
+    /// Grants `quota` from now on, within the workload's own limit.
     pub fn grant(&mut self, quota: Quota) {
         self.granted = quota;
     }
 
-    /// The tighter of the two.
+    /// Returns the tighter of the two.
     pub fn quota(&self) -> Quota {
         Quota {
             until: self.own.until.min(self.granted.until),
@@ -67,20 +68,20 @@ impl Limits {
         }
     }
 
-    /// Whether a request intended for `at` may be issued.
+    /// Returns true if a request intended for `at` may be issued.
     pub fn allow(&self, at: Instant) -> bool {
         let Quota { until, left } = self.quota();
         at < until && left > 0
     }
 
-    /// Counts `issued` requests.
+    /// Subtracts `issued` requests.
     pub fn spend(&mut self, issued: u64) {
         self.own.spend(issued);
         self.granted.spend(issued);
     }
 }
 
-/// Refuses a limit that lets nothing through.
+/// Returns an error for a limit that lets nothing through.
 pub(crate) fn check(duration: Option<Time>, requests: Option<u64>) -> Result<(), WorkloadError> {
     if let Some(Time(nanoseconds)) = duration {
         check_duration("duration", nanoseconds)?;

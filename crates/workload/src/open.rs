@@ -1,4 +1,4 @@
-//! Open loops: requests come at a rate, whether or not the earlier ones are done.
+//! Open loops: requests arrive at a rate, whether or not earlier ones are done.
 
 use hemi_random::Rng;
 use hemi_units::{Instant, Time};
@@ -11,63 +11,64 @@ use super::seeds::{Purpose, Seeds};
 use super::tags::{MOST_OUTSTANDING, Tags};
 use super::{Demand, Issue, Workload};
 
-/// Most requests a second: one a nanosecond.
+/// Highest rate, in requests a second: one a nanosecond.
 const MOST_RATE: f64 = 1e9;
 
 /// An `open` workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenSpec {
-    /// Requests a second, flushes among them.
+    /// Requests a second, including flushes.
     pub rate: f64,
-    /// When they come.
+    /// Distribution of the arrivals.
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// How many may be outstanding.
+    /// Most requests in flight.
     #[serde(default)]
     pub outstanding: Option<u32>,
-    /// What becomes of those that come beyond.
+    /// Treatment of requests beyond that.
     #[serde(default)]
     pub when_full: WhenFull,
-    /// For how long requests come. Those that wait in the client at the end are still issued.
+    /// Time for which requests arrive. Requests that wait in the client at the end are still
+    /// issued.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// How many requests come.
+    /// Number of requests that arrive.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// What is asked for.
+    /// Access pattern.
     pub access: AccessSpec,
 }
 
-/// When requests come.
+/// The distribution of arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Exponentially distributed times between one and the next.
+    /// Poisson arrivals: exponentially distributed times between requests.
     #[default]
     Poisson,
-    /// The same time between one and the next.
+    /// Constant time between requests.
     Fixed,
 }
 
-/// What becomes of requests that come while as many as may be are outstanding.
+/// The treatment of requests that arrive while the most allowed are in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
-    /// They wait in the client, first come, first served, and their latency counts all the
-    /// same from when they came.
+    /// They wait in the client, first come, first served. Their latency counts from their
+    /// arrival.
     #[default]
     Wait,
-    /// The client stands still: the next comes when one is done, its latency counts from
-    /// then, and so do the times to those after it. The loop is closed while it is full, as
-    /// with benchmarks that issue at a rate, and what it offers is less than the rate.
+    /// The client stalls: the next request arrives when one is done. Its latency counts from
+    /// then, and so do the times to later requests. While full, the loop is closed, as in
+    /// benchmarks that limit their rate, and the offered load is below the rate.
     Stall,
 }
 
-/// An open loop under way.
+/// A running open loop.
 ///
-/// Requests that wait in the client are not kept: the time of the next one to issue is, and
-/// it is in the past while others wait behind it. So a backlog of any length costs nothing.
+/// Requests that wait in the client are not stored. Only the time of the next one to issue is,
+/// which is in the past while others wait behind it. So a backlog of any length costs nothing.
 #[derive(Clone, Debug)]
 pub struct Open {
     access: Access,
@@ -79,27 +80,27 @@ pub struct Open {
     tags: Tags,
 }
 
-/// When requests come, whatever becomes of them.
+/// The arrival times, independent of what happens to the requests.
 #[derive(Clone, Debug)]
 struct Clock {
     arrivals: Arrivals,
     rng: Rng,
     begin: Instant,
-    /// Nanoseconds between one and the next, on average.
+    /// Mean time between requests, in nanoseconds.
     mean: f64,
-    /// How many have come.
+    /// Number of requests that have arrived.
     count: u64,
-    /// Nanoseconds from the beginning to the next.
+    /// Nanoseconds from the beginning to the next arrival.
     next: f64,
 }
 
 impl OpenSpec {
-    /// The loop on a volume of so many sectors, from time zero.
+    /// Builds the loop on a volume of `volume_sectors` sectors, beginning at time zero.
     ///
     /// # Errors
-    /// What is impossible there, by key.
+    /// Fails if the spec is impossible on the volume, naming the key.
     pub fn build(&self, volume_sectors: u64, seeds: Seeds) -> Result<Open, WorkloadError> {
-        // Slower than one in some 30 years nothing ever comes.
+        // Below one request in some 30 years no request would ever arrive.
         if !(1e-9..=MOST_RATE).contains(&self.rate) {
             let right = "write requests a second, above 0 and at most 1e9";
             return Err(WorkloadError::new("rate", self.rate, right));
@@ -131,37 +132,37 @@ impl Clock {
         self.begin + libm::round(self.next) as u64
     }
 
-    /// To the next.
+    /// Advances to the next arrival.
     fn step(&mut self) {
         self.count += 1;
         self.next = match self.arrivals {
             Arrivals::Poisson => self.next + self.rng.exponential(self.mean),
-            // Not a sum, whose rounding would add up.
+            // Not a running sum, whose rounding errors would accumulate.
             Arrivals::Fixed => self.count as f64 * self.mean,
         };
     }
 }
 
 impl Open {
-    /// Begins at `at`. Nothing may have been issued yet.
+    /// Begins at `at`. Must be called before anything is issued.
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.clock.begin = at;
     }
 
-    /// See [`super::any::AnyWorkload::cap`].
+    /// Caps the requests in flight; see [`super::any::AnyWorkload::cap`].
     pub(super) fn cap(&mut self, under_way: u32) {
         if self.when_full == WhenFull::Wait {
             self.outstanding = self.outstanding.min(under_way);
         }
     }
 
-    /// What is asked for.
+    /// Returns the demand of the loop.
     pub(super) fn demand(&self) -> Demand {
         self.access.demand()
     }
 
-    /// From now on this much.
+    /// Grants `quota` from now on.
     pub(super) fn grant(&mut self, quota: Quota) {
         self.limits.grant(quota);
     }
@@ -267,13 +268,13 @@ mod tests {
 
     #[test]
     fn those_beyond_the_cap_wait_in_the_client_and_count_from_when_they_came() {
-        // Four at a time of 10 ms each: 400 a second of the 1,000 that come.
+        // Four at a time of 10 ms each: 400 a second of the 1,000 that arrive.
         let text = "rate = 1000\narrivals = \"fixed\"\noutstanding = 4\nduration = \"1 s\"";
         let mut server = Server::fixed(10_000_000);
         let log = run(&mut open(text), &mut server);
         assert_eq!((log.len(), server.most_outstanding), (999, 4));
         let last = log.last().unwrap();
-        // It came at 0.999 s and is one of the last four, done after 250 rounds.
+        // It arrived at 0.999 s and is one of the last four, done after 250 rounds.
         assert_eq!(last.issue.intended.0, 999_000_000);
         assert!(last.at.0 > 2_490_000_000 && last.at.since(last.issued) == 10_000_000);
         // First come, first served.
@@ -288,10 +289,11 @@ mod tests {
         let log = run(&mut open(text), &mut server);
         assert_eq!(server.most_outstanding, 4);
         assert!(log.iter().all(|done| done.at.since(done.issue.intended) == 10_000_000));
-        // The first four come at 1 to 4 ms, each next one 10 ms after; 1 s is never reached.
+        // The first four arrive at 1 to 4 ms, each later one 10 ms after another; 1 s is never
+        // reached.
         assert_eq!(log[5].issue.intended.0, 12_000_000);
         assert_eq!(log.len(), 400);
-        // Where it is never full, it makes no difference.
+        // If it is never full, it makes no difference.
         let text = text.replace("= 4", "= 40");
         assert_eq!(run(&mut open(&text), &mut server).len(), 999);
     }

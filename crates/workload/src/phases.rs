@@ -1,8 +1,8 @@
-//! Phases, one after another: a warm-up and what is measured, or a day's changes.
+//! Phases, one after another: a warm-up and a measurement, or a day's changes.
 //!
-//! A phase that says no workload goes on with the one before it, without a gap: that is how a
-//! warm-up turns into a measurement. One with a workload of its own begins when everything of
-//! the phase before is done.
+//! A phase without a workload continues the one before it, without a gap: a warm-up turns into
+//! a measurement that way. A phase with a workload of its own begins when all requests of the
+//! phase before are done.
 
 use hemi_units::{Instant, Time};
 use serde::Deserialize;
@@ -16,17 +16,17 @@ use super::{Demand, Issue, Workload};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
-    /// How long it lasts. A phase with neither a duration nor a number of requests ends with
-    /// its workload.
+    /// Duration of the phase. A phase with neither a duration nor a number of requests ends
+    /// with its workload.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// After how many requests issued it ends.
+    /// Number of issued requests after which the phase ends.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// Whether its requests are to be measured; otherwise it only prepares.
+    /// True if its requests are measured; otherwise the phase only prepares.
     #[serde(default = "yes")]
     pub measured: bool,
-    /// What goes on in it; without one, that of the phase before goes on.
+    /// Workload of the phase; that of the phase before continues if absent.
     #[serde(default)]
     pub workload: Option<Box<WorkloadSpec>>,
 }
@@ -35,37 +35,38 @@ fn yes() -> bool {
     true
 }
 
-/// Most phases.
+/// Most phases of a workload.
 pub(crate) const MOST_PHASES: u64 = u16::MAX as u64;
 
-/// A phase, built.
+/// A built phase.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
     pub(super) duration: Option<Time>,
     pub(super) requests: Option<u64>,
     pub(super) measured: bool,
-    /// What begins with it.
+    /// Workload that begins with the phase.
     pub(super) workload: Option<AnyWorkload>,
 }
 
-/// Phases under way.
+/// Running phases.
 #[derive(Clone, Debug)]
 pub struct Phases {
     phases: Vec<Phase>,
-    /// The present one …
+    /// Index of the current phase.
     present: usize,
-    /// … the phase whose workload is running …
+    /// Index of the phase whose workload is running.
     running: usize,
-    /// … what the phase may still issue …
+    /// Quota left to the current phase.
     quota: Quota,
-    /// … and what all phases together may.
+    /// Quota left to all phases together.
     granted: Quota,
-    /// By name, the phase in which a request was issued.
+    /// Phase in which each request was issued, by tag.
     issued_in: Vec<u16>,
 }
 
 impl Phases {
-    /// These, from time zero; the first has a workload.
+    /// Creates the workload of these phases, beginning at time zero. The first must have a
+    /// workload.
     pub(super) fn new(phases: Vec<Phase>) -> Phases {
         let mut phases = Phases {
             phases,
@@ -79,24 +80,24 @@ impl Phases {
         phases
     }
 
-    /// Begins at `at`. Nothing may have been issued yet.
+    /// Begins at `at`. Must be called before anything is issued.
     pub fn begin(&mut self, at: Instant) {
         self.enter(0, at);
     }
 
-    /// See [`AnyWorkload::cap`].
+    /// Caps the requests in flight; see [`AnyWorkload::cap`].
     pub(super) fn cap(&mut self, under_way: u32) {
         let workloads = self.phases.iter_mut().filter_map(|phase| phase.workload.as_mut());
         workloads.for_each(|workload| workload.cap(under_way));
     }
 
-    /// What all phases ask for.
+    /// Returns the demand of all phases together.
     pub(super) fn demand(&self) -> Demand {
         let workloads = self.phases.iter().filter_map(|phase| phase.workload.as_ref());
         workloads.map(AnyWorkload::demand).fold(Demand::default(), Demand::and)
     }
 
-    /// From now on this much.
+    /// Grants `quota` from now on.
     pub(super) fn grant(&mut self, quota: Quota) {
         self.granted = quota;
         self.pass_on();
@@ -110,7 +111,7 @@ impl Phases {
         self.phases[self.running].workload.as_mut().expect("a running phase has a workload")
     }
 
-    /// The present phase begins at `at`.
+    /// Begins phase `index` at `at`.
     fn enter(&mut self, index: usize, at: Instant) {
         self.present = index;
         let phase = &self.phases[index];
@@ -130,7 +131,7 @@ impl Phases {
         self.workload_mut().grant(quota);
     }
 
-    /// Goes on to the next phase where it is time to; whether it did.
+    /// Moves to the next phase if it is time to. Returns true if it did.
     fn turn(&mut self, now: Instant) -> bool {
         let Some(next) = self.phases.get(self.present + 1) else {
             return false;
@@ -145,13 +146,13 @@ impl Phases {
         if !is_up || (next.workload.is_some() && !self.workload().is_over()) {
             return false;
         }
-        // What goes on does so from the very end of the phase before.
+        // A workload that continues does so from the exact end of the phase before.
         let at = if next.workload.is_some() { now } else { now.min(self.quota.until) };
         self.enter(self.present + 1, at);
         true
     }
 
-    /// Lets the workload do something, and notes what it issued as the present phase's.
+    /// Lets the workload act and assigns the requests it issued to the current phase.
     fn with(
         &mut self,
         issues: &mut Vec<Issue>,
@@ -179,7 +180,7 @@ impl Workload for Phases {
         if self.present + 1 == self.phases.len() || self.granted.left == 0 {
             return own;
         }
-        // Once the time is up and requests are under way, the last of them makes the turn.
+        // If the time is up and requests are in flight, the last of them ends the phase.
         let waits = self.phases[self.present + 1].workload.is_some() && !self.workload().is_over();
         let turn = self.quota.until;
         if waits && own == Instant::NEVER || turn >= self.granted.until {
@@ -199,7 +200,7 @@ impl Workload for Phases {
     }
 
     fn completed(&mut self, now: Instant, tag: u32, issues: &mut Vec<Issue>) {
-        // Whoever is told of this at the end of a phase is in the next already.
+        // A completion at the end of a phase is handled in the next one.
         while self.turn(now) {}
         self.with(issues, |workload, issues| workload.completed(now, tag, issues));
         if self.turn(now) {
@@ -245,7 +246,7 @@ mod tests {
         );
         let log = run(&mut both, &mut Server::random(1, 1_000_000));
         let mut plain = phases("[closed]\nthreads = 2\nqueue_depth = 4\nduration = \"5 s\"\nLOOP");
-        // The random numbers of a phase are its own, so only the times agree.
+        // Each phase has its own random numbers, so only the times agree.
         let plain = run(&mut plain, &mut Server::random(1, 1_000_000));
         assert_eq!(log.len(), plain.len());
         assert!(log.iter().zip(&plain).all(|(a, b)| a.issue.intended == b.issue.intended));
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(log.len(), 1000 + 500 + 99);
         let first_ends = log[..1000].iter().map(|done| done.at).max().unwrap();
         assert_eq!(log[1000].issue.intended.0, first_ends.0 + 10_000_000);
-        // The second phase is over with its last request, 1 ms after that came.
+        // The second phase ends with its last request, 1 ms after its arrival.
         assert_eq!(log[1500].issue.intended.0, log[1499].issue.intended.0 + 11_000_000);
         for (index, done) in log.iter().enumerate() {
             assert_eq!(done.measured, (1000..1500).contains(&index), "{index}");
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_timed_phase_lasts_its_time_whatever_comes_in_it() {
-        // Nothing comes within the first phase.
+        // No request arrives within the first phase.
         let mut two = phases(
             "[[phases]]\nduration = \"1 s\"\n\
              [phases.workload.open]\nrate = 0.5\narrivals = \"fixed\"\nLOOP\n\

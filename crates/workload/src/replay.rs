@@ -19,57 +19,56 @@ use super::{Demand, Issue, Workload};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaySpec {
-    /// The trace's file; relative to the spec's directory.
+    /// The trace's file, relative to the spec's directory.
     pub trace: PathBuf,
-    /// How it is written.
+    /// Format of the trace.
     pub format: FormatSpec,
-    /// What the times of a `disksim` trace count; needed there and nowhere else.
+    /// Unit of time of a `disksim` trace; required there and allowed nowhere else.
     #[serde(default)]
     pub time_unit: Option<TimeUnit>,
-    /// Which events of a `blkparse` trace are requests (`Q` without one); nowhere else.
+    /// Events of a `blkparse` trace that are requests (`Q` if absent); allowed nowhere else.
     #[serde(default)]
     pub event: Option<Event>,
-    /// The volume (disk, device, ASU, file) of the trace to replay, as the trace calls it;
-    /// `"*"` takes all of them, laid over one another. Needed where the trace has several.
+    /// The volume (disk, device, ASU, file) of the trace to replay, by its name in the trace;
+    /// `"*"` takes all of them, merged. Required if the trace has several.
     #[serde(default)]
     pub volume: Option<String>,
-    /// What becomes of requests beyond the end of the volume.
+    /// Treatment of requests beyond the end of the volume.
     #[serde(default)]
     pub beyond: Beyond,
-    /// When requests are issued.
+    /// Pace of the requests.
     #[serde(default)]
     pub pace: Pace,
-    /// How many times as fast as recorded, for the timed pace.
+    /// Factor by which the timed pace is faster than the recording.
     #[serde(default)]
     pub speed: Option<f64>,
-    /// How many requests may be outstanding; those beyond wait in the client. Needed for the
-    /// fastest pace.
+    /// Most requests in flight; later ones wait in the client. Required for the fastest pace.
     #[serde(default)]
     pub queue_depth: Option<u32>,
-    /// For how long requests are issued; without it, to the trace's end.
+    /// Time for which requests are issued; to the trace's end if absent.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// How many requests are issued at most.
+    /// Most requests to issue.
     #[serde(default)]
     pub requests: Option<u64>,
 }
 
-/// When the requests of a trace are issued.
+/// The pace at which the requests of a trace are issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// As recorded. Latency counts from the recorded time, whatever waited since.
+    /// At the recorded times. Latency counts from the recorded time, including any wait.
     #[default]
     Timed,
-    /// The next as soon as the queue depth lets it. Latency counts from then.
+    /// As soon as the queue depth allows. Latency counts from then.
     Fastest,
-    /// When everything is done that was done before it came in the recording, and as long
-    /// after that as it came then: a slower volume slows the trace as it would have slowed
-    /// who made it. Latency counts from then. For traces that say how long requests took.
+    /// After all requests that were done before it in the recording, with the recorded delay. A
+    /// slower volume slows the trace as it would have slowed its client. Latency counts from
+    /// then. Requires a trace that records latencies.
     Dependent,
 }
 
-/// A replay under way.
+/// A running replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
     trace: Arc<Trace>,
@@ -77,21 +76,21 @@ pub struct Replay {
     pace: Pace,
     speed: f64,
     begin: Instant,
-    /// Until when it has issued what it might.
+    /// Time until which due requests have been issued.
     latest: Instant,
     queue_depth: u32,
     limits: Limits,
     tags: Tags,
     dependencies: Option<Dependencies>,
-    /// By tag, which entry of the trace it is.
+    /// Entry of the trace for each tag.
     entry_of: Vec<u32>,
 }
 
 impl ReplaySpec {
-    /// Refuses what does not go together.
+    /// Returns an error if the keys do not fit together.
     ///
     /// # Errors
-    /// The first such thing, by key.
+    /// Fails at the first such key, naming it.
     pub fn check(&self) -> Result<(), WorkloadError> {
         limit::check(self.duration, self.requests)?;
         self.format.check(self.time_unit, self.event)?;
@@ -114,10 +113,11 @@ impl ReplaySpec {
         Ok(())
     }
 
-    /// Reads the trace and makes its replay on a volume of so many sectors, from time zero.
+    /// Reads the trace and builds its replay on a volume of `volume_sectors` sectors, beginning
+    /// at time zero.
     ///
     /// # Errors
-    /// What does not go together, and what is wrong with the trace.
+    /// Fails if the keys do not fit together, or if the trace is bad.
     pub fn build(
         &self,
         volume_sectors: u64,
@@ -136,7 +136,7 @@ impl ReplaySpec {
 }
 
 impl Replay {
-    /// The replay of a trace that fits the volume.
+    /// Creates the replay of a trace that fits the volume.
     pub fn new(trace: Arc<Trace>, spec: &ReplaySpec) -> Replay {
         let dependencies = (spec.pace == Pace::Dependent).then(|| Dependencies::of(&trace));
         Replay {
@@ -154,7 +154,7 @@ impl Replay {
         }
     }
 
-    /// Begins at `at`. Nothing may have been issued yet.
+    /// Begins at `at`. Must be called before anything is issued.
     pub fn begin(&mut self, at: Instant) {
         self.limits.begin(at);
         self.begin = at;
@@ -164,14 +164,14 @@ impl Replay {
         }
     }
 
-    /// See [`super::any::AnyWorkload::cap`].
+    /// Caps the requests in flight; see [`super::any::AnyWorkload::cap`].
     pub(super) fn cap(&mut self, under_way: u32) {
         if self.pace != Pace::Fastest {
             self.queue_depth = self.queue_depth.min(under_way);
         }
     }
 
-    /// What the trace asks for.
+    /// Returns the demand of the trace.
     pub(super) fn demand(&self) -> Demand {
         self.trace.entries().iter().fold(Demand::default(), |demand, entry| {
             let writes = matches!(entry.operation, Operation::Write { .. } | Operation::Trim);
@@ -179,17 +179,18 @@ impl Replay {
         })
     }
 
-    /// From now on this much.
+    /// Grants `quota` from now on.
     pub(super) fn grant(&mut self, quota: Quota) {
         self.limits.grant(quota);
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// When the next request may be issued, as far as time goes; in the past while it waits.
+    /// Returns the time at which the next request is due; in the past while it waits for a
+    /// slot.
     fn due(&self) -> Instant {
         match (self.trace.entries().get(self.position), self.pace) {
             (None, _) => Instant::NEVER,

@@ -1,11 +1,11 @@
-//! Latencies and intervals as reports print them: seconds and bytes.
+//! Latencies and intervals in the units of reports: seconds and bytes.
 
 use hemi_units::SECOND;
 use serde::Serialize;
 
 use crate::figures::{Interval, Latencies};
 
-/// How times are spread.
+/// The distribution of latencies, in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spread {
     /// Mean.
@@ -14,49 +14,49 @@ pub struct Spread {
     pub standard_deviation: f64,
     /// Median.
     pub p50: f64,
-    /// 90 % are no longer.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// 99.99 %.
+    /// 99.99th percentile.
     pub p9999: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
-    /// The HDR histogram: highest nanoseconds of each bucket that holds any, and how many.
+    /// HDR histogram: highest nanoseconds of each non-empty bucket, and its count.
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// One interval.
+/// The report of one interval.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct IntervalReport {
-    /// When it began.
+    /// Start in seconds.
     pub start: f64,
-    /// Requests that ended a second.
+    /// Requests that ended, for each second.
     pub iops: f64,
     /// Bytes a second.
     pub bandwidth: f64,
-    /// Mean latency.
+    /// Mean latency in seconds.
     pub mean: f64,
-    /// Standard deviation of latencies.
+    /// Standard deviation of the latencies in seconds.
     pub standard_deviation: f64,
-    /// The longest.
+    /// Longest latency in seconds.
     pub max: f64,
-    /// Exposure at its end.
+    /// Exposed bytes at the end of the interval.
     pub exposure_bytes: u64,
-    /// Age of what is exposed.
+    /// Age of the oldest exposed bytes in seconds.
     pub exposure_age: f64,
-    /// Writes that had to wait for the record of a clean region, for 1,000 of its writes.
+    /// Writes that waited for the record of a clean region, for each 1,000 writes.
     pub records_per_1000_writes: f64,
-    /// Pages of the region table written, all legs together, for 1,000 of its writes.
+    /// Pages of the region table written, over all legs, for each 1,000 writes.
     pub page_writes_per_1000_writes: f64,
-    /// Moves of authority for 1,000 of its writes.
+    /// Moves of authority for each 1,000 writes.
     pub moves_per_1000_writes: f64,
 }
 
 impl Spread {
-    /// Of what was recorded.
+    /// Returns the distribution of the recorded latencies.
     pub fn of(latencies: &Latencies) -> Spread {
         let quantile = |share| seconds(latencies.quantile(share));
         let moments = latencies.moments();
@@ -75,7 +75,7 @@ impl Spread {
 }
 
 impl IntervalReport {
-    /// Makes the report of an interval of `length` nanoseconds.
+    /// Returns the report of an interval of `length` nanoseconds.
     pub fn of(interval: &Interval, length: u64) -> IntervalReport {
         let a_second = SECOND as f64 / length as f64;
         let thousands = interval.writes.count.max(1) as f64 / 1e3;
@@ -96,7 +96,7 @@ impl IntervalReport {
     }
 }
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 pub fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / SECOND as f64
 }

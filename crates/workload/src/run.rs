@@ -1,16 +1,15 @@
-//! How long a run lasts and how finely it is reported: the `[run]` section of a spec.
+//! The `[run]` section of a spec: length and resolution of a run.
 
 use hemi_units::{SECOND, Time};
 use serde::Deserialize;
 
-/// `[run]`.
+/// The `[run]` section.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSpec {
-    /// Figures are also given for each interval of this length. Default 1 s.
+    /// Length of the intervals for which figures are also given. Default 1 s.
     pub interval: Time,
-    /// Ends the run after so much virtual time, whatever the workload still wants. Default
-    /// 24 h.
+    /// Virtual time after which the run ends, whatever the workload still issues. Default 24 h.
     pub limit: Time,
 }
 

@@ -1,8 +1,8 @@
-//! Which random numbers are whose.
+//! Seeds of the random streams.
 //!
-//! Every thread of every part of a workload has streams of its own, named by its place in the
-//! spec. Another thread, another part or another phase after the present ones changes none of
-//! theirs.
+//! Every thread of every part of a workload has its own streams, identified by its place in the
+//! spec. Adding a thread, a part or a phase after the present ones changes none of their
+//! streams.
 
 use hemi_random::Rng;
 
@@ -10,30 +10,30 @@ use hemi_random::Rng;
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds(u64);
 
-/// What a thread draws a stream for.
+/// The purpose of a thread's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// What it asks for.
+    /// Requests.
     Requests = 0,
-    /// When.
+    /// Times.
     Times = 1,
     /// The seed of a part.
     Part = 2,
 }
 
 impl Seeds {
-    /// That of a run.
+    /// Returns the seed of a run.
     pub fn new(seed: u64) -> Seeds {
         Seeds(seed)
     }
 
-    /// That of the `index`-th part or phase.
+    /// Returns the seed of part or phase `index`.
     #[must_use]
     pub fn part(self, index: u64) -> Seeds {
         Seeds(self.stream(Purpose::Part, index).draw())
     }
 
-    /// A thread's stream for a purpose.
+    /// Returns a thread's stream for a purpose.
     pub fn stream(self, purpose: Purpose, thread: u64) -> Rng {
         Rng::new(self.0, thread * 4 + purpose as u64)
     }

@@ -1,4 +1,4 @@
-//! A workload as a spec file has it: the section `workload`, which names one kind.
+//! A workload in a spec file: the section `workload`, which names one kind.
 //!
 //! ```toml
 //! [workload.closed]
@@ -8,7 +8,7 @@
 //! access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 70 } }
 //! ```
 //!
-//! Whole examples are in the crate's `specs/`.
+//! Complete examples are in the crate's `specs/`.
 
 use std::fmt;
 use std::path::Path;
@@ -28,20 +28,20 @@ use super::phases::{MOST_PHASES, Phase, PhaseSpec, Phases};
 use super::replay::ReplaySpec;
 use super::seeds::Seeds;
 
-/// A workload.
+/// The spec of a workload.
 #[derive(Clone, Debug)]
 pub enum WorkloadSpec {
-    /// Threads with so many requests under way each.
+    /// Threads that each keep a number of requests in flight.
     Closed(ClosedSpec),
     /// Requests at a rate.
     Open(OpenSpec),
-    /// Checkpoint bursts, over one of the others or by themselves.
+    /// Checkpoint bursts, with or without another workload beside them.
     Bursts(BurstsSpec),
-    /// A trace.
+    /// Replay of a trace.
     Replay(ReplaySpec),
-    /// Several at once.
+    /// Several workloads at once.
     Combine(CombineSpec),
-    /// Several one after another.
+    /// Several workloads, one after another.
     Phases(Vec<PhaseSpec>),
 }
 
@@ -88,20 +88,20 @@ impl<'de> Deserialize<'de> for WorkloadSpec {
     }
 }
 
-/// What a workload is built for.
+/// The volume and directory a workload is built for.
 struct Site<'a> {
     volume_sectors: u64,
     base_directory: &'a Path,
 }
 
 impl WorkloadSpec {
-    /// The workload on a volume of so many sectors, beginning at time zero. Traces are read
-    /// into memory, from files relative to `base_directory`; nothing else is read, now or
-    /// later.
+    /// Builds the workload on a volume of `volume_sectors` sectors, beginning at time zero.
+    /// Traces are read into memory, from files relative to `base_directory`; no other file is
+    /// read, now or later.
     ///
     /// # Errors
-    /// What is impossible on that volume, by key, and traces that cannot be read or do not
-    /// fit.
+    /// Fails if the spec is impossible on that volume, naming the key, and if a trace cannot be
+    /// read or does not fit.
     pub fn build(
         &self,
         volume_sectors: u64,
@@ -113,19 +113,19 @@ impl WorkloadSpec {
         self.build_at(&site, Seeds::new(seed))
     }
 
-    /// Refuses what is impossible on a volume of so many sectors, by key, as far as that can
-    /// be known without reading the traces.
+    /// Checks that the spec is possible on a volume of `volume_sectors` sectors, as far as that
+    /// can be known without reading traces.
     ///
     /// # Errors
-    /// The first such thing.
+    /// Fails at the first problem, naming the key.
     pub fn check(&self, volume_sectors: u64) -> Result<(), WorkloadError> {
-        // What drives take; the space of block addresses is smaller than that of bytes.
+        // The most drives take; the space of block addresses is smaller than that of bytes.
         let most = u64::MAX / SECTOR_BYTES;
         check_count("sectors of the volume", volume_sectors, most)?;
         self.check_kind(volume_sectors, false, false).map_err(|e| e.within(self.name()))
     }
 
-    /// The key that names the kind.
+    /// Returns the key that names the kind.
     pub fn name(&self) -> &'static str {
         match self {
             WorkloadSpec::Closed(_) => "closed",
@@ -137,7 +137,7 @@ impl WorkloadSpec {
         }
     }
 
-    /// Whether the workload ends by itself.
+    /// Returns true if the workload ends by itself.
     pub fn ends(&self) -> bool {
         match self {
             WorkloadSpec::Closed(spec) => spec.duration.is_some() || spec.requests.is_some(),
@@ -166,7 +166,7 @@ impl WorkloadSpec {
         in_combine: bool,
         in_phases: bool,
     ) -> Result<(), WorkloadError> {
-        // Building what reads no trace costs little, and says everything.
+        // Building a workload without traces is cheap and finds all errors.
         let seeds = Seeds::new(0);
         match self {
             WorkloadSpec::Closed(spec) => spec.build(volume_sectors, seeds).map(drop),
@@ -265,7 +265,7 @@ impl WorkloadSpec {
     }
 }
 
-/// The workload that goes on in a phase.
+/// Returns the workload that runs in a phase.
 fn workload_of(phases: &[PhaseSpec], index: usize) -> Option<&WorkloadSpec> {
     phases[..=index].iter().rev().find_map(|phase| phase.workload.as_deref())
 }

@@ -1,11 +1,11 @@
-//! Names for the requests outstanding.
+//! Tags of the requests in flight.
 
-/// Most requests one workload may have outstanding: beyond what any drive or array queues,
-/// and few enough that the names of workloads within one another fit 32 bits.
+/// Most requests one workload may have in flight. It is more than any drive or array queues,
+/// and few enough that the tags of nested workloads fit 32 bits.
 pub(crate) const MOST_OUTSTANDING: u32 = 1 << 24;
 
-/// Hands out the lowest numbers it can, so that tables by name stay as long as the queue was
-/// deep.
+/// An allocator that prefers low numbers, so that tables indexed by tag stay as short as the
+/// queue was deep.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tags {
     free: Vec<u32>,
@@ -13,7 +13,7 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    /// A name nobody has.
+    /// Returns a free tag.
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.used += 1;
@@ -21,13 +21,13 @@ impl Tags {
         })
     }
 
-    /// A name that is free again.
+    /// Frees a tag.
     pub(crate) fn give(&mut self, tag: u32) {
         debug_assert!(tag < self.used, "{tag} was never issued");
         self.free.push(tag);
     }
 
-    /// How many are in use.
+    /// Returns the number of tags in use.
     pub(crate) fn outstanding(&self) -> u32 {
         self.used - self.free.len() as u32
     }

@@ -1,4 +1,4 @@
-//! What the tests of workloads run them against: a server that takes its time.
+//! A server for the tests of workloads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use hemi_units::{Extent, Instant, Operation};
 
 use super::{Issue, Workload};
 
-/// Serves every request at once, each for a time of its own.
+/// A server that serves every request immediately, each for its own time.
 pub(crate) struct Server {
     rng: Rng,
     mean: u64,
@@ -17,28 +17,28 @@ pub(crate) struct Server {
     issued: Vec<Option<(u64, Done)>>,
     count: u64,
     pub(crate) most_outstanding: usize,
-    /// Of what happens at the same time, whether the completions come first.
+    /// True if completions come before issues at the same time.
     pub(crate) completions_first: bool,
 }
 
-/// A request that is done.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Done {
     pub(crate) issue: Issue,
     pub(crate) measured: bool,
     pub(crate) phase: usize,
-    /// When it came to the server.
+    /// Time at which it reached the server.
     pub(crate) issued: Instant,
     pub(crate) at: Instant,
 }
 
 impl Server {
-    /// Exponential service times.
+    /// Creates a server with exponential service times.
     pub(crate) fn random(seed: u64, mean: u64) -> Server {
         Server { random: true, ..Server::with(seed, mean) }
     }
 
-    /// Always the same.
+    /// Creates a server with a fixed service time.
     pub(crate) fn fixed(time: u64) -> Server {
         Server::with(0, time)
     }
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// Runs a workload to its end; what was done, in the order of issue.
+/// Runs a workload to its end and returns its requests in the order of issue.
 pub(crate) fn run(workload: &mut impl Workload, server: &mut Server) -> Vec<Done> {
     let (mut log, mut issues, mut now) = (Vec::new(), Vec::new(), Instant(0));
     while !workload.is_over() || workload.next_event() != Instant::NEVER {
@@ -106,7 +106,7 @@ pub(crate) fn run(workload: &mut impl Workload, server: &mut Server) -> Vec<Done
     log.into_iter().map(|(_, done)| done).collect()
 }
 
-/// What a thread of a closed loop asked for, in order of issue.
+/// Returns the requests of one thread of a closed loop, in order of issue.
 pub(crate) fn requests_of_thread(
     log: &[Done],
     thread: u32,
@@ -116,12 +116,12 @@ pub(crate) fn requests_of_thread(
     own.map(|done| (done.issue.operation, done.issue.extent)).collect()
 }
 
-/// The chi-square statistic of counts against expected counts.
+/// Returns the chi-square statistic of counts against expected counts.
 pub(crate) fn chi_square(counts: &[u64], expected: &[f64]) -> f64 {
     counts.iter().zip(expected).map(|(&n, e)| (n as f64 - e) * (n as f64 - e) / e).sum()
 }
 
-/// The workload of a spec.
+/// Builds the workload of a spec.
 pub(crate) fn workload(
     text: &str,
     volume_sectors: u64,

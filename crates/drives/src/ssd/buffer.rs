@@ -1,12 +1,12 @@
-//! The write buffer: data the host has handed over and no die has been given yet.
+//! The write buffer: data the host has written and no die has been given yet.
 //!
-//! What is written again before it is programmed is programmed once. An entry is a unit of
-//! the table; it is *ready* when all of it is there, and otherwise waits for the rest until
-//! it is held no longer. Space is given back when the data has been programmed.
+//! Data overwritten before it is programmed is programmed once. An entry is a unit of the
+//! table. It is *ready* when it is complete; otherwise it waits for the rest until its hold
+//! time is over. Space is freed when the data has been programmed.
 
 use super::mapping::NONE;
 
-/// Names the lists and the free entries.
+/// The list an entry is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     Ready,
@@ -19,25 +19,25 @@ struct Entry {
     next: u32,
     previous: u32,
     list: List,
-    /// The last run of sectors written to it.
+    /// The last run of sectors written to the unit.
     run: (u32, u32),
-    /// Which 64ths of the unit (sectors, where it has no more) are there.
+    /// A bit for each present 64th of the unit (each sector, for units of at most 64 sectors).
     parts: u64,
     bytes: u32,
     epoch: u64,
     since: u64,
 }
 
-/// What is handed to a die.
+/// A unit handed to a die.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     /// The unit.
     pub(super) unit: u32,
-    /// Bytes of buffer that are free again once it is programmed.
+    /// Bytes of buffer that are freed once it is programmed.
     pub(super) bytes: u32,
-    /// The flush it belongs to.
+    /// Epoch of the unit, which a flush waits for.
     pub(super) epoch: u64,
-    /// Bytes of the unit that were not written and come from flash.
+    /// Bytes of the unit that were not written and are read from flash.
     pub(super) missing: u64,
 }
 
@@ -79,7 +79,7 @@ impl Index {
         self.places[at] = (unit, entry);
     }
 
-    /// Takes the unit out and moves those up that had to go past it.
+    /// Removes the unit and moves up the entries that had probed past it.
     fn remove(&mut self, unit: u32) {
         let mut hole = self.home(unit);
         while self.places[hole].0 != unit {
@@ -108,12 +108,12 @@ pub(super) struct Buffer {
     entries: Vec<Entry>,
     unused: u32,
     index: Index,
-    /// First and last of the ready and of the partial ones, oldest first.
+    /// First and last entry of the ready and of the partial list, oldest first.
     lists: [(u32, u32); 2],
     ready: u32,
     partial: u32,
     free: u64,
-    /// Bytes of the units that wait.
+    /// Bytes of the waiting units.
     waiting_bytes: u64,
     unit_sectors: u32,
     /// Entries not yet programmed, by epoch from `first_epoch` on.
@@ -122,7 +122,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Of so many bytes, for units of so many sectors.
+    /// Creates a buffer of `bytes` bytes, for units of `unit_sectors` sectors.
     pub(super) fn new(bytes: u64, unit_sectors: u32) -> Buffer {
         Buffer {
             entries: Vec::new(),
@@ -139,22 +139,22 @@ impl Buffer {
         }
     }
 
-    /// Units that are whole and wait for a die.
+    /// Returns the number of complete units that wait for a die.
     pub(super) fn ready(&self) -> u32 {
         self.ready
     }
 
-    /// Units that wait, whole or not.
+    /// Returns the number of waiting units, complete or not.
     pub(super) fn waiting(&self) -> u32 {
         self.ready + self.partial
     }
 
-    /// Bytes of them.
+    /// Returns the bytes of the waiting units.
     pub(super) fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes
     }
 
-    /// When the data that has waited longest came.
+    /// Returns the arrival time of the data that has waited longest.
     pub(super) fn oldest(&self) -> Option<u64> {
         let first = |list: List| self.entries.get(self.lists[list as usize].0 as usize);
         let since = |list| first(list).map(|entry| entry.since);
@@ -164,7 +164,7 @@ impl Buffer {
         }
     }
 
-    /// Whether those sectors of the unit are here.
+    /// Returns true if sectors `from` to `to` of the unit are in the buffer.
     #[inline]
     pub(super) fn holds(&self, unit: u32, from: u32, to: u32) -> bool {
         if self.waiting() == 0 {
@@ -177,7 +177,7 @@ impl Buffer {
         }
     }
 
-    /// Takes sectors `from` to `to` of the unit; returns whether there was space.
+    /// Adds sectors `from` to `to` of the unit; returns false if there was no space.
     pub(super) fn put(&mut self, unit: u32, from: u32, to: u32, now: u64) -> bool {
         let found = if self.waiting() == 0 { NONE } else { self.index.find(unit) };
         let most = self.unit_sectors * 512;
@@ -249,7 +249,7 @@ impl Buffer {
         self.index.insert(unit, at);
     }
 
-    /// Adds to what a partial entry has; makes it ready when that is all.
+    /// Adds sectors to a partial entry, and makes it ready if it is complete.
     fn extend(&mut self, at: u32, from: u32, to: u32, more: u32) {
         let part = (self.unit_sectors / 64).max(1);
         let parts = self.unit_sectors.div_ceil(part);
@@ -299,9 +299,9 @@ impl Buffer {
         }
     }
 
-    /// Hands out the oldest ready unit; with `partial`, one that is not whole if none is. What the flush
-    /// `awaited` covers, an epoch, goes in order of arrival, whole or not: else a flush would never end
-    /// while whole units go on coming.
+    /// Takes the oldest ready unit. With `partial`, takes an incomplete one if none is ready.
+    /// Units covered by the flush `awaited`, an epoch, are taken in order of arrival, complete
+    /// or not: otherwise a flush would never end while complete units keep arriving.
     pub(super) fn take(&mut self, partial: bool, awaited: Option<u64>) -> Option<Taken> {
         let first = |list: List| Some(self.lists[list as usize].0).filter(|&at| at != NONE);
         let (ready, other) = (first(List::Ready), first(List::Partial).filter(|_| partial));
@@ -330,7 +330,7 @@ impl Buffer {
         Taken { unit, bytes, epoch, missing }
     }
 
-    /// Forgets the unit, which was trimmed, if it waits.
+    /// Drops the unit, which was trimmed, if it waits.
     pub(super) fn discard(&mut self, unit: u32) {
         let at = if self.waiting() == 0 { NONE } else { self.index.find(unit) };
         if at != NONE {
@@ -339,7 +339,7 @@ impl Buffer {
         }
     }
 
-    /// What was taken is on flash.
+    /// Records that a taken unit is on flash, and frees its space.
     pub(super) fn programmed(&mut self, bytes: u32, epoch: u64) {
         self.free += u64::from(bytes);
         self.outstanding[(epoch - self.first_epoch) as usize] -= 1;
@@ -349,15 +349,15 @@ impl Buffer {
         }
     }
 
-    /// Begins a new epoch. Returns the last one before it: what was put until now is on
-    /// flash when [`Buffer::is_durable`] says so of it.
+    /// Begins a new epoch and returns the previous one. The data put until now is on flash when
+    /// [`Buffer::is_durable`] returns true for that epoch.
     pub(super) fn fence(&mut self) -> u64 {
         let epoch = self.first_epoch + self.outstanding.len() as u64 - 1;
         if self.outstanding.len() == 1 && self.outstanding[0] == 0 {
             self.first_epoch += 1;
         } else {
             self.outstanding.push_back(0);
-            // An older one may just have been waiting for a successor to be dropped.
+            // An older epoch may have been waiting only for a successor to be dropped.
             while self.outstanding.len() > 1 && self.outstanding[0] == 0 {
                 self.outstanding.pop_front();
                 self.first_epoch += 1;
@@ -366,7 +366,7 @@ impl Buffer {
         epoch
     }
 
-    /// Whether everything of the epoch and before is on flash.
+    /// Returns true if everything of `epoch` and of earlier epochs is on flash.
     pub(super) fn is_durable(&self, epoch: u64) -> bool {
         epoch < self.first_epoch
     }

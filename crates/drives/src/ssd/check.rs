@@ -1,4 +1,4 @@
-//! Which parameters cannot be, and what would be right.
+//! Checks of the parameters, with errors that name the allowed values.
 
 use hemi_units::{SECTOR_BYTES, Size};
 
@@ -8,7 +8,7 @@ use super::victim::Policy;
 use crate::parameter::ParameterError;
 
 impl Parameters {
-    /// Refuses what cannot be, by name.
+    /// Returns an error naming the parameter if no drive can have these parameters.
     pub fn check(&self) -> Result<(), ParameterError> {
         self.check_counts()?;
         self.check_flash()?;
@@ -154,7 +154,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Whether user data and the pool of free blocks fit.
+    /// Checks that user data and the pool of free blocks fit.
     fn check_room(&self) -> Result<(), ParameterError> {
         let scale = u64::from(self.scale);
         if self.capacity.0 / scale < self.mapping_unit.0 {

@@ -1,11 +1,11 @@
-//! When lanes are collected, and how collecting and host writes share them.
+//! Garbage collection: the choice of lanes, and the pacing of copies against host writes.
 //!
-//! Lanes that run short of free blocks queue up, and some at a time are collected, page by
-//! page, each ending with an erase. While the host writes, copies are paced: each page of
-//! the host's allows so many copies as the victims at hand take to free as much, more the
-//! fewer blocks are free, but never more than a share. Where that share is too small for the
-//! load, free blocks run out all the same. Then either the lanes that ran out wait, or the
-//! whole drive does until a burst of blocks is free again: a freeze.
+//! Lanes that run short of free blocks queue up. Some are collected at a time, page by page,
+//! each ending with an erase. While the host writes, copies are paced. Each page from the host
+//! allows as many copies as the current victims need to free that much space, more the fewer
+//! blocks are free, but never more than a share. If that share is too small for the load, free
+//! blocks run out. Then either the lanes without blocks wait, or the whole drive waits until a
+//! burst of blocks is free again: a freeze.
 
 use std::collections::VecDeque;
 
@@ -15,29 +15,29 @@ use super::translation::Translation;
 /// The pace of collection.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
-    /// Lanes that wait for their turn, and whether each does.
+    /// Lanes that wait for their turn, and a flag for each lane that does.
     queue: VecDeque<u32>,
     queued: Vec<bool>,
-    /// Lanes being collected now, and the most that may be.
+    /// Lanes being collected now, and the most allowed.
     active: u32,
     most: u32,
-    /// Units that may be copied before the host's next page; negative if ahead.
+    /// Units that may be copied before the host's next page; negative if too many were copied.
     credit: f64,
-    /// Units to copy for each that is freed, of the latest victims.
+    /// Units copied for each unit freed, for the latest victims.
     need: f64,
-    /// The most units copied for each that the host writes.
+    /// Most units copied for each unit the host writes.
     limit: f64,
     start: u32,
     background_blocks: u32,
-    /// Free blocks of the drive at which pacing begins and at which nothing is left of it.
+    /// Free blocks of the drive below which pacing begins, and at which it is strongest.
     easy: f64,
     tight: f64,
     burst: u32,
-    /// The free blocks at which the host may write again.
+    /// Free blocks at which the host may write again.
     frozen_until: Option<u32>,
-    /// Nothing else is to be done.
+    /// True if the drive has nothing else to do.
     idle: bool,
-    /// Times the drive froze for a burst.
+    /// Number of times the drive froze for a burst.
     freezes: u64,
 }
 
@@ -63,12 +63,12 @@ impl Collector {
         }
     }
 
-    /// Whether the host waits for a burst of blocks to be freed.
+    /// Returns true while the host waits for a burst of blocks to be freed.
     pub(super) fn is_frozen(&self) -> bool {
         self.frozen_until.is_some()
     }
 
-    /// Times the drive froze.
+    /// Returns the number of times the drive froze.
     pub(super) fn freezes(&self) -> u64 {
         self.freezes
     }
@@ -79,12 +79,12 @@ impl Collector {
             || (self.idle && (free < self.background_blocks || translation.cached_in(lane) > 0))
     }
 
-    /// The host has written a page of so many units into the lane.
+    /// Updates the pace after the host has written a page of `units` units into the lane.
     pub(super) fn host_wrote(&mut self, translation: &Translation, lane: u32, units: u32) {
         let free = f64::from(translation.free_blocks());
         let depth = ((self.easy - free) / (self.easy - self.tight)).clamp(0.0, 1.0);
         let ratio = (self.need * 2.0 * depth).min(self.limit);
-        // Credit that nobody used is not saved up for a burst of copies.
+        // Unused credit is not saved up for a burst of copies.
         let most = 8.0 * f64::from(units);
         self.credit = (self.credit + ratio * f64::from(units)).min(most);
         if self.burst > 0 && self.frozen_until.is_none() && free <= self.tight {
@@ -94,7 +94,7 @@ impl Collector {
         self.enqueue(translation, lane);
     }
 
-    /// Queues the lane if it needs collection and neither waits for it nor has it.
+    /// Queues the lane if it needs collection and is neither queued nor being collected.
     pub(super) fn enqueue(&mut self, translation: &Translation, lane: u32) {
         let waits = self.queued[lane as usize] || translation.is_collecting(lane);
         if !waits && self.needs(translation, lane) {
@@ -103,7 +103,7 @@ impl Collector {
         }
     }
 
-    /// The drive has become idle, or busy again.
+    /// Records that the drive has become idle, or busy again.
     pub(super) fn set_idle(&mut self, idle: bool, translation: &Translation) {
         self.idle = idle;
         if idle {
@@ -113,14 +113,14 @@ impl Collector {
         }
     }
 
-    /// Whether a lane might be begun now.
+    /// Returns true if the collection of another lane may begin.
     pub(super) fn can_begin(&self) -> bool {
         self.active < self.most && !self.queue.is_empty()
     }
 
-    /// Begins with the next lane in the queue that has something to collect.
+    /// Begins with the next queued lane that has something to collect, and returns it.
     pub(super) fn begin(&mut self, translation: &mut Translation) -> Option<u32> {
-        // Lanes with nothing to gain yet go back; a few looks are enough for one call.
+        // Lanes with nothing to gain yet are put back; a few attempts are enough for one call.
         for _ in 0..self.queue.len().min(8) {
             if self.active >= self.most {
                 return None;
@@ -144,19 +144,21 @@ impl Collector {
         None
     }
 
-    /// Whether the lane may copy a page now, while the host has data for it or not.
+    /// Returns true if the lane may copy a page now. `host_waits` is true if the host has data
+    /// to write.
     pub(super) fn may_copy(&self, host_waits: bool, lane_has_room: bool) -> bool {
         let alone = !host_waits || (self.burst == 0 && !lane_has_room);
         alone || self.is_frozen() || self.credit > 0.0
     }
 
-    /// So many units were copied.
+    /// Charges `units` copied units to the credit.
     pub(super) fn copied(&mut self, units: u32) {
-        // What is copied while nobody waits is not held against the copies to come.
+        // Copies made while nobody waits do not delay later copies.
         self.credit = (self.credit - f64::from(units)).max(-64.0);
     }
 
-    /// The lane's victim is erased. Returns whether a freeze has ended by it.
+    /// Ends the collection of the lane after its victim's erase. Returns true if that ended a
+    /// freeze.
     pub(super) fn erased(&mut self, translation: &Translation, lane: u32) -> bool {
         self.active -= 1;
         self.enqueue(translation, lane);

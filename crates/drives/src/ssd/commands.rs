@@ -1,4 +1,4 @@
-//! The host's commands: those under way, and those that wait for a place in the drive's queue.
+//! The host's commands: those in flight, and those that wait for the drive's queue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,23 +8,23 @@ use hemi_units::{Instant, Operation};
 use super::mapping::NONE;
 use crate::drive::{Completion, Request};
 
-/// A command under way.
+/// A command in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
     pub(super) tag: u64,
     pub(super) operation: Operation,
-    /// Sectors not yet taken into the buffer, or all of a read's.
+    /// Sectors of a write that are not yet in the buffer, or all sectors of a read.
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) bytes: u64,
-    /// Page reads it waits for.
+    /// Page reads the command waits for.
     pub(super) pending: u32,
-    /// Whether those are of the table: the data is read next.
+    /// True if those are of the table; the data is read after them.
     pub(super) looking_up: bool,
     next: u32,
 }
 
-/// All of them.
+/// All commands of the drive.
 #[derive(Clone, Debug)]
 pub(super) struct Commands {
     slab: Vec<Command>,
@@ -36,7 +36,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// With room for so many at a time.
+    /// Creates the commands of a drive whose queue has `depth` slots.
     pub(super) fn new(depth: u32) -> Commands {
         Commands {
             slab: Vec::new(),
@@ -48,7 +48,7 @@ impl Commands {
         }
     }
 
-    /// Takes the request; returns the command if the queue has a place for it.
+    /// Adds the request. Returns the command if the queue has a slot for it.
     pub(super) fn take(&mut self, request: Request) -> Option<u32> {
         if self.running >= self.depth {
             self.waiting.push_back(request);
@@ -85,17 +85,17 @@ impl Commands {
         &mut self.slab[command as usize]
     }
 
-    /// The command will be done at `at`.
+    /// Sets the completion of the command to `at`.
     pub(super) fn end(&mut self, command: u32, at: u64) {
         self.ending.push(Reverse((at, command)));
     }
 
-    /// When the next one is done.
+    /// Returns the time of the next completion.
     pub(super) fn next_end(&self) -> u64 {
         self.ending.peek().map_or(u64::MAX, |&Reverse((at, _))| at)
     }
 
-    /// Takes out the next one that is done, and starts one that waited in its place.
+    /// Removes the next completed command, and starts a waiting one in its place.
     pub(super) fn ended(&mut self) -> Option<(Completion, Command, Option<u32>)> {
         let Reverse((at, command)) = self.ending.pop()?;
         let it = self.slab[command as usize];
@@ -106,7 +106,7 @@ impl Commands {
         Some((Completion { tag: it.tag, at: Instant(at) }, it, next))
     }
 
-    /// Whether none is under way.
+    /// Returns true if no command is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.running == 0
     }

@@ -1,5 +1,5 @@
-//! The lanes at work: reads first, then what was suspended, then collection and host data as
-//! they are paced.
+//! Work of the lanes: reads first, then suspended operations, then collection and host data
+//! according to the pacing.
 
 use std::cmp::Reverse;
 
@@ -9,11 +9,11 @@ use super::lanes::{Activity, Suspended};
 use super::map_cache::Lookup;
 use super::mapping::NONE;
 
-/// How often one program or erase may be suspended, so that reads cannot starve it.
+/// Times a program or erase may be suspended, limited so that reads cannot starve it.
 const SUSPENDS: u32 = 16;
 
 impl Ssd {
-    /// The lane does `activity` for so long from now on.
+    /// Starts `activity` on the lane, from now until `until`.
     fn occupy(&mut self, lane: u32, activity: Activity, until: u64) {
         let duration = until - self.now;
         match activity {
@@ -27,7 +27,7 @@ impl Ssd {
         self.events.push(Reverse((until, lane)));
     }
 
-    /// What the lane did has ended, unless it was suspended meanwhile.
+    /// Handles the end of the lane's activity, unless it has been suspended meanwhile.
     pub(super) fn end_of_activity(&mut self, lane: u32) {
         let it = &mut self.lanes[lane as usize];
         if it.until != self.now || it.activity == Activity::Idle {
@@ -60,12 +60,12 @@ impl Ssd {
                 }
             }
         }
-        // The lane is not idle for a moment in between: nothing above may give it work.
+        // The lane must not become idle in between, since nothing above may give it work.
         self.work(lane);
     }
 
-    /// Reads wait in the lane's queue: it begins with them if it is idle, or suspends what it
-    /// does if it can.
+    /// Handles reads queued on the lane: an idle lane starts them, and a busy one suspends its
+    /// activity if it can.
     pub(super) fn reads_wait(&mut self, lane: u32) {
         let it = &mut self.lanes[lane as usize];
         match it.activity {
@@ -73,7 +73,7 @@ impl Ssd {
             Activity::Program | Activity::Copy | Activity::Erase => {
                 let Some(suspend) = self.timing.suspend else { return };
                 let remaining = it.until - self.now;
-                // Near its end it is quicker to let it finish.
+                // Near its end, waiting is quicker than suspending.
                 if it.suspends_left == 0 || remaining <= suspend || !it.has_reads() {
                     return;
                 }
@@ -85,14 +85,14 @@ impl Ssd {
         }
     }
 
-    /// Gives the lane work if it has none.
+    /// Gives the lane work if it is idle.
     pub(super) fn work_if_idle(&mut self, lane: u32) {
         if self.lanes[lane as usize].activity == Activity::Idle {
             self.work(lane);
         }
     }
 
-    /// The lane has ended what it did, or was idle: finds it something to do.
+    /// Finds work for a lane that is idle or has ended its activity.
     fn work(&mut self, lane: u32) {
         let it = &mut self.lanes[lane as usize];
         if it.has_reads() {
@@ -129,7 +129,7 @@ impl Ssd {
         self.list_if_idle(lane);
     }
 
-    /// Lanes that were not allowed to copy look again.
+    /// Lets lanes that were not allowed to copy try again.
     fn work_blocked(&mut self) {
         for _ in 0..self.blocked.len() {
             if !self.collector.may_copy(self.host_writes(), true) {
@@ -142,7 +142,7 @@ impl Ssd {
         }
     }
 
-    /// Lists the lane among the idle ones that have room.
+    /// Adds the lane to the list of idle lanes if it is idle and has room.
     pub(super) fn list_if_idle(&mut self, lane: u32) {
         let has_room = self.has_room(lane);
         let it = &mut self.lanes[lane as usize];
@@ -164,14 +164,14 @@ impl Ssd {
         self.translation.has_room(lane, self.stream(lane))
     }
 
-    /// Whether the host is writing: collection then keeps its pace, even if there happens to
-    /// be no data for a die.
+    /// Returns true if the host is writing. Collection then keeps its pace, even if there
+    /// happens to be no data for a die.
     fn host_writes(&self) -> bool {
         !self.arriving_writes.is_empty() || !self.stalled.is_empty() || self.has_data(false)
     }
 
-    /// Whether a page's worth of data is to be programmed; less than that when it has been
-    /// held too long (`overdue`), when a flush waits, or when writes wait for space.
+    /// Returns true if a page's worth of data can be programmed, or less if it has been held
+    /// too long (`overdue`), if a flush waits, or if writes wait for space.
     fn has_data(&self, overdue: bool) -> bool {
         let waiting = self.buffer.waiting();
         if waiting == 0 {
@@ -183,7 +183,7 @@ impl Ssd {
             || (!self.stalled.is_empty() && (self.buffer.ready() > 0 || self.takes_partial(false)))
     }
 
-    /// Whether units that are not whole are to be programmed too.
+    /// Returns true if incomplete units may be programmed too.
     fn takes_partial(&self, overdue: bool) -> bool {
         overdue
             || !self.flushing.is_empty()
@@ -191,7 +191,7 @@ impl Ssd {
                 && self.buffer.waiting_bytes() * 2 > self.parameters.buffer.0)
     }
 
-    /// Hands data to idle lanes; returns whether any was.
+    /// Hands data to idle lanes; returns true if any lane got data.
     pub(super) fn dispatch(&mut self, overdue: bool) -> bool {
         let mut any = false;
         while !self.collector.is_frozen() && self.has_data(overdue) {
@@ -210,7 +210,7 @@ impl Ssd {
         any
     }
 
-    /// Programs the next page of the host's data.
+    /// Programs the next page of host data.
     fn program(&mut self, lane: u32, overdue: bool) {
         let stream = self.stream(lane);
         let cached = stream == Stream::Cached;
@@ -240,8 +240,8 @@ impl Ssd {
         self.occupy(lane, Activity::Program, until);
     }
 
-    /// Moves so many pages to the lane and programs them, the one during the other. Returns
-    /// when that is done.
+    /// Moves `pages` pages to the lane and programs them, overlapping the two. Returns the time
+    /// at which that is done.
     fn transfer_and_program(&mut self, lane: u32, pages: u64, time: u64) -> u64 {
         let transfer = self.timing.transfer(self.timing.lane_page);
         let channel = &mut self.channels[self.lanes[lane as usize].channel as usize];
@@ -250,7 +250,7 @@ impl Ssd {
         (first + pages * time).max(end + time)
     }
 
-    /// The time it takes to read what the host did not write of a unit.
+    /// Returns the time to read the part of a unit that the host did not write.
     fn fill_in(&mut self, unit: u32, missing: u64) -> u64 {
         if missing == 0 {
             return 0;
@@ -273,7 +273,7 @@ impl Ssd {
         log + sense + moving + (pages - 1) * sense.max(moving)
     }
 
-    /// The time it takes to have the part of the table in memory that the unit is in.
+    /// Returns the time to load the part of the table that holds the unit.
     fn change_table(&mut self, unit: u32) -> u64 {
         match self.map_cache.as_mut().map(|cache| cache.look_up(unit, true)) {
             None | Some(Lookup::Hit) => 0,

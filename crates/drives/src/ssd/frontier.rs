@@ -1,34 +1,34 @@
-//! Where the next unit goes: the open blocks of a lane.
+//! The open blocks of a lane, which take the next units.
 
 use super::mapping::NONE;
 
-/// Whose units an open block takes.
+/// The origin of the units in an open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// The host's.
+    /// Units from the host.
     Host,
-    /// Those that were collected, where they are kept apart.
+    /// Collected units, if they are kept apart.
     Collected,
-    /// The host's, into the SLC cache.
+    /// Units from the host, into the SLC cache.
     Cached,
 }
 
 /// The open block of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frontier {
-    /// The block; [`NONE`] if none is open.
+    /// The block, or [`NONE`] if none is open.
     pub block: u32,
-    /// Its next slot, from its first.
+    /// Next slot, counted from the block's first.
     pub next: u32,
-    /// How many of its slots are used.
+    /// Number of the block's slots that are used.
     pub limit: u32,
 }
 
 impl Frontier {
-    /// No block is open.
+    /// A frontier without an open block.
     pub const CLOSED: Frontier = Frontier { block: NONE, next: 0, limit: 0 };
 
-    /// Whether a block is open.
+    /// Returns true if a block is open.
     pub fn is_open(&self) -> bool {
         self.block != NONE
     }

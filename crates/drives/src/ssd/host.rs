@@ -1,5 +1,5 @@
-//! The host's side: commands through the processor and over the link, into the buffer or to
-//! the lanes, and back.
+//! The host's side: commands pass the processor and the link, go into the buffer or to the
+//! lanes, and back.
 
 use hemi_units::{Operation, SECTOR_BYTES};
 
@@ -9,8 +9,8 @@ use super::map_cache::Lookup;
 use super::mapping::NONE;
 
 impl Ssd {
-    /// A command has a place in the drive's queue: the processor looks at it, and a write's
-    /// data comes over the link.
+    /// Starts a command that has a slot in the drive's queue: the processor handles it, and a
+    /// write's data crosses the link.
     pub(super) fn command_started(&mut self, command: u32) {
         let it = *self.commands.get(command);
         let read = it.operation == Operation::Read;
@@ -30,7 +30,7 @@ impl Ssd {
         }
     }
 
-    /// The controller has the command, and a write's data.
+    /// Handles a command that has reached the controller, with a write's data.
     pub(super) fn command_arrived(&mut self, command: u32) {
         let it = *self.commands.get(command);
         match it.operation {
@@ -57,11 +57,11 @@ impl Ssd {
         self.parameters.mapping_unit.0 / SECTOR_BYTES
     }
 
-    /// Puts what is left of a write into the buffer; returns whether all of it found space.
+    /// Puts the rest of a write into the buffer; returns true if all of it found space.
     pub(super) fn admit(&mut self, command: u32) -> bool {
         let it = *self.commands.get(command);
         let unit_sectors = self.unit_sectors();
-        // What is larger than half the buffer goes in by pieces.
+        // A write larger than half the buffer is put in piece by piece.
         let most = (self.parameters.buffer.0 / 2 / SECTOR_BYTES).max(8);
         let mut from = it.from;
         while from < it.to {
@@ -86,7 +86,7 @@ impl Ssd {
         true
     }
 
-    /// The command is done when all that is in the buffer now is on flash.
+    /// Completes the command when everything now in the buffer is on flash.
     fn wait_for_flash(&mut self, command: u32) {
         let epoch = self.buffer.fence();
         self.flushing.push_back((epoch, command));
@@ -106,7 +106,7 @@ impl Ssd {
         }
     }
 
-    /// Takes writes that waited for space, as far as it goes.
+    /// Admits writes that waited for space, as far as there is any.
     pub(super) fn admit_stalled(&mut self) {
         while let Some(&command) = self.stalled.front() {
             if !self.admit(command) {
@@ -126,7 +126,7 @@ impl Ssd {
         self.admit_stalled();
     }
 
-    /// Looks up where a read's data is, which may take reading the table.
+    /// Looks up the place of a read's data, which may require reading the table.
     fn read(&mut self, command: u32) {
         let it = *self.commands.get(command);
         let Some(cache) = &mut self.map_cache else { return self.read_data(command) };
@@ -154,14 +154,14 @@ impl Ssd {
         }
     }
 
-    /// Sends a read to the lanes its data lies in; one page is read once.
+    /// Sends a read to the lanes that hold its data; each page is read once.
     fn read_data(&mut self, command: u32) {
         let it = *self.commands.get(command);
         let unit_sectors = self.unit_sectors();
         let page_slots = self.translation.shape().page_slots;
         let mut from = it.from;
         let mut pending = 0;
-        // The page collected so far: its number and bytes.
+        // The page collected so far: its number and its bytes.
         let mut page = (NONE, 0);
         let mut last_slot = NONE;
         while from < it.to {
@@ -193,8 +193,8 @@ impl Ssd {
         }
     }
 
-    /// Queues a read of so many bytes of the page (or the pages) the slot is in. Returns how
-    /// many reads that is.
+    /// Queues a read of `bytes` bytes of the page (or pages) that holds the slot. Returns the
+    /// number of reads queued.
     fn read_page(&mut self, command: u32, slot: u32, bytes: u64) -> u32 {
         if slot == NONE {
             return 0;
@@ -204,7 +204,7 @@ impl Ssd {
         let per_unit = self.parameters.pages_per_unit();
         let page = self.translation.page_of(slot) * per_unit;
         let sense = self.timing.sense(page, self.translation.is_cached(slot));
-        // While one page moves the next is sensed.
+        // The next page is sensed while one is moved.
         let moving = self.timing.transfer(bytes.min(self.timing.lane_page));
         let more = (pages - 1) * sense.saturating_sub(moving);
         let read = PageRead::new(command, bytes, sense, more);
@@ -213,7 +213,7 @@ impl Ssd {
         1
     }
 
-    /// A page has been read for the command.
+    /// Handles the end of a page read for the command.
     pub(super) fn page_was_read(&mut self, command: u32) {
         let it = self.commands.get(command);
         it.pending -= 1;
@@ -227,7 +227,7 @@ impl Ssd {
         }
     }
 
-    /// A read's data goes to the host.
+    /// Sends a read's data to the host.
     fn end_read(&mut self, command: u32) {
         let bytes = self.commands.get(command).bytes;
         let way = usize::from(self.parameters.full_duplex);

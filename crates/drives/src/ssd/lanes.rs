@@ -1,36 +1,36 @@
-//! What each lane is doing, and the reads that wait for it.
+//! The activities of lanes, and the reads that wait for them.
 
 use super::mapping::NONE;
 
-/// What a lane does.
+/// The activity of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// Nothing.
+    /// Idle.
     Idle,
     /// Sensing the page of the first waiting read.
     Sense,
-    /// Moving it to the controller.
+    /// Moving that page to the controller.
     Move,
-    /// Programming data of the buffer's.
+    /// Programming data from the buffer.
     Program,
     /// Copying from the victim.
     Copy,
     /// Erasing the victim.
     Erase,
-    /// Suspending one of the last three.
+    /// Suspending a program, copy or erase.
     Suspend,
 }
 
-/// A read of one page (or of several on end, where a unit has several).
+/// A read of one page (or of several in a row, if a unit spans several).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRead {
-    /// The command it is for.
+    /// The command it belongs to.
     pub(super) command: u32,
     /// Bytes to move.
     pub(super) bytes: u64,
-    /// Time until the first byte is there.
+    /// Time until the first byte is available.
     pub(super) sense: u64,
-    /// Time the lane needs after that, beyond moving.
+    /// Additional time the lane needs after that, beyond moving.
     pub(super) more: u64,
     next: u32,
 }
@@ -41,7 +41,7 @@ impl PageRead {
     }
 }
 
-/// A program, copy or erase that gave way to reads.
+/// A program, copy or erase suspended in favour of reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suspended {
     pub(super) activity: Activity,
@@ -52,20 +52,20 @@ pub(super) struct Suspended {
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub(super) activity: Activity,
-    /// When that ends.
+    /// Time at which the activity ends.
     pub(super) until: u64,
     pub(super) suspended: Option<Suspended>,
-    /// How often the present operation may still be suspended.
+    /// Number of times the current operation may still be suspended.
     pub(super) suspends_left: u32,
-    /// Channel (or group of channels) it hangs on.
+    /// Channel (or group of channels) of the lane.
     pub(super) channel: u32,
-    /// Whether it is in the list of those that are idle and have room.
+    /// True if the lane is in the list of idle lanes with room.
     pub(super) listed: bool,
-    /// Whether it is among those that may not copy for now.
+    /// True if the lane is in the list of lanes that may not copy for now.
     pub(super) blocked: bool,
-    /// Time the next program takes besides: parts of the table read and written for it.
+    /// Extra time added to the next program for mapping-table reads and writes.
     pub(super) debt: u64,
-    /// What is being programmed: bytes of buffer and epoch of each unit.
+    /// Units being programmed: bytes of buffer and epoch of each.
     pub(super) programming: Vec<(u32, u64)>,
     first_read: u32,
     last_read: u32,
@@ -105,7 +105,7 @@ impl PageReads {
         PageReads { slab: Vec::new(), unused: NONE }
     }
 
-    /// Appends a read to the lane's.
+    /// Appends a read to the lane's queue.
     pub(super) fn push(&mut self, lane: &mut Lane, read: PageRead) {
         let at = if self.unused == NONE {
             self.slab.push(read);
@@ -123,12 +123,12 @@ impl PageReads {
         lane.last_read = at;
     }
 
-    /// The lane's first read, which must have one.
+    /// Returns the first read of the lane, which must have one.
     pub(super) fn first(&self, lane: &Lane) -> PageRead {
         self.slab[lane.first_read as usize]
     }
 
-    /// Takes it out.
+    /// Removes and returns the first read of the lane.
     pub(super) fn pop(&mut self, lane: &mut Lane) -> PageRead {
         let at = lane.first_read;
         let read = self.slab[at as usize];

@@ -1,19 +1,19 @@
-//! The part of the table that is in memory, where not all of it is.
+//! The part of the mapping table in memory, if memory does not hold all of it.
 //!
-//! The table lies on flash in pages of 4 KiB, 1,024 units each; the cache replaces them by
+//! The table is on flash in pages of 4 KiB, each for 1,024 units. The cache replaces pages by
 //! second chance (CLOCK).
 
-/// Units a page of the table maps.
+/// Units mapped by a page of the table.
 const PAGE_UNITS: u32 = 1024;
 
-/// What looking up a unit cost.
+/// The cost of looking up a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
-    /// It was in memory.
+    /// The page was in memory.
     Hit,
-    /// A page has to be read; `written` if a changed one has to be programmed first.
+    /// A page has to be read.
     Miss {
-        /// Whether the page that made place had changed.
+        /// True if the evicted page had changed and has to be programmed first.
         written: bool,
     },
 }
@@ -21,7 +21,7 @@ pub(super) enum Lookup {
 /// Pages in memory.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
-    /// Of each page of the table: 0 absent, or its flags.
+    /// For each page of the table: 0 if absent, else its flags.
     flags: Vec<u8>,
     ring: Vec<u32>,
     most: usize,
@@ -33,14 +33,14 @@ const USED: u8 = 2;
 const CHANGED: u8 = 4;
 
 impl MapCache {
-    /// Of so many bytes, for a table of so many units.
+    /// Creates a cache of `bytes` bytes for a table of `units` units.
     pub(super) fn new(bytes: u64, units: u32) -> MapCache {
         let pages = units.div_ceil(PAGE_UNITS) as usize;
         let most = ((bytes / 4096) as usize).clamp(1, pages);
         MapCache { flags: vec![0; pages], ring: Vec::with_capacity(most), most, hand: 0 }
     }
 
-    /// Looks the unit up, to change it or not.
+    /// Looks the unit up; `changes` is true if its entry is about to change.
     pub(super) fn look_up(&mut self, unit: u32, changes: bool) -> Lookup {
         let page = unit / PAGE_UNITS;
         let flags = &mut self.flags[page as usize];

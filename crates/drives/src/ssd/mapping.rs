@@ -1,9 +1,9 @@
-//! The page-mapped table: where each unit lies, and whose each slot is.
+//! The page-mapped table: the slot of each unit, and the unit in each slot.
 //!
-//! A *unit* is what the table maps (4 KiB mostly), a *slot* a place on flash that holds one.
-//! Both are counted from 0 in 32 bits, so that a table of 256 million units takes 2 GB.
+//! A *unit* is what the table maps (usually 4 KiB), and a *slot* is a place on flash that holds
+//! one. Both are counted from 0 in 32 bits, so that a table of 256 million units takes 2 GB.
 
-/// No unit, no slot, no block.
+/// The value for no unit, no slot or no block.
 pub const NONE: u32 = u32::MAX;
 
 /// The table in both directions.
@@ -14,29 +14,29 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Nothing is mapped. Neither number may reach [`NONE`].
+    /// Creates an empty table. Neither number may reach [`NONE`].
     pub fn new(units: u32, slots: u32) -> Mapping {
         Mapping { slot_of: vec![NONE; units as usize], unit_in: vec![NONE; slots as usize] }
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     pub fn units(&self) -> u32 {
         self.slot_of.len() as u32
     }
 
-    /// Where the unit lies; [`NONE`] if it was never written, or trimmed.
+    /// Returns the slot of the unit, or [`NONE`] if it was never written or was trimmed.
     pub fn slot_of(&self, unit: u32) -> u32 {
         self.slot_of[unit as usize]
     }
 
-    /// The unit whose newest copy is in the slot; [`NONE`] if the slot is free or its content
+    /// Returns the unit whose newest copy is in the slot, or [`NONE`] if the slot is free or
     /// outdated.
     pub fn unit_in(&self, slot: u32) -> u32 {
         self.unit_in[slot as usize]
     }
 
-    /// The unit lies in `slot` from now on. Returns the slot where it lay ([`NONE`] if
-    /// nowhere), which is outdated now.
+    /// Maps the unit to `slot`. Returns its previous slot ([`NONE`] if it had none), which is
+    /// now outdated.
     pub fn assign(&mut self, unit: u32, slot: u32) -> u32 {
         let old = self.clear(unit);
         self.slot_of[unit as usize] = slot;
@@ -44,7 +44,7 @@ impl Mapping {
         old
     }
 
-    /// The unit lies nowhere from now on. Returns where it lay.
+    /// Unmaps the unit. Returns its previous slot.
     pub fn clear(&mut self, unit: u32) -> u32 {
         let old = std::mem::replace(&mut self.slot_of[unit as usize], NONE);
         if old != NONE {

@@ -1,13 +1,12 @@
 //! Flash drives.
 //!
-//! The *translation* layer ([`translation`]) says where each unit lies and what has to be
-//! copied and erased to make room; it knows no time. Around it, on the virtual clock, are the
-//! dies that read, program and erase, the channels to them, the write buffer, the
-//! controller's processor and the link to the host, each busy with one thing at a time. A
-//! drive that stalls does so because these are busy: with collection, with erases, or because
-//! the buffer is full.
+//! The *translation* layer ([`translation`]) knows the place of each unit and the copies and
+//! erases that make room; it knows no time. Around it, on the virtual clock, are the dies that
+//! read, program and erase, the channels to them, the write buffer, the controller's processor
+//! and the link to the host, each busy with one operation at a time. A drive stalls because
+//! these are busy with collection or erases, or because the buffer is full.
 //!
-//! What works by itself is a *lane*: a die (all its planes at once), or a gang of dies in
+//! The unit of parallelism is a *lane*: a die (all its planes at once), or a gang of dies in
 //! lockstep.
 
 mod buffer;
@@ -51,7 +50,7 @@ use slc::SlcCache;
 use timing::{Processor, Serial, Timing};
 use translation::Translation;
 
-/// A flash drive. See the module.
+/// A flash drive; see the module.
 #[derive(Clone, Debug)]
 pub struct Ssd {
     parameters: Parameters,
@@ -63,9 +62,10 @@ pub struct Ssd {
     meter: Meter,
 
     lanes: Vec<Lane>,
-    /// Ends of what lanes do; one that no longer holds (a suspended program) is passed over.
+    /// Ends of lane activities. An end that no longer holds (of a suspended program) is
+    /// skipped.
     events: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Lanes with nothing to do and room for the host, in the order they became so.
+    /// Idle lanes with room for the host, in the order in which they became so.
     idle: VecDeque<u32>,
     page_reads: PageReads,
     channels: Vec<Serial>,
@@ -74,35 +74,38 @@ pub struct Ssd {
 
     commands: Commands,
     processor: Processor,
-    /// To the drive, and to the host; one where the link is half-duplex.
+    /// The link to the drive and to the host; only the first is used if the link is
+    /// half-duplex.
     link: [Serial; 2],
-    /// Commands that reach the controller, reads and others apart, in order of time.
+    /// Commands on their way to the controller, in order of time. Reads are kept apart from the
+    /// others.
     arriving_reads: VecDeque<(u64, u32)>,
     arriving_writes: VecDeque<(u64, u32)>,
 
     buffer: Buffer,
     /// Writes that wait for space in the buffer, in order.
     stalled: VecDeque<u32>,
-    /// Flushes (and writes past the cache) that wait for an epoch to be on flash, in order.
+    /// Flushes (and writes that bypass the cache) that wait for an epoch to be on flash, in
+    /// order.
     flushing: VecDeque<(u64, u32)>,
-    /// Set when a lane was idle and data was held too long, but no lane had room.
+    /// True if data has been held too long with idle lanes, but none had room.
     hold_blocked: bool,
 
     now: u64,
-    /// Since when it has had something to do; `None` if it has not.
+    /// Time since which the drive has had work, or `None` if it has none.
     busy_since: Option<u64>,
-    /// When it becomes idle enough for background collection.
+    /// Time from which it is idle enough for background collection.
     idle_at: u64,
-    /// Lanes that are doing something.
+    /// Number of busy lanes.
     working: u32,
-    /// Bytes programmed for the host, and besides.
+    /// Bytes programmed for the host, and bytes programmed for other reasons.
     host_bytes: u64,
     copied_bytes: u64,
     counters: Counters,
 }
 
 impl Ssd {
-    /// An erased drive; chance (where the policy draws) from the seed.
+    /// Creates an erased drive. The seed feeds policies that draw at random.
     pub fn new(parameters: &Parameters, seed: u64) -> Result<Ssd, ParameterError> {
         parameters.check()?;
         let shape = parameters.shape();
@@ -151,22 +154,23 @@ impl Ssd {
         self
     }
 
-    /// What it is made of.
+    /// Returns the parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Its translation layer, to look at.
+    /// Returns the translation layer for inspection.
     pub fn translation(&self) -> &Translation {
         &self.translation
     }
 
-    /// How often all host writes were stopped until a burst of blocks was free.
+    /// Returns how often all host writes were stopped until a burst of blocks was free.
     pub fn freezes(&self) -> u64 {
         self.collector.freezes()
     }
 
-    /// When data in the buffer has been held long enough although its page is not full.
+    /// Returns the time from which data in the buffer has been held long enough although its
+    /// page is not full.
     fn hold_end(&self) -> u64 {
         if self.hold_blocked || self.idle.is_empty() || self.collector.is_frozen() {
             return u64::MAX;
@@ -186,7 +190,7 @@ impl Ssd {
         front(&self.arriving_reads).min(front(&self.arriving_writes))
     }
 
-    /// Handles the earliest thing that is due at `at`.
+    /// Handles the earliest event, which is due at `at`.
     fn handle(&mut self, at: u64, done: &mut Vec<Completion>) {
         self.now = at;
         if self.commands.next_end() == at {
@@ -212,7 +216,7 @@ impl Ssd {
         self.settle();
     }
 
-    /// Starts what can be started by now.
+    /// Starts everything that can start now.
     fn settle(&mut self) {
         while self.collector.can_begin() {
             let Some(lane) = self.collector.begin(&mut self.translation) else { break };

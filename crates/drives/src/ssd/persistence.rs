@@ -1,7 +1,7 @@
-//! The translation layer's state as a row of numbers, and back.
+//! The translation layer's state as a sequence of numbers, and back.
 //!
-//! Blocks come lane by lane in the order in which collection would look at them, so that a
-//! restored layer goes on as the one that was saved.
+//! Blocks are written lane by lane, in the order in which collection would look at them, so
+//! that a restored layer continues exactly like the saved one.
 
 use std::cmp::Reverse;
 
@@ -14,8 +14,8 @@ use super::translation::{Shape, Translation, Work};
 use super::victim::State;
 
 impl Translation {
-    /// Hands out the state, number by number. A collection under way is undone by the next
-    /// [`Translation::restore`]: its victim is a candidate again.
+    /// Passes the state to `put`, number by number. A collection in progress is undone by the
+    /// next [`Translation::restore`]: its victim is a candidate again.
     pub(super) fn save(&self, put: &mut dyn FnMut(u32)) {
         let Work { written, copied, erases, levelled } = self.work;
         for long in self.rng.state().into_iter().chain([written, copied, erases, levelled]) {
@@ -54,12 +54,12 @@ impl Translation {
         }
     }
 
-    /// The layer in the state that was saved.
+    /// Restores the saved state.
     pub(super) fn restore(
         shape: Shape,
         from: &mut Reader<'_>,
     ) -> Result<Translation, SnapshotError> {
-        // The seed does not matter: the stream goes on from where it was.
+        // The seed does not matter: the stream continues from the saved state.
         let mut it = Translation::new(shape, 0);
         let state = [from.long()?, from.long()?, from.long()?, from.long()?];
         it.rng = Rng::from_state(state);

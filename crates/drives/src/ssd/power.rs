@@ -1,4 +1,4 @@
-//! Energy: what the drive draws at rest, and each lane while it works.
+//! Energy used by the drive at rest and by each lane while it works.
 
 use super::parameters::Parameters;
 
@@ -6,12 +6,12 @@ use super::parameters::Parameters;
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     idle: f64,
-    /// Beyond that, while a command is under way.
+    /// Watts beyond idle while a command is in flight.
     active: f64,
-    /// Of one lane, beyond both.
+    /// Watts of one lane beyond both, for reading and for writing.
     read: f64,
     write: f64,
-    /// Lane-nanoseconds of each.
+    /// Lane-nanoseconds spent reading, and spent writing.
     reading: u64,
     writing: u64,
 }
@@ -26,19 +26,20 @@ impl Meter {
         Meter { idle, active, read, write, reading: 0, writing: 0 }
     }
 
-    /// A lane reads for so long.
+    /// Counts `nanoseconds` of a lane reading.
     #[inline]
     pub(super) fn reads(&mut self, nanoseconds: u64) {
         self.reading += nanoseconds;
     }
 
-    /// A lane programs or erases for so long.
+    /// Counts `nanoseconds` of a lane programming or erasing.
     #[inline]
     pub(super) fn writes(&mut self, nanoseconds: u64) {
         self.writing += nanoseconds;
     }
 
-    /// Joules used in the first `now` nanoseconds, in so many of which it was busy.
+    /// Returns the joules used in the first `now` nanoseconds, of which the drive was busy for
+    /// `busy`.
     pub(super) fn energy(&self, now: u64, busy: u64) -> f64 {
         let work = self.read * self.reading as f64 + self.write * self.writing as f64;
         (self.idle * now as f64 + self.active * busy as f64 + work) * 1e-9

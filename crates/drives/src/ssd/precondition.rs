@@ -1,4 +1,4 @@
-//! Bringing a drive into the state it has after long use, without waiting for it.
+//! Preconditioning: brings a drive into the state of long use without simulating that use.
 
 use hemi_random::Rng;
 
@@ -6,16 +6,16 @@ use super::Ssd;
 use super::translation::Translation;
 use crate::preset::Precondition;
 
-/// Write amplification has settled when two windows on end differ by less than this share.
+/// Share by which two successive windows differ, below which write amplification has settled.
 const SETTLED: f64 = 0.01;
 
-/// The most windows, each of half the drive's units.
+/// Most windows, each of half the drive's units.
 const WINDOWS: u32 = 24;
 
 impl Ssd {
     /// Brings an idle drive into the state, untimed, through the same translation layer.
-    /// Returns the write amplification of the last window of overwrites (1 where there were
-    /// none).
+    /// Returns the write amplification of the last window of overwrites, or 1 without
+    /// overwrites.
     pub fn precondition(&mut self, state: Precondition, seed: u64) -> f64 {
         let amplification = match state {
             Precondition::None => return 1.0,
@@ -28,7 +28,7 @@ impl Ssd {
                 overwrite(&mut self.translation, seed)
             }
         };
-        // In use, collection keeps more blocks free than there have to be.
+        // In use, collection keeps more blocks free than strictly necessary.
         for lane in 0..self.translation.shape().lanes {
             while self.translation.free_in(lane) < self.parameters.collection_start
                 && self.translation.collect(lane)
@@ -57,7 +57,7 @@ fn overwrite(translation: &mut Translation, seed: u64) -> f64 {
         }
         let copied = translation.work().copied - before;
         let amplification = 1.0 + copied as f64 / count as f64;
-        // A drive just filled in order has no copies to make at first: go twice round it.
+        // A drive just filled in order has no copies to make at first: go round it twice.
         let change = libm::fabs(amplification - last) / amplification;
         if window >= 4 && change < SETTLED {
             return amplification;

@@ -1,4 +1,4 @@
-//! Collection of a block, step by step: choose it, move what is valid, erase it.
+//! Collection of a block, step by step: choose it, move its valid units, erase it.
 
 use std::cmp::Reverse;
 
@@ -11,28 +11,28 @@ use super::victim::{Policy, State};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) victim: u32,
-    /// Whether it was a block of the SLC cache.
+    /// True if it was a block of the SLC cache.
     pub(super) cached: bool,
-    /// The next of its slots to look at, from its first.
+    /// Next slot to look at, counted from the victim's first.
     pub(super) cursor: u32,
 }
 
-/// What a step of collection moved.
+/// The units moved by a step of collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Units copied.
     pub units: u32,
     /// Flash pages they were read from.
     pub pages_read: u32,
-    /// Flash pages that were filled by it and have to be programmed.
+    /// Flash pages that were filled and have to be programmed.
     pub pages_filled: u32,
-    /// Whether the victim holds nothing any more and can be erased.
+    /// True if the victim is empty and can be erased.
     pub emptied: bool,
 }
 
 impl Translation {
-    /// Chooses a victim in the lane, and returns whether there is one worth it: the oldest
-    /// block of the SLC cache, or a full one by the policy.
+    /// Chooses a victim in the lane: the oldest block of the SLC cache, or a full one by the
+    /// policy. Returns false if none is worth collecting.
     pub fn begin(&mut self, lane: u32) -> bool {
         let slots = self.shape.slots;
         let cold = self.unworn(lane);
@@ -53,7 +53,7 @@ impl Translation {
                 return false;
             }
             let valid = self.blocks[block as usize].valid;
-            // Only greedy knows that no other is better: nothing would be gained.
+            // Only greedy knows that no other block is better: nothing would be gained.
             if self.shape.policy == Policy::Greedy && valid == slots && cold == NONE {
                 return false;
             }
@@ -65,9 +65,8 @@ impl Translation {
         true
     }
 
-    /// The block to move for the sake of wear, if it is time to look and there is one.
-    /// Looking takes a walk over the lane, so it happens once in as many erases as it has
-    /// blocks.
+    /// Returns the block to move for wear levelling, or [`NONE`]. The search walks over the
+    /// lane, so it runs once in as many erases as the lane has blocks.
     fn unworn(&mut self, lane: u32) -> u32 {
         let it = &mut self.lanes[lane as usize];
         let Some(threshold) = self.shape.wear_threshold else { return NONE };
@@ -87,17 +86,17 @@ impl Translation {
         }
     }
 
-    /// Whether a block of the lane is being collected.
+    /// Returns true if a block of the lane is being collected.
     pub fn is_collecting(&self, lane: u32) -> bool {
         self.lanes[lane as usize].job.is_some()
     }
 
-    /// Whether that block was of the SLC cache.
+    /// Returns true if that block was in the SLC cache.
     pub fn collects_cached(&self, lane: u32) -> bool {
         self.lanes[lane as usize].job.is_some_and(|job| job.cached)
     }
 
-    /// Valid units of the lane's victim that are still to be moved.
+    /// Returns the number of valid units still to be moved from the lane's victim.
     pub fn left_in_victim(&self, lane: u32) -> u32 {
         self.lanes[lane as usize].job.map_or(0, |job| self.blocks[job.victim as usize].valid)
     }
@@ -129,7 +128,7 @@ impl Translation {
         moved
     }
 
-    /// Erases the lane's victim, from which everything was moved.
+    /// Erases the lane's victim, which must be empty.
     pub fn erase(&mut self, lane: u32) {
         let it = &mut self.lanes[lane as usize];
         let Some(job) = it.job.take() else { return };
@@ -143,7 +142,7 @@ impl Translation {
         self.work.erases += 1;
     }
 
-    /// Collects a whole block of the lane, untimed. Returns whether there was one.
+    /// Collects a whole block of the lane, untimed. Returns false if there was none.
     pub fn collect(&mut self, lane: u32) -> bool {
         if !self.is_collecting(lane) && !self.begin(lane) {
             return false;

@@ -1,9 +1,9 @@
-//! A preconditioned drive as bytes, so that what it takes is paid for once.
+//! Snapshots: a preconditioned drive as bytes, so that preconditioning runs only once.
 //!
-//! Only what lies on flash is saved, of a drive at rest. A snapshot begins with a magic number,
-//! the format's version and its [`Origin`] word by word, and ends with a checksum (XXH64); all
-//! numbers are little-endian. One of another origin is refused, so that the name under which a
-//! snapshot is kept never decides what a drive becomes.
+//! Only the contents of the flash are saved, from a drive at rest. A snapshot begins with a
+//! magic number, the format's version and its [`Origin`], and ends with a checksum (XXH64); all
+//! numbers are little-endian. A snapshot of another origin is refused, so that a file's name
+//! never decides a drive's state.
 
 use twox_hash::XxHash64;
 
@@ -13,50 +13,51 @@ use crate::preset::Precondition;
 
 const MAGIC: &[u8; 8] = b"hemiflsh";
 
-/// Of the format, and of what preconditioning does: to be raised with every change that brings
-/// the same drive into another state, for snapshots outlive the program that made them. (A test
-/// holds a state against the version it belongs to.)
+/// Version of the format and of preconditioning. Raise it with every change that leads to
+/// another state, because snapshots outlive the program that made them. (A test pins the states
+/// of this version.)
 pub(super) const VERSION: u32 = 2;
 
-/// Numbers of a block and of a lane in a snapshot, at most, and of the layer itself.
+/// Upper bounds of the numbers in a snapshot for each block, for each lane and for the layer
+/// itself.
 const OF_BLOCK: u64 = 3;
 const OF_LANE: u64 = 12;
 const OF_LAYER: u64 = 18;
 
-/// Why a snapshot could not be made or used.
+/// The reason why a snapshot could not be made or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// Requests are under way or data is in the buffer.
+    /// Requests are in flight or data is in the buffer.
     #[error("the drive is not at rest: end all requests and flush it before saving")]
     NotAtRest,
-    /// Not such a file.
+    /// The file is not a snapshot.
     #[error("it is no snapshot of a flash drive")]
     NotASnapshot,
-    /// Another version.
+    /// The snapshot has another version.
     #[error("it has format version {0}, and {VERSION} is right")]
     Version(u32),
-    /// Made of another drive, or of one that has been through something else.
+    /// The snapshot is of another drive, or of one with another history.
     #[error("it is of a drive with other parameters, preconditioning or chance")]
     Origin,
-    /// Cut short or changed.
+    /// The snapshot is truncated or changed.
     #[error("it is damaged or cut short")]
     Damaged,
 }
 
-/// All that a preconditioned drive's state depends on: its parameters (with their scale), its
-/// chance and what it has been through. Two drives of one origin are alike to the bit.
+/// Everything a preconditioned drive's state depends on: its parameters (with their scale), its
+/// seed and its history. Two drives of one origin are identical to the bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin(String);
 
 impl Origin {
-    /// A number that is the same for the same origin and format on every machine, to name a
-    /// snapshot by. (XXH64.)
+    /// Returns a number that is the same for one origin and format on every machine, for use in
+    /// a snapshot's file name. (XXH64.)
     pub fn number(&self) -> u64 {
         XxHash64::oneshot(u64::from(VERSION), self.0.as_bytes())
     }
 }
 
-/// Reads numbers off the front.
+/// A reader that takes numbers off the front of a snapshot.
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -66,20 +67,20 @@ impl<'a> Reader<'a> {
         Ok(first)
     }
 
-    /// The next number; an error at the end.
+    /// Returns the next number, or an error at the end.
     pub(super) fn word(&mut self) -> Result<u32, SnapshotError> {
         let (first, rest) = self.0.split_first_chunk::<4>().ok_or(SnapshotError::Damaged)?;
         self.0 = rest;
         Ok(u32::from_le_bytes(*first))
     }
 
-    /// The next number of twice the size.
+    /// Returns the next 64-bit number.
     pub(super) fn long(&mut self) -> Result<u64, SnapshotError> {
         let (low, high) = (self.word()?, self.word()?);
         Ok(u64::from(low) | u64::from(high) << 32)
     }
 
-    /// The next number, which is below `bound`.
+    /// Returns the next number, or an error if it is not below `bound`.
     pub(super) fn below(&mut self, bound: u32) -> Result<u32, SnapshotError> {
         self.word()
             .and_then(|word| if word < bound { Ok(word) } else { Err(SnapshotError::Damaged) })
@@ -87,13 +88,13 @@ impl<'a> Reader<'a> {
 }
 
 impl Ssd {
-    /// The origin of a drive just made that will be brought into a state with this seed.
+    /// Returns the origin of a fresh drive that will be preconditioned to `state` with `seed`.
     pub fn origin(&self, state: Precondition, seed: u64) -> Origin {
         let (parameters, chance) = (&self.parameters, self.translation.rng.state());
         Origin(format!("{parameters:?}, chance {chance:x?}, {state:?} with seed {seed}"))
     }
 
-    /// The most bytes that a snapshot of the drive has.
+    /// Returns the most bytes that a snapshot of the drive can have.
     pub fn snapshot_bytes(&self, origin: &Origin) -> u64 {
         let shape = self.translation.shape();
         let of_blocks = u64::from(shape.blocks) * OF_BLOCK + u64::from(shape.lanes) * OF_LANE;
@@ -101,10 +102,11 @@ impl Ssd {
         (MAGIC.len() + 4 + 4 + origin.0.len() + 8) as u64 + words * 4
     }
 
-    /// The drive's content and wear as bytes. It must be at rest, and of that origin.
+    /// Returns the drive's contents and wear as bytes. The drive must be at rest and of that
+    /// origin.
     ///
     /// # Errors
-    /// A drive that is not at rest.
+    /// Fails if the drive is not at rest.
     pub fn save(&self, origin: &Origin) -> Result<Vec<u8>, SnapshotError> {
         if !self.commands.is_empty() || self.working > 0 || self.buffer.waiting() > 0 {
             return Err(SnapshotError::NotAtRest);
@@ -119,10 +121,10 @@ impl Ssd {
         Ok(bytes)
     }
 
-    /// Brings a drive just made into the state that was saved. After an error it is as it was.
+    /// Brings a fresh drive into the saved state. After an error the drive is unchanged.
     ///
     /// # Errors
-    /// What is no snapshot, not one of this format and origin, or not whole.
+    /// Fails if the bytes are not a complete snapshot of this format and origin.
     pub fn restore(&mut self, bytes: &[u8], origin: &Origin) -> Result<(), SnapshotError> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::NotASnapshot)?;
         let mut reader = Reader(rest);

@@ -1,16 +1,17 @@
-//! How long things take: dies, channels, the link to the host, the controller's processor.
+//! Durations of operations: dies, channels, the link to the host, the controller's processor.
 
 use super::parameters::Parameters;
 use hemi_units::Rate;
 
-/// A resource that serves one at a time, in the order asked.
+/// A resource that serves one request at a time, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Serial {
     free_at: u64,
 }
 
 impl Serial {
-    /// Takes it for so long, from `now` or from when it is free. Returns when that ends.
+    /// Occupies the resource for `duration`, from `now` or from when it is free. Returns the
+    /// end.
     #[inline]
     pub(super) fn take(&mut self, now: u64, duration: u64) -> u64 {
         self.free_at = self.free_at.max(now) + duration;
@@ -18,7 +19,7 @@ impl Serial {
     }
 }
 
-/// The controller's processor: one thing after another, but for what may go first.
+/// The controller's processor. It handles one task at a time; some may overtake others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Processor {
     all: Serial,
@@ -26,14 +27,15 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    /// Takes it for so long behind all that came before. Returns when that ends.
+    /// Occupies the processor for `duration` after all earlier tasks. Returns the end.
     #[inline]
     pub(super) fn take(&mut self, now: u64, duration: u64) -> u64 {
         self.all.take(now, duration)
     }
 
-    /// Takes it for so long behind what went first before, ahead of everything else: that
-    /// comes so much later, but for what has been promised its end already.
+    /// Occupies the processor for `duration` after earlier overtaking tasks, ahead of all
+    /// others. The others end that much later, except those whose end has already been
+    /// returned.
     #[inline]
     pub(super) fn take_first(&mut self, now: u64, duration: u64) -> u64 {
         self.all.take(now, duration);
@@ -50,11 +52,11 @@ pub(super) struct Timing {
     cached_program: u64,
     pub(super) erase: u64,
     pub(super) suspend: Option<u64>,
-    /// Of the channels a lane has.
+    /// Rate of all channels of a lane together.
     lane_rate: Rate,
     link_rate: Rate,
     pub(super) lane_page: u64,
-    /// Time of a lane's page over its channels.
+    /// Time of a lane's page over the lane's channels.
     page_transfer: u64,
     read_command: u64,
     write_command: u64,
@@ -93,7 +95,7 @@ impl Timing {
         }
     }
 
-    /// Sensing page `page` of a block.
+    /// Returns the time to sense page `page` of a block.
     #[inline]
     pub(super) fn sense(&self, page: u32, cached: bool) -> u64 {
         if cached {
@@ -105,7 +107,7 @@ impl Timing {
         }
     }
 
-    /// Programming page `page` of a block.
+    /// Returns the time to program page `page` of a block.
     #[inline]
     pub(super) fn program(&self, page: u32, cached: bool) -> u64 {
         if cached {
@@ -117,19 +119,19 @@ impl Timing {
         }
     }
 
-    /// So many bytes over a lane's channels.
+    /// Returns the time of `bytes` bytes over a lane's channels.
     #[inline]
     pub(super) fn transfer(&self, bytes: u64) -> u64 {
         if bytes == self.lane_page { self.page_transfer } else { self.lane_rate.time_of(bytes) }
     }
 
-    /// So many bytes over the link.
+    /// Returns the time of `bytes` bytes over the link.
     #[inline]
     pub(super) fn link(&self, bytes: u64) -> u64 {
         self.link_rate.time_of(bytes)
     }
 
-    /// The processor's time for a command.
+    /// Returns the processor's time for a command.
     #[inline]
     pub(super) fn command(&self, reads: bool, bytes: u64) -> u64 {
         let command = if reads { self.read_command } else { self.write_command };

@@ -1,11 +1,10 @@
-//! The flash translation layer, without time: where host writes and copies go, what is
-//! collected, how often each block was erased.
+//! The flash translation layer, without time: the places of host writes and copies, the choice
+//! of blocks to collect, the erases of each block.
 //!
-//! A *lane* is what works by itself: a die, or several in lockstep. It has its own blocks,
-//! free ones among them, and its own frontiers; a block's valid units are copied within its
-//! lane. [`Translation::write`] is all there is for who asks for no time (theory, and
-//! preconditioning); the timed model takes the same steps one by one and says how long each
-//! keeps a lane.
+//! A *lane* is the unit of parallelism: a die, or several in lockstep. It has its own blocks,
+//! including free ones, and its own frontiers; the valid units of a block are copied within its
+//! lane. Callers that need no times (theory, preconditioning) only use [`Translation::write`].
+//! The timed model takes the same steps one by one and adds the time each occupies a lane.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,10 +16,10 @@ use super::mapping::{Mapping, NONE};
 use super::reclaim::Job;
 use super::victim::{Block, Candidates, Policy, State};
 
-/// Sizes and habits of a translation layer.
+/// Sizes and policies of a translation layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Units of the drive as its user sees it.
+    /// Units of the user's capacity.
     pub units: u32,
     /// Lanes, which share the blocks evenly.
     pub lanes: u32,
@@ -28,25 +27,24 @@ pub struct Shape {
     pub blocks: u32,
     /// Slots of a block.
     pub slots: u32,
-    /// Slots of a flash page: what is programmed at once. Divides `slots`.
+    /// Slots of a flash page, the unit of programming. Divides `slots`.
     pub page_slots: u32,
-    /// Slots of a block used as SLC cache; 0 where there is no such cache.
+    /// Slots of a block used as SLC cache; 0 without such a cache.
     pub cached_slots: u32,
-    /// Free blocks of a lane that only collection may open. At least 1, 2 with separation.
+    /// Free blocks of a lane that only collection may open. At least 1, or 2 with separation.
     pub reserve: u32,
-    /// Free blocks of a lane down to which untimed writes go before they collect; at least
-    /// the reserve.
+    /// Free blocks of a lane below which untimed writes collect first; at least the reserve.
     pub kept_free: u32,
-    /// How victims are chosen.
+    /// Choice of victims.
     pub policy: Policy,
-    /// Whether collected units have a frontier of their own, apart from the host's.
+    /// True if collected units have a frontier of their own, apart from the host's.
     pub hot_cold: bool,
-    /// The difference in erases from which on the block erased least is moved (static wear
+    /// Difference in erases from which on the least erased block is moved (static wear
     /// levelling); `None` for never.
     pub wear_threshold: Option<u32>,
 }
 
-/// What the layer has done.
+/// The work the layer has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Units written for the host.
@@ -55,14 +53,14 @@ pub struct Work {
     pub copied: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Blocks moved for the sake of wear alone.
+    /// Blocks moved only for wear levelling.
     pub levelled: u64,
 }
 
 /// A lane's blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    /// Its first block and how many it has.
+    /// First block of the lane and number of its blocks.
     pub(super) first: u32,
     pub(super) count: u32,
     /// Free blocks, least erased first (dynamic wear levelling).
@@ -72,7 +70,7 @@ pub(super) struct Lane {
     /// Full blocks of the SLC cache, oldest first.
     pub(super) cached: VecDeque<u32>,
     pub(super) job: Option<Job>,
-    /// Erases since wear was last looked at.
+    /// Erases since wear was last checked.
     pub(super) unchecked: u32,
 }
 
@@ -84,19 +82,19 @@ pub struct Translation {
     pub(super) blocks: Vec<Block>,
     pub(super) lanes: Vec<Lane>,
     pub(super) rng: Rng,
-    /// Units written so far, wrapping: the age of blocks.
+    /// Units written so far, wrapping. Gives the age of blocks.
     pub(super) clock: u32,
     /// Free blocks and SLC-cached blocks of all lanes.
     pub(super) free: u32,
     pub(super) cached: u32,
-    /// The lane of the next untimed write.
+    /// Lane of the next untimed write.
     pub(super) turn: u32,
     pub(super) work: Work,
 }
 
 impl Translation {
-    /// An erased drive. The shape must leave each lane spare blocks beyond its reserve; see
-    /// [`super::parameters::Parameters::check`].
+    /// Creates an erased drive. The shape must leave each lane spare blocks beyond its reserve;
+    /// see [`super::parameters::Parameters::check`].
     pub fn new(shape: Shape, seed: u64) -> Translation {
         let mut blocks = Vec::with_capacity(shape.blocks as usize);
         let mut lanes = Vec::with_capacity(shape.lanes as usize);
@@ -129,52 +127,52 @@ impl Translation {
         }
     }
 
-    /// Its sizes and habits.
+    /// Returns the sizes and policies.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// What it has done so far.
+    /// Returns the work done so far.
     pub fn work(&self) -> Work {
         self.work
     }
 
-    /// Free blocks of all lanes.
+    /// Returns the number of free blocks of all lanes.
     pub fn free_blocks(&self) -> u32 {
         self.free
     }
 
-    /// Free blocks of a lane.
+    /// Returns the number of free blocks of a lane.
     pub fn free_in(&self, lane: u32) -> u32 {
         self.lanes[lane as usize].free.len() as u32
     }
 
-    /// Blocks in the SLC cache that are full.
+    /// Returns the number of full blocks in the SLC cache.
     pub fn cached_blocks(&self) -> u32 {
         self.cached
     }
 
-    /// Full blocks of the SLC cache in a lane.
+    /// Returns the number of full blocks of a lane in the SLC cache.
     pub fn cached_in(&self, lane: u32) -> u32 {
         self.lanes[lane as usize].cached.len() as u32
     }
 
-    /// Where the unit lies; [`NONE`] if nowhere.
+    /// Returns the slot of the unit, or [`NONE`] if it has none.
     pub fn slot_of(&self, unit: u32) -> u32 {
         self.mapping.slot_of(unit)
     }
 
-    /// The lane a slot belongs to.
+    /// Returns the lane of a slot.
     pub fn lane_of(&self, slot: u32) -> u32 {
         self.blocks[(slot / self.shape.slots) as usize].lane
     }
 
-    /// The slot's page within its block.
+    /// Returns the page of the slot within its block.
     pub fn page_of(&self, slot: u32) -> u32 {
         slot % self.shape.slots / self.shape.page_slots
     }
 
-    /// Whether the slot's block is (being) written as SLC cache.
+    /// Returns true if the slot's block is written as SLC cache or being written so.
     pub fn is_cached(&self, slot: u32) -> bool {
         let block = slot / self.shape.slots;
         let it = &self.blocks[block as usize];
@@ -182,14 +180,14 @@ impl Translation {
             || self.lanes[it.lane as usize].frontiers[Stream::Cached as usize].block == block
     }
 
-    /// Erases of the block erased least and of that erased most.
+    /// Returns the erases of the least and of the most erased block.
     pub fn erases_range(&self) -> (u64, u64) {
         let erases = || self.blocks.iter().map(|block| u64::from(block.erases));
         (erases().min().unwrap_or(0), erases().max().unwrap_or(0))
     }
 
-    /// Whether the host may write a page into the lane: into the open block, as long as what
-    /// is left of the victim still finds room, or into a new one beyond the reserve.
+    /// Returns true if the host may write a page into the lane: into the open block, as long as
+    /// the rest of the victim still finds room, or into a new block beyond the reserve.
     pub fn has_room(&self, lane: u32, stream: Stream) -> bool {
         let it = &self.lanes[lane as usize];
         let frontier = self.frontier_of(stream);
@@ -205,18 +203,18 @@ impl Translation {
         u64::from(rest) + u64::from(free) * u64::from(self.shape.slots) >= u64::from(left)
     }
 
-    /// Whether the stream has a block open in the lane.
+    /// Returns true if the stream has an open block in the lane.
     pub fn has_open(&self, lane: u32, stream: Stream) -> bool {
         self.lanes[lane as usize].frontiers[self.frontier_of(stream)].is_open()
     }
 
-    /// Units that fill up the page at the frontier.
+    /// Returns the number of units that fill up the page at the frontier.
     pub fn rest_of_page(&self, lane: u32, stream: Stream) -> u32 {
         let next = self.lanes[lane as usize].frontiers[self.frontier_of(stream)].next;
         self.shape.page_slots - next % self.shape.page_slots
     }
 
-    /// The page at the frontier, within its block.
+    /// Returns the page at the frontier, within its block.
     pub fn frontier_page(&self, lane: u32, stream: Stream) -> u32 {
         let next = self.lanes[lane as usize].frontiers[self.frontier_of(stream)].next;
         next / self.shape.page_slots
@@ -229,8 +227,8 @@ impl Translation {
         }
     }
 
-    /// Writes a unit for the host into the lane, which has room. Returns whether that filled
-    /// a flash page.
+    /// Writes a host unit into the lane, which must have room. Returns true if that filled a
+    /// flash page.
     pub fn place(&mut self, unit: u32, lane: u32, stream: Stream) -> bool {
         self.work.written += 1;
         self.clock = self.clock.wrapping_add(1);
@@ -243,7 +241,7 @@ impl Translation {
     }
 
     /// Leaves the rest of the page at the frontier empty, so that it can be programmed now.
-    /// Returns whether there was something in it.
+    /// Returns false if the page was empty.
     pub fn pad(&mut self, lane: u32, stream: Stream) -> bool {
         let frontier = self.frontier_of(stream);
         let it = &self.lanes[lane as usize].frontiers[frontier];
@@ -254,7 +252,7 @@ impl Translation {
         true
     }
 
-    /// The unit's content is no longer needed.
+    /// Drops the unit's contents, which are no longer needed.
     pub fn trim(&mut self, unit: u32) {
         let old = self.mapping.clear(unit);
         if old != NONE {
@@ -262,7 +260,7 @@ impl Translation {
         }
     }
 
-    /// The slot at the frontier, which counts as valid from now on.
+    /// Returns the slot at the frontier, which counts as valid from now on.
     pub(super) fn next_slot(&mut self, lane: u32, stream: Stream) -> u32 {
         let frontier = self.frontier_of(stream);
         let it = &mut self.lanes[lane as usize];
@@ -279,8 +277,8 @@ impl Translation {
         block * self.shape.slots + next
     }
 
-    /// Goes one slot on; a block that is full by it becomes a candidate. Returns whether a
-    /// page was filled.
+    /// Advances the frontier by a slot; a block that becomes full becomes a candidate. Returns
+    /// true if a page was filled.
     pub(super) fn advance_frontier(&mut self, lane: u32, stream: Stream) -> bool {
         let frontier = self.frontier_of(stream);
         let lane = &mut self.lanes[lane as usize];
@@ -314,8 +312,8 @@ impl Translation {
         }
     }
 
-    /// Writes a unit for the host, untimed: into the lane whose turn it is, collecting there
-    /// first where it has no room.
+    /// Writes a host unit, untimed, into the lane whose turn it is. If the lane has no room, it
+    /// is collected first.
     pub fn write(&mut self, unit: u32) {
         let lane = loop {
             let lane = self.turn;
@@ -336,7 +334,7 @@ impl Translation {
         }
     }
 
-    /// Each lane takes a page, then it is the next one's turn.
+    /// Moves the turn to the next lane; each lane takes a page at a time.
     fn next_turn(&mut self) {
         self.turn = if self.turn + 1 == self.shape.lanes { 0 } else { self.turn + 1 };
     }

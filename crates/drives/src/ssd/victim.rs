@@ -1,53 +1,53 @@
-//! Which block is collected next.
+//! The choice of the block to collect next.
 //!
-//! Each lane keeps its full blocks as candidates. Greedy and FIFO choose in constant time:
-//! the candidates hang in lists by how many valid units they hold (one list for FIFO), and a
-//! block changes its list when one of its units is outdated. The sampling policies keep them
-//! in an array.
+//! Each lane keeps its full blocks as candidates. Greedy and FIFO choose in constant time: the
+//! candidates are in lists by number of valid units (one list for FIFO), and a block changes
+//! its list when one of its units becomes outdated. The sampling policies keep them in an
+//! array.
 
 use hemi_random::Rng;
 use serde::Deserialize;
 
 use super::mapping::NONE;
 
-/// How the block to collect is chosen among the full ones.
+/// The policy that chooses the block to collect among the full ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// The one with the fewest valid units.
+    /// The block with the fewest valid units.
     Greedy,
-    /// The one that was filled first.
+    /// The block that was filled first.
     Fifo,
-    /// The one with the fewest valid units among so many chosen at random (Van Houdt,
+    /// The block with the fewest valid units among this many chosen at random (Van Houdt,
     /// SIGMETRICS 2013).
     Choices(u32),
-    /// The one with the greatest age × free share / (2 × valid share) (Rosenblum and
-    /// Ousterhout, 1991). Looks at every full block of the lane each time.
+    /// The block with the greatest age × free share / (2 × valid share) (Rosenblum and
+    /// Ousterhout, 1991). Examines every full block of the lane each time.
     CostBenefit,
-    /// Any.
+    /// A random block.
     Random,
 }
 
-/// What is known of a block.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Slots that hold the newest copy of a unit.
     pub valid: u32,
-    /// How often it was erased.
+    /// Number of erases.
     pub erases: u32,
-    /// The write clock when it was filled (units written until then, wrapping).
+    /// Write clock when it was filled (units written until then, wrapping).
     pub filled: u32,
-    /// The lane it belongs to.
+    /// Lane of the block.
     pub lane: u32,
-    /// What it is used for.
+    /// Use of the block.
     pub state: State,
-    /// Neighbours in the candidates' list; `previous` is the place in the array where the
-    /// policy samples.
+    /// Neighbours in the candidates' list. For sampling policies, `previous` is the index in
+    /// the array.
     next: u32,
     previous: u32,
 }
 
-/// What a block is used for.
+/// The use of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Erased.
@@ -63,7 +63,7 @@ pub enum State {
 }
 
 impl Block {
-    /// An erased block of the lane.
+    /// Creates an erased block of the lane.
     pub fn new(lane: u32) -> Block {
         let (next, previous) = (NONE, NONE);
         Block { valid: 0, erases: 0, filled: 0, lane, state: State::Free, next, previous }
@@ -74,16 +74,16 @@ impl Block {
 #[derive(Clone, Debug)]
 pub struct Candidates {
     policy: Policy,
-    /// First and last of each list: by valid units for greedy, one for FIFO.
+    /// First and last block of each list: by valid units for greedy, one list for FIFO.
     lists: Vec<(u32, u32)>,
-    /// No list before this one has a block.
+    /// All lists before this one are empty.
     least: usize,
-    /// The candidates in no order, where the policy samples.
+    /// Candidates in arbitrary order, for sampling policies.
     sampled: Vec<u32>,
 }
 
 impl Candidates {
-    /// No candidates yet, of blocks with so many slots.
+    /// Creates an empty set of candidates for blocks with `slots` slots.
     pub fn new(policy: Policy, slots: u32) -> Candidates {
         let lists = match policy {
             Policy::Greedy => slots as usize + 1,
@@ -97,7 +97,7 @@ impl Candidates {
         if self.policy == Policy::Greedy { valid as usize } else { 0 }
     }
 
-    /// A block has been filled.
+    /// Adds a block that has been filled.
     pub fn add(&mut self, blocks: &mut [Block], block: u32) {
         let valid = blocks[block as usize].valid;
         if self.lists.is_empty() {
@@ -117,8 +117,7 @@ impl Candidates {
         self.least = self.least.min(list);
     }
 
-    /// A block is no candidate any more; `valid` is what it held when it was added or last
-    /// moved.
+    /// Removes a block; `valid` is its number of valid units when it was added or last moved.
     pub fn remove(&mut self, blocks: &mut [Block], block: u32, valid: u32) {
         let Block { next, previous, .. } = blocks[block as usize];
         if self.lists.is_empty() {
@@ -139,7 +138,7 @@ impl Candidates {
         }
     }
 
-    /// A candidate's valid units went down by one, to what its block says now.
+    /// Updates a candidate whose valid units went down by one.
     #[inline]
     pub fn lessened(&mut self, blocks: &mut [Block], block: u32) {
         if self.policy == Policy::Greedy {
@@ -149,7 +148,7 @@ impl Candidates {
         }
     }
 
-    /// The block to collect, left among the candidates; [`NONE`] if there is none.
+    /// Returns the block to collect, which stays a candidate, or [`NONE`] if there is none.
     pub fn choose(&mut self, blocks: &[Block], slots: u32, clock: u32, rng: &mut Rng) -> u32 {
         match self.policy {
             Policy::Greedy | Policy::Fifo => {
@@ -170,7 +169,8 @@ impl Candidates {
         }
     }
 
-    /// All candidates, in an order that gives the same choices when they are added so.
+    /// Returns all candidates, in an order that leads to the same choices if they are added in
+    /// it.
     pub(super) fn in_order(&self, blocks: &[Block]) -> Vec<u32> {
         let mut all = self.sampled.clone();
         for &(first, _) in &self.lists {

@@ -1,6 +1,6 @@
-//! Where requests go.
+//! Addresses of requests.
 //!
-//! Everything here is in units of the alignment, from the beginning of the span.
+//! All numbers here are in units of the alignment, counted from the beginning of the span.
 
 use std::fmt;
 
@@ -12,32 +12,32 @@ use serde::{Deserialize, Deserializer};
 use super::super::error::{WorkloadError, check_count, check_percent};
 use super::scatter::Scatter;
 
-/// Most zones: one is looked for among them for every request.
+/// Most zones, since every request searches them.
 const MOST_ZONES: u64 = 1024;
 
-/// How addresses are distributed.
+/// The distribution of addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AddressesSpec {
-    /// Everywhere as often.
+    /// Uniform over the span.
     Uniform,
-    /// One after another, each thread from a place of its own (the first at the beginning,
-    /// the second half-way, then the quarters, and so on), from the end to the beginning.
+    /// One after another. Each thread starts at its own place (the first at the beginning, the
+    /// second half-way, then the quarters, and so on) and wraps at the end.
     Sequential,
-    /// `{ zipf = { skew = 0.99 } }`: the k-th most popular place with a probability that falls
-    /// as k^(−skew); the popular ones are scattered over the span, the same for every seed.
+    /// `{ zipf = { skew = 0.99 } }`: the probability of the k-th most popular place falls as
+    /// k^(−skew). Popular places are scattered over the span, in the same way for every seed.
     Zipf {
         /// Above 0, at most 10.
         skew: f64,
     },
-    /// `{ hot_cold = { accesses = 80, space = 20 } }`: so many percent of the requests go to
-    /// the first so many percent of the span.
+    /// `{ hot_cold = { accesses = 80, space = 20 } }`: that percentage of the requests goes to
+    /// that percentage of the span, from its beginning.
     HotCold(ZoneSpec),
-    /// `{ zoned = [{ accesses = 50, space = 5 }, …] }`: the same for any number of zones, from
-    /// the beginning of the span; both percentages make 100.
+    /// `{ zoned = [{ accesses = 50, space = 5 }, …] }`: the same for any number of zones,
+    /// starting at the beginning of the span. Both percentages add up to 100.
     Zoned(Vec<ZoneSpec>),
 }
 
-/// Every form of `addresses`, for messages.
+/// All forms of `addresses`, for messages.
 const FORMS: &str = "\"uniform\", \"sequential\", { zipf = { skew = 0.99 } }, \
                      { hot_cold = { accesses = 80, space = 20 } } or \
                      { zoned = [{ accesses = 50, space = 5 }, …] }";
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for AddressesSpec {
     }
 }
 
-/// A share of the requests to a share of the span.
+/// A share of the requests and the share of the span they go to.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneSpec {
@@ -113,7 +113,7 @@ pub struct ZoneSpec {
 /// A zone in units.
 #[derive(Clone, Copy, Debug)]
 struct Zone {
-    /// A draw of [0, 1) below this and not in an earlier zone is in this one.
+    /// Upper end of the draws from [0, 1) that belong to this zone and to no earlier one.
     up_to: f64,
     start: u64,
     end: u64,
@@ -135,7 +135,7 @@ enum Kind {
 }
 
 impl AddressesSpec {
-    /// Over `units`, for requests of at most `largest` units.
+    /// Builds the distribution over `units` units, for requests of at most `largest` units.
     pub(crate) fn build(&self, units: u64, largest: u64) -> Result<Addresses, WorkloadError> {
         let kind = match self {
             AddressesSpec::Uniform => Kind::Uniform,
@@ -161,7 +161,7 @@ impl AddressesSpec {
     }
 }
 
-/// The zones of a list.
+/// Builds the zones of a list.
 fn zones(
     key: &str,
     list: &[ZoneSpec],
@@ -208,7 +208,7 @@ fn zones(
         }
         start = end;
     }
-    // Whatever the sum was rounded to, a draw finds a zone.
+    // Whatever the rounding of the sum, a draw finds a zone.
     if let Some(last) = zones.last_mut() {
         last.up_to = 1.0;
     }
@@ -216,16 +216,16 @@ fn zones(
 }
 
 impl Addresses {
-    /// The unit at which a thread's sequential stream begins.
+    /// Returns the unit at which a thread's sequential stream begins.
     pub(crate) fn first(&self, thread: u64) -> u64 {
-        // The bits of the thread's number, read backwards behind the point: 0, 1/2, 1/4, 3/4.
-        // No thread's place depends on how many there are.
+        // The bits of the thread's number, mirrored at the binary point: 0, 1/2, 1/4, 3/4. A
+        // thread's place does not depend on the number of threads.
         ((u128::from(thread.reverse_bits()) * u128::from(self.units)) >> 64) as u64
     }
 
     /// Draws the unit at which a request of `length` units begins.
     pub(crate) fn next(&self, rng: &mut Rng, cursor: &mut u64, length: u64) -> u64 {
-        // Where it may begin; the sizes were seen to fit.
+        // Where a request may begin; the sizes have been checked to fit.
         let begins = self.units - length + 1;
         match &self.kind {
             Kind::Uniform => rng.below(begins),
@@ -237,7 +237,7 @@ impl Addresses {
             Kind::Zipf(zipf) => {
                 let (zipf, scatter) = &**zipf;
                 let unit = scatter.of(zipf.draw(rng));
-                // Too near the end for this size: from the beginning again.
+                // Too close to the end for this size: wrap around.
                 if unit < begins { unit } else { unit % begins }
             }
             Kind::Zoned(zones) => {

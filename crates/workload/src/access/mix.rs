@@ -6,42 +6,41 @@ use serde::Deserialize;
 
 use super::super::error::{WorkloadError, check_count, check_percent};
 
-/// What is asked for, by percentage of the requests.
+/// The mix of operations, as percentages of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixSpec {
-    /// Reads, percent of all requests but the flushes.
+    /// Reads, percent of all requests except flushes.
     pub read_percent: f64,
-    /// Trims, percent of all requests but the flushes; what is neither read nor trim is
-    /// written.
+    /// Trims, percent of all requests except flushes. The rest are writes.
     #[serde(default)]
     pub trim_percent: f64,
-    /// Writes that must be on the medium, percent of the writes.
+    /// Writes with FUA, percent of the writes.
     #[serde(default)]
     pub fua_percent: f64,
-    /// After this many writes of a thread, the thread's next request is a flush. It counts as
-    /// a request like the others, and does not wait for those under way: with a queue depth
-    /// of 1 it comes after its writes, else it covers those done when it is issued.
+    /// Number of writes of a thread after which its next request is a flush. The flush counts
+    /// as a request and does not wait for requests in flight: with a queue depth of 1 it covers
+    /// all writes before it, otherwise those done when it is issued.
     #[serde(default)]
     pub flush_every: Option<u64>,
 }
 
-/// The mix to draw from.
+/// The thresholds to draw from.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// A draw below this reads …
+    /// Draws below this are reads.
     read: u64,
-    /// … and below this, trims.
+    /// Draws from `read` up to this are trims.
     trim: u64,
     fua: u64,
     flush_every: u64,
 }
 
-/// Draws are of this many bits, exact in an f64.
+/// Bits of a draw, exact in an f64.
 const BITS: u32 = 53;
 
 impl MixSpec {
-    /// The mix.
+    /// Builds the mix.
     pub(crate) fn build(&self) -> Result<Mix, WorkloadError> {
         check_percent("mix.read_percent", self.read_percent)?;
         check_percent("mix.trim_percent", self.trim_percent)?;
@@ -63,18 +62,18 @@ impl MixSpec {
     }
 }
 
-/// The draws, of [`BITS`], that make up this percentage.
+/// Returns the number of draws of [`BITS`] bits that make up this percentage.
 fn threshold(percent: f64) -> u64 {
     (percent / 100.0 * (1_u64 << BITS) as f64) as u64
 }
 
 impl Mix {
-    /// Whether anything is written or trimmed.
+    /// Returns true if the mix contains writes or trims.
     pub(crate) fn writes(&self) -> bool {
         self.read < 1 << BITS
     }
 
-    /// Draws what to do; `writes` counts the thread's since its last flush.
+    /// Draws the next operation; `writes` counts the thread's writes since its last flush.
     pub(crate) fn next(&self, rng: &mut Rng, writes: &mut u64) -> Operation {
         if *writes >= self.flush_every {
             *writes = 0;

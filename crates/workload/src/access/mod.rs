@@ -1,4 +1,4 @@
-//! What a thread asks for: where, how much, and whether to read or to write.
+//! The requests of a thread: their addresses, sizes and operations.
 
 use hemi_random::Rng;
 use hemi_units::{Extent, Operation, SECTOR_BYTES, Size};
@@ -22,22 +22,22 @@ pub mod span;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessSpec {
-    /// How addresses are distributed.
+    /// Distribution of the addresses.
     pub addresses: AddressesSpec,
-    /// The part of the volume used; all of it without one.
+    /// Part of the volume used; all of it if absent.
     #[serde(default)]
     pub span: Option<SpanSpec>,
-    /// Requests begin at multiples of this from the beginning of the span: a multiple of
-    /// 512 B. Without one, the smallest request size.
+    /// Alignment of requests, counted from the beginning of the span: a multiple of 512 B. The
+    /// smallest request size if absent.
     #[serde(default)]
     pub alignment: Option<Size>,
-    /// How large requests are.
+    /// Sizes of the requests.
     pub sizes: SizesSpec,
     /// Reads, writes, flushes.
     pub mix: MixSpec,
 }
 
-/// What an [`AccessSpec`] comes to on a volume.
+/// An [`AccessSpec`] built for a volume.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// First sector of the span.
@@ -49,21 +49,21 @@ pub struct Access {
     mix: Mix,
 }
 
-/// Where one thread is in what it asks for.
+/// The position of one thread in its requests.
 #[derive(Clone, Debug)]
 pub struct Stream {
     rng: Rng,
-    /// The unit a sequential thread comes to next.
+    /// Next unit of a sequential thread.
     cursor: u64,
     /// Writes since the last flush.
     writes: u64,
 }
 
 impl AccessSpec {
-    /// The access of a volume of so many sectors.
+    /// Builds the access for a volume of `volume_sectors` sectors.
     ///
     /// # Errors
-    /// What is impossible there, by key.
+    /// Fails if the spec is impossible on the volume, naming the key.
     pub fn build(&self, volume_sectors: u64) -> Result<Access, WorkloadError> {
         let span = SpanSpec::of(self.span.as_ref(), volume_sectors)?;
         let sizes = self.sizes.in_sectors()?;
@@ -87,7 +87,7 @@ impl AccessSpec {
 }
 
 impl Access {
-    /// The stream of a thread.
+    /// Returns the stream of a thread.
     pub fn stream(&self, seeds: Seeds, thread: u64) -> Stream {
         Stream {
             rng: seeds.stream(Purpose::Requests, thread),
@@ -96,12 +96,12 @@ impl Access {
         }
     }
 
-    /// What the requests come to.
+    /// Returns the demand of the requests.
     pub(crate) fn demand(&self) -> Demand {
         Demand { writes: self.mix.writes(), longest_sectors: self.sizes.longest_sectors() }
     }
 
-    /// The thread's next request.
+    /// Returns the thread's next request.
     pub fn next(&self, stream: &mut Stream) -> (Operation, Extent) {
         let operation = self.mix.next(&mut stream.rng, &mut stream.writes);
         if operation == Operation::Flush {

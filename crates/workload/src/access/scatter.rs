@@ -1,9 +1,9 @@
-//! A fixed permutation, so that the blocks touched most do not all lie at the beginning.
+//! A fixed permutation, so that popular blocks do not all lie at the beginning.
 
-/// A bijection of 0 … n − 1: multiplications by odd numbers and shifted exclusive ors, each
-/// a bijection of the next power of two, repeated until the result lies below n (twice on
-/// average at most). The same for every seed, so that the hot blocks of one run are those of
-/// the next.
+/// A bijection of 0 … n − 1. It combines multiplications by odd numbers and shifted exclusive
+/// ors, each a bijection of the next power of two, and repeats them until the result is below n
+/// (at most twice on average). It does not depend on the seed, so that the hot blocks of one
+/// run are those of the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scatter {
     count: u64,
@@ -12,15 +12,15 @@ pub(crate) struct Scatter {
 }
 
 impl Scatter {
-    /// Of `count` numbers, at least one.
+    /// Creates a permutation of `count` numbers, at least one.
     pub(crate) fn new(count: u64) -> Scatter {
         let bits = u64::BITS - (count - 1).leading_zeros();
         let mask = u64::MAX.checked_shr(u64::BITS - bits).unwrap_or(0);
-        // A shift of at least one, for its inverse to exist.
+        // A shift of at least one, so that its inverse exists.
         Scatter { count, mask, shift: bits.div_ceil(2).max(1) }
     }
 
-    /// Where `number`, below the count, goes.
+    /// Returns the image of `number`, which must be below the count.
     pub(crate) fn of(&self, number: u64) -> u64 {
         let mut x = number;
         loop {

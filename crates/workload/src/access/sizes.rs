@@ -1,4 +1,4 @@
-//! How large requests are.
+//! Sizes of requests.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use serde::{Deserialize, Deserializer};
 
 use super::super::error::{WorkloadError, check_count};
 
-/// Most sizes a range or a list may have: their table is kept.
+/// Most sizes in a range or a list, since all are kept in a table.
 const MOST_SIZES: u64 = 65_536;
 
-/// `"4 KiB"`, `{ from = "10 KiB", to = "500 KiB", step = "10 KiB" }` or
-/// `[{ size = "4 KiB", weight = 60 }, …]`. All multiples of 512 B.
+/// The sizes of requests: `"4 KiB"`, `{ from = "10 KiB", to = "500 KiB", step = "10 KiB" }` or
+/// `[{ size = "4 KiB", weight = 60 }, …]`. All are multiples of 512 B.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizesSpec {
-    /// Always the same.
+    /// Always the same size.
     Fixed(Size),
-    /// Each step of a range as often as the others.
+    /// All steps of a range with equal frequency.
     Range(RangeSpec),
-    /// Each as often as its weight says.
+    /// Each size with a frequency given by its weight.
     Weighted(Vec<WeightedSize>),
 }
 
-/// From the one to the other, both included.
+/// A range of sizes, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RangeSpec {
@@ -33,7 +33,7 @@ pub struct RangeSpec {
     pub from: Size,
     /// The largest; a whole number of steps above the smallest.
     pub to: Size,
-    /// Between one size and the next.
+    /// Difference between one size and the next.
     pub step: Size,
 }
 
@@ -43,16 +43,16 @@ pub struct RangeSpec {
 pub struct WeightedSize {
     /// The size.
     pub size: Size,
-    /// How often, against the sum of the list's weights.
+    /// Relative frequency; the list's weights add up to the whole.
     pub weight: u32,
 }
 
 /// A request's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSize {
-    /// In sectors.
+    /// Size in sectors.
     pub sectors: u64,
-    /// In units of the alignment, rounded up.
+    /// Size in units of the alignment, rounded up.
     pub units: u64,
 }
 
@@ -60,11 +60,11 @@ pub struct RequestSize {
 #[derive(Clone, Debug)]
 pub struct Sizes {
     table: Vec<RequestSize>,
-    /// For each entry, the weights up to it and with it; empty where all are as frequent.
+    /// Sums of the weights up to and including each entry; empty if all are equally frequent.
     cumulative: Vec<u64>,
 }
 
-/// A size in sectors; `key` is whose it is.
+/// Converts a size to sectors; `key` names it in errors.
 pub(crate) fn sectors_of(key: &str, bytes: u64) -> Result<u64, WorkloadError> {
     if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
         let value = format!("{bytes} B");
@@ -74,7 +74,7 @@ pub(crate) fn sectors_of(key: &str, bytes: u64) -> Result<u64, WorkloadError> {
 }
 
 impl SizesSpec {
-    /// The sizes, not aligned yet.
+    /// Returns the sizes before alignment.
     pub(crate) fn in_sectors(&self) -> Result<Sizes, WorkloadError> {
         let mut sizes = Sizes { table: Vec::new(), cumulative: Vec::new() };
         match self {
@@ -112,22 +112,22 @@ impl Sizes {
         self.table.push(RequestSize { sectors, units: sectors });
     }
 
-    /// The smallest, in sectors.
+    /// Returns the smallest size in sectors.
     pub(crate) fn smallest(&self) -> u64 {
         self.table.iter().map(|size| size.sectors).min().unwrap_or(1)
     }
 
-    /// The largest, in sectors.
+    /// Returns the largest size in sectors.
     pub(crate) fn longest_sectors(&self) -> u64 {
         self.table.iter().map(|size| size.sectors).max().unwrap_or(1)
     }
 
-    /// The largest, in units of the alignment.
+    /// Returns the largest size in units of the alignment.
     pub(crate) fn largest_units(&self) -> u64 {
         self.table.iter().map(|size| size.units).max().unwrap_or(1)
     }
 
-    /// With their lengths in units of `unit` sectors.
+    /// Returns the sizes with their lengths in units of `unit` sectors.
     pub(crate) fn aligned(mut self, unit: u64) -> Sizes {
         for size in &mut self.table {
             size.units = size.sectors.div_ceil(unit);
@@ -135,7 +135,7 @@ impl Sizes {
         self
     }
 
-    /// Draws one.
+    /// Draws a size.
     pub(crate) fn next(&self, rng: &mut Rng) -> RequestSize {
         if let [only] = self.table[..] {
             return only;

@@ -9,17 +9,17 @@ use serde::{Deserialize, Deserializer};
 
 use super::super::error::WorkloadError;
 
-/// `"8 GB"`: the first 8 GB; `{ from = "100 GB", length = "8 GB" }`: those.
+/// The part used: `"8 GB"` for the first 8 GB, or `{ from = "100 GB", length = "8 GB" }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanSpec {
-    /// Where it begins, a multiple of 512 B.
+    /// Start, a multiple of 512 B.
     pub from: Size,
-    /// How long it is, a multiple of 512 B.
+    /// Length, a multiple of 512 B.
     pub length: Size,
 }
 
 impl SpanSpec {
-    /// The sectors of `span`, or all `volume_sectors`.
+    /// Returns the sectors of `span`, or all `volume_sectors` if it is absent.
     pub(crate) fn of(
         span: Option<&SpanSpec>,
         volume_sectors: u64,

@@ -11,7 +11,7 @@ fn spec(text: &str) -> AccessSpec {
     toml::from_str(text).unwrap()
 }
 
-/// The first of a thread's requests: what to do, first sector, sectors.
+/// Returns the first requests of a thread: operation, first sector, sectors.
 fn draw(access: &Access, thread: u64, count: usize) -> Vec<(Operation, u64, u64)> {
     let mut stream = access.stream(Seeds::new(7), thread);
     let draws = (0..count).map(|_| access.next(&mut stream));
@@ -98,7 +98,7 @@ fn popular_blocks_are_popular_and_scattered() {
     by_count.sort_by_key(|&block| std::cmp::Reverse(counts[block]));
     by_count[..100].iter().for_each(|&block| halves[block / 5000] += 1);
     assert!(halves.iter().all(|n| (30..=70).contains(n)), "{halves:?}");
-    // The first rank has 1 / (sum of k^-0.99) = 9.8 % of all, the 100 first 51 %.
+    // The first rank has 1 / (sum of k^-0.99) = 9.8 % of all requests, the first 100 have 51 %.
     let share =
         |n: usize| by_count[..n].iter().map(|&block| counts[block]).sum::<u64>() as f64 / 200_000.0;
     let weight = |n: u32| (1..=n).map(|k| libm::pow(k.into(), -0.99)).sum::<f64>();
@@ -250,7 +250,7 @@ proptest! {
             alignment * 512, from * 512, length * 512,
             smallest * 512, (smallest + steps * step) * 512, step * 512,
         );
-        // What is impossible is refused; all else keeps to its span.
+        // Impossible specs are refused; all others keep to their span.
         if let Ok(access) = spec(&text).build(8000) {
             for (_, start, sectors) in draw(&access, 5, 200) {
                 prop_assert!(start >= from && start + sectors <= from + length);

@@ -6,7 +6,7 @@ use crate::testing::{Server, run, workload};
 use crate::traces::format::{Format, TimeUnit};
 use crate::traces::load::Trace;
 
-/// A request of 4 KiB every millisecond, 1,000 of them.
+/// Returns a replay of 1,000 requests of 4 KiB, one every millisecond.
 fn replay(more: &str) -> Replay {
     let lines: String = (0..1000).map(|i| format!("{}.5 0 {} 8 {}\n", i, i * 8, i % 2)).collect();
     let format = Format::Disksim(TimeUnit::Ms);
@@ -20,7 +20,7 @@ fn replay(more: &str) -> Replay {
 #[test]
 fn requests_come_at_the_recorded_times() {
     for (speed, period) in [("", 1_000_000), ("speed = 2.0", 500_000), ("speed = 0.5", 2_000_000)] {
-        // Slower than they come: they come all the same.
+        // The server is slower than the arrivals, which come all the same.
         let mut server = Server::fixed(9_999_999);
         let log = run(&mut replay(speed), &mut server);
         assert_eq!(log.len(), 1000);
@@ -98,7 +98,7 @@ fn a_real_trace_is_replayed_from_its_file() {
     }
 }
 
-/// MSR lines of requests that came at `at` and took `took`, in microseconds.
+/// Returns a replay of MSR lines with requests at `at` that took `took`, in microseconds.
 fn dependent(requests: &[(u64, u64)], more: &str) -> Replay {
     let line = |&(at, took): &(u64, u64)| format!("{},h,0,Read,0,4096,{}\n", at * 10, took * 10);
     let lines: String = requests.iter().map(line).collect();
@@ -111,30 +111,30 @@ fn dependent(requests: &[(u64, u64)], more: &str) -> Replay {
 
 #[test]
 fn a_dependent_request_waits_for_what_was_done_before_it_came_and_thinks_as_long() {
-    // The second and third overlap the first; the fourth came 50 µs after both of the first
-    // two were done (at 100 and 130), and while the third (until 500) was not.
+    // The second and third overlap the first. The fourth came 50 µs after both of the first two
+    // were done (at 100 and 130), while the third (until 500) was not.
     let requests = [(0, 100), (10, 120), (20, 480), (180, 10), (600, 10)];
     let times = |service| -> Vec<u64> {
         let log = run(&mut dependent(&requests, ""), &mut Server::fixed(service));
         assert!(log.iter().all(|done| done.issue.intended == done.issued));
         log.iter().map(|done| done.issued.0 / 1000).collect()
     };
-    // Ten times as slow as the first: nothing waits for the third but the fifth, which came
-    // 100 µs after it.
+    // Ten times as slow as the first: only the fifth waits for the third, and it came 100 µs
+    // after it.
     assert_eq!(times(1_000_000), [0, 10, 20, 1060, 2160]);
-    // Faster: the fourth is thought about all the same.
+    // Faster: the fourth still has its think time.
     assert_eq!(times(1_000), [0, 10, 20, 61, 162]);
 }
 
 #[test]
 fn a_closed_loop_recorded_is_a_closed_loop_again() {
-    // One at a time, 100 µs each, no time to think.
+    // One at a time, 100 µs each, no think time.
     let requests: Vec<(u64, u64)> = (0..200).map(|index| (index * 100, 100)).collect();
     let mut server = Server::fixed(300_000);
     let log = run(&mut dependent(&requests, ""), &mut server);
     assert_eq!((log.len(), server.most_outstanding), (200, 1));
     assert_eq!(log.last().unwrap().at.0, 200 * 300_000);
-    // What never overlapped in the recording is not made to by a cap either.
+    // A cap does not make requests overlap that never did in the recording.
     let log = run(&mut dependent(&requests, "queue_depth = 4"), &mut Server::fixed(50_000));
     assert_eq!(log.last().unwrap().at.0, 200 * 50_000);
 }

@@ -1,12 +1,11 @@
-//! Whatever is put together out of the kinds of workloads goes on to its end and keeps to
-//! its limits.
+//! Any composition of the kinds of workloads runs to its end and keeps to its limits.
 
 use proptest::prelude::*;
 
 use crate::testing::{Done, Server, run, workload};
 
-/// A kind that can be by itself, as the inside of its inline table: `kind = { … }`. Its limit
-/// is the number of requests.
+/// A kind that can stand alone, as the inside of its inline table: `kind = { … }`. Its limit is
+/// the number of requests.
 #[derive(Clone, Debug)]
 struct Leaf {
     text: String,
@@ -48,7 +47,7 @@ fn leaf() -> impl Strategy<Value = Leaf> {
              pace = \"{pace}\""
         )
     });
-    // Replays are read anew each time, so they come seldom.
+    // Replays are read anew each time, so they are rare.
     let kind = prop_oneof![
         5 => closed.boxed(), 5 => open.boxed(), 5 => bursts.boxed(), 1 => replay.boxed()
     ];
@@ -58,7 +57,7 @@ fn leaf() -> impl Strategy<Value = Leaf> {
     })
 }
 
-/// What ends a phase or a combination.
+/// The end of a phase or a combination.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Duration(u64),
@@ -118,7 +117,7 @@ proptest! {
         match end {
             End::Duration(length) => {
                 prop_assert!(log.len() as u64 <= own);
-                // A burst that began before the end is written to its end.
+                // A burst that began before the end is written completely.
                 let before = |done: &Done| done.issue.intended.0 < length * 1_000_000;
                 let bursts = text.contains("bursts");
                 prop_assert!(bursts || log.iter().all(before));
@@ -136,7 +135,7 @@ proptest! {
     ) {
         let (mut texts, mut most, mut own) = (Vec::new(), Vec::new(), 0);
         for (index, (parts, end, measured)) in phases.iter().enumerate() {
-            // The first has to have a workload; later ones go on with it, or have their own.
+            // The first phase must have a workload; later ones continue it or have their own.
             let parts: Vec<&Leaf> = match (index, parts.len()) {
                 (0, 0) => vec![&first],
                 _ => parts.iter().collect(),

@@ -10,7 +10,7 @@ use crate::testing::{Done, Server, run, workload};
 const ACCESS: &str = "access = { addresses = \"uniform\", sizes = \"4 KiB\", \
                       mix = { read_percent = 50 } }";
 
-/// A spec file, as far as it matters here.
+/// A spec file, reduced to the parts the tests need.
 #[derive(Debug, Deserialize)]
 struct File {
     workload: WorkloadSpec,
@@ -25,7 +25,7 @@ fn example(name: &str) -> WorkloadSpec {
     toml::from_str::<File>(&text).unwrap_or_else(|error| panic!("{name}: {error}")).workload
 }
 
-/// 100 GB.
+/// A volume of 100 GB, in sectors.
 const VOLUME: u64 = 100_000_000_000 / 512;
 
 #[test]
@@ -104,7 +104,7 @@ fn parts_at_once_share_their_limits_and_keep_their_own() {
     let (timed, _) = run_of(&format!("[combine]\nduration = \"1 s\"\n{parts}"));
     assert!(timed.iter().all(|done| done.issue.intended < Instant(1_000_000_000)));
 
-    // A part more changes nothing for the others.
+    // An additional part changes nothing for the others.
     let more = format!(
         "[combine]\nrequests = 6000\n{parts}[[combine.parts]]\n[combine.parts.open]\n\
          rate = 10\n{ACCESS}\n"
@@ -253,7 +253,7 @@ fn what_cannot_be_is_named_by_its_key() {
     }
 }
 
-// What docs/commands/sim.md says.
+// Checks of docs/commands/sim.md.
 
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/sim.md");
@@ -300,7 +300,7 @@ fn every_documented_form_of_access_can_be_built() {
         spec.check(VOLUME).unwrap_or_else(|error| panic!("{error}:\n{span}"));
         *seen.entry(key).or_default() += 1;
     }
-    // Each form that the types take.
+    // Every form that the types accept.
     assert!(seen["addresses"] >= 5 && seen["sizes"] >= 3 && seen["span"] >= 2, "{seen:?}");
     assert!(seen["mix"] >= 2 && seen["alignment"] >= 1, "{seen:?}");
     for form in ["\"uniform\"", "\"sequential\"", "{ zipf", "{ hot_cold", "{ zoned"] {

@@ -1,6 +1,6 @@
 //! Alibaba's block traces of 2020: 1,000 virtual disks over a month.
 //!
-//! `device_id,opcode,offset,length,timestamp`, in bytes and microseconds.
+//! A line is `device_id,opcode,offset,length,timestamp`, in bytes and microseconds.
 
 use hemi_units::MICROSECOND;
 

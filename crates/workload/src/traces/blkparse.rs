@@ -1,10 +1,10 @@
-//! blkparse's text, in its default format.
+//! The text of blkparse, in its default format.
 //!
-//! `major,minor cpu sequence seconds pid action RWBS sector + count [process]`. Of a
-//! request's many events one is taken, either where it was queued or where it was given to
-//! the driver. In the RWBS letters an F before the operation asks for a flush first and one
-//! after it for force unit access; a flush alone has no sectors. The summary at the end of
-//! the text ends the trace.
+//! A line is `major,minor cpu sequence seconds pid action RWBS sector + count [process]`. Only
+//! one of a request's many events is used: either its queueing or its dispatch to the driver.
+//! In the RWBS letters, an F before the operation asks for a flush first and an F after it for
+//! force unit access; a plain flush has no sectors. The summary at the end of the text ends the
+//! trace.
 
 use hemi_units::{Extent, Operation, SECOND};
 
@@ -46,7 +46,7 @@ pub(super) fn parse(line: &str, event: Event, volumes: &mut Volumes) -> Result<S
         |operation, extent| Record { at, volume, operation, extent, rounded: false, latency: None };
     let flush = record(Operation::Flush, Extent::default());
     Ok(match operation {
-        // A passed-through command, neither of the drive's data nor of its cache.
+        // A pass-through command touches neither the drive's data nor its cache.
         None if !flush_before => Said::Nothing,
         None => Said::One(flush),
         Some(operation) if flush_before => Said::Two(flush, record(operation, extent)),
@@ -54,10 +54,10 @@ pub(super) fn parse(line: &str, event: Event, volumes: &mut Volumes) -> Result<S
     })
 }
 
-/// What RWBS letters ask for.
+/// The operation given by RWBS letters.
 struct Asked {
     flush_before: bool,
-    /// `None`: no data.
+    /// `None` if there is no data.
     operation: Option<Operation>,
 }
 
@@ -77,7 +77,7 @@ fn asked(letters: Field<'_>) -> Result<Asked, Wrong> {
         Some('W') => Some(Operation::Write { fua: modifiers.contains('F') }),
         Some('D') => Some(Operation::Trim),
         Some('N' | 'S') => None,
-        // The flush of its own that the block layer makes of a write's.
+        // The separate flush that the block layer splits off a write.
         Some('F') if flush_before => None,
         None if flush_before => None,
         _ => return Err(letters.wrong(right)),
@@ -88,7 +88,7 @@ fn asked(letters: Field<'_>) -> Result<Asked, Wrong> {
     Ok(Asked { flush_before, operation })
 }
 
-/// `sector + count`, or nothing of the kind for a write that is but a flush.
+/// Reads `sector + count`, or nothing for a write that is only a flush.
 fn extent(fields: &mut Fields<'_>) -> Result<Extent, Wrong> {
     let sector = fields.next("sector")?;
     if sector.text.starts_with('[') {

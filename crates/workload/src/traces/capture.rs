@@ -1,7 +1,7 @@
 //! hemi's own recordings (`docs/design/capture-format.md`).
 //!
-//! Every request is there with the time it took. A recording holds one volume, by its name.
-//! What failed was asked for all the same. Zeros written as such are trims here.
+//! Every request is recorded with its latency. A recording holds one volume, by its name.
+//! Failed requests count as requests. Zeros written as such become trims.
 
 use std::io::Read;
 

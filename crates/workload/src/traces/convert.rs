@@ -1,4 +1,4 @@
-//! Traces written anew, for other tools.
+//! Conversion of traces for other tools.
 
 use std::io::{self, Write};
 
@@ -6,11 +6,11 @@ use hemi_units::{MICROSECOND, Operation, SECTOR_BYTES};
 
 use super::load::Trace;
 
-/// Writes fio's iolog, version 3, for a file of this name. Returns how many writes lost their
-/// FUA, which the format cannot say.
+/// Writes an fio iolog, version 3, for a file named `file`. Returns the number of writes that
+/// lost their FUA flag, which the format cannot express.
 ///
 /// # Errors
-/// The destination's.
+/// Fails if the destination cannot be written.
 pub fn to_iolog(trace: &Trace, file: &str, out: &mut impl Write) -> io::Result<u64> {
     let mut lost = 0;
     writeln!(out, "fio version 3 iolog\n0 {file} add\n0 {file} open")?;
@@ -32,11 +32,11 @@ pub fn to_iolog(trace: &Trace, file: &str, out: &mut impl Write) -> io::Result<u
     Ok(lost)
 }
 
-/// Writes comma-separated values, with a line of names: times in nanoseconds from the first
-/// request, places in bytes; the latency is empty where the trace does not say it.
+/// Writes comma-separated values with a header line: times in nanoseconds from the first
+/// request, places in bytes. The latency is empty if the trace has none.
 ///
 /// # Errors
-/// The destination's.
+/// Fails if the destination cannot be written.
 pub fn to_csv(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "at_ns,operation,fua,offset,length,latency_ns")?;
     for (index, entry) in trace.entries().iter().enumerate() {

@@ -1,7 +1,7 @@
-//! DiskSim's ASCII format, which MQSim took over with another unit of time.
+//! DiskSim's ASCII format, which MQSim adopted with another unit of time.
 //!
-//! `time device block count flags`: the time as a number in the unit said, block and count in
-//! 512-byte sectors; the flags are hexadecimal and their bit 0 says read.
+//! A line is `time device block count flags`. The time is a number in the given unit, block and
+//! count are in 512-byte sectors, and the flags are hexadecimal; bit 0 is set for a read.
 
 use hemi_units::{MICROSECOND, MILLISECOND, Operation};
 

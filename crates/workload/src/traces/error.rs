@@ -1,8 +1,8 @@
-//! What is wrong with a trace.
+//! Errors of traces.
 
 use std::io;
 
-/// What is wrong with a trace.
+/// The reason why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
@@ -10,18 +10,18 @@ pub enum TraceError {
     Read {
         /// The file.
         file: String,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
-    /// A recording of hemi's that cannot be read.
+    /// One of hemi's own recordings cannot be read.
     #[error("{file}: {error}")]
     Capture {
         /// The file.
         file: String,
-        /// Why not.
+        /// The reason.
         error: hemi_capture::CaptureError,
     },
-    /// No completion times, where they are needed.
+    /// The trace has no completion times, but they are needed.
     #[error(
         "{file} does not say how long its requests took, which `pace = \"dependent\"` needs: \
          replay it with `pace = \"timed\"`, or record with hemi serve --record"
@@ -30,21 +30,21 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
-    /// A line that does not parse.
+    /// A line does not parse.
     #[error("{file}, line {line}: {field} is `{value}`: {right}")]
     Line {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: u64,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// Its contents.
         value: String,
-        /// What would be right.
+        /// The allowed contents.
         right: &'static str,
     },
-    /// Several volumes, and none named.
+    /// The trace has several volumes and none was named.
     #[error(
         "{file} has the volumes {volumes}: write which to replay, as in `volume = \"{first}\"`, or \
          `volume = \"*\"` for all of them laid over one another"
@@ -52,22 +52,22 @@ pub enum TraceError {
     Volumes {
         /// The file.
         file: String,
-        /// Some of them.
+        /// Some of the volumes.
         volumes: String,
-        /// The first.
+        /// The first volume.
         first: String,
     },
-    /// Nothing to replay.
+    /// There is nothing to replay.
     #[error("{file} has no request{of}: {right}")]
     Nothing {
         /// The file.
         file: String,
-        /// Of which volume.
+        /// The volume, if one was named.
         of: String,
-        /// What would be right.
+        /// The remedy.
         right: String,
     },
-    /// It does not fit the volume.
+    /// The trace does not fit the volume.
     #[error(
         "{file} has requests up to {end} B, and the volume has {volume} B: give it a larger \
          volume, or write `beyond = \"wrap\"` to have them at their address modulo its size"
@@ -75,21 +75,21 @@ pub enum TraceError {
     Beyond {
         /// The file.
         file: String,
-        /// Where the furthest request ends, bytes.
+        /// End of the furthest request, in bytes.
         end: u64,
-        /// The volume's size, bytes.
+        /// The volume's size in bytes.
         volume: u64,
     },
-    /// One request alone does not fit the volume.
+    /// A single request does not fit the volume.
     #[error(
         "{file} has a request of {length} B, and the volume has {volume} B: give it a larger volume"
     )]
     Longer {
         /// The file.
         file: String,
-        /// The request's length, bytes.
+        /// The request's length in bytes.
         length: u64,
-        /// The volume's size, bytes.
+        /// The volume's size in bytes.
         volume: u64,
     },
 }

@@ -1,6 +1,6 @@
-//! The fields of a line.
+//! Fields of a line.
 
-/// What is wrong with a field.
+/// An error in a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) field: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Field<'a> {
     pub(super) text: &'a str,
 }
 
-/// A line's fields, by commas or by white space.
+/// The fields of a line, separated by commas or by white space.
 pub(super) struct Fields<'a> {
     rest: Option<&'a str>,
     commas: bool,
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         Fields { rest: (!line.is_empty()).then_some(line), commas: false }
     }
 
-    /// The next, where there is one.
+    /// Returns the next field, if there is one.
     pub(super) fn optional(&mut self, name: &'static str) -> Option<Field<'a>> {
         let rest = self.rest?;
         let text = if self.commas {
@@ -60,12 +60,12 @@ impl<'a> Fields<'a> {
         Some(Field { name, text })
     }
 
-    /// The next, which there must be.
+    /// Returns the next field, or an error if the line ends.
     pub(super) fn next(&mut self, name: &'static str) -> Result<Field<'a>, Wrong> {
         self.optional(name).ok_or_else(|| Wrong::new(name, "", "the line ends before this field"))
     }
 
-    /// Nothing may follow.
+    /// Returns an error if more fields follow.
     pub(super) fn end(&self) -> Result<(), Wrong> {
         match self.rest {
             None => Ok(()),
@@ -81,23 +81,23 @@ impl Field<'_> {
         Wrong::new(self.name, self.text, right)
     }
 
-    /// A whole number.
+    /// Parses a whole number.
     pub(super) fn number(&self) -> Result<u64, Wrong> {
-        // Neither signs nor anything else that `parse` takes besides digits.
+        // Signs and everything else that `parse` accepts besides digits are refused.
         let digits = self.text.bytes().all(|byte| byte.is_ascii_digit());
         let number = if digits { self.text.parse().ok() } else { None };
         number.ok_or_else(|| self.wrong("write a whole number below 2^64"))
     }
 
-    /// A whole number times `unit`.
+    /// Parses a whole number and multiplies it by `unit`.
     pub(super) fn number_of(&self, unit: u64) -> Result<u64, Wrong> {
         let product = self.number()?.checked_mul(unit);
         product.ok_or_else(|| self.wrong("write a smaller number: it goes beyond 64 bits"))
     }
 
-    /// A number with or without a fraction, in units of `unit` nanoseconds (a power of ten),
-    /// in whole nanoseconds. What is finer is cut off: no floating point, so that times stay
-    /// exact however large they are.
+    /// Parses a number with or without a fraction, in units of `unit` nanoseconds (a power of
+    /// ten), and returns whole nanoseconds. Finer digits are cut off. Floating point is avoided
+    /// so that large times stay exact.
     pub(super) fn decimal(&self, unit: u64) -> Result<u64, Wrong> {
         let right = "write a time as a number, as in 12.345";
         let (whole, fraction) = self.text.split_once('.').unwrap_or((self.text, ""));
@@ -123,7 +123,7 @@ impl Field<'_> {
             .ok_or_else(|| self.wrong("write a smaller number: it goes beyond 64 bits"))
     }
 
-    /// R or W, in either case.
+    /// Parses R or W, in either case.
     pub(super) fn read_or_write(&self) -> Result<hemi_units::Operation, Wrong> {
         use hemi_units::Operation;
         match self.text {

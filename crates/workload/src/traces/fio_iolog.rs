@@ -1,19 +1,20 @@
 //! fio's I/O logs, versions 2 and 3.
 //!
-//! Version 3 begins every line with a time in microseconds; in version 2 the time is the sum
-//! of the `wait` lines so far, microseconds too. Then comes `file action [offset length]`, in
-//! bytes. Files being added, opened and closed are no requests. A volume is a file.
+//! In version 3 every line begins with a time in microseconds. In version 2 the time is the sum
+//! of the `wait` lines so far, also in microseconds. Then follows `file action [offset
+//! length]`, in bytes. Adding, opening and closing files are not requests. Each file is a
+//! volume.
 
 use hemi_units::{MICROSECOND, Operation};
 
 use super::fields::{Fields, Wrong};
 use super::{Record, Said, Volumes, extent_of_bytes};
 
-/// How far a log is read.
+/// The state of reading a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     version: Option<Version>,
-    /// Of version 2: the waits so far, nanoseconds.
+    /// Sum of the waits so far in nanoseconds, for version 2.
     waited: u64,
 }
 
@@ -54,7 +55,7 @@ impl State {
             }
             "wait" if version == Version::Two => {
                 let time = fields.next("microseconds to wait")?;
-                // The other writers of such logs leave the length out.
+                // Other writers of such logs omit the length.
                 if let Some(length) = fields.optional("length") {
                     length.number()?;
                 }

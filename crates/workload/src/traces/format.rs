@@ -1,35 +1,36 @@
-//! The formats, and what has to be said to read one.
+//! Trace formats and the settings needed to read them.
 
 use serde::Deserialize;
 
 use super::super::error::WorkloadError;
 
-/// A format, as specs name it.
+/// A format by its name in specs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FormatSpec {
-    /// MSR Cambridge: `timestamp,host,disk,Read|Write,offset,size,response`, in bytes and
-    /// units of 100 ns.
+    /// MSR Cambridge: `timestamp,host,disk,Read|Write,offset,size,response`, in bytes and units
+    /// of 100 ns.
     Msr,
-    /// SPC, as of UMass: `ASU,LBA,size,R|W,time`, in blocks of 512 bytes, bytes and seconds.
+    /// SPC, as used by UMass: `ASU,LBA,size,R|W,time`, in blocks of 512 bytes, bytes and
+    /// seconds.
     Spc,
     /// Alibaba 2020: `device,R|W,offset,length,timestamp`, in bytes and microseconds.
     Alibaba,
-    /// Tencent CBS: `timestamp,offset,size,0|1,volume`, in seconds and sectors; 1 writes.
+    /// Tencent CBS: `timestamp,offset,size,0|1,volume`, in seconds and sectors; 1 is a write.
     Tencent,
-    /// DiskSim's and MQSim's ASCII: `time device block count flags`, in sectors; bit 0 of the
-    /// flags reads. What the time counts has to be said.
+    /// ASCII format of DiskSim and MQSim: `time device block count flags`, in sectors; bit 0 of
+    /// the flags is set for a read. The unit of time has to be given.
     #[serde(alias = "mqsim")]
     Disksim,
-    /// The text blkparse writes by default.
+    /// The default text output of blkparse.
     Blkparse,
-    /// What fio writes with `write_iolog`, version 2 or 3.
+    /// The output of fio's `write_iolog`, version 2 or 3.
     FioIolog,
-    /// What `hemi serve --record` writes.
+    /// The output of `hemi serve --record`.
     Hemi,
 }
 
-/// What times count.
+/// The unit of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeUnit {
@@ -41,19 +42,19 @@ pub enum TimeUnit {
     Ns,
 }
 
-/// Which of a request's events stands for it.
+/// The event that stands for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Event {
-    /// When it was queued: what the applications asked for.
+    /// The request was queued: the view of the applications.
     #[default]
     #[serde(rename = "Q")]
     Queue,
-    /// When it was given to the driver: what the device was asked for.
+    /// The request was given to the driver: the view of the device.
     #[serde(rename = "D")]
     Dispatch,
 }
 
-/// A format with all that has to be known to read it.
+/// A format with all settings needed to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// [`FormatSpec::Msr`].
@@ -75,7 +76,7 @@ pub enum Format {
 }
 
 impl FormatSpec {
-    /// Refuses what does not belong to the format.
+    /// Returns an error if a setting does not belong to the format.
     pub(crate) fn check(
         self,
         time_unit: Option<TimeUnit>,
@@ -84,10 +85,10 @@ impl FormatSpec {
         self.with(time_unit, event).map(drop)
     }
 
-    /// The format with what was said of it.
+    /// Returns the format with its settings.
     ///
     /// # Errors
-    /// Where something is missing or does not belong to it.
+    /// Fails if a setting is missing or does not belong to the format.
     pub fn with(
         self,
         time_unit: Option<TimeUnit>,

@@ -10,37 +10,37 @@ use serde::Deserialize;
 use super::format::Format;
 use super::{Reader, TraceError};
 
-/// What becomes of requests beyond the end of the volume.
+/// The treatment of requests beyond the end of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Beyond {
     /// The trace is refused.
     #[default]
     Refuse,
-    /// They go to their address modulo the volume's size; one that would then cross the end
-    /// of the volume ends there.
+    /// They wrap around to their address modulo the volume's size. A request that would then
+    /// cross the end of the volume is cut there.
     Wrap,
 }
 
-/// One request.
+/// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Nanoseconds from the first request of the trace.
+    /// Time in nanoseconds from the first request of the trace.
     pub at: u64,
     /// First sector.
     pub start: u64,
-    /// Sectors; zero for a flush.
+    /// Number of sectors; zero for a flush.
     pub sectors: u32,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// The requests of a trace, by time.
+/// The requests of a trace, ordered by time.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     file: String,
     entries: Vec<Entry>,
-    /// By entry, how long it took; empty where that is not known of all.
+    /// Latency of each entry; empty unless known for all.
     latencies: Vec<u64>,
     dropped: u64,
     rounded: u64,
@@ -48,14 +48,15 @@ pub struct Trace {
     wrapped: u64,
 }
 
-/// Most volumes an error names.
+/// Most volumes named in an error.
 const NAMED: usize = 8;
 
 impl Trace {
-    /// Reads a file; of several volumes, the requests of `volume`, or of all for `*`.
+    /// Reads a file. If it has several volumes, takes the requests of `volume`, or all for `*`.
     ///
     /// # Errors
-    /// What does not parse; several volumes where none is named; nothing to replay.
+    /// Fails if a line does not parse, if there are several volumes and none is named, or if
+    /// nothing is left to replay.
     pub fn read(path: &Path, format: Format, volume: Option<&str>) -> Result<Trace, TraceError> {
         let file = path.display().to_string();
         let source =
@@ -63,10 +64,10 @@ impl Trace {
         Trace::from_lines(BufReader::with_capacity(1 << 16, source), file, format, volume)
     }
 
-    /// The same of any source; errors name `file`.
+    /// Reads a trace from any source; errors call it `file`.
     ///
     /// # Errors
-    /// As [`Trace::read`].
+    /// Fails as [`Trace::read`] does.
     pub fn from_lines(
         source: impl BufRead,
         file: impl Into<String>,
@@ -135,8 +136,8 @@ impl Trace {
         TraceError::Nothing { file: self.file, of, right }
     }
 
-    /// In the order of their times, the first at zero. Some traces are written as requests
-    /// end, or by several processors, and are not quite in order.
+    /// Orders the requests by time and moves the first to zero. Some traces are written as
+    /// requests end, or by several processors, and are not quite in order.
     fn begin_at_zero(&mut self) {
         if self.latencies.len() == self.entries.len() {
             let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
@@ -151,10 +152,10 @@ impl Trace {
         self.entries.shrink_to_fit();
     }
 
-    /// Makes the requests fit a volume of so many sectors, or refuses them.
+    /// Makes the requests fit a volume of `volume_sectors` sectors.
     ///
     /// # Errors
-    /// Where one lies beyond the end and is not to be wrapped, or is longer than the volume.
+    /// Fails if a request lies beyond the end and must not wrap, or is longer than the volume.
     pub fn fit(&mut self, volume_sectors: u64, beyond: Beyond) -> Result<(), TraceError> {
         let volume = volume_sectors.saturating_mul(SECTOR_BYTES);
         let file = || self.file.clone();
@@ -176,50 +177,50 @@ impl Trace {
         Ok(())
     }
 
-    /// The requests.
+    /// Returns the requests.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// By request, how long it took when it was recorded, nanoseconds; empty where the trace
-    /// does not say it of all.
+    /// Returns the recorded latency of each request in nanoseconds; empty unless the trace has
+    /// all of them.
     pub fn latencies(&self) -> &[u64] {
         &self.latencies
     }
 
-    /// How many requests are missing because the recorder could not keep up.
+    /// Returns the number of requests missing because the recorder could not keep up.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The file.
+    /// Returns the name of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Where the furthest request ends, bytes.
+    /// Returns the end of the furthest request in bytes.
     pub fn end(&self) -> u64 {
         let ends = self.entries.iter().map(|entry| entry.start + u64::from(entry.sectors));
         ends.max().unwrap_or(0) * SECTOR_BYTES
     }
 
-    /// How many requests were rounded outwards to whole sectors.
+    /// Returns the number of requests rounded outwards to whole sectors.
     pub fn rounded(&self) -> u64 {
         self.rounded
     }
 
-    /// How many requests of no bytes were left out.
+    /// Returns the number of requests of no bytes, which were left out.
     pub fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// How many requests lay beyond the end of the volume and were wrapped.
+    /// Returns the number of requests beyond the end of the volume that were wrapped.
     pub fn wrapped(&self) -> u64 {
         self.wrapped
     }
 }
 
-/// Which volumes to take, asked once for each.
+/// The volumes to take; each is looked up only once.
 struct Wanted<'a> {
     volume: Option<&'a str>,
     known: Vec<bool>,

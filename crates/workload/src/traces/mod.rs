@@ -1,7 +1,7 @@
-//! Recorded requests: readers for the formats traces are published in.
+//! Traces: readers for the formats in which recorded requests are published.
 //!
-//! A [`Reader`] goes through a trace line by line and keeps none of it. Times are nanoseconds
-//! on the trace's own clock; [`load`] makes a [`load::Trace`] of them that begins at zero.
+//! A [`Reader`] goes through a trace line by line and keeps nothing. Times are nanoseconds on
+//! the trace's own clock; [`load`] builds a [`load::Trace`] that begins at zero.
 
 use std::fmt::{self, Write};
 use std::io::{self, BufRead};
@@ -28,39 +28,38 @@ mod tencent;
 #[cfg(test)]
 mod tests;
 
-/// Longest line a trace may have, bytes: beyond that it is no trace.
+/// Longest line of a trace in bytes: a longer line means it is not a trace.
 const LONGEST_LINE: u64 = 1 << 16;
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds on the trace's clock.
+    /// Time in nanoseconds on the trace's clock.
     pub at: u64,
-    /// The volume, by [`Reader::volume`].
+    /// Number of the volume; see [`Reader::volume`].
     pub volume: u32,
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
-    /// Where, rounded outwards to whole sectors. Empty for a flush, and for a request of no
-    /// bytes.
+    /// The sectors, rounded outwards. Empty for a flush and for a request of no bytes.
     pub extent: Extent,
-    /// Whether it had to be rounded.
+    /// True if the sectors had to be rounded.
     pub rounded: bool,
-    /// How long it took, nanoseconds, where the format says.
+    /// Latency in nanoseconds, if the format has it.
     pub latency: Option<u64>,
 }
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
     One(Record),
-    /// One after the other.
+    /// Two requests, one after the other.
     Two(Record, Record),
-    /// What follows is no trace any more.
+    /// The rest of the file is not part of the trace.
     End,
 }
 
-/// The volumes seen, by number.
+/// The volumes seen so far, by number.
 #[derive(Clone, Debug, Default)]
 struct Volumes {
     names: Vec<String>,
@@ -70,7 +69,7 @@ struct Volumes {
 }
 
 impl Volumes {
-    /// The number of the volume of this name; allocates only for new ones.
+    /// Returns the number of the volume of this name; allocates only for new ones.
     fn number(&mut self, name: fmt::Arguments<'_>) -> u32 {
         self.written.clear();
         // Writing to a string does not fail.
@@ -90,7 +89,7 @@ impl Volumes {
     }
 }
 
-/// What a reader reads.
+/// The source of a reader.
 enum Source<R> {
     /// Lines of text.
     Lines(R),
@@ -98,7 +97,7 @@ enum Source<R> {
     Capture(hemi_capture::Reader<R>),
 }
 
-/// Reads a trace.
+/// A reader of traces.
 pub struct Reader<R> {
     source: Source<R>,
     file: String,
@@ -107,13 +106,13 @@ pub struct Reader<R> {
     line: u64,
     buffer: Vec<u8>,
     volumes: Volumes,
-    /// The second request of the last line.
+    /// Second request of the last line.
     pending: Option<Record>,
     ended: bool,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Of a source in a format; errors name `file`.
+    /// Creates a reader of a source in a format; errors call it `file`.
     pub fn new(source: R, file: impl Into<String>, format: Format) -> Reader<R> {
         let source = match format {
             Format::Hemi => Source::Capture(hemi_capture::Reader::new(source)),
@@ -132,18 +131,18 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The name of a volume; `None` for a number no record had.
+    /// Returns the name of a volume, or `None` for a number no record had.
     pub fn volume(&self, number: u32) -> Option<&str> {
         self.volumes.names.get(number as usize).map(String::as_str)
     }
 
-    /// Where the reader is, from 1: the line, or the record of a recording.
+    /// Returns the reader's position, from 1: the line, or the record of a recording.
     pub fn position(&self) -> u64 {
         self.line
     }
 
-    /// Requests that the recorder could not keep up with, as far as it has been read; only
-    /// hemi's own recordings say.
+    /// Returns the number of requests the recorder dropped so far; only hemi's own recordings
+    /// have it.
     pub fn dropped(&self) -> u64 {
         match &self.source {
             Source::Lines(_) => 0,
@@ -151,12 +150,12 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Whether the recording ends in the middle, which only hemi's own say.
+    /// Returns true if the recording is truncated; only known for hemi's own recordings.
     pub fn is_cut(&self) -> bool {
         matches!(&self.source, Source::Capture(capture) if capture.is_cut())
     }
 
-    /// What comes next, or what is wrong with it.
+    /// Returns the contents of the next line or record.
     fn next_said(&mut self) -> Result<Said, TraceError> {
         match &mut self.source {
             Source::Lines(_) => self.line(),
@@ -168,7 +167,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The next line's, or what is wrong with it.
+    /// Returns the contents of the next line.
     fn line(&mut self) -> Result<Said, TraceError> {
         self.buffer.clear();
         let Source::Lines(source) = &mut self.source else { return Ok(Said::End) };
@@ -215,7 +214,7 @@ fn parse(
         Format::Disksim(unit) => disksim::parse(line, unit, volumes),
         Format::Blkparse(event) => blkparse::parse(line, event, volumes),
         Format::FioIolog => iolog.parse(line, volumes),
-        // Not of lines.
+        // This format has no lines.
         Format::Hemi => Ok(Said::End),
     }
 }
@@ -246,8 +245,8 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// The extent of `length` bytes from `offset`, rounded outwards to sectors, and whether that
-/// changed it; `None` beyond what bytes can be counted.
+/// Returns the extent of `length` bytes from `offset`, rounded outwards to sectors, and whether
+/// rounding changed it. Returns `None` if the end exceeds 64 bits.
 fn extent_of_bytes(offset: u64, length: u64) -> Option<(Extent, bool)> {
     let end = offset.checked_add(length)?;
     if length == 0 {
@@ -258,7 +257,8 @@ fn extent_of_bytes(offset: u64, length: u64) -> Option<(Extent, bool)> {
     Some((extent, rounded))
 }
 
-/// The extent of `count` sectors from `start`; `None` beyond what bytes can be counted.
+/// Returns the extent of `count` sectors from `start`, or `None` if its end in bytes exceeds 64
+/// bits.
 fn extent_of_sectors(start: u64, count: u64) -> Option<Extent> {
     let end = start.checked_add(count)?;
     end.checked_mul(SECTOR_BYTES)?;

@@ -1,8 +1,8 @@
 //! MSR Cambridge: 36 volumes of 13 servers over a week (SNIA IOTTA 388).
 //!
-//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; the timestamp is a Windows
-//! file time, and it and the response time count 100 ns. A volume is called `host.disk`, as
-//! in `hm.1`.
+//! A line is `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. The timestamp is a
+//! Windows file time; it and the response time count 100 ns. A volume is called `host.disk`,
+//! for example `hm.1`.
 
 use hemi_units::Operation;
 

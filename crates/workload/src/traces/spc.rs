@@ -1,6 +1,6 @@
 //! SPC, the format of the UMass repository's Financial and WebSearch traces.
 //!
-//! `ASU,LBA,Size,Opcode,Timestamp`, further fields allowed and ignored; the address counts
+//! A line is `ASU,LBA,Size,Opcode,Timestamp`; further fields are ignored. The address counts
 //! 512-byte blocks, the size bytes, the time seconds. The volume is the ASU.
 
 use hemi_units::{SECOND, SECTOR_BYTES};

@@ -1,7 +1,7 @@
 //! Tencent's cloud block storage: 5,584 volumes over ten days (SNIA IOTTA 27917).
 //!
-//! `Timestamp,Offset,Size,IOType,VolumeID`; the time counts seconds, so that all requests of
-//! a second come at its beginning, offset and size count 512-byte sectors, and the type is 0
+//! A line is `Timestamp,Offset,Size,IOType,VolumeID`. The time counts seconds, so all requests
+//! of a second come at its beginning. Offset and size count 512-byte sectors, and the type is 0
 //! for a read and 1 for a write.
 
 use hemi_units::{Operation, SECOND};

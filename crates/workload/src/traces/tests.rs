@@ -48,7 +48,7 @@ fn spc_is_read() {
 #[test]
 fn alibaba_is_read() {
     let trace = Trace::read(&sample("samples/alibaba.csv"), Format::Alibaba, Some("725")).unwrap();
-    // The second begins and ends within sectors.
+    // The second request begins and ends within sectors.
     let expected = [entry(0, READ, 115_449_856, 704), entry(187_000, WRITE, 115_449_856, 2)];
     assert_eq!((trace.entries(), trace.rounded()), (&expected[..], 1));
 }
@@ -230,7 +230,7 @@ const FORMATS: [Format; 8] = [
     Format::FioIolog,
 ];
 
-/// A line as each format writes it; times in whole seconds, so that all can say them.
+/// Returns a line in each format, with times in whole seconds, which all formats can express.
 fn line_of(format: Format, seconds: u64, volume: u64, write: bool, extent: Extent) -> String {
     let (start, sectors) = (extent.start, extent.sectors());
     let (offset, length) = (start * 512, sectors * 512);
@@ -309,7 +309,7 @@ proptest! {
     ) {
         let text = format!("{version}{}", lines.join("\n"));
         for format in FORMATS {
-            // Nor does the loader, whatever comes out.
+            // Nor does the loader, whatever the result.
             if let Ok(mut trace) = Trace::from_lines(Cursor::new(&text), "a", format, Some("*"))
                 && trace.fit(1 << 20, Beyond::Wrap).is_ok()
             {
@@ -343,7 +343,7 @@ fn a_recording_of_hemis_is_a_trace_with_latencies() {
         fua: true,
         failed: false,
     };
-    // As they were answered.
+    // The records are in the order of the answers.
     for record in [
         record(3000, Kind::Flush, 0, 0),
         record(1000, Kind::Write, 8, 16),
@@ -360,7 +360,7 @@ fn a_recording_of_hemis_is_a_trace_with_latencies() {
     ];
     assert_eq!(trace.entries(), &expected[..]);
     assert_eq!((trace.latencies(), trace.dropped()), (&[100, 300, 400][..], 5));
-    // Text is no recording.
+    // Text is not a recording.
     let error = Trace::from_lines(Cursor::new("1,2,3\n"), "a", Format::Hemi, None).unwrap_err();
     assert!(error.to_string().starts_with("a: "), "{error}");
 }

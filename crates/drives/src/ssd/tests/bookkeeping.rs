@@ -37,7 +37,8 @@ fn policies() -> impl Strategy<Value = Policy> {
     ]
 }
 
-/// Every unit that should be mapped lies in a slot of its own; blocks' valid counts are right.
+/// Checks that every mapped unit has a slot of its own and that the blocks' valid counts are
+/// right.
 fn check(translation: &Translation, mapped: &[bool]) {
     let slots = translation.shape().slots;
     let mut valid = vec![0; translation.blocks.len()];

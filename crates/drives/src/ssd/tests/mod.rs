@@ -1,4 +1,4 @@
-//! The flash drive as a whole: its physics, its bookkeeping, its presets.
+//! Tests of the whole flash drive: its physics, its bookkeeping, its presets.
 
 mod bookkeeping;
 mod physics;
@@ -48,19 +48,19 @@ pub(super) const SMALL: &str = r#"
     power_write = "3 W"
 "#;
 
-/// The small drive's parameters, changed.
+/// Returns the small drive's parameters, changed.
 pub(super) fn small(change: impl FnOnce(&mut Parameters)) -> Parameters {
     let mut parameters: Parameters = toml::from_str(SMALL).expect("the text above is right");
     change(&mut parameters);
     parameters
 }
 
-/// The small drive, changed.
+/// Returns the small drive, changed.
 pub(super) fn drive(change: impl FnOnce(&mut Parameters)) -> Ssd {
     Ssd::new(&small(change), 1).expect("the parameters are right")
 }
 
-/// How a closed loop went.
+/// The results of a closed loop.
 pub(super) struct Loop {
     pub(super) completions: Vec<Completion>,
     pub(super) latencies: Vec<u64>,
@@ -81,8 +81,8 @@ impl Loop {
     }
 }
 
-/// Keeps `depth` requests outstanding, from `begin` on, until `count` are done; `next` says
-/// what each is.
+/// Keeps `depth` requests in flight, starting at `begin`, until `count` are done; `next`
+/// returns each request.
 pub(super) fn closed(
     drive: &mut Ssd,
     begin: u64,
@@ -128,7 +128,7 @@ pub(super) fn closed(
 
 pub(super) const WRITE: Operation = Operation::Write { fua: false };
 
-/// Random aligned accesses of so many bytes over the whole drive.
+/// Returns random aligned accesses of `bytes` bytes over the whole drive.
 pub(super) fn random(
     drive: &Ssd,
     seed: u64,
@@ -140,7 +140,7 @@ pub(super) fn random(
     move |_| (operation, Extent::new(rng.below(places) * sectors, sectors))
 }
 
-/// Accesses one after another from the beginning.
+/// Returns sequential accesses from the beginning of the drive.
 pub(super) fn sequential(
     drive: &Ssd,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What takes how long.
+//! Tests of the times operations take.
 
 use hemi_units::{Extent, Operation, Rate, Size, Time};
 
@@ -15,7 +15,8 @@ fn a_read_takes_the_sum_of_its_parts() {
     drive.precondition(Precondition::Sequential, 1);
     let mut next = random(&drive, 1, 4096, READ);
     let run = closed(&mut drive, 0, 1, 100, &mut next);
-    // Processor 1 us, sense 50, 4 KiB over the channel 20.48 and over the link 4.096, 5.
+    // Processor 1 us, sense 50, 4 KiB over the channel 20.48 and over the link 4.096, latency
+    // 5.
     assert!(run.latencies.iter().all(|&latency| latency == 80_576), "{:?}", run.latencies);
 }
 
@@ -24,11 +25,11 @@ fn a_write_is_done_when_it_is_in_the_buffer_or_on_flash_without_one() {
     let mut with = drive(|_| {});
     let mut next = sequential(&with, 8192, WRITE);
     let run = closed(&mut with, 0, 1, 10, &mut next);
-    // Processor 1 us, link 8.192, 5.
+    // Processor 1 us, link 8.192, latency 5.
     assert_eq!(run.max(), 14_192);
     let mut without = drive(|of| of.write_cache = false);
     let run = closed(&mut without, 0, 1, 10, &mut next);
-    // And the page over the channel 40.96 and its program 500.
+    // In addition, the page takes 40.96 us over the channel and 500 for its program.
     assert!(run.latencies.iter().all(|&latency| latency == 14_192 + 540_960));
 }
 
@@ -69,7 +70,7 @@ fn a_full_buffer_holds_writes_at_the_speed_of_the_dies() {
     let mut drive = drive(|_| {});
     let mut next = sequential(&drive, 8192, WRITE);
     let run = closed(&mut drive, 0, 64, 6_000, &mut next);
-    // Eight dies, each 8 KiB in 540.96 us.
+    // Eight dies program 8 KiB each in 540.96 us.
     let dies = 8.0 / 540.96e-6;
     assert!((run.rate(0) / dies - 1.0).abs() < 0.03, "{} of {dies}", run.rate(0));
 }
@@ -105,7 +106,7 @@ fn a_small_write_into_a_large_unit_costs_the_unit() {
     let part = closed(&mut small, 0, 32, 3_000, &mut next).rate(0);
     assert!(part < 1.2 * whole, "{part} of 8 KiB, {whole} of 64 KiB a second");
     assert!(small.counters().write_amplification() > 4.0);
-    // In order they find together and cost nothing more.
+    // In order, small writes fill whole units and cost nothing extra.
     let mut ordered = coarse();
     ordered.precondition(Precondition::Sequential, 1);
     let mut next = sequential(&ordered, 8192, WRITE);
@@ -117,7 +118,7 @@ fn a_small_write_into_a_large_unit_costs_the_unit() {
 fn log_blocks_program_small_writes_twice() {
     let rate = |log_blocks: bool| {
         let mut drive = drive(|of| {
-            // Hardly any collection.
+            // Enough spare that there is hardly any collection.
             of.alpha = 4.0;
             of.mapping_unit = Size(64 << 10);
             of.log_blocks = log_blocks;
@@ -159,7 +160,7 @@ fn a_table_that_is_not_in_memory_costs_reads() {
         let mut next = random(&drive, 1, 4096, READ);
         closed(&mut drive, 0, 1, 2_000, &mut next).mean()
     };
-    // Sixteen pages of table; with one in memory nearly every read waits for another.
+    // The table has sixteen pages; with one in memory nearly every read waits for another.
     let (all, one) = (mean(Some(Size(64 << 10))), mean(Some(Size(4096))));
     assert!((mean(None) - 80_576.0).abs() < 1.0);
     assert!(all < 84_000.0, "{all}");
@@ -208,11 +209,11 @@ fn a_drive_with_a_command_under_way_draws_more_than_at_rest() {
         let read = |_| (READ, Extent::new(0, 8));
         let end = closed(&mut drive, 0, 1, 1_000, &mut { read }).end;
         let mut done = Vec::new();
-        // As long again with nothing to do.
+        // Idle for the same time again.
         drive.advance(hemi_units::Instant(2 * end), &mut done);
         drive.counters().energy / (end as f64 / 1e9)
     };
-    // No die does anything: nothing was ever written.
+    // No die works, since nothing was ever written.
     assert!((joules(None) - 2.0).abs() < 0.01);
     assert!((joules(Some(4.0)) - 5.0).abs() < 0.01);
 }

@@ -1,4 +1,4 @@
-//! Every preset of a flash drive is whole; impossible parameters are refused by name.
+//! Every flash preset is complete; impossible parameters are refused by name.
 
 use super::super::parameters::Parameters;
 use super::{SMALL, small};

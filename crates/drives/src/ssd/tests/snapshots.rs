@@ -1,4 +1,4 @@
-//! Snapshots: the same drive again, and nothing else.
+//! A snapshot restores the same drive and is refused for any other.
 
 use hemi_units::Extent;
 use twox_hash::XxHash64;
@@ -16,7 +16,7 @@ fn new(parameters: &Parameters, seed: u64) -> Ssd {
     Ssd::new(parameters, seed).expect("right")
 }
 
-/// Preconditioned, and its snapshot.
+/// Returns a preconditioned drive and its snapshot.
 fn original(parameters: &Parameters, state: Precondition, seed: u64) -> (Ssd, Vec<u8>) {
     let mut drive = new(parameters, seed);
     let origin = drive.origin(state, seed);
@@ -99,8 +99,9 @@ fn a_drive_at_work_is_not_saved() {
     assert_eq!(drive.save(&origin), Err(SnapshotError::NotAtRest));
 }
 
-/// Snapshots outlive the program that made them. Where this fails because preconditioning now
-/// comes to another state, or the format has changed: raise `VERSION`, and put down its sums.
+/// Snapshots outlive the program that made them. If this fails because preconditioning now
+/// leads to another state, or because the format has changed, raise `VERSION` and note the new
+/// sums.
 #[test]
 fn the_version_says_which_states_preconditioning_comes_to() {
     let sum = |policy: Policy, state: Precondition| {

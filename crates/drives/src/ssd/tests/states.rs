@@ -1,4 +1,4 @@
-//! Long use: steady states, freezes, caches that fill, wear.
+//! Tests of long use: steady states, freezes, caches that fill, wear.
 
 use hemi_units::{Extent, Operation, Size, Time};
 
@@ -10,7 +10,7 @@ use crate::preset::Precondition;
 
 #[test]
 fn timed_and_untimed_write_amplification_agree() {
-    // Many blocks, so that the pool of free ones does not count.
+    // Many blocks, so that the pool of free ones does not matter.
     let mut drive = drive(|of| {
         of.capacity = Size(256_000_000);
         of.channels = 2;
@@ -21,7 +21,8 @@ fn timed_and_untimed_write_amplification_agree() {
     closed(&mut drive, 0, 32, 100_000, &mut next);
     let timed = drive.counters().write_amplification();
     assert!((timed / untimed - 1.0).abs() < 0.04, "{timed} timed, {untimed} untimed");
-    // Theory for FIFO with this much spare says 2.69; greedy with 64 units a block 2.61.
+    // Theory gives 2.69 for FIFO with this much spare, and 2.61 for greedy with 64 units a
+    // block.
     assert!((timed / 2.61 - 1.0).abs() < 0.05, "{timed}");
 }
 
@@ -164,7 +165,7 @@ fn hot_and_cold_apart_copy_less() {
             if index == 5 * units {
                 before = translation.work();
             }
-            // Four writes of five go to a fifth of the units.
+            // Four writes in five go to a fifth of the units.
             let fifth = units / 5;
             let hot = rng.below(5) > 0;
             let unit = if hot { rng.below(fifth) } else { fifth + rng.below(units - fifth) };
@@ -173,7 +174,7 @@ fn hot_and_cold_apart_copy_less() {
         1.0 + (translation.work().copied - before.copied) as f64 / (5 * units) as f64
     };
     let (apart, together) = (amplification(true), amplification(false));
-    // The study found 2.86 and 2.96 at this much spare.
+    // The study found 2.86 and 2.96 with this much spare.
     assert!(apart < 0.98 * together, "{apart} and {together}");
     assert!((apart / 2.86 - 1.0).abs() < 0.06 && (together / 2.96 - 1.0).abs() < 0.06);
 }
