@@ -1,21 +1,21 @@
-//! Blocks: a header with a checksum, and what it is of.
+//! Blocks: a header with a checksum, and a payload.
 
-/// Every block begins with this; the last byte is the format's version.
+/// First bytes of every block; the last byte is the format's version.
 pub(crate) const MAGIC: [u8; 8] = *b"HEMICAP\x01";
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 40;
 /// Most bytes of a payload.
 pub(crate) const PAYLOAD_MAX: usize = 64 << 10;
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum BlockKind {
-    /// The [`crate::Head`]; the first block and no other.
+    /// The [`crate::Head`]; always the first block, and no other.
     Beginning = 0,
     /// Records.
     Records = 1,
-    /// Nothing: the recording was ended tidily. The last block.
+    /// Nothing: the recording was ended cleanly. The last block.
     End = 2,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Header {
     pub(crate) records: u32,
     /// Blocks before this one.
     pub(crate) number: u64,
-    /// Requests that were not recorded since the beginning.
+    /// Number of requests, since the beginning, that were not recorded.
     pub(crate) dropped: u64,
 }
 
-/// A whole block.
+/// Encodes a whole block.
 pub(crate) fn encode(header: Header, payload: &[u8]) -> Vec<u8> {
     let mut block = Vec::with_capacity(HEADER_BYTES + payload.len());
     block.extend(MAGIC);
@@ -47,7 +47,8 @@ pub(crate) fn encode(header: Header, payload: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A header, and the checksum of what follows its first 12 bytes; `None` for what is none.
+/// Decodes a header and the checksum of everything after its first 12 bytes. Returns `None` if
+/// it is not a header.
 pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<(Header, u32)> {
     let u32_at =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

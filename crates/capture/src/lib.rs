@@ -1,8 +1,8 @@
-//! The format of recorded request streams: what `hemi serve --record` writes and what replays
-//! and `hemi trace` read. `docs/design/capture-format.md` has every byte.
+//! The format of recorded request streams, written by `hemi serve --record` and read by replays
+//! and `hemi trace`. `docs/design/capture-format.md` describes every byte.
 //!
-//! A file is a sequence of blocks. Each has a checksum and can be read without those before
-//! it, so that a recording is good up to its last whole block wherever it was cut.
+//! A file is a sequence of blocks. Each has a checksum and can be read without those before it,
+//! so a truncated recording is good up to its last whole block.
 #![forbid(unsafe_code)]
 
 mod block;
@@ -13,19 +13,19 @@ mod write;
 pub use read::{CaptureError, Reader};
 pub use write::Writer;
 
-/// What a request asked for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// To read.
+    /// A read.
     Read = 0,
-    /// To write.
+    /// A write.
     Write = 1,
-    /// That the content be no longer kept.
+    /// A trim: the contents need not be kept.
     Trim = 2,
-    /// To make it zeros.
+    /// A write of zeros.
     WriteZeroes = 3,
-    /// To make all that was answered durable.
+    /// A flush: everything answered so far has to become durable.
     Flush = 4,
 }
 
@@ -40,31 +40,31 @@ impl Kind {
 /// One request, recorded when it was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it arrived: nanoseconds since [`Head::began`].
+    /// Arrival time, in nanoseconds since [`Head::began`].
     pub at: u64,
-    /// How long it took to be answered, nanoseconds.
+    /// Time from arrival to answer, in nanoseconds.
     pub latency: u64,
     /// First sector of 512 bytes; zero for a flush.
     pub start: u64,
     /// Sectors; zero for a flush.
     pub sectors: u64,
-    /// What it asked for.
+    /// The operation.
     pub kind: Kind,
-    /// Whether it was to be durable when answered (FUA).
+    /// True if the request had to be durable when answered (FUA).
     pub fua: bool,
-    /// Whether it was answered with an error.
+    /// True if it was answered with an error.
     pub failed: bool,
 }
 
-/// What a recording is of.
+/// The header of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The volume's size, bytes.
+    /// Size of the volume in bytes.
     pub volume_bytes: u64,
-    /// The volume's smallest request, bytes.
+    /// Smallest request of the volume in bytes.
     pub block_bytes: u32,
-    /// When the recording began: nanoseconds since 1970.
+    /// Start of the recording, in nanoseconds since 1970.
     pub began: u64,
-    /// The volume's name.
+    /// Name of the volume.
     pub name: String,
 }

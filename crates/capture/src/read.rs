@@ -1,43 +1,43 @@
-//! Reading a recording.
+//! Reader of recordings.
 
 use std::io::{self, Read};
 
 use crate::block::{BlockKind, HEADER_BYTES, Header, decode};
 use crate::{Head, Kind, Record, varint};
 
-/// Why a recording cannot be read.
+/// The reason why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file.
+    /// The file cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// Its beginning is none.
+    /// The file does not begin like a recording.
     #[error("it does not begin as a recording of hemi's does (version 1): check the format")]
     NotOne,
-    /// A block that was damaged, with more behind it.
+    /// A block is damaged and further data follows it.
     #[error("block {0} is damaged; what is before it can be had by cutting the file there")]
     Damaged(u64),
 }
 
-/// Reads a recording.
+/// A reader of a recording.
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
     head: Option<Head>,
     payload: Vec<u8>,
-    /// Bytes of the payload that are read.
+    /// Bytes of the payload that have been read.
     used: usize,
     records: u32,
     blocks: u64,
     at: u64,
     end: u64,
     dropped: u64,
-    /// Nothing more comes, and whether that was said.
+    /// Set at the end of the recording; true if it was ended cleanly.
     over: Option<bool>,
 }
 
 impl<R: Read> Reader<R> {
-    /// Of a file; nothing is read yet.
+    /// Creates a reader of a file; nothing is read yet.
     pub fn new(from: R) -> Reader<R> {
         Reader {
             from,
@@ -53,7 +53,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What it is of.
+    /// Returns the header of the recording.
     ///
     /// # Errors
     /// See [`CaptureError`].
@@ -68,7 +68,7 @@ impl<R: Read> Reader<R> {
         self.head.as_ref().ok_or(CaptureError::NotOne)
     }
 
-    /// The next record, in the order they were answered.
+    /// Returns the next record, in the order of the answers.
     ///
     /// # Errors
     /// See [`CaptureError`].
@@ -100,17 +100,18 @@ impl<R: Read> Reader<R> {
         record.map(Some).ok_or(CaptureError::Damaged(self.blocks - 1))
     }
 
-    /// Requests that were not recorded, as far as it has been read.
+    /// Returns the number of requests that were not recorded, as far as the file has been read.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Whether it was cut: it has been read to its end, which is no tidy one.
+    /// Returns true if the recording is truncated: it was read to its end, without an end
+    /// block.
     pub fn is_cut(&self) -> bool {
         self.over == Some(false)
     }
 
-    /// The next block, its payload in place; nothing where the file ends, or is cut.
+    /// Reads the next block and its payload. Returns `None` if the file ends or is truncated.
     fn block(&mut self) -> Result<Option<Header>, CaptureError> {
         let number = self.blocks;
         let wrong = if number == 0 { CaptureError::NotOne } else { CaptureError::Damaged(number) };
@@ -131,7 +132,7 @@ impl<R: Read> Reader<R> {
         }
         let found = crc32c::crc32c_append(crc32c::crc32c(&bytes[12..]), &self.payload);
         if found != checksum {
-            // The last block may have been on its way when the machine stopped.
+            // The last block may have been in flight when the machine stopped.
             self.payload.clear();
             let last = !fill(&mut self.from, &mut [0])?;
             return if last && number > 0 { Ok(None) } else { Err(wrong) };
@@ -141,7 +142,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads as many bytes as there is room for; whether there were as many.
+/// Fills the buffer; returns false if the file ends before.
 fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(into) {
         Ok(()) => Ok(true),
@@ -178,7 +179,7 @@ fn record_of(from: &mut &[u8], at: &mut u64, end: &mut u64) -> Option<Record> {
         start = varint::apply(*end, varint::take(from)?);
         sectors = varint::take(from)?;
         *end = start.checked_add(sectors)?;
-        // A volume is counted in bytes.
+        // The end of a request in bytes must fit 64 bits.
         end.checked_mul(512)?;
     }
     let (fua, failed) = (bits & 8 != 0, bits & 16 != 0);

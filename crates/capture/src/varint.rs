@@ -1,6 +1,6 @@
-//! Numbers of as many bytes as they need (LEB128), and differences as such numbers (zigzag).
+//! Numbers of variable length (LEB128), and signed differences (zigzag).
 
-/// Appends a number: seven bits a byte, lowest first, the high bit says that more follow.
+/// Appends a number: seven bits a byte, lowest first; the high bit means that more follow.
 pub(crate) fn put(mut number: u64, into: &mut Vec<u8>) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
@@ -9,8 +9,8 @@ pub(crate) fn put(mut number: u64, into: &mut Vec<u8>) {
     into.push(number as u8);
 }
 
-/// Takes a number from the beginning of `from`; `None` where there is none, or one beyond 64
-/// bits.
+/// Takes a number from the beginning of `from`. Returns `None` if there is none, or if it
+/// exceeds 64 bits.
 pub(crate) fn take(from: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for place in 0..10 {
@@ -28,13 +28,13 @@ pub(crate) fn take(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// `to` seen from `from`, small in either direction.
+/// Returns the difference from `from` to `to`, small in either direction.
 pub(crate) fn difference(from: u64, to: u64) -> u64 {
     let difference = to.wrapping_sub(from) as i64;
     ((difference << 1) ^ (difference >> 63)) as u64
 }
 
-/// The number that [`difference`] was taken to.
+/// Applies a [`difference`] to `from`.
 pub(crate) fn apply(from: u64, difference: u64) -> u64 {
     let signed = (difference >> 1) as i64 ^ -((difference & 1) as i64);
     from.wrapping_add(signed as u64)

@@ -1,23 +1,23 @@
-//! Writing a recording.
+//! Writer of recordings.
 
 use std::io::{self, Write};
 
 use crate::block::{BlockKind, Header, PAYLOAD_MAX, encode};
 use crate::{Head, Kind, Record, varint};
 
-/// Longest a record can be, bytes.
+/// Most bytes of a record.
 const RECORD_MAX: usize = 1 + 4 * 10;
-/// Most bytes of a volume's name that are kept.
+/// Most bytes of a volume's name that are stored.
 const NAME_MAX: usize = 1 << 10;
 
-/// Writes a recording, a block at a time.
+/// A writer of a recording, one block at a time.
 #[derive(Debug)]
 pub struct Writer<W> {
     into: W,
     payload: Vec<u8>,
     records: u32,
     blocks: u64,
-    /// Where the last record of the block was, and ended.
+    /// Arrival time and end sector of the block's last record.
     at: u64,
     end: u64,
 }
@@ -26,7 +26,7 @@ impl<W: Write> Writer<W> {
     /// Begins a recording.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn new(into: W, head: &Head) -> io::Result<Writer<W>> {
         let mut writer = Writer {
             into,
@@ -49,10 +49,10 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Adds a record; `dropped` requests have not been recorded so far.
+    /// Adds a record; `dropped` is the number of requests not recorded so far.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn push(&mut self, record: &Record, dropped: u64) -> io::Result<()> {
         if self.payload.len() + RECORD_MAX > PAYLOAD_MAX {
             self.flush(dropped)?;
@@ -71,18 +71,18 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what has been added, so that it is good from now on.
+    /// Writes the records added so far, so that they survive from now on.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn flush(&mut self, dropped: u64) -> io::Result<()> {
         if self.records == 0 { Ok(()) } else { self.block(BlockKind::Records, dropped) }
     }
 
-    /// Ends the recording tidily; gives back what it was written to.
+    /// Ends the recording cleanly and returns the destination.
     ///
     /// # Errors
-    /// The file's.
+    /// Fails if the file cannot be written.
     pub fn finish(mut self, dropped: u64) -> io::Result<W> {
         self.flush(dropped)?;
         self.block(BlockKind::End, dropped)?;

@@ -1,4 +1,4 @@
-//! The bytes of a recording, and what is left of one that was cut or damaged.
+//! The bytes of a recording, and the readable part of a truncated or damaged one.
 
 use hemi_capture::{CaptureError, Head, Kind, Reader, Record, Writer};
 use proptest::prelude::*;
@@ -41,8 +41,8 @@ const FLUSH: Record = Record {
     failed: true,
 };
 
-/// The format's own bytes, by hand from docs/design/capture-format.md. **Never to change**:
-/// recordings are kept.
+/// The format's own bytes, written by hand from docs/design/capture-format.md. **Never change
+/// them**: recordings are kept.
 #[test]
 fn the_bytes_are_those_of_the_page() {
     let mut writer = Writer::new(Vec::new(), &head()).unwrap();
@@ -71,7 +71,7 @@ fn the_bytes_are_those_of_the_page() {
     assert_eq!(read(&bytes).unwrap(), (vec![WRITE, FLUSH], false, 7));
 }
 
-/// CRC-32C bit by bit.
+/// Computes CRC-32C bit by bit.
 fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for &byte in bytes {

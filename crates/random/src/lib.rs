@@ -1,10 +1,10 @@
 //! The simulators' only source of chance: xoshiro256** (Blackman and Vigna), seeded by
-//! SplitMix64, written out here so that no dependency's upgrade ever changes a run, and the
-//! distributions drawn from it.
+//! SplitMix64, and the distributions drawn from it. It is implemented here so that no
+//! dependency's upgrade ever changes a run.
 //!
-//! **Never to change**: a seed in the torture's `regressions.txt` names a run only as long as
-//! these numbers come out the same. Logarithms and the like are libm's, in software: the
-//! platform's own differ in the last bit from one to the next.
+//! **Never change this**: a seed in the torture's `regressions.txt` names a run only as long as
+//! these numbers stay the same. Logarithms and the like are libm's, in software, because the
+//! platforms' own differ in the last bit.
 #![forbid(unsafe_code)]
 
 pub mod zipf;
@@ -15,7 +15,7 @@ pub struct Rng {
     state: [u64; 4],
 }
 
-/// One SplitMix64 step: advances `state` and returns its next number.
+/// Runs one SplitMix64 step: advances `state` and returns its next number.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -25,24 +25,24 @@ pub fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream of a seed; each `stream` of one seed is another.
+    /// Creates the stream of a seed; each value of `stream` gives a different one.
     pub fn new(seed: u64, stream: u64) -> Rng {
         let mut at = seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95);
         let state = [(); 4].map(|()| split_mix(&mut at));
         Rng { state }
     }
 
-    /// Where the stream is, to go on from there with [`Rng::from_state`].
+    /// Returns the state of the stream, for [`Rng::from_state`].
     pub fn state(&self) -> [u64; 4] {
         self.state
     }
 
-    /// The stream from where another one was.
+    /// Creates a stream that continues from a saved state.
     pub fn from_state(state: [u64; 4]) -> Rng {
         Rng { state }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -56,41 +56,43 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, which must not be zero. (Multiply-shift; the bias is below
-    /// 2⁻³² for the bounds used here.)
+    /// Returns a number below `bound`, which must not be zero. (Multiply-shift; the bias is
+    /// below 2⁻³² for the bounds used here.)
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Yes once in `n` times.
+    /// Returns true once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number from 0 (may come) to 1 (never comes), of 53 bits.
+    /// Returns a number of 53 bits from 0 (included) to 1 (excluded).
     pub fn unit(&mut self) -> f64 {
         (self.draw() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Exponentially distributed with this mean: the times between Poisson arrivals.
+    /// Draws from the exponential distribution with this mean: the times between Poisson
+    /// arrivals.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // 1 − u is never zero.
         -mean * libm::log(1.0 - self.unit())
     }
 
-    /// Normally distributed, mean 0 and standard deviation 1 (Box and Muller, the cosine only,
-    /// so that every call draws the same number of times).
+    /// Draws from the normal distribution with mean 0 and standard deviation 1 (Box and Muller,
+    /// the cosine only, so that every call draws the same number of times).
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit()));
         radius * libm::cos(core::f64::consts::TAU * self.unit())
     }
 
-    /// Log-normally distributed with this median; `sigma` is that of the logarithm.
+    /// Draws from the log-normal distribution with this median; `sigma` is the standard
+    /// deviation of the logarithm.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         median * libm::exp(sigma * self.normal())
     }
 
-    /// One of these.
+    /// Returns one of the values in `from`.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

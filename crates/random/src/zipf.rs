@@ -1,8 +1,8 @@
-//! Zipf-distributed numbers: how often the blocks of real volumes are touched.
+//! Zipf-distributed numbers, which model the popularity of blocks on real volumes.
 
 use crate::Rng;
 
-/// Draws ranks 0 to n − 1, rank r with a probability that falls as (r + 1)^(−skew).
+/// A generator of ranks 0 to n − 1, where the probability of rank r falls as (r + 1)^(−skew).
 ///
 /// Rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
 /// monotone discrete distributions", 1996): exact, no table, on average about 1.1 trials.
@@ -10,18 +10,19 @@ use crate::Rng;
 pub struct Zipf {
     skew: f64,
     count: f64,
-    /// The integral up to the first and the last rank, and how far from a rank the
-    /// continuous draw may lie without being looked at.
+    /// The integral up to the first and up to the last rank, and the distance from a rank
+    /// within which a continuous draw is accepted without a further test.
     first: f64,
     last: f64,
     sure: f64,
 }
 
 impl Zipf {
-    /// Over `count` ranks (at least 1). `skew` above zero; 0.99 is customary, 1 is allowed.
+    /// Creates a generator of `count` ranks (at least 1). `skew` must be above zero; 0.99 is
+    /// customary, 1 is allowed.
     ///
     /// # Panics
-    /// When there is no rank to draw, or the skew is not a positive number.
+    /// Panics if there is no rank to draw, or if the skew is not a positive number.
     pub fn new(count: u64, skew: f64) -> Zipf {
         assert!(count > 0 && skew > 0.0 && skew.is_finite(), "Zipf of {count} with skew {skew}");
         let mut zipf = Zipf { skew, count: count as f64, first: 0.0, last: 0.0, sure: 0.0 };
@@ -31,7 +32,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank.
+    /// Draws a rank.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
             let u = self.last + rng.unit() * (self.first - self.last);
@@ -47,7 +48,8 @@ impl Zipf {
         libm::exp(-self.skew * libm::log(x))
     }
 
-    /// The integral of the density: (x^(1 − skew) − 1) / (1 − skew), log x where skew is 1.
+    /// Returns the integral of the density: (x^(1 − skew) − 1) / (1 − skew), or log x if skew
+    /// is 1.
     fn integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         ratio(libm::expm1((1.0 - self.skew) * log), (1.0 - self.skew) * log) * log
@@ -59,7 +61,7 @@ impl Zipf {
     }
 }
 
-/// f(t) / t for functions that are t near zero.
+/// Returns f(t) / t for functions that are close to t near zero.
 fn ratio(value: f64, t: f64) -> f64 {
     if t.abs() > 1e-9 { value / t } else { 1.0 }
 }

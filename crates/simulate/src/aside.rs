@@ -1,21 +1,22 @@
-//! Files that are there whole or not at all, whenever a command is killed.
+//! Files that are complete or absent, even if the command is killed at any time.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Writes a file beside its place, and puts it there once it is on the disk; what was there
-/// before is replaced. One that is never finished is called `.unfinished-…`.
+/// Writes a file beside its destination and moves it there once it is on the disk, replacing
+/// any existing file. An unfinished file is called `.unfinished-…`.
 ///
 /// # Errors
-/// A folder that is not there or a disk that is full; nothing of the new file is left then.
+/// Fails if the directory does not exist or the disk is full; nothing of the new file is left
+/// then.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // As any new file: what others may do is what the user's mask leaves of this.
+    // As for any new file: the user's umask decides what others may do.
     let permissions = Permissions::from_mode(0o666);
     let mut aside = tempfile::Builder::new();
     let aside = aside.prefix(".unfinished-").permissions(permissions);

@@ -1,4 +1,4 @@
-//! A preset's card: each published figure of a drive beside the model's.
+//! A preset's card: each published figure of a drive beside the model's figure.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use hemi_workload::error::WorkloadError;
 use hemi_workload::figures::Figures;
 use hemi_workload::spec::WorkloadSpec;
 
-/// Requests before what is measured begins, for each one of the queue depth …
+/// Requests before the measurement, for each request of the queue depth.
 const WARM_UP: u64 = 64;
-/// … and at least.
+/// Least number of requests before the measurement.
 const WARM_UP_LEAST: u64 = 2_000;
-/// Requests measured, or as many as come in [`LONGEST`].
+/// Requests measured, or as many as arrive in [`LONGEST`].
 const MEASURED: u64 = 200_000;
 const LONGEST: u64 = 120 * SECOND;
 
-/// Why a figure could not be had of the model.
+/// The reason why the model has no value for a figure.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
-    /// No drive can be made of the preset.
+    /// No drive can be created from the preset.
     #[error(transparent)]
     Preset(#[from] PresetError),
     /// The load does not fit the drive.
@@ -32,30 +32,31 @@ pub enum CardError {
     Load(#[from] WorkloadError),
 }
 
-/// A figure of a card, and the model's own.
+/// A figure of a card and the model's value.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The published one.
+    /// The published figure.
     pub figure: Figure,
-    /// What the model gives, in the figure's unit.
+    /// The model's value in the figure's unit.
     pub model: f64,
 }
 
 impl Row {
-    /// By what share of the published figure the model's is off: 0.1 for 10 % more.
+    /// Returns the model's deviation as a share of the published figure: 0.1 for 10 % more.
     pub fn off(&self) -> f64 {
         self.model / self.figure.published - 1.0
     }
 
-    /// Whether that is what a model may be off by: 15 %, a latency 30 %.
+    /// Returns true if the deviation is within the model's tolerance: 15 %, or 30 % for a
+    /// latency.
     pub fn is_within(&self) -> bool {
         let most = if self.figure.measure.is_latency() { 0.3 } else { 0.15 };
         self.off().abs() <= most
     }
 }
 
-/// A preset's whole card. Drives come from `stock`; `told` hears of each figure before it is
-/// run.
+/// Returns the rows of a preset's whole card. Drives come from `stock`; `told` is called with
+/// each figure before its run.
 ///
 /// # Errors
 /// See [`CardError`].
@@ -72,7 +73,7 @@ pub fn rows(
     preset.card.iter().map(row).collect()
 }
 
-/// What the model gives for a figure of the preset's card, in the figure's unit.
+/// Returns the model's value for a figure of the preset's card, in the figure's unit.
 ///
 /// # Errors
 /// See [`CardError`].
@@ -90,7 +91,7 @@ pub fn model(preset: &Preset, figure: &Figure, stock: &Stock, seed: u64) -> Resu
     Ok(measured(figure.measure, run.figures(), watts))
 }
 
-/// The load as phases: a warm-up and what is measured, or a burst by itself.
+/// Returns the load as phases: a warm-up and a measurement, or only a burst.
 fn phases(load: &Load, capacity: u64, flash_scale: u64) -> String {
     let size = load.size.0;
     let span = load.span.map_or(capacity, |span| span.0).min(capacity) / size * size;

@@ -17,27 +17,27 @@ use crate::system::System;
 use hemi_workload::error::WorkloadError;
 use hemi_workload::report::{IntervalReport, seconds};
 
-/// Why a case cannot be run.
+/// The reason why a case cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// A leg.
+    /// A leg cannot be created.
     #[error("system.legs: {0}")]
     Leg(#[from] PresetError),
-    /// The volume.
+    /// The volume cannot be created.
     #[error("system: {0}")]
     System(#[from] MirrorError),
-    /// The requests.
+    /// The workload cannot be built.
     #[error("workload: {0}")]
     Workload(#[from] WorkloadError),
-    /// A step of a session that has no end, or was not at its end in time.
+    /// A step of a session has no end, or did not reach it in time.
     #[error("{0}")]
     Step(String),
-    /// It was told to stop.
+    /// The run was told to stop.
     #[error("stopped")]
     Stopped,
 }
 
-/// The legs of a system, as they are after what its spec says happened to them.
+/// Creates the legs of a system, in the state that the spec describes.
 pub(crate) fn drives(
     system: &SystemSpec,
     folder: &Path,
@@ -54,7 +54,7 @@ pub(crate) fn drives(
     .collect()
 }
 
-/// The first `count` legs' presets, each with the factor that divides its flash.
+/// Returns the presets of the first `count` legs, each with the divisor of its flash capacity.
 pub(crate) fn named(
     system: &SystemSpec,
     count: usize,
@@ -67,8 +67,8 @@ pub(crate) fn named(
     system.legs[..count].iter().map(name).collect()
 }
 
-/// Runs a case; paths in its spec are relative to `folder`. `progress` is told the virtual time at the end of each interval, and says
-/// whether to go on.
+/// Runs a case; paths in its spec are relative to `folder`. `progress` is called with the
+/// virtual time at the end of each interval and returns false to stop.
 ///
 /// # Errors
 /// See [`ExperimentError`].

@@ -1,4 +1,4 @@
-//! `[[system.faults]]`: what is to happen to a leg, whatever drive it is.
+//! `[[system.faults]]`: scripted faults of a leg, whatever its drive.
 
 use hemi_drives::any::AnyDrive;
 use hemi_drives::faulty::{Faulty, Freeze};
@@ -12,31 +12,32 @@ use serde::Deserialize;
 pub struct FaultSpec {
     /// The leg, from 0.
     pub leg: usize,
-    /// When it begins, in virtual time since the run began. Default 0.
+    /// Start in virtual time since the beginning of the run. Default 0.
     #[serde(default)]
     pub at: Time,
-    /// The leg does not answer for so long.
+    /// Time for which the leg does not answer.
     pub freeze: Option<Time>,
-    /// With `freeze`: again so long after it last began.
+    /// With `freeze`: time from the start of one freeze to the start of the next.
     pub every: Option<Time>,
-    /// Single requests stall, phase after phase.
+    /// Stalls of single requests, in phases.
     pub stall: Option<Vec<PhaseSpec>>,
-    /// Single requests stall as in [`Experiment`]s.
+    /// Stalls of single requests as in an [`Experiment`].
     pub experiment: Option<String>,
     /// With `experiment`: factor on the lengths of its phases. Default 1.
     pub time_scale: Option<f64>,
-    /// With `stall` or `experiment`: which requests stall. From the run's seed if left out.
+    /// With `stall` or `experiment`: seed of the choice of requests. Derived from the run's
+    /// seed if absent.
     pub seed: Option<u64>,
 }
 
-/// A fault as it is laid over a drive.
+/// A fault in the form a drive takes.
 enum Fault {
     Freeze(Freeze),
     Stalls(Schedule),
 }
 
 impl FaultSpec {
-    /// The fault, or what is wrong with it.
+    /// Returns the fault, or the error in it.
     fn fault(&self) -> Result<Fault, String> {
         let stalls = self.stall.is_some() || self.experiment.is_some();
         for (given, needed, there) in [
@@ -73,7 +74,7 @@ impl FaultSpec {
     }
 }
 
-/// What is wrong with the faults of a system of so many legs.
+/// Checks the faults of a system of `legs` legs.
 pub(crate) fn check(faults: &[FaultSpec], legs: usize) -> Result<(), String> {
     for (number, fault) in (1..).zip(faults) {
         let named = |what: String| format!("system.faults: fault {number}: {what}");
@@ -86,7 +87,7 @@ pub(crate) fn check(faults: &[FaultSpec], legs: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Lays those faults over a drive that are this leg's. They have been [`check`]ed.
+/// Puts the faults of this leg in front of its drive. They must have been [`check`]ed.
 pub(crate) fn lay(faults: &[FaultSpec], leg: usize, drive: AnyDrive, seed: u64) -> AnyDrive {
     let (mut freezes, mut stalls) = (Vec::new(), Vec::new());
     for (number, spec) in (1_u64..).zip(faults) {
@@ -96,7 +97,7 @@ pub(crate) fn lay(faults: &[FaultSpec], leg: usize, drive: AnyDrive, seed: u64) 
         match spec.fault() {
             Ok(Fault::Freeze(freeze)) => freezes.push(freeze),
             Ok(Fault::Stalls(schedule)) => {
-                // Faults of one run draw apart from each other.
+                // Faults of one run draw independently of each other.
                 let seed = spec.seed.unwrap_or(seed ^ (number << 48));
                 stalls.push(Stalls::new(schedule, seed, Instant(spec.at.0)));
             }

@@ -1,4 +1,4 @@
-//! The side of a system that its clients see: what they asked, what is answered, and when.
+//! The clients' side of a system: their requests and the answers.
 
 use hemi_drives::drive::{Completion, Counters, Request};
 use hemi_units::Instant;
@@ -13,7 +13,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Of a system whose time begins at `now`.
+    /// Creates the front of a system whose time begins at `now`.
     pub(crate) fn new(now: Instant) -> Front {
         Front { now, answered: Vec::with_capacity(256), ..Front::default() }
     }
@@ -26,7 +26,7 @@ impl Front {
         self.counters
     }
 
-    /// Time goes on.
+    /// Advances the time.
     pub(crate) fn pass(&mut self, now: Instant) {
         if self.under_way > 0 {
             self.counters.busy += now.since(self.now);
@@ -34,26 +34,26 @@ impl Front {
         self.now = now;
     }
 
-    /// A client asks at `now`.
+    /// Counts a client's request at `now`.
     pub(crate) fn ask(&mut self, now: Instant, request: &Request) {
         self.pass(now);
         self.under_way += 1;
         self.counters.count(request.operation, request.extent);
     }
 
-    /// A client is answered now.
+    /// Answers a client's request now.
     pub(crate) fn answer(&mut self, tag: u64) {
         self.under_way -= 1;
         self.answered.push(Completion { tag, at: self.now });
     }
 
-    /// When something happens, if by themselves the drives and timers do at `next`: not in the
-    /// past, and now where an answer waits to be handed over.
+    /// Returns the time of the next event: now if an answer is waiting, else `next`, never in
+    /// the past.
     pub(crate) fn next_event(&self, next: Instant) -> Instant {
         if self.answered.is_empty() { next.max(self.now) } else { self.now }
     }
 
-    /// Hands over what was answered until `now`.
+    /// Moves the answers given until `now` to `done`.
     pub(crate) fn hand_over(&mut self, now: Instant, done: &mut Vec<Completion>) {
         self.pass(now);
         done.append(&mut self.answered);

@@ -1,8 +1,8 @@
-//! How much later than the first the other legs of a mirror have a write.
+//! Lateness of the other legs of a mirror, relative to the first leg that has a write.
 
-/// Ratios counted for each leg: so many times the first leg's time and more.
+/// Ratios counted for each leg: later than this many times the first leg's time.
 const STEPS: [u64; 3] = [2, 10, 30];
-/// Runs are of writes that a leg has so many times later than the first.
+/// Ratio from which on a write belongs to a run of late writes.
 const RUN: u64 = 10;
 /// The published limit, per mille of the first leg's time.
 const PUBLISHED_PERMILLE: u64 = 1300;
@@ -24,25 +24,25 @@ const NAMES: [[&str; 4]; 8] = names!("0", "1", "2", "3", "4", "5", "6", "7");
 #[derive(Clone, Copy, Debug, Default)]
 struct Leg {
     later: [u64; 3],
-    /// The largest ratio.
+    /// Largest ratio.
     most: f64,
 }
 
-/// The account of it. Only writes that every leg was given count: what went to a delay queue
+/// The statistics of lateness. Only writes given to every leg count: a write in a delay queue
 /// was not timed on its leg.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lateness {
-    /// Per mille of the first leg's time that the others are waited for.
+    /// Wait limit of the other legs, per mille of the first leg's time.
     limit_permille: u64,
     legs: Vec<Leg>,
-    /// All writes, and those that every leg was given and has ended.
+    /// All writes, and the writes that every leg was given and has completed.
     writes: u64,
     timed: u64,
-    /// Of `timed`: within the limit in force, and within the published one.
+    /// Of `timed`: writes within the limit in force, and within the published one.
     in_limit: u64,
     in_published: u64,
-    /// Of `timed`, in the order of their ends: how many are late enough to be of a run, the
-    /// runs, the longest, and the one that goes on.
+    /// Of `timed`, in order of completion: late writes, runs of them, the longest run, and the
+    /// current run.
     late: u64,
     runs: u64,
     longest: u64,
@@ -54,12 +54,13 @@ impl Lateness {
         Lateness { limit_permille, legs: vec![Leg::default(); legs], ..Lateness::default() }
     }
 
-    /// A write came.
+    /// Counts a write.
     pub(crate) fn write(&mut self) {
         self.writes += 1;
     }
 
-    /// A leg has a write that the first leg had after `first` nanoseconds after `taken`.
+    /// Records that a leg has a write after `taken` nanoseconds; the first leg had it after
+    /// `first`.
     pub(crate) fn leg(&mut self, leg: usize, taken: u64, first: u64) {
         let first = first.max(1);
         let state = &mut self.legs[leg];
@@ -69,7 +70,7 @@ impl Lateness {
         state.most = state.most.max(taken as f64 / first as f64);
     }
 
-    /// The last leg has it.
+    /// Records that the last leg has a write.
     pub(crate) fn last(&mut self, taken: u64, first: u64) {
         let within = |permille: u64| {
             u128::from(taken) * 1000 <= u128::from(first.max(1)) * u128::from(permille)
@@ -87,10 +88,10 @@ impl Lateness {
         self.longest = self.longest.max(self.run);
     }
 
-    /// The figures, by name: shares of the writes timed (`diverted`: of all writes), the
-    /// largest ratio of each leg's time to the first's, and runs of writes that a leg had more
-    /// than ten times as late as the first: how many, the longest, and how many there would be
-    /// if as many late ones came independently of each other.
+    /// Returns the figures by name: shares of the timed writes (`diverted`: of all writes), the
+    /// largest ratio of each leg's time to the first's, and the runs of writes that a leg had
+    /// more than ten times as late as the first: their number, the longest, and the number
+    /// expected if the same number of late writes were independent.
     pub(crate) fn figures(&self) -> Vec<(&'static str, f64)> {
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
         let late = share(self.late, self.timed);
@@ -123,8 +124,8 @@ mod tests {
     #[test]
     fn ratios_and_runs_are_counted() {
         let mut lateness = Lateness::new(2, 1500);
-        // Of ten writes one is not given to all; leg 1 is late 1.2, 1.4, 40, 11, 2, 10, 12, 1
-        // and 1 times.
+        // One of ten writes is not given to all legs; leg 1 is late 1.2, 1.4, 40, 11, 2, 10,
+        // 12, 1 and 1 times.
         for _ in 0..10 {
             lateness.write();
         }

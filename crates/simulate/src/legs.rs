@@ -3,8 +3,7 @@
 use hemi_drives::drive::{Completion, Counters, Drive, Request};
 use hemi_units::Instant;
 
-/// Drives that are advanced together. Of what is due at the same moment that of the first
-/// comes first.
+/// Drives that are advanced together. Events at the same time are handled in order of legs.
 pub(crate) struct Legs<D> {
     drives: Vec<D>,
     /// [`Drive::next_event`] of each.
@@ -18,7 +17,7 @@ impl<D: Drive> Legs<D> {
         Legs { drives, next, done: Vec::with_capacity(64) }
     }
 
-    /// Sectors of the smallest.
+    /// Returns the sectors of the smallest drive.
     pub(crate) fn sectors(&self) -> u64 {
         self.drives.iter().map(Drive::sectors).min().unwrap_or(0)
     }
@@ -29,7 +28,7 @@ impl<D: Drive> Legs<D> {
 
     pub(crate) fn submit(&mut self, leg: usize, now: Instant, request: Request) {
         if self.next[leg] > now {
-            // Nothing ends, but its clock has to come along.
+            // No request ends, but the drive's clock has to advance.
             self.drives[leg].advance(now, &mut self.done);
             debug_assert!(self.done.is_empty(), "nothing was due");
         }
@@ -37,7 +36,7 @@ impl<D: Drive> Legs<D> {
         self.next[leg] = self.drives[leg].next_event();
     }
 
-    /// Advances to `now` and hands out what is done there, in order of legs.
+    /// Advances to `now` and passes the completions to `each`, in order of legs.
     pub(crate) fn advance(&mut self, now: Instant, mut each: impl FnMut(usize, Completion)) {
         for (leg, drive) in self.drives.iter_mut().enumerate() {
             if self.next[leg] > now {
@@ -59,10 +58,10 @@ impl<D: Drive> Legs<D> {
     }
 }
 
-/// How long a leg's reads have taken of late.
+/// The recent read latency of a leg.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Pace {
-    /// Moving average, nanoseconds, weight 1/16.
+    /// Moving average in nanoseconds, weight 1/16.
     average: u64,
 }
 
@@ -72,7 +71,8 @@ impl Pace {
         self.average = if average == 0 { latency } else { average - average / 16 + latency / 16 };
     }
 
-    /// With so many requests before it. (The average was measured under queueing already.)
+    /// Returns the expected latency with `queued` requests ahead. (The average already includes
+    /// queueing.)
     pub(crate) fn expected(&self, queued: u32) -> u64 {
         self.average.saturating_mul(4 + u64::from(queued)) / 4
     }

@@ -1,12 +1,12 @@
-//! What would this pair of drives do under this load? The very engine that serves volumes,
-//! over the models of [`hemi_drives`], in virtual time.
+//! Simulation of a pair of drives under a load: the engine that serves volumes, over the models
+//! of [`hemi_drives`], in virtual time.
 //!
-//! A [workload](hemi_workload) is what clients ask for: closed or open loops, phases, bursts, traces. What
-//! they ask is a drive, or several under a policy that makes one of them: hemi's engine as a
-//! [`mirror`], or what it is compared with ([`published`], [`oracle`]). [`run`] lets the one
-//! meet the other and [figures](hemi_workload::figures) keeps count. Everything is a state machine on one virtual
-//! clock and all chance comes from one seed, so a run is the same to the byte wherever it is
-//! made.
+//! A [workload](hemi_workload) issues the requests of clients: closed or open loops, phases,
+//! bursts, traces. They are served by one drive, or by several under a policy: hemi's engine as
+//! a [`mirror`], or one of the alternatives it is compared with ([`published`], [`oracle`]). A
+//! [`run`] connects the two, and [figures](hemi_workload::figures) keep the statistics.
+//! Everything is a state machine on one virtual clock, and all chance comes from one seed, so a
+//! run is the same to the byte on any machine.
 #![forbid(unsafe_code)]
 
 pub mod aside;

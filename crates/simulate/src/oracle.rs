@@ -1,8 +1,8 @@
-//! A lower bound for comparison: always the faster leg, and nothing else costs anything.
+//! A lower bound for comparison: always the faster leg, without any other cost.
 //!
-//! A write, and a flush, is done when the first leg has it. A leg that has as much to do as its window holds
-//! is not given any more, and is never owed it: no metadata, no debts, no promise. A read goes
-//! to the leg with the least time expected, whether it would have the data or not.
+//! A write or flush is done when the first leg has it. A leg whose window is full is given no
+//! more writes and never owes them: there is no metadata, no debt and no guarantee. A read goes
+//! to the leg with the least expected time, even if that leg would not have the data.
 
 use hemi_drives::drive::{Completion, Counters, Drive, Request};
 use hemi_units::{Instant, Operation};
@@ -11,7 +11,7 @@ use crate::front::Front;
 use crate::legs::{Legs, Pace};
 use crate::slots::Slots;
 
-/// Requests a leg has at once before it is left out of writes.
+/// Requests in flight on a leg from which on it is left out of writes.
 const WINDOW: u32 = 32;
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct Oracle<D> {
 }
 
 impl<D: Drive> Oracle<D> {
-    /// As large as the smallest of the drives.
+    /// Creates a volume as large as the smallest drive.
     pub fn new(drives: Vec<D>) -> Oracle<D> {
         Oracle {
             out: vec![0; drives.len()],
@@ -46,7 +46,7 @@ impl<D: Drive> Oracle<D> {
         }
     }
 
-    /// What one leg has done.
+    /// Returns the counters of one leg.
     pub fn leg_counters(&mut self, leg: usize) -> Counters {
         self.drives.counters(leg, self.front.now())
     }

@@ -1,13 +1,13 @@
-//! The rule as it was published, for comparison (Byun, "A Hetero-Mirroring Scheme to Improve
-//! I/O Performance of High-Speed Hybrid Storage", 2010). Not safe, and not what hemi does.
+//! The published rule, for comparison (Byun, "A Hetero-Mirroring Scheme to Improve I/O
+//! Performance of High-Speed Hybrid Storage", 2010). It is not safe, and hemi does not use it.
 //!
-//! A write goes to every leg. Once the first has it, the others are waited for until 1.3 times
-//! as long; then the write is answered and a leg that is still at it counts as frozen: until
-//! everything it was given has come back, what is written goes to its delay queue instead,
-//! where a newer write takes the place of an older. Then the queue is paid in order of
-//! addresses. The queue has no bound, nothing is recorded on any drive, and after a crash
-//! nobody would know which leg is right. The paper says nothing of flushes; here they go to
-//! every leg that is not frozen.
+//! A write goes to every leg. Once the first leg has it, the others are waited for until 1.3
+//! times as long. Then the write is answered, and a leg that has not finished counts as frozen.
+//! Until a frozen leg has returned everything it was given, writes go to its delay queue
+//! instead, where a newer write replaces an older one. Then the queue is paid in order of
+//! addresses. The queue has no bound, no drive records anything, and after a crash the right
+//! leg is unknown. The paper does not mention flushes; here they go to every leg that is not
+//! frozen.
 
 mod delayed;
 
@@ -23,17 +23,17 @@ use crate::lateness::Lateness;
 use crate::legs::{Legs, Pace};
 use crate::slots::Slots;
 
-/// Paid at a time: what a drive's own queue takes.
+/// Most payments in flight, limited to what a drive's own queue takes.
 const PAYMENTS_MAX: u32 = 32;
-/// Tags from here on are payments.
+/// First tag used for payments.
 const PAYMENT: u64 = 1 << 63;
 
-/// How the rule is applied.
+/// The parameters of the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Per mille of the first leg's time that the others are waited for; 1300 in the paper.
+    /// Wait limit of the other legs, per mille of the first leg's time; 1300 in the paper.
     pub wait_permille: u64,
-    /// Whether a newer write takes the place of older ones in the delay queue.
+    /// True if a newer write replaces older ones in the delay queue.
     pub coalesces: bool,
 }
 
@@ -49,21 +49,21 @@ struct Asked {
     operation: Operation,
     extent: Extent,
     started: Instant,
-    /// Legs that have not answered yet, as bits.
+    /// Legs that have not answered yet, as a bit mask.
     out: u8,
     answered: bool,
-    /// A timer names it: the slot is kept until that has passed.
+    /// True while a timer refers to the slot, which is kept until then.
     timed: bool,
-    /// How long the first leg took, nanoseconds; 0 before.
+    /// Time the first leg took, in nanoseconds; 0 until then.
     first: u64,
-    /// It is a write that every leg was given.
+    /// True for a write that every leg was given.
     everywhere: bool,
 }
 
 #[derive(Default)]
 struct Leg {
     frozen: bool,
-    /// Client I/O it has not answered.
+    /// Client I/O in flight on the leg.
     out: u32,
     payments: u32,
     cursor: u64,
@@ -71,7 +71,7 @@ struct Leg {
     reads: Pace,
 }
 
-/// A volume mirrored as published.
+/// A volume mirrored by the published rule.
 pub struct Published<D> {
     rule: Rule,
     drives: Legs<D>,
@@ -84,7 +84,7 @@ pub struct Published<D> {
 }
 
 impl<D: Drive> Published<D> {
-    /// A volume as large as the smallest of the drives, of which there are 1 to 8.
+    /// Creates a volume as large as the smallest drive, of 1 to 8 drives.
     pub fn new(drives: Vec<D>, rule: Rule) -> Published<D> {
         let legs: Vec<Leg> = drives.iter().map(|_| Leg::default()).collect();
         let lateness = Lateness::new(legs.len(), rule.wait_permille);
@@ -100,17 +100,17 @@ impl<D: Drive> Published<D> {
         }
     }
 
-    /// How much later than the first the other legs had what was written, by name.
+    /// Returns the lateness figures of the other legs, by name.
     pub fn extra(&self) -> Vec<(&'static str, f64)> {
         self.lateness.figures()
     }
 
-    /// What one leg has done.
+    /// Returns the counters of one leg.
     pub fn leg_counters(&mut self, leg: usize) -> Counters {
         self.drives.counters(leg, self.front.now())
     }
 
-    /// Bytes in delay queues, and the age of the oldest of them in nanoseconds.
+    /// Returns the bytes in delay queues, and the age of the oldest in nanoseconds.
     pub fn delayed(&self) -> (u64, u64) {
         let bytes = self.legs.iter().map(|leg| leg.delayed.sectors * 512).sum();
         let oldest = self.legs.iter().filter_map(|leg| leg.delayed.oldest()).min();
@@ -128,8 +128,8 @@ impl<D: Drive> Published<D> {
         );
     }
 
-    /// The leg a read goes to: one that lacks nothing of it, not frozen where there is one, with
-    /// the least time expected.
+    /// Returns the leg for a read: one that lacks none of it, not frozen if possible, with the
+    /// least expected time.
     fn reader(&self, extent: Extent) -> usize {
         let cost = |leg: &Leg| {
             let expected = leg.reads.expected(leg.out + leg.payments);
@@ -162,7 +162,7 @@ impl<D: Drive> Published<D> {
         }
         match asked.operation {
             Operation::Read => self.legs[leg].reads.record(taken),
-            // The others get so much longer.
+            // The other legs get this much longer.
             Operation::Write { .. } if is_first && !asked.timed => {
                 asked.timed = true;
                 let limit = asked.started + taken * self.rule.wait_permille / 1000;
@@ -195,7 +195,7 @@ impl<D: Drive> Published<D> {
         }
     }
 
-    /// A write's time is up.
+    /// Ends the wait for the legs that do not have a write yet.
     fn time_is_up(&mut self, slot: u32) {
         let asked = &mut self.asked[slot];
         asked.timed = false;
@@ -269,12 +269,12 @@ impl<D: Drive> Drive for Published<D> {
         if is_write {
             self.lateness.write();
         }
-        // With all frozen somebody has to take it.
+        // If all legs are frozen, one has to take it anyway.
         let all_frozen = self.legs.iter().all(|leg| leg.frozen);
         for leg in 0..self.legs.len() {
             let coalesces = self.rule.coalesces;
             let state = &mut self.legs[leg];
-            // What is listed is paid before anything newer.
+            // Listed writes are paid before anything newer.
             let waits = state.frozen && !all_frozen || !state.delayed.listed.is_empty();
             if !(waits && is_write) {
                 if state.frozen && !all_frozen {
@@ -319,8 +319,8 @@ mod tests {
 
     const MILLISECOND: u64 = 1_000_000;
 
-    /// Writes one after another to legs that take so many milliseconds, for so long; what the
-    /// mirror then says of itself.
+    /// Runs writes one after another on legs of the given latencies, and returns the mirror's
+    /// own figures.
     fn told(milliseconds: [u64; 2], wait_permille: u64, writes: u64) -> [f64; 4] {
         let leg = |time| Server::new(1 << 20, 1, Service::Fixed(time * MILLISECOND), 1);
         let rule = Rule { wait_permille, ..Rule::default() };
@@ -334,7 +334,7 @@ mod tests {
                 mirror.advance(mirror.next_event(), &mut done);
             }
         }
-        // What is still under way on the legs ends too.
+        // Writes still in flight on the legs end too.
         mirror.advance(mirror.front.now() + 1000 * MILLISECOND, &mut done);
         let extra = mirror.extra();
         let of = |name| extra.iter().find(|(named, _)| *named == name).unwrap().1;
@@ -348,13 +348,14 @@ mod tests {
 
     #[test]
     fn a_leg_past_the_limit_gets_only_some_of_the_writes() {
-        // Given one at 0; frozen from 13 to 50, so that the next three go to its queue.
+        // The leg is given one write at 0 and is frozen from 13 to 50, so the next three go to
+        // its queue.
         let [within, diverted, twice, most] = told([10, 50], 1300, 100);
         assert_eq!((within, twice), (0.0, 1.0));
         assert!((0.5..0.95).contains(&diverted), "{diverted}");
-        // Payments are before the next write.
+        // Payments are made before the next write.
         assert!((5.0..30.0).contains(&most), "{most}");
-        // Where it is waited for, it is given all.
+        // If it is waited for, it is given all writes.
         assert_eq!(told([10, 50], 1_000_000, 100), [1.0, 0.0, 1.0, 5.0]);
     }
 }

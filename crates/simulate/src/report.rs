@@ -1,4 +1,4 @@
-//! What a run found, as others read it: figures of one case, ready for JSON.
+//! Results of a run: the figures of one case, ready for JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,21 @@ use serde::Serialize;
 use hemi_workload::figures::{Figures, Latencies, Little};
 use hemi_workload::report::{IntervalReport, Spread};
 
-/// One case's result. Times are seconds, sizes bytes.
+/// The result of one case. Times are in seconds, sizes in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The spec's title.
     pub title: String,
-    /// What the sweep chose, `key = value`.
+    /// The sweep's choices, as `key = value`.
     pub choices: Vec<(String, String)>,
-    /// All chance of the run came from it.
+    /// Seed of all chance in the run.
     pub seed: u64,
-    /// `system.scale`: divides the capacity of flash further than its preset does.
+    /// `system.scale`, which divides the capacity of flash in addition to the preset's own
+    /// scale.
     pub scale: u64,
-    /// Virtual time of the whole run, and of what was measured.
+    /// Virtual time of the whole run.
     pub time: f64,
-    /// See `time`.
+    /// Virtual time of the measured part.
     pub measured: f64,
     /// Requests issued in the whole run.
     pub requests: u64,
@@ -31,72 +32,72 @@ pub struct Report {
     pub writes: Summary,
     /// Flushes.
     pub flushes: Summary,
-    /// Everything.
+    /// All requests.
     pub all: Summary,
-    /// The legs, or the one drive.
+    /// The legs, or the only drive.
     pub legs: Vec<LegReport>,
-    /// Highest exposure seen at the end of an interval, and of the engine's own account.
+    /// Highest exposure at the end of an interval or by the engine's own account.
     pub exposure_peak: u64,
     /// Little's law over the whole run: mean number in the system, and rate times mean stay.
     pub little: (f64, f64),
-    /// What the system knows of itself besides, by name.
+    /// Additional figures of the system, by name.
     pub extra: BTreeMap<&'static str, f64>,
-    /// The run, interval by interval. The last one is as long as the run still went on.
+    /// The run, interval by interval. The last interval may be shorter.
     pub intervals: Vec<IntervalReport>,
 }
 
 /// Latencies of one kind of request, from the intended time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// A second.
+    /// Requests a second.
     pub iops: f64,
     /// Bytes a second.
     pub bandwidth: f64,
-    /// How long they took.
+    /// Distribution of the latencies.
     #[serde(flatten)]
     pub latency: Spread,
 }
 
-/// One drive of the system.
+/// The report of one drive of the system.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegReport {
-    /// Its preset.
+    /// Name of the preset.
     pub preset: String,
-    /// By how much the capacity of its flash is divided in all, its preset's own scale
-    /// included; rates are unchanged.
+    /// Total divisor of the flash capacity, including the preset's own scale; rates are
+    /// unchanged.
     pub flash_scale: u64,
-    /// Its share of the bytes that legs read, and wrote.
+    /// Share of the bytes read from all legs.
     pub read_share: f64,
-    /// See `read_share`.
+    /// Share of the bytes written to all legs.
     pub write_share: f64,
-    /// Requests it was given.
+    /// Reads the leg was given.
     pub reads: u64,
-    /// See `reads`.
+    /// Writes the leg was given.
     pub writes: u64,
-    /// See `reads`.
+    /// Flushes the leg was given.
     pub flushes: u64,
     /// Bytes read from it.
     pub read_bytes: u64,
     /// Bytes written to it.
     pub written_bytes: u64,
-    /// Share of the time it had something to do.
+    /// Share of the time the drive had work.
     pub busy: f64,
-    /// Flash pages programmed for each the host wrote.
+    /// Flash pages programmed for each page the host wrote.
     pub write_amplification: f64,
-    /// Flash blocks erased in the run, and of its whole life the block erased least and most.
+    /// Flash blocks erased in the run.
     pub erases: u64,
-    /// See `erases`.
+    /// Erases of the least erased block, over the drive's whole life.
     pub erases_least: u64,
-    /// See `erases`.
+    /// Erases of the most erased block, over the drive's whole life.
     pub erases_most: u64,
     /// Joules used in the run.
     pub energy: f64,
 }
 
 impl Summary {
-    /// Of what a run measured.
+    /// Summarizes the latencies of a run.
     pub fn of(figures: &Figures, latencies: &Latencies) -> Summary {
         Summary {
             count: latencies.count(),
@@ -107,8 +108,8 @@ impl Summary {
     }
 }
 
-/// The legs' reports: presets, with the scale of their flash, and what each did in `time`
-/// nanoseconds.
+/// Returns the legs' reports from their presets, the scale of their flash, and their counters
+/// over `time` nanoseconds.
 pub fn legs(presets: &[(String, u64)], counters: &[Counters], time: u64) -> Vec<LegReport> {
     let total = |of: fn(&Counters) -> u64| counters.iter().map(of).sum::<u64>();
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
@@ -133,7 +134,7 @@ pub fn legs(presets: &[(String, u64)], counters: &[Counters], time: u64) -> Vec<
     presets.iter().zip(counters).map(report).collect()
 }
 
-/// Little's law as the report has it.
+/// Returns Little's law in the form of the report.
 pub fn little(little: Little) -> (f64, f64) {
     (little.in_system, little.rate_by_stay)
 }

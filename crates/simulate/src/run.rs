@@ -1,4 +1,4 @@
-//! A run: a workload meets a drive (a volume is one), from the first request to the last.
+//! A run of a workload on a drive or volume, from the first request to the last.
 
 use hemi_drives::drive::{Completion, Drive, Request};
 use hemi_drives::server::Server;
@@ -10,15 +10,15 @@ use crate::published::Published;
 use hemi_workload::figures::{Ended, Figures, Little, Upkeep};
 use hemi_workload::{Issue, Workload};
 
-/// What a volume knows of itself beside its requests.
+/// A drive or volume whose exposure and upkeep are recorded during a run.
 pub trait Watched: Drive {
-    /// Acknowledged bytes that one leg alone holds, and the age of the oldest in nanoseconds.
-    /// Neither, for what is no mirror.
+    /// Returns the acknowledged bytes that only one leg holds, and the age of the oldest in
+    /// nanoseconds. Both are zero unless it is a mirror.
     fn exposure(&mut self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Returns the upkeep done so far. None, for what is not the engine's.
+    /// Returns the upkeep done so far; zero unless it is an engine.
     fn upkeep(&mut self) -> Upkeep {
         Upkeep::default()
     }
@@ -44,7 +44,7 @@ impl<D: Drive> Watched for Published<D> {
 
 impl<D: Drive> Watched for Oracle<D> {}
 
-/// What is kept of a request while it is under way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 struct Asked {
     operation: Operation,
@@ -54,17 +54,17 @@ struct Asked {
     measured: bool,
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Run {
     start: Instant,
     now: Instant,
-    /// By tag; those of the workload are small numbers.
+    /// Requests by tag; a workload's tags are small numbers.
     asked: Vec<Asked>,
     under_way: u64,
     requests: u64,
-    /// Of the requests under way, over time, in requests × nanoseconds.
+    /// Number of requests in flight, integrated over time, in requests × nanoseconds.
     presence: u128,
-    /// Of the requests that are done, nanoseconds.
+    /// Total stay of completed requests in nanoseconds.
     stays: u128,
     issues: Vec<Issue>,
     done: Vec<Completion>,
@@ -72,13 +72,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that begins at zero, its figures in intervals of so many nanoseconds.
+    /// Creates a run that begins at zero, with intervals of `interval` nanoseconds.
     pub fn new(interval: u64) -> Run {
         Run::starting(Instant(0), interval, Upkeep::default())
     }
 
-    /// A run that begins at `start`, on a volume that has been through others and has `done` so
-    /// much upkeep.
+    /// Creates a run that begins at `start`, on a volume that has served other runs and has
+    /// `done` this upkeep.
     pub fn starting(start: Instant, interval: u64, done: Upkeep) -> Run {
         Run {
             start,
@@ -94,8 +94,8 @@ impl Run {
         }
     }
 
-    /// Goes on until the workload is over and all it asked for is done, or until `end`.
-    /// `progress` is told the time now and then (at each interval) and says whether to go on.
+    /// Runs until the workload is over and all its requests are done, or until `end`.
+    /// `progress` is called with the time at each interval and returns false to stop.
     pub fn until<D: Watched, W: Workload>(
         &mut self,
         end: Instant,
@@ -125,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Lets happen what is due at `now`: first what ends, then what begins.
+    /// Processes everything due at `now`: first completions, then issues.
     fn advance<D: Drive, W: Workload>(&mut self, now: Instant, drive: &mut D, workload: &mut W) {
         self.pass(now);
         drive.advance(now, &mut self.done);
@@ -166,28 +166,28 @@ impl Run {
         self.now = now;
     }
 
-    /// The account so far.
+    /// Returns the statistics so far.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Requests issued so far.
+    /// Returns the number of requests issued so far.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Requests issued that are not done.
+    /// Returns the number of requests in flight.
     pub fn under_way(&self) -> u64 {
         self.under_way
     }
 
-    /// Little's law over the whole run, what is not measured included. The two agree but for
-    /// what is still under way.
+    /// Returns Little's law over the whole run, including what is not measured. The two sides
+    /// differ only by the requests still in flight.
     pub fn little(&self) -> Little {
         let time = self.now.since(self.start).max(1) as f64;
         Little { in_system: self.presence as f64 / time, rate_by_stay: self.stays as f64 / time }

@@ -1,8 +1,8 @@
-//! A session: one system that stays as it is from step to step, as a drive on a bench does.
+//! Sessions: a system keeps its state from step to step, as a drive on a bench does.
 //!
-//! An [`experiment`](crate::experiment) is made whole from its spec. In a session what is
-//! asked next may depend on what was found: a methodology goes on in rounds until they agree,
-//! and measures the drive in the state that these rounds left it in.
+//! An [`experiment`](crate::experiment) is fixed by its spec. In a session the next step may
+//! depend on earlier results: a test method runs rounds until they agree, and then measures the
+//! drive in the state these rounds left it in.
 
 use std::path::Path;
 
@@ -21,18 +21,18 @@ use hemi_workload::report::{IntervalReport, seconds};
 use hemi_workload::spec::WorkloadSpec;
 use hemi_workload::{Issue, RunSpec, Workload};
 
-/// What a session's file says: a spec without a workload.
+/// The file of a session: a spec without a workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionSpec {
-    /// What it is, for people.
+    /// Title of the session.
     pub title: String,
-    /// All chance comes from it, unless a step has a seed of its own.
+    /// Seed of all chance, unless a step has its own.
     #[serde(default)]
     pub seed: u64,
-    /// What serves the requests.
+    /// System that serves the requests.
     pub system: SystemSpec,
-    /// The interval, and the longest virtual time of one step.
+    /// Length of the intervals, and the longest virtual time of one step.
     #[serde(default)]
     pub run: RunSpec,
 }
@@ -51,50 +51,50 @@ impl SessionSpec {
     }
 }
 
-/// What is done next: a workload, or nothing for a while. One of the two.
+/// One step: either a workload or an idle time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Its name, given back with what was found.
+    /// Name of the step, returned with its results.
     pub name: String,
-    /// Chance in it; from the session's seed and the step's number if left out.
+    /// Seed of the step; derived from the session's seed and the step's number if absent.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// No requests for so long. The drive may use the time.
+    /// Time without requests. The drive may use it.
     #[serde(default)]
     pub idle: Option<Time>,
-    /// Requests, with an end.
+    /// Workload, which must have an end.
     #[serde(default)]
     pub workload: Option<WorkloadSpec>,
 }
 
-/// What there is, said before the first step.
+/// The description of the system, given before the first step.
 #[derive(Clone, Debug, Serialize)]
 pub struct Opened {
     /// The spec's title.
     pub title: String,
     /// The session's seed.
     pub seed: u64,
-    /// Of the volume.
+    /// Size of the volume in bytes.
     pub bytes: u64,
     /// See [`report::Report::scale`].
     pub scale: u64,
-    /// The legs' presets, each with the factor that divides its flash.
+    /// Presets of the legs, each with the divisor of its flash capacity.
     pub legs: Vec<(String, u64)>,
 }
 
-/// What a step found. Times are seconds, of the session's one clock; sizes bytes.
+/// The results of a step. Times are in seconds on the session's clock, sizes in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepReport {
     /// The step's name.
     pub name: String,
-    /// Chance in it came from this.
+    /// Seed of the step.
     pub seed: u64,
-    /// When it began.
+    /// Start time.
     pub start: f64,
-    /// How long it took, until its last request was done.
+    /// Duration until the last request was done.
     pub time: f64,
-    /// From the first request that is measured to the end of the last.
+    /// Time from the first measured request to the end of the last.
     pub measured: f64,
     /// Requests issued.
     pub requests: u64,
@@ -104,67 +104,67 @@ pub struct StepReport {
     pub writes: Summary,
     /// Flushes.
     pub flushes: Summary,
-    /// Everything.
+    /// All requests.
     pub all: Summary,
-    /// What each leg did in this step.
+    /// Report of each leg for this step.
     pub legs: Vec<LegReport>,
     /// Highest exposure at the end of an interval.
     pub exposure_peak: u64,
     /// Little's law over the step.
     pub little: (f64, f64),
-    /// The step, interval by interval; the last may be shorter than the others.
+    /// The step, interval by interval; the last interval may be shorter than the others.
     pub intervals: Vec<StepInterval>,
 }
 
 /// One interval of a step.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepInterval {
-    /// Of all requests.
+    /// All requests.
     #[serde(flatten)]
     pub all: IntervalReport,
-    /// How long it was.
+    /// Length of the interval.
     pub length: f64,
     /// Reads.
     pub reads: OperationInterval,
     /// Writes.
     pub writes: OperationInterval,
-    /// What each leg did in it.
+    /// Figures of each leg.
     pub legs: Vec<LegInterval>,
 }
 
 /// One kind of request in one interval.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OperationInterval {
-    /// How many ended.
+    /// Number of requests that ended.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of those requests.
     pub bytes: u64,
     /// Mean latency.
     pub mean: f64,
     /// Standard deviation of latencies.
     pub standard_deviation: f64,
-    /// The longest.
+    /// Longest latency.
     pub max: f64,
 }
 
 /// One leg in one interval.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LegInterval {
-    /// Requests it did.
+    /// Requests the leg completed.
     pub requests: u64,
     /// Bytes read from it.
     pub read_bytes: u64,
     /// Bytes written to it.
     pub written_bytes: u64,
-    /// Share of the time it had something to do.
+    /// Share of the time the leg had work.
     pub busy: f64,
-    /// Flash pages programmed for each the host wrote.
+    /// Flash pages programmed for each page the host wrote.
     pub write_amplification: f64,
-    /// Joules.
+    /// Energy in joules.
     pub energy: f64,
 }
 
-/// A session under way.
+/// An open session.
 pub struct Session {
     system: System,
     legs: Vec<(String, u64)>,
@@ -178,7 +178,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A system as the spec has it, at time zero; paths in it are relative to `folder`.
+    /// Opens the system of a spec at time zero; paths in the spec are relative to `folder`.
     ///
     /// # Errors
     /// See [`ExperimentError`].
@@ -211,7 +211,7 @@ impl Session {
         })
     }
 
-    /// What there is.
+    /// Returns the description of the system.
     pub fn opened(&self) -> Opened {
         Opened {
             title: self.title.clone(),
@@ -222,11 +222,11 @@ impl Session {
         }
     }
 
-    /// Does the next step; paths in it are relative to `folder`. The system is afterwards as
-    /// the step left it, and nothing of the step's is under way.
+    /// Runs the next step; paths in it are relative to `folder`. The system keeps the state the
+    /// step leaves, and no request of the step stays in flight.
     ///
     /// # Errors
-    /// See [`ExperimentError`]. A step that is refused before it began changes nothing.
+    /// See [`ExperimentError`]. A step refused before it began changes nothing.
     pub fn step(&mut self, step: &Step, folder: &Path) -> Result<StepReport, ExperimentError> {
         let seed = step.seed.unwrap_or_else(|| self.seed.wrapping_add(self.steps << 32));
         let refuse = |what: &str| Err(ExperimentError::Step(format!("{}: {what}", step.name)));
@@ -277,7 +277,7 @@ impl Session {
         })
     }
 
-    /// Goes through a step in intervals, and asks the legs what they did in each.
+    /// Runs a step in intervals and records the counters of the legs for each.
     fn intervals(&mut self, run: &mut Run, asks: &mut Asks, end: Instant) -> Vec<StepInterval> {
         let mut intervals = Vec::new();
         let mut before = self.system.leg_counters(self.legs.len());
@@ -292,7 +292,7 @@ impl Session {
             let legs = counters.iter().zip(&before);
             let legs = legs.map(|(now, before)| leg_interval(&now.since(before), length)).collect();
             before = counters;
-            // What `until` closed, or what it left open where the step ended in its middle.
+            // The interval that `until` closed, or left open because the step ended within it.
             let exposure = self.system.exposure();
             let interval = run.figures().interval_at(from, exposure, self.system.upkeep());
             if length > 0 {
@@ -336,7 +336,7 @@ fn leg_interval(counters: &Counters, length: u64) -> LegInterval {
     }
 }
 
-/// What a step asks for.
+/// The requests of a step.
 enum Asks {
     Workload(Box<hemi_workload::any::AnyWorkload>),
     Nothing,
@@ -365,7 +365,7 @@ impl Workload for Asks {
     fn is_over(&self) -> bool {
         match self {
             Asks::Workload(workload) => workload.is_over(),
-            // Ended by the clock.
+            // An idle step ends by the clock.
             Asks::Nothing => false,
         }
     }

@@ -1,8 +1,8 @@
-//! Values under small numbers that are free again once the value is gone.
+//! Values in numbered slots that are reused.
 
 use std::ops::{Index, IndexMut};
 
-/// An arena that grows to what is in it at once and then allocates no more.
+/// An arena that grows to the largest number of values held at once and then allocates no more.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T> {
     values: Vec<T>,
@@ -16,7 +16,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Puts a value somewhere; where.
+    /// Stores `value` and returns its slot.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.values[slot as usize] = value;

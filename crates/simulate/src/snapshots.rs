@@ -1,11 +1,10 @@
-//! Preconditioned flash kept in a folder, from one command to the next.
+//! Preconditioned flash drives, kept in a directory from one command to the next.
 //!
-//! A snapshot's name is made from all that its drive's state depends on, so that commands may
-//! share a folder, at the same time too: whoever does not find a file makes it, and it appears
-//! there whole or not at all. What a file holds is believed only if it says itself that it is
-//! of this very drive and its checksum is right ([`hemi_drives::ssd::snapshot`]). With files
-//! that are missing, damaged or cannot be written, results are the same; they only take
-//! longer.
+//! A snapshot's name is derived from everything its drive's state depends on, so commands may
+//! share a directory, even at the same time. A command that finds no file creates it, and the
+//! file appears complete or not at all. A file is used only if it states that it belongs to
+//! this very drive and its checksum is right ([`hemi_drives::ssd::snapshot`]). If files are
+//! missing, damaged or cannot be written, the results are the same and only take longer.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -16,33 +15,33 @@ use hemi_drives::ssd::Ssd;
 
 use crate::aside;
 
-/// What became of a snapshot.
+/// The outcome for a snapshot.
 #[derive(Debug)]
 pub enum Notice {
-    /// A drive was brought into its state by it.
+    /// The snapshot was used.
     Reused,
-    /// There was none, or none that could be used, and now there is.
+    /// There was no usable snapshot, and one has been created.
     Kept,
-    /// There is a file, but it could not be used; the drive was preconditioned instead.
+    /// There is a file, but it was not usable; the drive was preconditioned instead.
     Unusable(String),
-    /// The drive was preconditioned, but its state could not be kept.
+    /// The drive was preconditioned, but its state could not be saved.
     NotKept(io::Error),
 }
 
 type Told = Box<dyn Fn(&str, &Path, &Notice) + Send + Sync>;
 
-/// A folder of snapshots.
+/// A directory of snapshots.
 pub struct Snapshots {
     folder: PathBuf,
     told: Told,
 }
 
 impl Snapshots {
-    /// Snapshots in `folder`, which is made if there is none. `told` hears of every flash
-    /// drive: its preset's name, the file, and what became of that.
+    /// Opens the snapshots in `folder`, which is created if it does not exist. `told` is called
+    /// for every flash drive with its preset's name, the file and the outcome.
     ///
     /// # Errors
-    /// A folder that cannot be made.
+    /// Fails if the directory cannot be created.
     pub fn open(
         folder: &Path,
         told: impl Fn(&str, &Path, &Notice) + Send + Sync + 'static,
@@ -51,9 +50,9 @@ impl Snapshots {
         Ok(Snapshots { folder: folder.to_owned(), told: Box::new(told) })
     }
 
-    /// Brings a drive just made into the state: by its snapshot, or by preconditioning it and
-    /// keeping a snapshot of that. The drive is the same either way, to the bit. `of` is its
-    /// preset's name, for people.
+    /// Brings a fresh drive into the state, either from its snapshot or by preconditioning it
+    /// and saving a snapshot. The drive is the same to the bit either way. `of` is the name of
+    /// its preset, for messages.
     pub fn precondition(&self, of: &str, drive: &mut Ssd, state: Precondition, seed: u64) {
         if state == Precondition::None {
             return;
@@ -78,8 +77,8 @@ impl Snapshots {
     }
 }
 
-/// A file's content; `None` if there is no such file. No more than what a snapshot has, and a
-/// byte that shows that it is none.
+/// Reads a file, or returns `None` if it does not exist. Reads at most one byte more than a
+/// snapshot can have, to detect a file that is too long.
 fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,

@@ -1,4 +1,4 @@
-//! An experiment as a file has it.
+//! The spec of an experiment, as in a file.
 //!
 //! ```toml
 //! title = "A database on local NVMe and a network volume"
@@ -35,41 +35,41 @@ use hemi_workload::spec::WorkloadSpec;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// What it is, for people.
+    /// Title of the experiment.
     pub title: String,
-    /// All chance comes from it.
+    /// Seed of all chance.
     #[serde(default = "one")]
     pub seed: u64,
-    /// What serves the requests.
+    /// System that serves the requests.
     pub system: SystemSpec,
     /// The requests.
     pub workload: WorkloadSpec,
-    /// How it is run.
+    /// Length and resolution of the run.
     #[serde(default)]
     pub run: RunSpec,
-    /// Lists of values by key: every combination is a case.
+    /// Lists of values by key; every combination is a case.
     #[serde(default)]
     pub sweep: Table,
 }
 
-/// `[system]`.
+/// The `[system]` section.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SystemSpec {
-    /// How the legs become one volume.
+    /// Policy that turns the legs into one volume.
     #[serde(default)]
     pub policy: PolicyName,
     /// Names of presets, or paths of preset files (relative to the spec's).
     pub legs: Vec<String>,
-    /// Size of the volume; as much as the legs hold if left out.
+    /// Size of the volume; as much as the legs hold if absent.
     pub volume: Option<Size>,
-    /// Divides the capacity of flash legs; rates stay as they are.
+    /// Divisor of the capacity of flash legs; rates stay as they are.
     #[serde(default = "one")]
     pub scale: u64,
-    /// What happened to the legs before.
+    /// State of the legs before the run.
     #[serde(default)]
     pub precondition: Precondition,
-    /// What is to happen to the legs during the run.
+    /// Scripted faults of the legs during the run.
     #[serde(default)]
     pub faults: Vec<FaultSpec>,
     /// Settings of the engine.
@@ -90,68 +90,68 @@ pub type Values = Table;
 /// One case of a spec, ready to be run.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its number in its spec, from 0.
+    /// Number of the case in its spec, from 0.
     pub number: usize,
-    /// What the sweep chose, as it is shown.
+    /// The sweep's choices, as shown.
     pub choices: Vec<(String, String)>,
-    /// The same as it stands in the sweep's lists: numbers are numbers.
+    /// The sweep's choices as in its lists, with numbers as numbers.
     pub values: Values,
-    /// The spec with that in it.
+    /// The spec with these choices applied.
     pub spec: Spec,
 }
 
-/// Why a spec was refused.
+/// The reason why a spec was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// The file cannot be read.
     #[error("{file}: {source}")]
     Unreadable {
-        /// Its path.
+        /// Path of the file.
         file: String,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is no TOML, or not of this shape: the message shows the line.
+    /// The file is not TOML, or has the wrong structure; the message contains the line.
     #[error("{file}: {problem}")]
     Wrong {
-        /// Its path.
+        /// Path of the file.
         file: String,
-        /// With line and column, and what would be right.
+        /// The error with line and column, and the expected form.
         problem: String,
     },
-    /// A value of the sweep does not fit where it is to go.
+    /// A value of the sweep does not fit its key.
     #[error("{file}: sweep: with {choices}: {problem}")]
     Choice {
-        /// The spec's path.
+        /// Path of the spec.
         file: String,
         /// The values chosen.
         choices: String,
-        /// Why it does not fit.
+        /// The error.
         problem: String,
     },
-    /// A number that cannot be.
+    /// A number is impossible.
     #[error("{file}: {key} = {value}: {right}")]
     Impossible {
-        /// The spec's path.
+        /// Path of the spec.
         file: String,
-        /// Dotted.
+        /// Dotted key.
         key: &'static str,
-        /// As given.
+        /// The value given.
         value: String,
-        /// What would be right.
+        /// The allowed values.
         right: &'static str,
     },
-    /// The sweep itself.
+    /// The sweep is invalid.
     #[error("{file}: {source}")]
     Sweep {
-        /// The spec's path.
+        /// Path of the spec.
         file: String,
-        /// Why.
+        /// The error.
         source: SweepError,
     },
 }
 
-/// Reads a spec's cases. The folder that paths in it are relative to comes with them.
+/// Reads the cases of a spec. Also returns the directory that paths in it are relative to.
 ///
 /// # Errors
 /// See [`SpecError`].
@@ -163,14 +163,14 @@ pub fn load(path: &Path) -> Result<(Vec<Case>, PathBuf), SpecError> {
     Ok((parse(&file, &text)?, folder))
 }
 
-/// As [`load`], of the text of a file; errors call it `file`.
+/// Parses the cases of a spec from text; errors call it `file`. See [`load`].
 ///
 /// # Errors
 /// See [`SpecError`].
 pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, SpecError> {
     let wrong =
         |error: toml::de::Error| SpecError::Wrong { file: file.into(), problem: error.to_string() };
-    // As it stands first: these errors know their line.
+    // Parse the text as it stands first, since these errors contain the line.
     toml::from_str::<Spec>(text).map_err(wrong)?;
     let table: Table = toml::from_str(text).map_err(wrong)?;
     let cases =
@@ -194,7 +194,7 @@ fn check(file: &str, spec: &Spec) -> Result<(), SpecError> {
     check_system(file, &spec.system, &spec.run)
 }
 
-/// Refuses numbers that cannot be.
+/// Returns an error for impossible numbers.
 pub(crate) fn check_system(
     file: &str,
     system: &SystemSpec,
@@ -250,7 +250,7 @@ pub(crate) fn check_system(
     within(key, system.published.wait_permille, 1000, 1_000_000, "1000 to 1000000")
 }
 
-/// A value as it is shown in tables: text without quotes.
+/// Returns a value as shown in tables, with text unquoted.
 pub(crate) fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

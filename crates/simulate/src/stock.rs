@@ -1,5 +1,5 @@
-//! Drives made once: what it takes to bring flash into its steady state is not paid again for
-//! every case of a sweep; where there is a folder of snapshots, not for every command either.
+//! Drives created once and copied. Preconditioning flash runs only once for all cases of a
+//! sweep and, with a directory of snapshots, only once for all commands.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use hemi_drives::preset::{Precondition, Preset, PresetError};
 
 use crate::snapshots::Snapshots;
 
-/// What a drive is, and what it has been through: by these, a drive is always the same.
+/// The identity and history of a drive. Two drives with equal keys are identical.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     preset: String,
@@ -21,7 +21,7 @@ struct Key {
 
 type Made = Arc<OnceLock<Result<AnyDrive, PresetError>>>;
 
-/// Drives that were preconditioned, to be copied.
+/// Preconditioned drives, to be copied.
 #[derive(Default)]
 pub struct Stock {
     made: Mutex<HashMap<Key, Made>>,
@@ -29,14 +29,14 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// One that looks for drives among these snapshots, if there are any, and keeps there what
-    /// it had to make.
+    /// Creates a stock that looks for drives among `snapshots`, if given, and saves new ones
+    /// there.
     pub fn new(snapshots: Option<Snapshots>) -> Stock {
         Stock { made: Mutex::default(), snapshots }
     }
 
-    /// A drive of a preset, by name, or by path where the name has a `/` or ends in `.toml`,
-    /// with its flash scaled and after what has happened to it.
+    /// Returns a drive of a preset with its flash scaled, in the given state. The preset is
+    /// given by name, or by path if the name has a `/` or ends in `.toml`.
     ///
     /// # Errors
     /// See [`PresetError`].
@@ -51,8 +51,8 @@ impl Stock {
         self.of(&preset(name, folder)?.scaled(scale), precondition, seed)
     }
 
-    /// A drive of the preset after what has happened to it. Threads that want the same drive
-    /// wait for the one that makes it.
+    /// Returns a drive of the preset in the given state. Threads that want the same drive wait
+    /// for the one that creates it.
     ///
     /// # Errors
     /// See [`PresetError`].
@@ -92,7 +92,7 @@ impl Stock {
     }
 }
 
-/// Finds a preset by name, or by path where the name has a `/` or ends in `.toml`.
+/// Finds a preset by name, or by path if the name has a `/` or ends in `.toml`.
 ///
 /// # Errors
 /// See [`PresetError`].

@@ -1,36 +1,36 @@
-//! One spec, many cases: every combination of the values its `[sweep]` lists.
+//! Sweeps: a spec with a case for every combination of the values its `[sweep]` lists.
 
 use toml::{Table, Value};
 
-/// One combination.
+/// One combination of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What was chosen for each key, in the order of their names.
+    /// The value chosen for each key, in order of keys.
     pub choices: Vec<(String, Value)>,
-    /// The spec with that put in, without its `[sweep]`.
+    /// The spec with the values applied, without its `[sweep]`.
     pub spec: Table,
 }
 
-/// A `[sweep]` that cannot be made.
+/// The reason why a `[sweep]` was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
-    /// The value is not a list, or an empty one.
+    /// The value is not a list, or is an empty one.
     #[error("sweep: `{key}` = {value}: write a list of one value or more, as in [1, 2]")]
     NotAList {
-        /// Dotted.
+        /// Dotted key.
         key: String,
-        /// As it stands there.
+        /// The value as written.
         value: String,
     },
-    /// A key leads through something that is no table.
+    /// A key leads through a value that is not a table.
     #[error("sweep: `{key}`: `{part}` is a value, not a section with keys of its own")]
     NotATable {
-        /// Dotted.
+        /// Dotted key.
         key: String,
-        /// How far it leads.
+        /// The part of the key that is not a table.
         part: String,
     },
-    /// More combinations than anybody waits for.
+    /// There are too many combinations.
     #[error("sweep: {0} cases; at most {MOST}")]
     TooMany(usize),
 }
@@ -38,7 +38,8 @@ pub enum SweepError {
 /// Most cases of one spec.
 const MOST: usize = 10_000;
 
-/// The cases of a spec; one, if it sweeps nothing. The last key by name changes fastest.
+/// Returns the cases of a spec, or a single one without a sweep. The last key by name changes
+/// fastest.
 ///
 /// # Errors
 /// See [`SweepError`].
@@ -71,7 +72,7 @@ pub fn cases(mut spec: Table) -> Result<Vec<Case>, SweepError> {
     Ok(cases)
 }
 
-/// `system.policy = […]` may be written as one key in quotes or as TOML's dotted key.
+/// Flattens the sweep: `system.policy = […]` may be one quoted key or TOML's dotted key.
 fn flattened(sweep: Table) -> Vec<(String, Value)> {
     let mut flat = Vec::new();
     for (key, value) in sweep {

@@ -1,4 +1,4 @@
-//! What clients are served by: one drive, or several under a policy.
+//! Systems that serve clients: one drive, or several under a policy.
 
 use hemi_drives::any::AnyDrive;
 use hemi_drives::drive::{Counters, Drive};
@@ -13,24 +13,25 @@ use crate::published::{Published, Rule};
 use crate::run::Watched;
 use hemi_workload::figures::Upkeep;
 
-/// How several drives become one.
+/// The policy that turns several drives into one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
-    /// No mirror: the first leg by itself.
+    /// No mirror: only the first leg.
     Single,
     /// A plain mirror: every leg is waited for.
     All,
-    /// Linux md's: the slow leg may be behind by a number of writes; flushes wait for all.
+    /// Linux md's write-behind: the slow leg may lag by a number of writes; flushes wait for
+    /// all.
     WriteBehind,
-    /// The paper's wait rule, with every promise of hemi's kept.
+    /// The paper's wait rule with all of hemi's guarantees.
     Paper,
-    /// The rule as it was published: an unbounded queue, no crash safety. Simulation only.
+    /// The rule as published: an unbounded queue, no crash safety. Simulation only.
     PaperUnsafe,
     /// hemi's default.
     #[default]
     First,
-    /// A lower bound: the faster leg, always, and nothing owed. Simulation only.
+    /// A lower bound: always the faster leg, nothing owed. Simulation only.
     Oracle,
 }
 
@@ -46,51 +47,51 @@ pub struct EngineSpec {
     pub wait_floor: Option<Time>,
     /// Highest wait limit.
     pub wait_ceiling: Option<Time>,
-    /// `paper`: per mille of the first completion that the others are waited for.
+    /// For `paper`: wait limit of the other legs, per mille of the first completion.
     pub paper_wait_permille: Option<u32>,
-    /// `write-behind`: the slot of the slow leg, from 0.
+    /// For `write-behind`: slot of the slow leg, from 0.
     pub slow_leg: Option<u8>,
-    /// `write-behind`: how many writes that leg may owe.
+    /// For `write-behind`: most writes that leg may owe.
     pub write_behind_limit: Option<u32>,
     /// Data I/O in flight per leg before writes become debt.
     pub leg_window: Option<u32>,
-    /// Legs that must have made a flush durable; 8 for all.
+    /// Legs on which a flush must be durable; 8 for all.
     pub flush_copies: Option<u8>,
     /// Owed extents held exactly, per leg.
     pub owed_extents_max: Option<u32>,
     /// Memory for requests and debts.
     pub buffers: Option<Size>,
-    /// How long an idle region stays touched.
+    /// Idle time for which a region stays touched.
     pub clean_after: Option<Time>,
-    /// Dirty regions up to which idle ones stay armed; 0 keeps none.
+    /// Dirty data up to which idle regions stay armed; 0 keeps none.
     pub resync_bytes: Option<Size>,
-    /// Regions that may be touched, or armed.
+    /// Most regions that may be touched or armed.
     pub dirty_regions_max: Option<u32>,
     /// Size of a region: a power of two of at least 64 KiB.
     pub region_bytes: Option<Size>,
-    /// Keeps a ledger, so that an acknowledgement need not wait for the page that names its
-    /// authority. Default true, as a volume is served.
+    /// True to keep a ledger, so that an acknowledgement need not wait for the page that names
+    /// its authority. Default true, as for a served volume.
     pub ledger: Option<bool>,
 }
 
-/// `[system.published]`: how `paper-unsafe` applies its rule.
+/// `[system.published]`: settings of `paper-unsafe`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSpec {
-    /// Per mille of the first leg's time that the others are waited for. Default 1300.
+    /// Wait limit of the other legs, per mille of the first leg's time. Default 1300.
     pub wait_permille: Option<u64>,
-    /// Whether a newer write takes an older one's place in the delay queue. Default true.
+    /// True if a newer write replaces older ones in the delay queue. Default true.
     pub coalesces: Option<bool>,
 }
 
-/// Debts held exactly for each mebibyte of the exposure bound, as the server has it: small
-/// writes that fill the bound are held one by one.
+/// Debts held exactly for each mebibyte of the exposure bound, as in the server. Small writes
+/// that fill the bound are held one by one.
 const OWED_EXTENTS_PER_MIB: u64 = 512;
-/// Memory for requests and debts beside what the exposure bound may keep, bytes.
+/// Memory for requests and debts in addition to the exposure bound, in bytes.
 const BUFFERS_BESIDE: u64 = 128 << 20;
 
 impl EngineSpec {
-    /// The engine's settings under one of its own policies.
+    /// Returns the engine's settings under one of its own policies.
     pub fn settings(&self, policy: Policy) -> Settings {
         let base = Settings::default();
         let exposure_bytes = self.exposure_bytes.map_or(base.exposure_bytes, |size| size.0);
@@ -117,8 +118,8 @@ impl EngineSpec {
         }
     }
 
-    /// Returns the volume's shape, beside the engine's settings. `volume_bytes` of zero means as much as
-    /// the smallest leg holds.
+    /// Returns the shape of the volume. `volume_bytes` of zero means as much as the smallest
+    /// leg holds.
     pub fn shape(&self, volume_bytes: u64) -> Shape {
         let exposure = self.exposure_bytes.map_or(Settings::default().exposure_bytes, |s| s.0);
         Shape {
@@ -130,7 +131,7 @@ impl EngineSpec {
     }
 }
 
-/// What serves the requests of a run.
+/// The system that serves the requests of a run.
 pub enum System {
     /// One drive.
     Single(AnyDrive),
@@ -143,7 +144,7 @@ pub enum System {
 }
 
 impl System {
-    /// A system of these drives. `volume_bytes` of zero means as much as they hold.
+    /// Creates a system of these drives. `volume_bytes` of zero means as much as they hold.
     ///
     /// # Errors
     /// See [`MirrorError`].
@@ -181,7 +182,7 @@ impl System {
         Ok(System::Mirror(Box::new(mirror)))
     }
 
-    /// What each drive has done.
+    /// Returns the counters of each drive.
     pub fn leg_counters(&mut self, legs: usize) -> Vec<Counters> {
         let leg = |leg| match self {
             System::Single(drive) => drive.counters(),
@@ -192,7 +193,7 @@ impl System {
         (0..legs).map(leg).collect()
     }
 
-    /// What it knows of itself besides, by name.
+    /// Returns additional figures of the system, by name.
     pub fn extra(&self) -> Vec<(&'static str, f64)> {
         match self {
             System::Published(published) => published.extra(),
@@ -200,7 +201,8 @@ impl System {
         }
     }
 
-    /// Highest exposure by the engine's own account, bytes; zero for what is not the engine's.
+    /// Returns the highest exposure by the engine's own account in bytes, or zero without an
+    /// engine.
     pub fn exposure_peak(&mut self) -> u64 {
         match self {
             System::Mirror(mirror) => mirror.status().exposure_peak,

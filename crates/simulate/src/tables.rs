@@ -1,8 +1,8 @@
-//! Results as Parquet tables, so that a thousand runs can be asked questions of together.
+//! Results as Parquet tables, so that many runs can be queried together.
 //!
-//! Three files: `cases.parquet` (one row a case), `intervals.parquet` (one row an interval) and
-//! `latencies.parquet` (one row a histogram bucket: from these, percentiles of several runs
-//! can be merged exactly). `case` joins them.
+//! There are three files: `cases.parquet` (a row for each case), `intervals.parquet` (a row for
+//! each interval) and `latencies.parquet` (a row for each histogram bucket, from which
+//! percentiles of several runs can be merged exactly). The column `case` joins them.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,23 +18,23 @@ use parquet_derive::ParquetRecordWriter;
 
 use crate::report::{Report, Summary};
 
-/// Why tables could not be written.
+/// The reason why tables could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The folder or a file in it.
+    /// The directory or a file in it could not be written.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Path of the file or directory.
         path: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The format's own.
+    /// Parquet reported an error.
     #[error("{path}: {source}")]
     Parquet {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The error.
         source: ParquetError,
     },
 }
@@ -82,7 +82,7 @@ struct LatencyRow {
     count: i64,
 }
 
-/// Writes the tables into `folder`, which is made where it does not exist.
+/// Writes the tables into `folder`, which is created if it does not exist.
 ///
 /// # Errors
 /// See [`TableError`].

@@ -1,4 +1,4 @@
-//! Cards: bursts, and the page that is made of them.
+//! Cards: bursts, and the page generated from them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,8 @@ use hemi_drives::preset::Preset;
 use hemi_simulate::card;
 use hemi_simulate::stock::Stock;
 
-/// `docs/drives.md` is made from the presets, and made again when they change.
+/// Checks `docs/drives.md`, which is generated from the presets and must be regenerated when
+/// they change.
 #[test]
 fn the_page_has_every_preset_and_every_figure() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/drives.md");
@@ -16,7 +17,7 @@ fn the_page_has_every_preset_and_every_figure() {
     let mut sections: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for section in page.split("\n## ").skip(1) {
         let (name, rest) = section.split_once('\n').unwrap();
-        // Behind the head and the line under it.
+        // Skip the header and the line below it.
         let rows = rest.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
         sections.insert(name, rows);
     }
@@ -40,7 +41,7 @@ fn a_burst_ends_within_the_cache_that_a_longer_load_fills() {
     let stock = Stock::default();
     let burst = card::model(&preset, &figure, &stock, 1).unwrap();
     assert!((burst / figure.published - 1.0).abs() < 0.15, "{burst}");
-    // All of the drive, several times: most of it goes past the cache.
+    // The whole drive, several times, so that most of it bypasses the cache.
     figure.load.bytes = None;
     let long = card::model(&preset, &figure, &stock, 1).unwrap();
     assert!(long < 0.3 * burst, "{burst} and {long}");

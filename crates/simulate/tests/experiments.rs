@@ -1,4 +1,4 @@
-//! Experiments from their files to their reports, and what is refused on the way.
+//! Experiments from their files to their reports, and the errors on the way.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn what_a_spec_cannot_mean_is_refused_by_name() {
     assert!(text.contains("poisson"), "{text}");
 }
 
-/// Settings that a spec does not name are those of a volume that is served, ledger and all.
+/// Settings that a spec does not name are those of a served volume, including the ledger.
 #[test]
 fn a_volume_is_simulated_with_the_ledger_it_is_served_with() {
     let first = SPEC.replace(
@@ -132,17 +132,17 @@ fn a_leg_of_any_kind_can_be_frozen() {
 
 #[test]
 fn single_requests_of_a_leg_can_stall() {
-    // One drive by itself: what a mirror makes of stalls is the engine's subject.
+    // A single drive: the effect of stalls on a mirror is tested with the engine.
     let alone = |fault: &str| {
         let text = FAULTY.replace("FAULT", fault).replace("leg = 1", "leg = 0");
         reports(&text.replace("[\"all\", \"first\"]", "[\"single\"]")).remove(0)
     };
     let late = |kind: &hemi_simulate::report::Summary| {
-        // Bins are nanoseconds, and a little wide.
+        // Bins are nanoseconds, and slightly wide.
         let late = kind.latency.histogram.iter().filter(|(latency, _)| *latency >= 500_000_000);
         late.map(|(_, count)| *count).sum::<u64>() as f64 / kind.count as f64
     };
-    // All writes of four seconds of ten.
+    // All writes of four seconds out of ten.
     let report = alone("stall = [{ writes = 1, by = \"500 ms\", for = \"4 s\" }]");
     assert!((0.35..0.45).contains(&late(&report.writes)), "{}", late(&report.writes));
     assert!(report.writes.latency.max < 0.6, "by no more than that");
@@ -156,13 +156,13 @@ fn single_requests_of_a_leg_can_stall() {
     assert_eq!(json(), json(), "the same seed stalls the same requests");
     let other = || alone(&format!("{part}\nseed = 5"));
     assert_ne!(serde_json::to_string(&other()).expect("as above"), json());
-    // A mirror that waits for every leg feels it.
+    // A mirror that waits for every leg is affected.
     let (all, first) = with_fault(part);
     assert!(all.writes.latency.p99 > 0.5, "{}", all.writes.latency.p99);
     assert!(first.writes.latency.p50 < 0.1, "{}", first.writes.latency.p50);
 }
 
-/// Every form that docs/commands/sim.md shows is understood.
+/// Every form shown in docs/commands/sim.md is accepted.
 #[test]
 fn the_documented_faults_are_taken() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands/sim.md");
@@ -202,7 +202,7 @@ fn what_cannot_be_run_is_refused_by_name() {
     };
     assert!(refused("gp3-16k", "gp33").contains("`gp33`"));
     assert!(refused("read_percent = 50", "read_percent = 150").contains("read_percent = 150"));
-    // The last case is a mirror then.
+    // The last case is then a mirror.
     let too_large = SPEC.replace("\"oracle\"", "\"first\"").replace("1 GiB", "2 TiB");
     let cases = spec::parse("test.toml", &too_large).unwrap();
     let case = cases.last().expect("there is a case");
@@ -225,7 +225,7 @@ fn tables_are_written_and_folders_that_cannot_be_are_named() {
     assert!(error.to_string().contains("file"), "{error}");
 }
 
-/// Every reproduction of the tree is understood.
+/// Every reproduction in the repository is valid.
 #[test]
 fn reproductions_are_sound() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reproductions");

@@ -67,7 +67,8 @@ fn a_step_accounts_for_itself_alone() {
         let report = step(&mut session, &load(4000, read_percent));
         assert_eq!(report.requests, 4000);
         assert_eq!(report.all.count, 4000);
-        // Whole nanoseconds, as sums of fractions of seconds need not be equal to the last bit.
+        // In whole nanoseconds, since sums of fractions of seconds need not be equal to the
+        // last bit.
         let nanoseconds = |seconds: f64| (seconds * 1e9).round();
         assert_eq!(nanoseconds(report.start), nanoseconds(before));
         before = report.start + report.time;

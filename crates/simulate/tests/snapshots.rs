@@ -1,4 +1,4 @@
-//! Snapshots of preconditioned flash: the same results, whatever becomes of the files.
+//! Snapshots of preconditioned flash: the results are the same, whatever happens to the files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,8 @@ access = { addresses = "uniform", sizes = "4 KiB", mix = { read_percent = 30 } }
 "system.policy" = ["single", "first"]
 "#;
 
-/// What a run with snapshots in `folder` reports, as JSON, and what was said of them.
+/// Returns the report, as JSON, of a run with snapshots in `folder`, and the notices about
+/// them.
 fn with_snapshots(folder: &Path) -> (String, Vec<String>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
@@ -63,7 +64,7 @@ fn a_run_from_snapshots_is_the_run_without_to_the_byte() {
         let run = |case| experiment::run(case, Path::new(""), None, &stock, |_| true).unwrap();
         serde_json::to_string(&cases.iter().map(run).collect::<Vec<Report>>()).unwrap()
     };
-    // One drive by itself and four in an array, each made once for both cases.
+    // A single drive and four in an array, each created once for both cases.
     let (first, said) = with_snapshots(&folder);
     assert!(first == without);
     assert!(said.len() == 5 && said.iter().all(|one| one.starts_with("kept ")), "{said:?}");
@@ -87,7 +88,7 @@ fn snapshots_that_cannot_be_used_are_made_again() {
     std::fs::write(&names[0], damaged).unwrap();
     std::fs::write(&names[1], &whole[1][..1000]).unwrap();
     std::fs::write(&names[2], "somebody's notes").unwrap();
-    // Another drive's, whole, under this one's name.
+    // A complete snapshot of another drive under this name.
     std::fs::write(&names[3], &whole[4]).unwrap();
     let mut longer = whole[4].clone();
     longer.extend([0; 100]);
@@ -104,7 +105,7 @@ fn snapshots_that_cannot_be_used_are_made_again() {
         assert!(std::fs::read(name).unwrap() == *whole, "{name:?} is whole again");
     }
 
-    // A folder in its place can be neither read nor replaced: only time is lost.
+    // A directory in its place can be neither read nor replaced: only time is lost.
     std::fs::remove_file(&names[0]).unwrap();
     std::fs::create_dir(&names[0]).unwrap();
     let (again, said) = with_snapshots(folder.path());

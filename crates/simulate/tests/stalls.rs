@@ -7,7 +7,8 @@ use hemi_simulate::report::Report;
 use hemi_simulate::spec;
 use hemi_simulate::stock::Stock;
 
-/// A sixth of the published length: every delay is met many times, and limits have time to adapt.
+/// Runs at a sixth of the published length: every delay occurs many times, and limits have time
+/// to adapt.
 fn run(name: &str, leg: usize, ledger: bool) -> Report {
     let text = format!(
         r#"
@@ -34,7 +35,7 @@ access = {{ addresses = "uniform", sizes = "4 KiB", mix = {{ read_percent = 50 }
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a healthy leg of this model takes itself now and then is up to 60 ms at this length.
+/// A healthy leg of this model itself takes up to 60 ms at times at this length.
 #[test]
 fn clients_hardly_notice_the_published_experiments() {
     for name in ["ebs-sustained", "ebs-increasing", "ebs-intermittent", "ebs-decreasing"] {

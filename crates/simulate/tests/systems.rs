@@ -1,4 +1,4 @@
-//! Every kind of system under one load: all requests are answered, the same way each time.
+//! Every kind of system under one load: all requests are answered, and identically each time.
 
 use hemi_drives::server::{Server, Service};
 use hemi_engine::settings::{Policy, Settings};
@@ -12,7 +12,7 @@ use hemi_workload::{Issue, Workload};
 
 const GIB: u64 = 2 << 20;
 
-/// Requests of 4 KiB at random, 70 % reads, so many at a time, each after the last is done.
+/// A closed loop of random requests of 4 KiB, 70 % reads.
 struct Closed {
     rng: Rng,
     sectors: u64,
@@ -81,7 +81,7 @@ fn mirror(policy: Policy) -> Mirror<Server> {
     Mirror::new(drives(), shape(0, 256 << 20), settings, 7).expect("two good legs")
 }
 
-/// Requests answered, the virtual time it took, and the sum of latencies.
+/// Runs the load and returns the requests answered, the virtual time, and the sum of latencies.
 fn played<D: Watched>(mut drive: D, requests: u64) -> (u64, u64, f64) {
     let mut workload = Closed::new(drive.sectors(), 32, requests);
     let mut run = Run::new(SECOND);
@@ -93,7 +93,7 @@ fn played<D: Watched>(mut drive: D, requests: u64) -> (u64, u64, f64) {
     (figures.all.count(), run.now().0, figures.all.moments().mean())
 }
 
-/// A system's name, and a run of it.
+/// The name of a system and a run of it.
 type Played = (&'static str, fn() -> (u64, u64, f64));
 
 #[test]
@@ -116,7 +116,7 @@ fn every_system_answers_everything_and_always_the_same_way() {
         means.push(first.2);
     }
     let [_, first, _, all, _, _, oracle] = means[..] else { unreachable!("seven runs") };
-    // Where reads go is an estimate for the oracle too, and may be a worse one.
+    // The oracle's choice of leg for reads is an estimate too, and may be worse.
     assert!(oracle <= 1.05 * first && first < all, "oracle {oracle}, first {first}, all {all}");
 }
 

@@ -1,4 +1,4 @@
-//! By how much requests stall.
+//! Delays of stalled requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,29 @@ use hemi_random::Rng;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
-/// Longest delay, in nanoseconds: one hour. What a distribution draws beyond is cut to it.
+/// Longest delay in nanoseconds: one hour. Longer draws are cut to it.
 pub const DELAY_MAX: u64 = 3_600_000_000_000;
 /// Largest `sigma` of a log-normal distribution.
 const SIGMA_MAX: f64 = 3.0;
 
-/// A distribution of delays, over times in nanoseconds or of a type with its own text form.
+/// A distribution of delays, over times in nanoseconds or over a type with its own text form.
 ///
-/// Its text is `500ms` (always this), `20ms..2s` (anything between, equally often) or
-/// `200ms~0.8` (log-normal, with this median and this standard deviation of the logarithm).
+/// Its text form is `500ms` (constant), `20ms..2s` (uniform) or `200ms~0.8` (log-normal, with
+/// this median and this standard deviation of the logarithm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delays<T = u64> {
-    /// Always the same.
+    /// A constant delay.
     Fixed(T),
     /// Uniform from `least` to `most`, both included.
     Between {
-        /// The shortest.
+        /// Shortest delay.
         least: T,
-        /// The longest.
+        /// Longest delay.
         most: T,
     },
     /// Log-normal.
     LogNormal {
-        /// Half of them are longer.
+        /// Median delay.
         median: T,
         /// Standard deviation of the natural logarithm.
         sigma: f64,
@@ -37,7 +37,7 @@ pub enum Delays<T = u64> {
 }
 
 impl<T> Delays<T> {
-    /// The same distribution over another type of time.
+    /// Returns the same distribution over another type of time.
     pub fn map<U>(self, mut to: impl FnMut(T) -> U) -> Delays<U> {
         match self {
             Delays::Fixed(delay) => Delays::Fixed(to(delay)),
@@ -48,7 +48,7 @@ impl<T> Delays<T> {
 }
 
 impl Delays {
-    /// What is wrong with it, and what would be right.
+    /// Returns the error in the distribution and the allowed values, if there is one.
     pub(crate) fn problem(self) -> Option<(String, String)> {
         let most = match self {
             Delays::Fixed(delay) => delay,
@@ -77,7 +77,7 @@ impl Delays {
         })
     }
 
-    /// One delay, in nanoseconds.
+    /// Draws a delay in nanoseconds.
     pub(crate) fn draw(self, rng: &mut Rng) -> u64 {
         let delay = match self {
             Delays::Fixed(delay) => delay,

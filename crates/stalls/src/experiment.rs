@@ -31,7 +31,7 @@ pub enum Experiment {
 }
 
 impl Experiment {
-    /// All of them, in the order they are published in.
+    /// All experiments, in the order in which they are published.
     pub const ALL: [Experiment; 4] = [
         Experiment::Sustained,
         Experiment::Increasing,
@@ -39,7 +39,7 @@ impl Experiment {
         Experiment::Decreasing,
     ];
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Experiment::Sustained => "ebs-sustained",
@@ -49,7 +49,7 @@ impl Experiment {
         }
     }
 
-    /// Its phases as they are published.
+    /// Returns the phases as published.
     fn phases(self) -> Vec<Phase> {
         let phase = |reads, writes, delay, length| Phase {
             reads: Share::per_mille(reads),
@@ -82,13 +82,13 @@ impl Experiment {
         }
     }
 
-    /// Its schedule, with every phase `scale` times as long as published. Delays stay as they
-    /// are.
+    /// Returns the schedule, with every phase `scale` times as long as published. Delays stay
+    /// the same.
     ///
     /// # Errors
-    /// If `scale` is not above 0 and at most [`SCALE_MAX`].
+    /// Fails if `scale` is not above 0 and at most [`SCALE_MAX`].
     pub fn schedule(self, scale: f64) -> Result<Schedule, ScheduleError> {
-        // The other way round, not a number would pass.
+        // The reverse comparison would let NaN pass.
         if !(scale > 0.0 && scale <= SCALE_MAX) {
             return Err(ScheduleError::new(
                 format!("a time scale of {scale} is out of range"),

@@ -1,10 +1,10 @@
-//! Stalls of single requests, as a cloud's volumes have them: a share of the reads and a share
-//! of the writes take longer by a delay, while the others go on as ever.
+//! Stalls of single requests, as on cloud volumes: a share of the reads and a share of the
+//! writes take longer by a delay, while the others proceed as usual.
 //!
-//! A [`Schedule`] has phases, each with its shares and [`Delays`]; those of the published
-//! [`Experiment`]s are here by name. [`Stalls`] is a schedule in force: it says of each request
-//! by how much it stalls. Whether the n-th read stalls follows from the seed, n and the phase
-//! alone, so a run can be repeated.
+//! A [`Schedule`] has phases, each with its shares and [`Delays`]; the published
+//! [`Experiment`]s are available by name. [`Stalls`] is a schedule in force and gives the delay
+//! of each request. The delay of the n-th read follows from the seed, n and the phase alone, so
+//! a run can be repeated.
 #![forbid(unsafe_code)]
 
 mod delays;

@@ -1,4 +1,4 @@
-//! Phases, one after another.
+//! Schedules of phases, one after another.
 
 use crate::delays::Delays;
 use crate::share::Share;
@@ -8,26 +8,26 @@ pub const PHASES_MAX: usize = 64;
 /// Longest phase, in nanoseconds: 30 days.
 pub const LENGTH_MAX: u64 = 30 * 24 * 3_600_000_000_000;
 
-/// A time in which the same shares of requests stall.
+/// A period in which the same shares of requests stall.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
-    /// Of the reads.
+    /// Share of the reads that stall.
     pub reads: Share,
-    /// Of the writes, and of all else that is no read.
+    /// Share of the writes, and of all other requests that are not reads, that stall.
     pub writes: Share,
-    /// By how much. Of no use where both shares are none.
+    /// Distribution of the delays. Unused if both shares are zero.
     pub delays: Delays,
-    /// How long the phase lasts, in nanoseconds; without an end if `None`.
+    /// Length of the phase in nanoseconds; `None` for no end.
     pub length: Option<u64>,
 }
 
-/// Why phases make no schedule.
+/// The reason why phases form no schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {right}")]
 pub struct ScheduleError {
-    /// What is wrong, with the phase's number (from 1) and the value.
+    /// The error, with the phase's number (from 1) and the value.
     pub what: String,
-    /// What would be right.
+    /// The allowed values.
     pub right: String,
 }
 
@@ -37,20 +37,20 @@ impl ScheduleError {
     }
 }
 
-/// Phases, one after another. Nothing stalls after the last one.
+/// Phases, one after another. No request stalls after the last one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     phases: Vec<Phase>,
-    /// When each ends, in nanoseconds since the beginning.
+    /// End of each phase, in nanoseconds since the beginning.
     ends: Vec<u64>,
 }
 
 impl Schedule {
-    /// Checks the phases: at least one and at most [`PHASES_MAX`], each longer than nothing and
-    /// at most [`LENGTH_MAX`], and only the last without an end.
+    /// Creates a schedule from 1 to [`PHASES_MAX`] phases, each longer than zero and at most
+    /// [`LENGTH_MAX`]. Only the last may have no end.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// Fails with the error and the allowed values.
     pub fn new(phases: Vec<Phase>) -> Result<Schedule, ScheduleError> {
         if phases.is_empty() || phases.len() > PHASES_MAX {
             return Err(ScheduleError::new(
@@ -88,19 +88,19 @@ impl Schedule {
         Ok(Schedule { phases, ends })
     }
 
-    /// The phases.
+    /// Returns the phases.
     pub fn phases(&self) -> &[Phase] {
         &self.phases
     }
 
-    /// The phase so many nanoseconds after the beginning: its number, from 0, and when it ends.
-    /// `None` once the last is over.
+    /// Returns the phase at `since` nanoseconds after the beginning: its number, from 0, and
+    /// its end. Returns `None` once the last phase is over.
     pub fn at(&self, since: u64) -> Option<(usize, u64)> {
         let index = self.ends.partition_point(|end| *end <= since);
         self.ends.get(index).map(|end| (index, *end))
     }
 
-    /// Nanoseconds from its beginning to its end; `None` if it has none.
+    /// Returns the total length in nanoseconds, or `None` if there is no end.
     pub fn length(&self) -> Option<u64> {
         self.ends.last().copied().filter(|end| *end != u64::MAX)
     }

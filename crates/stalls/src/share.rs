@@ -1,4 +1,4 @@
-//! How many of all requests.
+//! Shares of requests.
 
 /// A share of requests, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,13 +12,13 @@ impl Share {
     /// Every request.
     pub const ALL: Share = Share(WHOLE);
 
-    /// So many of a thousand, at most all.
+    /// Returns a share of `count` in a thousand, at most all.
     pub const fn per_mille(count: u32) -> Share {
         Share(if count >= 1000 { WHOLE } else { count * 1000 })
     }
 
-    /// The share that `value` is, from 0 to 1, to the nearest millionth. `None` for what is no
-    /// share, and for one above zero that is nearer to none than to a millionth.
+    /// Converts `value`, from 0 to 1, to the nearest millionth. Returns `None` if it is not a
+    /// share, or if it is above zero but would be rounded to none.
     pub fn of(value: f64) -> Option<Share> {
         if !(0.0..=1.0).contains(&value) {
             return None;
@@ -27,17 +27,17 @@ impl Share {
         (share != Share::NONE || value == 0.0).then_some(share)
     }
 
-    /// From 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     pub fn value(self) -> f64 {
         f64::from(self.0) / f64::from(WHOLE)
     }
 
-    /// Whether a draw below one million falls into it.
+    /// Returns true if a draw below one million is in the share.
     pub(crate) fn holds(self, draw: u64) -> bool {
         draw < u64::from(self.0)
     }
 
-    /// The bound of the draws that [`Share::holds`] judges.
+    /// Upper bound of the draws passed to [`Share::holds`].
     pub(crate) const DRAWS: u64 = WHOLE as u64;
 }
 

@@ -1,4 +1,4 @@
-//! A phase as a person writes it.
+//! The text form of a phase.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +11,8 @@ use crate::delays::Delays;
 use crate::schedule::{Phase, Schedule, ScheduleError};
 use crate::share::Share;
 
-/// A phase. As text, `reads:0.5,writes:1,by:500ms,for:15m`, in any order; what is left out is
-/// none of the reads, none of the writes, and no end.
+/// A phase as text: `reads:0.5,writes:1,by:500ms,for:15m`, in any order. By default no reads
+/// and no writes stall, and the phase has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
@@ -22,21 +22,21 @@ pub struct PhaseSpec {
     /// Share of the writes that stall, 0 to 1.
     #[serde(default)]
     pub writes: f64,
-    /// By how much. May be left out where nothing stalls.
+    /// Distribution of the delays. May be absent if no request stalls.
     #[serde(default = "nothing", skip_serializing_if = "Option::is_none")]
     pub by: Option<Delays<Time>>,
-    /// How long the phase lasts.
+    /// Length of the phase.
     #[serde(default = "nothing", rename = "for", skip_serializing_if = "Option::is_none")]
     pub length: Option<Time>,
 }
 
-/// What is left out. (serde's own default would ask more of the type of time.)
+/// The default of an absent value. (serde's own default would require more of the time type.)
 fn nothing<T>() -> Option<T> {
     None
 }
 
 impl PhaseSpec {
-    /// The phase, where `number` counts from 1.
+    /// Returns the phase; `number` counts from 1.
     fn phase(&self, number: usize) -> Result<Phase, ScheduleError> {
         let share = |name: &str, value: f64| {
             Share::of(value).ok_or_else(|| {
@@ -61,10 +61,10 @@ impl PhaseSpec {
         Ok(Phase { reads, writes, delays, length: self.length.map(|time| time.0) })
     }
 
-    /// The schedule of these phases.
+    /// Returns the schedule of these phases.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// Fails with the error and the allowed values.
     pub fn schedule(phases: &[PhaseSpec]) -> Result<Schedule, ScheduleError> {
         let phases = (1_usize..).zip(phases).map(|(number, phase)| phase.phase(number));
         Schedule::new(phases.collect::<Result<_, _>>()?)
@@ -107,7 +107,7 @@ impl FromStr for PhaseSpec {
 }
 
 impl fmt::Display for PhaseSpec {
-    /// The text form, of what is not left out.
+    /// Writes the text form, without absent values.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "reads:{},writes:{}", self.reads, self.writes)?;
         if let Some(delays) = &self.by {

@@ -6,34 +6,34 @@ use hemi_units::Instant;
 use crate::schedule::Schedule;
 use crate::share::Share;
 
-/// What shares tell apart.
+/// The kinds of requests that have their own share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A read.
     Read,
-    /// A write, and all else that is no read.
+    /// A write, or any other request that is not a read.
     Write,
 }
 
-/// Requests of a kind since the schedule began.
+/// Counts of one kind of request since the schedule began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All that came while a phase was in force.
+    /// Requests that arrived while a phase was in force.
     pub seen: u64,
-    /// Those of them that stalled.
+    /// Requests of those that stalled.
     pub stalled: u64,
 }
 
-/// How far a schedule has come.
+/// The progress of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// What chance comes from.
+    /// Seed of the draws.
     pub seed: u64,
-    /// The phase in force, from 0; `None` before the first and after the last.
+    /// Phase in force, from 0; `None` before the first and after the last.
     pub phase: Option<usize>,
-    /// How many there are.
+    /// Number of phases.
     pub phases: usize,
-    /// Nanoseconds that the phase still lasts; `None` without an end.
+    /// Nanoseconds left of the phase; `None` without an end.
     pub left: Option<u64>,
     /// Reads.
     pub reads: Count,
@@ -41,7 +41,7 @@ pub struct Progress {
     pub writes: Count,
 }
 
-/// A schedule in force: says of each request by how much it stalls.
+/// A schedule in force, which gives the delay of each request.
 #[derive(Clone, Debug)]
 pub struct Stalls {
     schedule: Schedule,
@@ -52,13 +52,14 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// A schedule that begins at `began`. Whether the n-th read (or write) stalls, and by how
-    /// much, follows from `seed`, n and the phase it falls into.
+    /// Creates a schedule that begins at `began`. The delay of the n-th read (or write) follows
+    /// from `seed`, n and its phase.
     pub fn new(schedule: Schedule, seed: u64, began: Instant) -> Stalls {
         Stalls { schedule, seed, began, reads: Count::default(), writes: Count::default() }
     }
 
-    /// Nanoseconds by which a request stalls that comes at `now`; zero if it does not.
+    /// Returns the delay in nanoseconds of a request that arrives at `now`; zero if it does not
+    /// stall.
     pub fn draw(&mut self, now: Instant, kind: Kind) -> u64 {
         let Some((index, _)) = self.at(now) else { return 0 };
         let phase = self.schedule.phases()[index];
@@ -71,7 +72,7 @@ impl Stalls {
         if share == Share::NONE {
             return 0;
         }
-        // A stream for each request: what one draws moves no other.
+        // Each request has its own stream, so the draws of one do not affect any other.
         let mut rng = Rng::new(self.seed, number.wrapping_mul(2).wrapping_add(lane));
         if !share.holds(rng.below(Share::DRAWS)) {
             return 0;
@@ -80,7 +81,7 @@ impl Stalls {
         phase.delays.draw(&mut rng)
     }
 
-    /// How far it has come at `now`.
+    /// Returns the progress at `now`.
     pub fn progress(&self, now: Instant) -> Progress {
         let at = self.at(now);
         let left = at.filter(|(_, end)| *end != u64::MAX);
@@ -162,7 +163,7 @@ mod tests {
         #[test]
         fn the_share_is_met(seed: u64, reads in 0.0_f64..=1.0, writes in 0.0_f64..=1.0) {
             const REQUESTS: u64 = 5000;
-            // In steps that a share has.
+            // Rounded to the resolution of a share.
             let step = |share: f64| (share * 1e6).round() / 1e6;
             let (reads, writes) = (step(reads), step(writes));
             let mut stalls = Stalls::new(endless(reads, writes), seed, Instant(0));
@@ -173,7 +174,8 @@ mod tests {
             let progress = stalls.progress(Instant(1));
             for (count, share) in [(progress.reads, reads), (progress.writes, writes)] {
                 prop_assert_eq!(count.seen, REQUESTS);
-                // Seven standard deviations of a binomial: chance alone does not go there.
+                // Seven standard deviations of a binomial distribution, out of the reach of
+                // chance.
                 let expected = REQUESTS as f64 * share;
                 let bound = 7.0 * (expected * (1.0 - share)).sqrt() + 2.0;
                 prop_assert!((count.stalled as f64 - expected).abs() <= bound, "{count:?} {share}");

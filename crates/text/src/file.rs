@@ -1,4 +1,4 @@
-//! Files that operators name.
+//! Files named by operators.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,8 +10,8 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Reads a file of at most [`FILE_BYTES_MAX`] bytes.
 ///
 /// # Errors
-/// The system's, [`io::ErrorKind::FileTooLarge`] beyond the bound, and
-/// [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// The system's errors, [`io::ErrorKind::FileTooLarge`] above the bound, and
+/// [`io::ErrorKind::InvalidData`] if the file is not UTF-8.
 pub fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;

@@ -1,10 +1,10 @@
-//! Text from outside hemi: files that operators name, and words of other programs.
+//! Text from outside hemi: files named by operators, and text from other programs.
 //!
-//! Neither is trusted. A path can name a device that never ends, so a file is read up to a
-//! bound (`read`). What a server at the other end of a network says, or what stands on a
-//! disk somebody brought, reaches terminals and logs only as plain text ([`Plain`]): a
-//! control character could clear a screen or forge a line, and a character that changes the
-//! direction of text could make one name look like another.
+//! Neither is trusted. A path can name an endless device, so a file is read up to a bound
+//! (`read`). Text from a server across the network, or from a disk somebody brought, reaches
+//! terminals and logs only as plain text ([`Plain`]): a control character could clear a screen
+//! or forge a line, and a character that changes the direction of text could make one name look
+//! like another.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -16,11 +16,11 @@ pub use file::{FILE_BYTES_MAX, read};
 #[cfg(feature = "std")]
 mod file;
 
-/// Most characters of another program's words that are shown.
+/// Most characters of another program's text that are shown.
 pub const SHOWN_MAX: usize = 256;
 
-/// Says whether a character stands for itself: it neither controls a terminal, ends a line,
-/// nor changes the direction of the text around it.
+/// Returns true if a character is plain: it neither controls a terminal, ends a line, nor
+/// changes the direction of the text around it.
 pub fn is_plain(character: char) -> bool {
     let directs = matches!(
         character,
@@ -30,8 +30,8 @@ pub fn is_plain(character: char) -> bool {
     !(character.is_control() || directs || separates)
 }
 
-/// Displays words of another program: at most [`SHOWN_MAX`] characters, and `\u{FFFD}` for
-/// each that is not plain.
+/// A wrapper that displays another program's text: at most [`SHOWN_MAX`] characters, and
+/// `\u{FFFD}` for each that is not plain.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<'a>(pub &'a str);
 

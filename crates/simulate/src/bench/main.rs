@@ -1,6 +1,6 @@
-//! `make bench-sim`: how fast the simulation is, in simulated requests a second of one core:
-//! of the processor's time, not of the clock's, for others may use the machine too. With words
-//! as arguments, only the loads whose names have one of them.
+//! `make bench-sim`: measures the speed of the simulation, in simulated requests per second of
+//! processor time on one core. Processor time is used because others may share the machine.
+//! Arguments restrict it to the loads whose names contain one of them.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use hemi_units::{Instant, SECOND};
 use hemi_workload::spec::WorkloadSpec;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Each load runs so often; the best counts, for caches that others use too can only slow it
+/// Runs of each load. The best counts, since caches shared with others can only slow a run
 /// down.
 const ROUNDS: u32 = 3;
 
-/// What is simulated, and how fast it should be.
+/// A simulated load and its target speed.
 struct Load {
     name: &'static str,
     legs: &'static [&'static str],
@@ -31,7 +31,7 @@ struct Load {
     target: f64,
 }
 
-/// A mirror under hemi's default policy, 70 % reads, over a volume of 64 GiB.
+/// A mirror under hemi's default policy, 70 % reads, on a volume of 64 GiB.
 const MIRROR: Load = Load {
     name: "",
     legs: &[],
@@ -121,7 +121,7 @@ fn speed(load: &Load, stock: &Stock) -> f64 {
     run.requests() as f64 / (processor_time() - begin)
 }
 
-/// Seconds of processor time this thread has used.
+/// Returns the seconds of processor time this thread has used.
 fn processor_time() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / SECOND as f64

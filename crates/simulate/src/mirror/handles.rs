@@ -12,8 +12,7 @@ struct Entry {
     sectors: u32,
 }
 
-/// The buffers of one engine. What the engine copies from one to another is nothing here; how
-/// much it keeps counts.
+/// The buffers of one engine. Copies between them do nothing; only their sizes count.
 #[derive(Default)]
 pub(super) struct Handles {
     entries: Slots<Entry>,
@@ -26,7 +25,8 @@ impl Handles {
         Handles { budget_bytes, ..Handles::default() }
     }
 
-    /// A client's buffer: not refused for want of budget, the client has it already.
+    /// Adds a client's buffer. It is never refused for lack of budget, since the client has it
+    /// already.
     pub(super) fn take(&mut self, sectors: u32) -> BufferId {
         self.used_bytes += u64::from(sectors) * SECTOR_BYTES;
         BufferId(self.entries.insert(Entry { references: 1, sectors }))

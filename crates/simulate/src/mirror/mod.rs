@@ -1,8 +1,8 @@
-//! The engine over modelled drives, itself a drive.
+//! A mirror: the engine over modelled drives, itself a drive.
 //!
-//! [`Mirror`] drives [`hemi_engine::engine::Engine`] as the server does: every leg I/O goes to a
-//! model, every completion back, metadata writes included, and timers are looked at when they
-//! are due. Drives do not fail here: what faults do to the engine is the torture's subject.
+//! [`Mirror`] drives [`hemi_engine::engine::Engine`] as the server does: every leg I/O,
+//! including metadata writes, goes to a model, every completion goes back, and timers run when
+//! they are due. Drives do not fail here; faults are covered by the torture.
 
 mod handles;
 
@@ -28,7 +28,7 @@ const VOLUME_ID: Id = [1; 16];
 const GENERATION: Id = [2; 16];
 const BOOT: Id = [3; 16];
 
-/// A ledger costs a store, and nobody reads one here: no hemi is killed.
+/// A ledger memory that discards stores: nothing is killed here, so nobody reads it.
 struct NoMemory;
 
 impl LedgerMemory for NoMemory {
@@ -37,39 +37,40 @@ impl LedgerMemory for NoMemory {
     fn retire(&mut self) {}
 }
 
-/// How a volume is made and served, beside the engine's settings.
+/// The shape of a volume, apart from the engine's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
-    /// Bytes of the volume; zero for as much as the smallest leg holds.
+    /// Size of the volume in bytes; zero for the most the smallest leg can hold.
     pub volume_bytes: u64,
-    /// Bytes of a region; `None` for what `hemi create` chooses.
+    /// Size of a region in bytes; `None` for the default of `hemi create`.
     pub region_bytes: Option<u64>,
     /// Bytes of memory for requests and debts.
     pub buffer_bytes: u64,
-    /// Keeps a ledger. Without one an acknowledgement waits for the page that names its authority.
+    /// True to keep a ledger. Without one an acknowledgement waits for the page that names its
+    /// authority.
     pub ledger: bool,
 }
 
-/// Why a mirror cannot be made of these drives.
+/// The reason why a mirror cannot be created from these drives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
-    /// Too few or too many.
+    /// Too few or too many legs.
     #[error("a mirror has 2 to {LEGS_MAX} legs, not {0}")]
     Legs(usize),
-    /// The smallest leg has no room for a volume of the size asked for.
+    /// The smallest leg has no room for a volume of the requested size.
     #[error(
         "a volume of {volume} bytes needs legs of {needed} bytes, metadata included; the smallest \
          has {smallest}: make the volume smaller"
     )]
     TooSmall {
-        /// Bytes asked for.
+        /// Bytes requested.
         volume: u64,
         /// Bytes each leg needs.
         needed: u64,
         /// Bytes of the smallest leg.
         smallest: u64,
     },
-    /// No layout for that size.
+    /// There is no layout for that size.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
@@ -80,7 +81,7 @@ pub struct Mirror<D> {
     legs: Legs<D>,
     layout: Layout,
     front: Front,
-    /// Completions of legs that the engine has not been told of yet.
+    /// Completions of legs that have not been passed to the engine yet.
     ended: Vec<IoId>,
     /// Requests that found the engine full, oldest first.
     waiting: std::collections::VecDeque<Request>,
@@ -90,7 +91,7 @@ pub struct Mirror<D> {
 }
 
 impl<D: Drive> Mirror<D> {
-    /// Makes a new volume, whole on every leg and open.
+    /// Creates a new volume, whole on every leg, and opens it.
     ///
     /// # Errors
     /// See [`MirrorError`].
@@ -134,18 +135,19 @@ impl<D: Drive> Mirror<D> {
         Ok(mirror)
     }
 
-    /// What one leg has done.
+    /// Returns the counters of one leg.
     pub fn leg_counters(&mut self, leg: usize) -> Counters {
         self.legs.counters(leg, self.front.now())
     }
 
-    /// The engine's own account of the volume.
+    /// Returns the engine's status of the volume.
     pub fn status(&mut self) -> &Status {
         self.engine.status(self.front.now(), &mut self.status);
         &self.status
     }
 
-    /// Acknowledged bytes that one leg alone holds, and the age of the oldest in nanoseconds.
+    /// Returns the acknowledged bytes that only one leg holds, and the age of the oldest in
+    /// nanoseconds.
     pub fn exposure(&mut self) -> (u64, u64) {
         let status = self.status();
         (status.exposure_bytes, status.exposure_age)
@@ -175,7 +177,7 @@ impl<D: Drive> Mirror<D> {
         let operation = match io.operation {
             LegOperation::Read => Operation::Read,
             LegOperation::Write { fua } => Operation::Write { fua },
-            // Zeros that need not be allocated: what a drive does with them is to forget.
+            // Zeros that need not be allocated: a drive trims them.
             LegOperation::WriteZeroes { may_unmap: true, fua: false } => Operation::Trim,
             LegOperation::WriteZeroes { fua, .. } => Operation::Write { fua },
             LegOperation::Flush => Operation::Flush,
@@ -193,7 +195,7 @@ impl<D: Drive> Mirror<D> {
         self.front.answer(reply.token);
     }
 
-    /// Gives the engine what waited for room in it.
+    /// Passes waiting requests to the engine while it has room.
     fn admit(&mut self) {
         while self.engine.has_room() {
             let Some(request) = self.waiting.pop_front() else { return };
@@ -217,12 +219,12 @@ impl<D: Drive> Mirror<D> {
         self.take_actions();
     }
 
-    /// When the engine or a leg wants something.
+    /// Returns the time of the next event of the engine or a leg.
     fn next(&self) -> Instant {
         self.deadline.min(self.legs.next_event())
     }
 
-    /// Does all that is due at `now`, which is not before the last time.
+    /// Processes everything due at `now`, which must not be before the last call.
     fn step(&mut self, now: Instant) {
         self.front.pass(now);
         self.legs.advance(now, |_, completion| self.ended.push(IoId(completion.tag)));
@@ -276,7 +278,7 @@ impl<D: Drive> Drive for Mirror<D> {
     }
 }
 
-/// The layout of a volume of this size, or the largest that fits a leg.
+/// Returns the layout of a volume of this size, or the largest that fits a leg.
 fn fitting(shape: &Shape, smallest: u64) -> Result<Layout, MirrorError> {
     let block = u64::from(BLOCK_BYTES);
     let region = |bytes: u64| shape.region_bytes.unwrap_or(layout::default_region_bytes(bytes));
@@ -290,12 +292,12 @@ fn fitting(shape: &Shape, smallest: u64) -> Result<Layout, MirrorError> {
         }
         return Ok(layout);
     }
-    // Metadata grows with the volume: what that of a volume as large as the leg leaves.
+    // Metadata grows with the volume: subtract the metadata of a volume as large as the leg.
     let metadata = make(smallest / block * block)?.data_offset();
     Ok(make(smallest.saturating_sub(metadata) / block * block)?)
 }
 
-/// What `hemi create` writes to a leg.
+/// Returns the metadata that `hemi create` writes to a leg.
 fn metadata(layout: Layout, leg: usize, legs: usize) -> Vec<u8> {
     let ids: Vec<Id> = (1..=legs as u8).map(|id| [id; 16]).collect();
     let volume = NewVolume {

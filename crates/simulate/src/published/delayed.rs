@@ -1,19 +1,19 @@
-//! The delay queue of one leg: what it has missed.
+//! The delay queue of one leg: the writes it has missed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use hemi_units::{Extent, Instant};
 
-/// Sectors of one payment, at most: 1 MiB.
+/// Most sectors of one payment: 1 MiB.
 const PAYMENT_SECTORS: u64 = 2048;
 
-/// What a leg has missed.
+/// The writes a leg has missed.
 #[derive(Default)]
 pub(super) struct Delayed {
-    /// First sector to one past the last and since when, where it coalesces; they do not
-    /// overlap.
+    /// Used if writes coalesce: first sector, one past the last, and the time of the write. The
+    /// extents do not overlap.
     merged: BTreeMap<u64, (u64, Instant)>,
-    /// In the order they came, where not.
+    /// Used otherwise: writes in order of arrival.
     pub(super) listed: VecDeque<(Extent, Instant)>,
     pub(super) sectors: u64,
 }
@@ -29,7 +29,7 @@ impl Delayed {
         self.sectors += extent.sectors();
     }
 
-    /// What a direct write has made good.
+    /// Removes an extent that a direct write has made current.
     pub(super) fn remove(&mut self, extent: Extent) {
         let before = self.merged.range(..extent.start).next_back();
         if let Some((&start, &(end, since))) = before.filter(|(_, (end, _))| *end > extent.start) {
@@ -56,7 +56,7 @@ impl Delayed {
             || self.listed.iter().any(|(listed, _)| listed.overlaps(extent))
     }
 
-    /// The next payment at or after `cursor`, in order of addresses.
+    /// Takes the next payment at or after `cursor`, in order of addresses.
     pub(super) fn take(&mut self, cursor: u64) -> Option<Extent> {
         if let Some((extent, _)) = self.listed.pop_front() {
             self.sectors -= extent.sectors();

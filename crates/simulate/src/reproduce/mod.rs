@@ -1,9 +1,10 @@
-//! Published measurements, made again on the models.
+//! Reproductions of published measurements on the models.
 //!
-//! A reproduction is a TOML file: whole specs under `[run.NAME]`, and what is made of their
-//! cases: `[[compare]]` rows (published, ours, how far off), `[[target]]`s (ours beside a
-//! reference), `[[order]]`ings that must hold, `[[table]]`s and `[[picture]]`s. [`page`] writes it
-//! up, generated but for the file's own introduction and findings. A miss stays on the page.
+//! A reproduction is a TOML file. It has whole specs under `[run.NAME]` and the evaluation of
+//! their cases: `[[compare]]` rows (published, ours, deviation), `[[target]]`s (ours beside a
+//! reference), `[[order]]`ings that must hold, `[[table]]`s and `[[picture]]`s. [`page`]
+//! generates the page, except for the file's own introduction and findings. A miss stays on the
+//! page.
 
 pub mod page;
 pub mod picture;
@@ -23,15 +24,15 @@ pub use self::select::{Results, SelectError};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reproduction {
-    /// What it is.
+    /// Title of the page.
     pub title: String,
-    /// Who published the figures, where and when.
+    /// Author, place and date of the published figures.
     pub source: String,
-    /// Parameters fitted, and to what.
+    /// Fitted parameters, and the figures they were fitted to.
     pub fitted: Vec<String>,
-    /// What was measured, and how it is modelled. Markdown.
+    /// The measurement and its model, in Markdown.
     pub introduction: String,
-    /// What came out, each miss with its cause. Markdown.
+    /// The results, each miss with its cause, in Markdown.
     #[serde(default)]
     pub findings: String,
     /// Specs by name.
@@ -39,10 +40,10 @@ pub struct Reproduction {
     /// Rows of published figures.
     #[serde(default)]
     pub compare: Vec<Compare>,
-    /// Figures of ours beside other figures of ours.
+    /// Comparisons among our own figures.
     #[serde(default)]
     pub target: Vec<Target>,
-    /// Orderings.
+    /// Orderings of cases.
     #[serde(default)]
     pub order: Vec<Order>,
     /// Tables of all cases of a run.
@@ -53,20 +54,20 @@ pub struct Reproduction {
     pub picture: Vec<PictureSpec>,
 }
 
-/// Which case, or cases.
+/// The selection of one or more cases.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
     /// The run's name.
     pub run: String,
-    /// What the sweep chose for some keys.
+    /// Choices of the sweep that the cases must match.
     #[serde(default, rename = "where")]
     pub choices: Table,
-    /// Another measure than that of the row.
+    /// Measure to use instead of the row's.
     pub measure: Option<String>,
 }
 
-/// How several cases make one figure.
+/// The aggregation of several cases to one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
@@ -78,59 +79,59 @@ pub enum Aggregate {
     Min,
 }
 
-/// One published figure.
+/// A comparison with one published figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
-    /// What it is, for people.
+    /// Description of the figure.
     pub figure: String,
-    /// The run's name.
+    /// Name of the run.
     pub run: String,
-    /// What the sweep chose for some keys.
+    /// Choices of the sweep that the cases must match.
     #[serde(default, rename = "where")]
     pub choices: Table,
-    /// What of several cases; without it there has to be one.
+    /// Aggregation of several cases; without it exactly one has to match.
     pub aggregate: Option<Aggregate>,
     /// Path of a figure in a report: `writes.iops`, `legs.0.erases`; or `watts`.
     pub measure: String,
-    /// Divided by this.
+    /// Divisor of the figure.
     pub over: Option<Selection>,
-    /// The figure published, or its range.
+    /// Published figure, or its range.
     pub published: Published,
-    /// Whether a parameter was fitted to it.
+    /// True if a parameter was fitted to it.
     #[serde(default)]
     pub fitted: bool,
-    /// By what share ours may be off; 0.15 if not given, 0.3 for latencies.
+    /// Tolerance as a share; 0.15 if absent, 0.3 for latencies.
     pub within: Option<f64>,
 }
 
-/// A figure as it was published.
+/// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Published {
     /// One number.
     Number(f64),
-    /// From the one to the other.
+    /// A range, both ends included.
     Range([f64; 2]),
 }
 
-/// Figures of one case, each bound to be near that of a reference.
+/// Figures of one case, each bounded by the figure of a reference.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// What it is, for people.
+    /// Description of the figures.
     pub figure: String,
-    /// The case.
+    /// The case measured.
     pub of: Selection,
-    /// The same before what the page is about: shown beside it.
+    /// The same case before a change, shown beside it.
     pub before: Option<Selection>,
-    /// The case it is measured by.
+    /// The case it is compared with.
     pub reference: Selection,
-    /// What is asked, by the path of the figure.
+    /// Bounds by the path of the figure.
     pub bounds: BTreeMap<String, Bound>,
 }
 
-/// What a figure may be, as a multiple of the reference's.
+/// A bound on a figure, as a multiple of the reference's figure.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Bound {
@@ -154,7 +155,7 @@ impl Bound {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// What it says.
+    /// The claim that the ordering supports.
     pub what: String,
     /// Path of the figure compared.
     pub measure: String,
@@ -166,14 +167,14 @@ pub struct Order {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableSpec {
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
-    /// The run's name.
+    /// Name of the run.
     pub run: String,
-    /// Further runs, whose cases come below.
+    /// Further runs, whose cases follow.
     #[serde(default)]
     pub also: Vec<String>,
-    /// What the sweep chose for some keys.
+    /// Choices of the sweep that the cases must match.
     #[serde(default, rename = "where")]
     pub choices: Table,
     /// Paths of figures.
@@ -184,27 +185,27 @@ pub struct TableSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PictureSpec {
-    /// Of its file.
+    /// Name of the picture's file.
     pub name: String,
-    /// What it shows.
+    /// Title of the picture.
     pub title: String,
-    /// The run's name.
+    /// Name of the run.
     pub run: String,
-    /// What the sweep chose for some keys.
+    /// Choices of the sweep that the cases must match.
     #[serde(default, rename = "where")]
     pub choices: Table,
     /// A swept key (sizes are shown in GiB), or `time`.
     pub x: String,
-    /// Path of a figure; over time `intervals.` and one of an interval's.
+    /// Path of a figure; over time, `intervals.` and a figure of an interval.
     pub y: String,
     /// A swept key with a line for each of its values.
     pub series: Option<String>,
-    /// Whether y is logarithmic.
+    /// True if the y axis is logarithmic.
     #[serde(default)]
     pub logarithmic: bool,
-    /// Beside the axis; the key if not given.
+    /// Label of the x axis; the key if absent.
     pub x_label: Option<String>,
-    /// Beside the axis; the path if not given.
+    /// Label of the y axis; the path if absent.
     pub y_label: Option<String>,
 }
 
@@ -212,7 +213,7 @@ impl Reproduction {
     /// Reads the file of a reproduction.
     ///
     /// # Errors
-    /// As those of a spec.
+    /// The same as for a spec.
     pub fn load(path: &Path) -> Result<Reproduction, SpecError> {
         let file = path.display().to_string();
         let text = hemi_text::read(path)
@@ -220,10 +221,11 @@ impl Reproduction {
         toml::from_str(&text).map_err(|error| SpecError::Wrong { file, problem: error.to_string() })
     }
 
-    /// The cases of all its runs, each with its run's name. `file` is named in errors.
+    /// Returns the cases of all runs, each with the name of its run. Errors call the file
+    /// `file`.
     ///
     /// # Errors
-    /// As those of a spec.
+    /// The same as for a spec.
     pub fn cases(&self, file: &str) -> Result<Vec<(String, Case)>, SpecError> {
         let mut all = Vec::new();
         for (name, table) in &self.run {
@@ -238,10 +240,10 @@ impl Reproduction {
     }
 }
 
-/// The reproductions of a folder, sorted.
+/// Returns the reproductions in a directory, sorted.
 ///
 /// # Errors
-/// A folder that cannot be read.
+/// Fails if the directory cannot be read.
 pub fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

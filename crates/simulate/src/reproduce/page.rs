@@ -5,24 +5,25 @@ use std::fmt::Write as _;
 use super::select::{Results, SelectError};
 use super::{Bound, Compare, Order, Published, Reproduction, TableSpec, Target};
 
-/// How far off an unfitted figure may be, and a latency.
+/// Tolerance of an unfitted figure, and of a latency.
 const WITHIN: f64 = 0.15;
 const WITHIN_LATENCY: f64 = 0.30;
 
-/// A page and what it comes to.
+/// A page and its results.
 pub struct Page {
     /// Markdown.
     pub text: String,
-    /// Figures within their bounds, and all of them; orderings that hold, and all.
+    /// Number of figures within their bounds, and of all figures.
     pub figures: (usize, usize),
-    /// See `figures`.
+    /// Number of orderings that hold, and of all orderings.
     pub orders: (usize, usize),
 }
 
-/// Writes the page. `name` is the file's, without its ending; pictures are beside the page.
+/// Writes the page. `name` is the file's name without its extension; pictures are beside the
+/// page.
 ///
 /// # Errors
-/// A figure that the file asks for and no case has.
+/// Fails if no case has a figure that the file asks for.
 pub fn write(
     name: &str,
     reproduction: &Reproduction,
@@ -102,7 +103,7 @@ fn row(compare: &Compare, results: &Results<'_>) -> Result<(String, bool), Selec
     let (off, published) = match compare.published {
         Published::Number(number) => (ours / number - 1.0, amount(number, unit)),
         Published::Range([from, to]) => {
-            // Within the range nothing is off.
+            // There is no deviation within the range.
             let nearest = ours.clamp(from, to);
             (ours / nearest - 1.0, format!("{} to {}", amount(from, unit), amount(to, unit)))
         }
@@ -121,7 +122,7 @@ fn row(compare: &Compare, results: &Results<'_>) -> Result<(String, bool), Selec
     Ok((row, holds))
 }
 
-/// The rows of a target, and how many of them hold.
+/// Returns the rows of a target and the number of rows that hold.
 fn targets(target: &Target, results: &Results<'_>) -> Result<(String, usize), SelectError> {
     let (mut rows, mut holding) = (String::new(), 0);
     for (measure, bound) in &target.bounds {
@@ -191,12 +192,12 @@ fn cases(table: &TableSpec, results: &Results<'_>) -> Result<String, SelectError
     Ok(text)
 }
 
-/// `["a", "b"]` is a and b.
+/// Returns a choice without brackets and quotes: `["a", "b"]` becomes `a, b`.
 pub(super) fn plain(choice: &str) -> String {
     choice.trim_matches(['[', ']']).replace('"', "")
 }
 
-/// The last part of a measure says what it is.
+/// Returns the last part of a measure's path, which names the quantity.
 fn kind(measure: &str) -> &str {
     measure.rsplit('.').next().unwrap_or(measure)
 }
@@ -206,7 +207,7 @@ fn is_time(measure: &str) -> bool {
     times.contains(&kind(measure))
 }
 
-/// A figure with the unit of its measure.
+/// Formats a figure with the unit of its measure.
 pub(super) fn amount(value: f64, measure: &str) -> String {
     if is_time(measure) {
         return match value {
@@ -229,7 +230,7 @@ pub(super) fn amount(value: f64, measure: &str) -> String {
     }
 }
 
-/// Whole, with commas.
+/// Formats a number without decimals, with commas.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();

@@ -12,36 +12,36 @@ use super::select::{Found, Results, SelectError};
 
 const SIZE: (u32, u32) = (900, 480);
 
-/// Why there is no picture.
+/// The reason why a picture cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
-    /// A figure it shows.
+    /// A figure is missing.
     #[error("picture `{name}`: {source}")]
     Figure {
         /// The picture.
         name: String,
-        /// What is wrong.
+        /// The error.
         source: SelectError,
     },
-    /// Nothing to show.
+    /// There is nothing to show.
     #[error("picture `{name}`: `{x}` is not swept, or no case matches: name a swept key, or time")]
     Empty {
         /// The picture.
         name: String,
-        /// Its x.
+        /// Key of the x axis.
         x: String,
     },
-    /// It cannot be drawn.
+    /// The picture cannot be drawn.
     #[error("picture `{name}`: {problem}")]
     Drawing {
         /// The picture.
         name: String,
-        /// The library's words.
+        /// The library's error.
         problem: String,
     },
 }
 
-/// A line: what it is, and its points.
+/// A line: its label and its points.
 type Line = (String, Vec<(f64, f64)>);
 
 /// Draws a picture.

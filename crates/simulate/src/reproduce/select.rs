@@ -1,4 +1,4 @@
-//! Figures of cases, found by what the sweep chose and by their path in the report.
+//! Figures of cases, selected by the sweep's choices and by their path in the report.
 
 use serde_json::Value;
 use toml::Table;
@@ -7,22 +7,22 @@ use super::{Aggregate, Selection};
 use crate::report::Report;
 use crate::spec::shown;
 
-/// Why a figure was not found.
+/// The reason why a figure was not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// No case, or several where one is wanted.
+    /// No case matches, or several where only one may.
     #[error("run `{run}` where {choices}: {found} cases; {right}")]
     Cases {
         /// The run.
         run: String,
-        /// What was asked of the choices.
+        /// The choices asked for.
         choices: String,
-        /// How many there are.
+        /// Number of matching cases.
         found: usize,
-        /// What would be right.
+        /// The remedy.
         right: &'static str,
     },
-    /// No such figure.
+    /// The report has no such figure.
     #[error("`{0}` is no figure of a report")]
     Measure(String),
 }
@@ -33,7 +33,8 @@ pub struct Results<'r> {
 }
 
 impl<'r> Results<'r> {
-    /// Of the cases of [`super::Reproduction::cases`]: their runs' names, and their reports.
+    /// Creates the results from the run names of [`super::Reproduction::cases`] and the
+    /// reports.
     pub fn new(names: &'r [String], reports: &'r [Report]) -> Results<'r> {
         let json = |report| serde_json::to_value(report).expect("a report is plain data");
         let cases = names.iter().zip(reports);
@@ -41,7 +42,7 @@ impl<'r> Results<'r> {
         Results { cases: cases.collect() }
     }
 
-    /// The cases of a run with these choices, as they were made.
+    /// Returns the cases of a run with these choices, in the order in which they ran.
     pub fn matching(&self, run: &str, choices: &Table) -> Vec<Found<'_>> {
         let fits = |report: &Report| {
             choices.iter().all(|(key, value)| {
@@ -54,7 +55,7 @@ impl<'r> Results<'r> {
         matching.map(|(_, report, json)| Found { report, json }).collect()
     }
 
-    /// One figure: of the one case there is, or of several together.
+    /// Returns one figure, of the only matching case or aggregated over several.
     ///
     /// # Errors
     /// See [`SelectError`].
@@ -88,7 +89,7 @@ impl<'r> Results<'r> {
         })
     }
 
-    /// The figure of one case.
+    /// Returns the figure of one case.
     ///
     /// # Errors
     /// See [`SelectError`].
@@ -98,19 +99,19 @@ impl<'r> Results<'r> {
     }
 }
 
-/// One case's report.
+/// The report of one case.
 #[derive(Clone, Copy)]
 pub struct Found<'r> {
-    /// As it is.
+    /// The report itself.
     pub report: &'r Report,
     json: &'r Value,
 }
 
 impl Found<'_> {
-    /// A figure by its path.
+    /// Returns a figure by its path.
     ///
     /// # Errors
-    /// No such figure.
+    /// Fails if there is no such figure.
     pub fn figure(&self, measure: &str) -> Result<f64, SelectError> {
         if measure == "watts" {
             let joules: f64 = self.report.legs.iter().map(|leg| leg.energy).sum();
@@ -121,7 +122,7 @@ impl Found<'_> {
         found.ok_or_else(|| SelectError::Measure(measure.to_owned()))
     }
 
-    /// What the sweep chose for a key.
+    /// Returns the sweep's choice for a key.
     pub fn choice(&self, key: &str) -> Option<&str> {
         let choices = self.report.choices.iter();
         choices.into_iter().find(|(chosen, _)| chosen == key).map(|(_, value)| value.as_str())

@@ -1,8 +1,8 @@
-//! Write amplification under uniform random overwrite, against theory and against a
-//! Monte-Carlo study made for it.
+//! Write amplification under uniform random overwrites, compared with theory and with a
+//! Monte-Carlo study.
 //!
-//! The figures come from the translation layer the flash drive model runs on, without the
-//! clock. The formulas are computed here; the Monte-Carlo references are constants.
+//! The figures come from the translation layer of the flash drive model, without its clock. The
+//! formulas are computed here; the Monte-Carlo references are constants.
 
 use hemi_drives::ssd::translation::{Shape, Translation};
 use hemi_drives::ssd::victim::Policy;
@@ -12,8 +12,8 @@ use hemi_random::Rng;
 const BLOCKS: u32 = 4000;
 const BLOCKS_FEW: u32 = 2000;
 
-/// What the Monte-Carlo study found: 4,000 blocks (2,000 at 0.30), a frontier shared by host
-/// and collection, two blocks reserved; seeds differ by 0.04 %.
+/// Results of the Monte-Carlo study: 4,000 blocks (2,000 at 0.30), a frontier shared by host
+/// and collection, two blocks reserved. Seeds differ by 0.04 %.
 struct Reference {
     /// (physical − user) / user pages.
     over_provisioning: f64,
@@ -41,10 +41,10 @@ const REFERENCES: [Reference; 8] = [
     reference(1.00, [1.256, 1.240, 1.252, 1.262, 1.532, 2.00]),
 ];
 
-/// Write amplification of FIFO collection, from physical / user pages alone (Desnoyers,
-/// SYSTOR 2012; Xiang and Kurkoski, arXiv 1110.4245): a block comes round after
-/// T(1 − u) host writes, each of its pages survives each with probability 1 − 1/U, so that
-/// u = exp(−α(1 − u)), found by iteration; WA = 1/(1 − u).
+/// Returns the write amplification of FIFO collection, from physical / user pages alone
+/// (Desnoyers, SYSTOR 2012; Xiang and Kurkoski, arXiv 1110.4245). A block comes round after T(1
+/// − u) host writes, and each of its pages survives each write with probability 1 − 1/U, so
+/// that u = exp(−α(1 − u)), found by iteration; WA = 1/(1 − u).
 fn fifo_formula(alpha: f64) -> f64 {
     let mut valid = 0.0;
     for _ in 0..10_000 {
@@ -53,12 +53,12 @@ fn fifo_formula(alpha: f64) -> f64 {
     1.0 / (1.0 - valid)
 }
 
-/// Write amplification where any block is collected: WA = α/(α − 1).
+/// Returns the write amplification if a random block is collected: WA = α/(α − 1).
 fn random_formula(alpha: f64) -> f64 {
     alpha / (alpha - 1.0)
 }
 
-/// One simulated figure and what it is compared with.
+/// A simulated figure and the figures it is compared with.
 struct Cell {
     name: String,
     policy: Policy,
@@ -66,14 +66,14 @@ struct Cell {
     blocks: u32,
     /// (physical − user) / user pages.
     over_provisioning: f64,
-    /// How much of the user's pages hold data; the others were never written.
+    /// Share of the user's pages that hold data; the others were never written.
     fill: f64,
-    /// What should come out, each with its name: least and most.
+    /// Expected results, each with its name, least and most.
     expected: Vec<(&'static str, f64, f64)>,
 }
 
-/// The translation layer's write amplification in steady state: fill in order, overwrite
-/// until as much has been written as makes it forget how it was filled, then measure.
+/// Measures the translation layer's write amplification in steady state: fills in order,
+/// overwrites until the layer has forgotten how it was filled, then measures.
 fn measure(cell: &Cell) -> f64 {
     let pages = f64::from(cell.blocks * cell.slots);
     let units = libm::round(pages / (1.0 + cell.over_provisioning)) as u32;
@@ -133,8 +133,8 @@ fn cells() -> Vec<Cell> {
             cells.push(Cell { name, policy, slots, blocks, over_provisioning, fill, expected });
         }
     }
-    // The paper of 2010 measured 10 % more writes at 60 % full and 50 % more at 90 %, which
-    // a drive with about 53 % more flash than its user sees explains.
+    // The paper of 2010 measured 10 % more writes at 60 % full and 50 % more at 90 %. A drive
+    // with about 53 % more flash than its user sees explains both.
     for (fill, least, most) in [(0.6, 1.10, 1.12), (0.9, 1.42, 1.50)] {
         let over_provisioning = 0.53;
         for policy in [Policy::Fifo, Policy::Greedy] {
@@ -160,7 +160,7 @@ fn name_of(policy: Policy) -> String {
     }
 }
 
-/// Prints every cell and returns whether all are within their bounds.
+/// Prints every cell and returns true if all are within their bounds.
 pub(crate) fn run() -> bool {
     let cells = cells();
     let next = std::sync::atomic::AtomicUsize::new(0);

@@ -1,14 +1,14 @@
-//! The hard disk model against three real drives: the model is driven with the requests that
-//! were measured on them, and its service times are compared with theirs.
+//! The hard disk model compared with three real drives: the model serves the requests measured
+//! on them, and its service times are compared with theirs.
 //!
 //! Nothing is fitted to the measurements: all parameters are those of the drives' descriptions.
-//! What these leave open is how the platters stood when the first request came. That hardly
-//! matters: a request comes a fixed time after the one before has ended, which the platters
-//! decide, so that a run turned by an angle is the same run from the first read on. To show
-//! it, every trace is run from several angles, and the worst of them is held against the bound.
-//! (How the real platters stood at a given request cannot be foretold either, as the speed of
-//! the spindle is known to some ten-thousandths only and some tens of milliseconds pass between
-//! two requests: the distributions are compared, not each request's time.)
+//! They do not give the platters' angle at the first request, but it hardly matters. A request
+//! comes a fixed time after the one before has ended, and the platters decide that end, so a
+//! run turned by an angle is the same run from the first read on. To show this, every trace
+//! runs from several angles, and the worst of them is checked against the bound. (The angle of
+//! the real platters at a given request cannot be predicted either: the speed of the spindle is
+//! known only to some ten-thousandths, and some tens of milliseconds pass between two requests.
+//! So the distributions are compared, not each request's time.)
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use hemi_drives::drive::{Drive, Request};
 use hemi_drives::hdd::Hdd;
 use hemi_units::{Extent, Instant, Operation};
 
-/// A drive and the distance (ms) that DiskSim's authors publish for their own model.
+/// A drive and the distance (in ms) that DiskSim's authors publish for their own model.
 struct Reference {
     title: &'static str,
     name: &'static str,
@@ -30,19 +30,19 @@ const DRIVES: [Reference; 3] = [
     Reference { title: "Quantum Atlas 10K", name: "atlas10k", published: 0.268 },
 ];
 
-/// Angles from which each trace is run.
+/// Number of angles from which each trace is run.
 const ANGLES: u32 = 8;
 
-/// Most by which the mean may differ.
+/// Largest deviation of the mean.
 const MEAN_BOUND: f64 = 0.10;
 
-/// Most times DiskSim's own distance.
+/// Largest multiple of DiskSim's own distance.
 const DISTANCE_BOUND: f64 = 2.0;
 
-/// Which requests figures are of.
+/// A filter for the requests to evaluate.
 type Wanted = dyn Fn(&trace::Measured) -> bool;
 
-/// Figures of one kind of request, milliseconds.
+/// Figures of one kind of request, in milliseconds.
 struct Figures {
     count: usize,
     measured: f64,
@@ -50,8 +50,8 @@ struct Figures {
     distance: f64,
 }
 
-/// Root mean square of the horizontal distance between two distributions of equally many
-/// times: Ruemmler and Wilkes's demerit figure.
+/// Returns the root mean square of the horizontal distance between two distributions of the
+/// same number of times: Ruemmler and Wilkes's demerit figure.
 fn distance(measured: &[f64], model: &[f64]) -> f64 {
     let sorted = |times: &[f64]| {
         let mut times = times.to_vec();
@@ -75,7 +75,8 @@ fn figures(pairs: &[(f64, f64)]) -> Figures {
     }
 }
 
-/// One request after the other, as they came: measured and modelled times, milliseconds.
+/// Replays the requests one after another and returns measured and modelled times in
+/// milliseconds.
 fn replay(mut disk: Hdd, requests: &[trace::Measured]) -> Vec<(f64, f64)> {
     let mut now = Instant(0);
     let mut done = Vec::new();

@@ -1,7 +1,7 @@
-//! `make validate`: the models against theory and against measured drives.
+//! `make validate`: compares the models with theory and with measured drives.
 //!
-//! Each part prints a table of what should come out and what does, and whether it is within
-//! its bound. The exit code says whether all are.
+//! Each part prints a table of expected and actual results, and whether each is within its
+//! bound. The exit code tells whether all are.
 
 mod collection;
 mod disks;
@@ -9,7 +9,8 @@ mod queueing;
 
 use std::process::ExitCode;
 
-/// A part's name, and what prints its table and says whether all of it is within bounds.
+/// A part's name and its function, which prints the table and returns true if all results are
+/// within bounds.
 type Part = (&'static str, fn() -> bool);
 
 const PARTS: [Part; 3] = [

@@ -1,6 +1,6 @@
-//! The runs themselves against queueing theory: one server, Poisson arrivals, service times
-//! that are exponential (M/M/1) or all the same (M/D/1). The mean time in the system is known
-//! in closed form (Pollaczek and Khinchine), and Little's law holds for any run.
+//! Runs compared with queueing theory: one server, Poisson arrivals, and service times that are
+//! exponential (M/M/1) or constant (M/D/1). The mean time in the system is known in closed form
+//! (Pollaczek and Khinchine), and Little's law holds for any run.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use hemi_simulate::run::Run;
 use hemi_units::{Instant, MICROSECOND, SECOND};
 use hemi_workload::spec::WorkloadSpec;
 
-/// Mean time of service.
+/// Mean service time.
 const SERVICE: u64 = 100 * MICROSECOND;
-/// How far the mean may be off.
+/// Largest deviation of the mean.
 const BOUND: f64 = 0.02;
-/// Independent runs of which each mean comes, for its confidence interval.
+/// Independent runs for each mean, for its confidence interval.
 const RUNS: u64 = 10;
 /// Student's t for 95 % with nine degrees of freedom.
 const STUDENT: f64 = 2.262;
@@ -29,9 +29,9 @@ pub(crate) fn run() -> bool {
     all
 }
 
-/// One system at one load.
+/// Checks one system at one load.
 fn cell(exponential: bool, load: f64) -> bool {
-    // Means of a busy queue settle slowly: the longer the busier.
+    // Means of a busy queue settle slowly, and more slowly the busier it is.
     let requests = if load > 0.9 { 6_000_000 } else { 1_000_000 };
     let runs: Vec<(f64, f64)> =
         (0..RUNS).map(|seed| one(exponential, load, requests, seed)).collect();
@@ -57,7 +57,7 @@ fn cell(exponential: bool, load: f64) -> bool {
     holds
 }
 
-/// Mean time in the system, in seconds, and by what share Little's law is off.
+/// Returns the mean time in the system in seconds, and the relative error of Little's law.
 fn one(exponential: bool, load: f64, requests: u64, seed: u64) -> (f64, f64) {
     let service = if exponential { Service::Exponential(SERVICE) } else { Service::Fixed(SERVICE) };
     let mut server = Server::new(1 << 20, 1, service, seed);
