@@ -203,7 +203,7 @@ def test_snapshots_change_nothing_but_the_time(sandbox: Sandbox, spec: Path) -> 
     files[1].write_bytes(content)
     again, said = snapshots(*run)
     assert again == right and said.count("warning") == 2
-    assert "damaged or cut short" in said and "other parameters" in said
+    assert "damaged or truncated" in said and "other parameters" in said
     assert files[0].read_bytes() == content
     # A single case finds what the whole sweep has made.
     one, said = snapshots(*run, "--case", 0)

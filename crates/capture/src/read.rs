@@ -12,10 +12,10 @@ pub enum CaptureError {
     #[error("{0}")]
     Read(#[from] io::Error),
     /// The file does not begin like a recording.
-    #[error("it does not begin as a recording of hemi's does (version 1): check the format")]
+    #[error("it does not begin like a hemi recording (version 1): check the format")]
     NotOne,
     /// A block is damaged and further data follows it.
-    #[error("block {0} is damaged; what is before it can be had by cutting the file there")]
+    #[error("block {0} is damaged; truncate the file there to keep the blocks before it")]
     Damaged(u64),
 }
 

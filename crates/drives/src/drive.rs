@@ -17,7 +17,7 @@ pub struct Request {
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// [`Request::tag`].
+    /// Tag of the request, [`Request::tag`].
     pub tag: u64,
     /// Time of completion.
     pub at: Instant,
@@ -129,7 +129,7 @@ pub trait Drive {
     fn counters(&self) -> Counters;
 }
 
-/// Implements [`Drive`](crate::drive::Drive) for an enum whose every variant holds a drive. A
+/// Implements `Drive` for an enum whose every variant holds a drive. A
 /// `match` lets the compiler see the model, which a `dyn Drive` would hide.
 #[macro_export]
 macro_rules! drive_of_variants {

@@ -14,7 +14,7 @@ use crate::drive::{Completion, Counters, Drive, Request};
 pub enum Service {
     /// Always the same time.
     Fixed(u64),
-    /// Exponentially distributed with this mean.
+    /// An exponentially distributed time with this mean.
     Exponential(u64),
 }
 

@@ -53,7 +53,7 @@ impl FaultSpec {
         match (self.freeze, &self.stall, &self.experiment) {
             (Some(length), None, None) => {
                 if length == Time(0) {
-                    return Err("freeze: a freeze lasts longer than nothing".to_owned());
+                    return Err("freeze: the length must be above zero".to_owned());
                 }
                 if self.every.is_some_and(|every| every <= length) {
                     return Err("every: has to be longer than `freeze`".to_owned());
@@ -156,7 +156,7 @@ mod tests {
             ("leg = 2\nfreeze = \"1 s\"", "leg = 2: the legs are 0 to 1"),
             ("leg = 0", "one of `freeze`, `stall` and `experiment`"),
             ("leg = 0\nfreeze = \"1 s\"\nexperiment = \"ebs-sustained\"", "one of `freeze`"),
-            ("leg = 0\nfreeze = \"0 s\"", "longer than nothing"),
+            ("leg = 0\nfreeze = \"0 s\"", "must be above zero"),
             ("leg = 0\nfreeze = \"2 s\"\nevery = \"2 s\"", "every"),
             ("leg = 0\nfreeze = \"2 s\"\nseed = 1", "`seed` goes with stall or experiment"),
             ("leg = 0\nstall = []", "0 phases"),

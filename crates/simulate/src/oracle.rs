@@ -23,7 +23,7 @@ struct Asked {
     answered: bool,
 }
 
-/// Legs under an oracle.
+/// A volume served by an oracle.
 pub struct Oracle<D> {
     drives: Legs<D>,
     out: Vec<u32>,

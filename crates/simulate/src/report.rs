@@ -78,9 +78,9 @@ pub struct LegReport {
     pub writes: u64,
     /// Flushes the leg was given.
     pub flushes: u64,
-    /// Bytes read from it.
+    /// Bytes read from the leg.
     pub read_bytes: u64,
-    /// Bytes written to it.
+    /// Bytes written to the leg.
     pub written_bytes: u64,
     /// Share of the time the drive had work.
     pub busy: f64,

@@ -152,9 +152,9 @@ pub struct OperationInterval {
 pub struct LegInterval {
     /// Requests the leg completed.
     pub requests: u64,
-    /// Bytes read from it.
+    /// Bytes read from the leg.
     pub read_bytes: u64,
-    /// Bytes written to it.
+    /// Bytes written to the leg.
     pub written_bytes: u64,
     /// Share of the time the leg had work.
     pub busy: f64,

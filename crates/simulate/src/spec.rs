@@ -216,16 +216,16 @@ pub(crate) fn check_system(
     faults::check(&system.faults, system.legs.len())
         .map_err(|problem| SpecError::Wrong { file: file.to_owned(), problem })?;
     within("system.scale", Some(system.scale), 1, 1 << 20, "1 to 1048576")?;
-    within("run.interval", Some(run.interval.0), 1, most, "longer than nothing")?;
-    within("run.limit", Some(run.limit.0), 1, most, "longer than nothing")?;
+    within("run.interval", Some(run.interval.0), 1, most, "above zero")?;
+    within("run.limit", Some(run.limit.0), 1, most, "above zero")?;
     let key = "system.engine.exposure_bytes";
     within(key, size(engine.exposure_bytes), 1 << 20, 1 << 40, "1 MiB to 1 TiB")?;
     let key = "system.engine.exposure_age";
-    within(key, time(engine.exposure_age), 1, most, "longer than nothing")?;
+    within(key, time(engine.exposure_age), 1, most, "above zero")?;
     let key = "system.engine.wait_floor";
-    within(key, time(engine.wait_floor), 1, most, "longer than nothing")?;
+    within(key, time(engine.wait_floor), 1, most, "above zero")?;
     let key = "system.engine.wait_ceiling";
-    within(key, time(engine.wait_ceiling), 1, most, "longer than nothing")?;
+    within(key, time(engine.wait_ceiling), 1, most, "above zero")?;
     let key = "system.engine.paper_wait_permille";
     within(key, engine.paper_wait_permille.map(u64::from), 1000, 100_000, "1000 to 100000")?;
     let key = "system.engine.leg_window";
@@ -239,7 +239,7 @@ pub(crate) fn check_system(
     let key = "system.engine.owed_extents_max";
     within(key, engine.owed_extents_max.map(u64::from), 1024, 1 << 22, "1024 to 4194304")?;
     let key = "system.engine.clean_after";
-    within(key, time(engine.clean_after), 1, most, "longer than nothing")?;
+    within(key, time(engine.clean_after), 1, most, "above zero")?;
     let key = "system.engine.dirty_regions_max";
     within(key, engine.dirty_regions_max.map(u64::from), 64, 1 << 20, "64 to 1048576")?;
     let key = "system.engine.region_bytes";

@@ -72,7 +72,7 @@ impl Delays {
             let seconds = most as f64 / 1e9;
             (
                 format!("a delay of {seconds} s is out of range"),
-                "use more than nothing, at most 1h".to_owned(),
+                "use more than 0, at most 1h".to_owned(),
             )
         })
     }

@@ -68,13 +68,13 @@ impl Schedule {
                 None => {
                     return Err(ScheduleError::new(
                         format!("phase {number} has no length"),
-                        "say how long it lasts; only the last one may go on for ever",
+                        "give its length; only the last phase may have none",
                     ));
                 }
                 Some(length) if length == 0 || length > LENGTH_MAX => {
                     return Err(ScheduleError::new(
                         format!("phase {number} lasts {} s", length as f64 / 1e9),
-                        "use more than nothing, at most 30 days",
+                        "use more than 0, at most 30 days",
                     ));
                 }
                 Some(length) => end += length,

@@ -16,7 +16,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let text = format!("it has more than {FILE_BYTES_MAX} bytes, the most there may be");
+        let text = format!("it has more than {FILE_BYTES_MAX} bytes, the limit");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     String::from_utf8(bytes).map_err(|error| {

@@ -40,9 +40,9 @@ pub struct ClosedSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ThinkTime {
-    /// Always this long.
+    /// A constant time.
     Fixed(Time),
-    /// Exponentially distributed with this mean.
+    /// An exponentially distributed time with this mean.
     Exponential(Time),
 }
 

@@ -97,7 +97,7 @@ impl ReplaySpec {
         if let Some(depth) = self.queue_depth {
             check_count("queue_depth", depth.into(), MOST_OUTSTANDING.into())?;
         } else if self.pace == Pace::Fastest {
-            let right = "write how many requests are kept under way, as in `queue_depth = 8`";
+            let right = "write how many requests are kept in flight, as in `queue_depth = 8`";
             return Err(WorkloadError::new("queue_depth", "none", right));
         }
         if let Some(speed) = self.speed {

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(planned(Level::Raid5, 8, FEWEST, &four).0, 3);
         let modify = PartialWrites::ReadModifyWrite;
         assert_eq!(planned(Level::Raid5, 8, modify, &four).0, 5);
-        // With three members one other chunk of data is less than data and parity.
+        // With three members, reading the other data chunk takes fewer reads than data and parity.
         assert_eq!(planned(Level::Raid5, 3, FEWEST, &[(0, 0, 8)]).0, 1);
     }
 

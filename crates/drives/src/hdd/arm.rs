@@ -66,7 +66,7 @@ impl Hdd {
         if now <= piece.begin {
             return now;
         }
-        // Nor is a sector.
+        // A sector is not interrupted either.
         let done = piece.done(now);
         if done > 0 && piece.passed(done - 1) == now { now } else { piece.passed(done) }
     }

@@ -18,7 +18,7 @@ pub struct Parameters {
     /// 0 if absent.
     #[serde(default)]
     pub speed_tolerance: f64,
-    /// Zones, heads, skews.
+    /// Layout: zones, heads, skews.
     pub layout: Layout,
     /// Seek time by distance.
     pub seek: SeekCurve,
@@ -37,7 +37,7 @@ pub struct Parameters {
     /// whole track never takes more than one revolution.
     #[serde(default)]
     pub access_on_arrival: bool,
-    /// Segments and read-ahead.
+    /// The read cache: segments and read-ahead.
     pub read_cache: ReadCache,
     /// Writes reported as done before they are on the medium.
     pub write_cache: WriteCache,
@@ -200,11 +200,11 @@ pub struct Queue {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerStates {
-    /// While the arm works.
+    /// Power while the arm works.
     pub active: Power,
-    /// Spinning, with nothing to do.
+    /// Power while spinning and idle.
     pub idle: Power,
-    /// Not spinning.
+    /// Power while not spinning.
     pub standby: Power,
     /// Time without a request after which the spindle stops; never if absent.
     pub spin_down_after: Option<Time>,

@@ -15,13 +15,13 @@ pub enum SeekCurve {
     /// a + b·√d for short distances, c + e·d from `knee` cylinders on. Acceleration limits
     /// short seeks, the arm's greatest speed long ones (Ruemmler and Wilkes 1994).
     SquareRootThenLinear {
-        /// a.
+        /// Constant a of the first formula.
         a: Time,
         /// b, multiplied by the root of the distance in cylinders.
         b: Time,
         /// Distance in cylinders from which on the second formula holds.
         knee: u32,
-        /// c.
+        /// Constant c of the second formula.
         c: Time,
         /// e, in nanoseconds for each cylinder.
         e: f64,

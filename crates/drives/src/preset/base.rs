@@ -55,7 +55,7 @@ impl Origin {
     fn base(&self, name: &str) -> Result<(Origin, String), String> {
         let (mut origin, text) = if name.contains('/') || name.ends_with(".toml") {
             let Some(folder) = &self.folder else {
-                return Err(format!("`{name}`: a path is possible in a file alone"));
+                return Err(format!("`{name}`: only a file may name its base by path"));
             };
             let path = folder.join(name);
             let text =

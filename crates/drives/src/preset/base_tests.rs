@@ -60,7 +60,7 @@ fn what_is_wrong_with_a_change_is_said_at_its_key() {
     let base = wrong("\"gp3\"", "\"gp4\"");
     assert!(base.starts_with("mine.toml:3:8: `base`: no preset is named `gp4`; did"), "{base}");
     let path = wrong("\"gp3\"", "\"gp3.toml\"");
-    assert!(path.contains("`gp3.toml`: a path is possible in a file alone"), "{path}");
+    assert!(path.contains("`gp3.toml`: only a file may name its base by path"), "{path}");
     let model = wrong("base =", "model = \"ssd\"\nbase =");
     assert!(model.contains("`model`: its base is of the model `network`"), "{model}");
     let key = wrong("base =", "bass = 1\nbase =");

@@ -109,7 +109,7 @@ impl<'t> Text<'t> {
         let read = MODELS.iter().find(|(name, _)| *name == model.get_ref());
         let Some((_, read)) = read else {
             let names: Vec<_> = MODELS.iter().map(|(name, _)| format!("`{name}`")).collect();
-            let problem = format!("`{}` is no model: {}", model.get_ref(), names.join(", "));
+            let problem = format!("`{}` is not a model: {}", model.get_ref(), names.join(", "));
             return Err(self.wrong(model.span(), &problem));
         };
         read(self)

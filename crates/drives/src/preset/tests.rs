@@ -157,7 +157,7 @@ fn sources_and_parameters_have_to_match() {
 #[test]
 fn models_and_cards_are_checked() {
     let model = refused("model = \"network\"", "model = \"nework\"");
-    assert!(model.starts_with("model at \"nework\": `nework` is no model: "), "{model}");
+    assert!(model.starts_with("model at \"nework\": `nework` is not a model: "), "{model}");
     assert!(model.contains("`network`"), "{model}");
     let depth = refused("queue_depth = 64 }", "queue_depth = 0 }");
     assert_eq!(depth, "card.0.load.queue_depth at queue_depth: at least 1");

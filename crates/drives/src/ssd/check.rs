@@ -31,13 +31,13 @@ impl Parameters {
         ];
         for (name, count) in counts {
             if count == 0 || count > 1 << 20 {
-                return Err(ParameterError::new(name, count, "from 1 to 1048576 is right"));
+                return Err(ParameterError::new(name, count, "from 1 to 1048576"));
             }
         }
         let sectors = [("page", self.page), ("mapping_unit", self.mapping_unit)];
         for (name, Size(bytes)) in sectors {
             if bytes == 0 || bytes % SECTOR_BYTES != 0 || bytes > 1 << 30 {
-                let right = "a multiple of 512 B up to 1 GiB is right";
+                let right = "a multiple of 512 B up to 1 GiB";
                 return Err(ParameterError::new(name, format!("{bytes} B"), right));
             }
         }
@@ -53,14 +53,14 @@ impl Parameters {
             return Err(ParameterError::new(
                 "alpha",
                 self.alpha,
-                "raw / user capacity is above 1, up to 100",
+                "raw / user capacity must be above 1, at most 100",
             ));
         }
         if !(0.0..1.0).contains(&self.raw_loss) {
             return Err(ParameterError::new(
                 "raw_loss",
                 self.raw_loss,
-                "a share from 0 to below 1 is right",
+                "a share from 0 to below 1",
             ));
         }
         let dies = u64::from(self.channels) * u64::from(self.dies_per_channel);
@@ -85,7 +85,7 @@ impl Parameters {
             return Err(ParameterError::new("mapping_unit", format!("{unit} B"), right));
         }
         if unit > 32 << 10 && !unit.is_multiple_of(32 << 10) {
-            let right = "above 32 KiB a multiple of 32 KiB is right";
+            let right = "above 32 KiB it must be a multiple of 32 KiB";
             return Err(ParameterError::new("mapping_unit", format!("{unit} B"), right));
         }
         let times = [("page_read", &self.page_read), ("page_program", &self.page_program)];
@@ -107,7 +107,7 @@ impl Parameters {
     fn check_controller(&self) -> Result<(), ParameterError> {
         let least = self.page.0.min(self.mapping_unit.0).max(4096);
         if self.buffer.0 < least || self.buffer.0 > 1 << 40 {
-            let right = format!("from {least} B to 1 TiB is right");
+            let right = format!("from {least} B to 1 TiB");
             return Err(ParameterError::new("buffer", format!("{} B", self.buffer.0), right));
         }
         if let Some(Size(bytes)) = self.map_cache
@@ -118,7 +118,7 @@ impl Parameters {
         let Some(slc) = &self.slc else { return Ok(()) };
         let shape = self.shape();
         if !(2..=8).contains(&slc.bits) || shape.cached_slots == 0 {
-            let right = "2, 3 or 4 is right, and a block has to have as many pages";
+            let right = "2, 3 or 4, and a block must have at least as many pages";
             return Err(ParameterError::new("slc.bits", slc.bits, right));
         }
         if slc.page_program.0 == 0 || slc.page_read.0 == 0 {
@@ -130,11 +130,11 @@ impl Parameters {
 
     fn check_collection(&self) -> Result<(), ParameterError> {
         if !(self.collection_share > 0.0 && self.collection_share < 1.0) {
-            let right = "a share above 0 and below 1 is right";
+            let right = "a share above 0 and below 1";
             return Err(ParameterError::new("collection_share", self.collection_share, right));
         }
         if self.reserve < 1 + u32::from(self.hot_cold) {
-            let right = "at least 1 is right, 2 with hot_cold";
+            let right = "at least 1, or 2 with hot_cold";
             return Err(ParameterError::new("reserve", self.reserve, right));
         }
         if self.collection_start <= self.reserve {
@@ -149,7 +149,7 @@ impl Parameters {
             ));
         }
         if let Policy::Choices(0) = self.victim {
-            return Err(ParameterError::new("victim", "0 choices", "at least 1 is right"));
+            return Err(ParameterError::new("victim", "0 choices", "at least 1"));
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Parameters {
         let block = self.lane_page() * u64::from(self.pages_per_block);
         let slots = (self.capacity.0 as f64) * self.alpha / self.mapping_unit.0 as f64;
         if slots / f64::from(self.scale) >= f64::from(NONE - (1 << 24)) {
-            let right = "at most about 4 billion slots are right: raise scale or mapping_unit";
+            let right = "at most about 4 billion slots are possible: raise scale or mapping_unit";
             return Err(ParameterError::new("capacity", format!("{} B", self.capacity.0), right));
         }
         let shape = self.shape();

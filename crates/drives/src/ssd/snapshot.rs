@@ -31,16 +31,16 @@ pub enum SnapshotError {
     #[error("the drive is not at rest: end all requests and flush it before saving")]
     NotAtRest,
     /// The file is not a snapshot.
-    #[error("it is no snapshot of a flash drive")]
+    #[error("it is not a snapshot of a flash drive")]
     NotASnapshot,
     /// The snapshot has another version.
-    #[error("it has format version {0}, and {VERSION} is right")]
+    #[error("it has format version {0}, not {VERSION}")]
     Version(u32),
     /// The snapshot is of another drive, or of one with another history.
-    #[error("it is of a drive with other parameters, preconditioning or chance")]
+    #[error("it is of a drive with other parameters, preconditioning or seed")]
     Origin,
     /// The snapshot is truncated or changed.
-    #[error("it is damaged or cut short")]
+    #[error("it is damaged or truncated")]
     Damaged,
 }
 

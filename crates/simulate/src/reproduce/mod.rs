@@ -58,7 +58,7 @@ pub struct Reproduction {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
-    /// The run's name.
+    /// Name of the run.
     pub run: String,
     /// Choices of the sweep that the cases must match.
     #[serde(default, rename = "where")]
@@ -135,9 +135,9 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Bound {
-    /// This much or less.
+    /// Allows at most this multiple.
     AtMost(f64),
-    /// This much or more.
+    /// Allows at least this multiple.
     AtLeast(f64),
 }
 

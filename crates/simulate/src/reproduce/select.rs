@@ -23,7 +23,7 @@ pub enum SelectError {
         right: &'static str,
     },
     /// The report has no such figure.
-    #[error("`{0}` is no figure of a report")]
+    #[error("`{0}` is not a figure of a report")]
     Measure(String),
 }
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 type Part = (&'static str, fn() -> bool);
 
 const PARTS: [Part; 3] = [
-    ("collection of garbage", collection::run),
+    ("garbage collection", collection::run),
     ("measured hard disks", disks::run),
     ("queueing", queueing::run),
 ];

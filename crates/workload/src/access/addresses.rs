@@ -180,7 +180,7 @@ fn zones(
         if (sum - 100.0).abs() > 1e-6 {
             let value = format!("{sum} in all");
             let key = format!("{key}.{name}");
-            return Err(WorkloadError::new(&key, value, "write percentages that make 100"));
+            return Err(WorkloadError::new(&key, value, "write percentages that add up to 100"));
         }
     }
     let mut zones: Vec<Zone> = Vec::with_capacity(list.len());

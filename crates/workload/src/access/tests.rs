@@ -205,7 +205,7 @@ fn what_cannot_be_is_named() {
         ),
         (
             "addresses = { zoned = [{ accesses = 50, space = 100 }] }\nsizes = \"4 KiB\"",
-            "addresses.zoned.accesses = 50 in all: write percentages that make 100",
+            "addresses.zoned.accesses = 50 in all: write percentages that add up to 100",
         ),
         (
             "addresses = { hot_cold = { accesses = 90, space = 0.1 } }\nsizes = \"4 KiB\"",

@@ -47,7 +47,7 @@ pub enum TraceError {
     /// The trace has several volumes and none was named.
     #[error(
         "{file} has the volumes {volumes}: write which to replay, as in `volume = \"{first}\"`, or \
-         `volume = \"*\"` for all of them laid over one another"
+         `volume = \"*\"` for all of them merged"
     )]
     Volumes {
         /// The file.
