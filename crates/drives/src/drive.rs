@@ -129,8 +129,8 @@ pub trait Drive {
     fn counters(&self) -> Counters;
 }
 
-/// Implements `Drive` for an enum whose every variant holds a drive. A
-/// `match` lets the compiler see the model, which a `dyn Drive` would hide.
+/// Implements `Drive` for an enum whose every variant holds a drive. A `match` lets the compiler
+/// see the model, which a `dyn Drive` would hide.
 #[macro_export]
 macro_rules! drive_of_variants {
     ($name:ident: $($variant:ident),+ $(,)?) => {
