@@ -4,7 +4,7 @@
 pub(crate) const MAGIC: [u8; 8] = *b"HEMICAP\x01";
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 40;
-/// Most bytes of a payload.
+/// Maximum size of a payload in bytes.
 pub(crate) const PAYLOAD_MAX: usize = 64 << 10;
 
 /// The contents of a block.

@@ -46,7 +46,7 @@ pub struct Record {
     pub latency: u64,
     /// First sector of 512 bytes; zero for a flush.
     pub start: u64,
-    /// Sectors; zero for a flush.
+    /// Number of sectors; zero for a flush.
     pub sectors: u64,
     /// The operation.
     pub kind: Kind,

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use crate::block::{BlockKind, Header, PAYLOAD_MAX, encode};
 use crate::{Head, Kind, Record, varint};
 
-/// Most bytes of a record.
+/// Maximum size of a record in bytes.
 const RECORD_MAX: usize = 1 + 4 * 10;
-/// Most bytes of a volume's name that are stored.
+/// Maximum number of bytes stored of a volume's name.
 const NAME_MAX: usize = 1 << 10;
 
 /// A writer of a recording, one block at a time.

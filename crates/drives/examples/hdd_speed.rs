@@ -1,4 +1,4 @@
-//! Measures the speed of the hard disk model: requests simulated a second, 4 KiB at random,
+//! Measures the speed of the hard disk model: simulated requests per second, 4 KiB at random,
 //! queue depth 32.
 
 use std::time::Instant as Clock;

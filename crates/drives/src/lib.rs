@@ -5,9 +5,9 @@
 //! busy dies, not least while it collects garbage. A network volume ([`network`]) may have
 //! empty token buckets, and an array ([`array`]) waits for its members. Freezes and stalls
 //! follow from the model; only faults of the path in front of the drive are scripted
-//! ([`faulty`]). The models hold no payload, read no clock, draw chance from a seed and avoid
-//! the platform's floating-point library, so the same seed gives the same run to the byte on
-//! any machine.
+//! ([`faulty`]). The models hold no payload, read no clock, draw all randomness from a seed and
+//! avoid the platform's floating-point library, so the same seed gives the same run to the byte
+//! on any machine.
 //!
 //! A drive is described by a preset: a TOML file in `presets/` that gives every parameter with
 //! its unit and its source ([`preset`]).

@@ -1,4 +1,4 @@
-//! The simulators' only source of chance: xoshiro256** (Blackman and Vigna), seeded by
+//! The simulators' only source of randomness: xoshiro256** (Blackman and Vigna), seeded by
 //! SplitMix64, and the distributions drawn from it. It is implemented here so that no
 //! dependency's upgrade ever changes a run.
 //!

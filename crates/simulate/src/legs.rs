@@ -17,7 +17,7 @@ impl<D: Drive> Legs<D> {
         Legs { drives, next, done: Vec::with_capacity(64) }
     }
 
-    /// Returns the sectors of the smallest drive.
+    /// Returns the size of the smallest drive in sectors.
     pub(crate) fn sectors(&self) -> u64 {
         self.drives.iter().map(Drive::sectors).min().unwrap_or(0)
     }

@@ -5,8 +5,8 @@
 //! bursts, traces. They are served by one drive, or by several under a policy: hemi's engine as
 //! a [`mirror`], or one of the alternatives it is compared with ([`published`], [`oracle`]). A
 //! [`run`] connects the two, and [figures](hemi_workload::figures) keep the statistics.
-//! Everything is a state machine on one virtual clock, and all chance comes from one seed, so a
-//! run is the same to the byte on any machine.
+//! Everything is a state machine on one virtual clock, and all randomness comes from one seed,
+//! so a run is the same to the byte on any machine.
 #![forbid(unsafe_code)]
 
 pub mod aside;

@@ -23,7 +23,7 @@ use crate::lateness::Lateness;
 use crate::legs::{Legs, Pace};
 use crate::slots::Slots;
 
-/// Most payments in flight, limited to what a drive's own queue takes.
+/// Maximum number of payments in flight, limited to what a drive's own queue takes.
 const PAYMENTS_MAX: u32 = 32;
 /// First tag used for payments.
 const PAYMENT: u64 = 1 << 63;

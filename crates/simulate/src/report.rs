@@ -15,7 +15,7 @@ pub struct Report {
     pub title: String,
     /// The sweep's choices, as `key = value`.
     pub choices: Vec<(String, String)>,
-    /// Seed of all chance in the run.
+    /// Seed of all randomness in the run.
     pub seed: u64,
     /// `system.scale`, which divides the capacity of flash in addition to the preset's own
     /// scale.
@@ -51,9 +51,9 @@ pub struct Report {
 pub struct Summary {
     /// Number of requests.
     pub count: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
     /// Distribution of the latencies.
     #[serde(flatten)]

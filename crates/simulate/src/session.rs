@@ -27,7 +27,7 @@ use hemi_workload::{Issue, RunSpec, Workload};
 pub struct SessionSpec {
     /// Title of the session.
     pub title: String,
-    /// Seed of all chance, unless a step has its own.
+    /// Seed of all randomness, unless a step has its own.
     #[serde(default)]
     pub seed: u64,
     /// System that serves the requests.

@@ -37,7 +37,7 @@ use hemi_workload::spec::WorkloadSpec;
 pub struct Spec {
     /// Title of the experiment.
     pub title: String,
-    /// Seed of all chance.
+    /// Seed of all randomness.
     #[serde(default = "one")]
     pub seed: u64,
     /// System that serves the requests.

@@ -35,7 +35,7 @@ pub enum SweepError {
     TooMany(usize),
 }
 
-/// Most cases of one spec.
+/// Maximum number of cases of one spec.
 const MOST: usize = 10_000;
 
 /// Returns the cases of a spec, or a single one without a sweep. The last key by name changes

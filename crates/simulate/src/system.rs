@@ -51,7 +51,7 @@ pub struct EngineSpec {
     pub paper_wait_permille: Option<u32>,
     /// For `write-behind`: slot of the slow leg, from 0.
     pub slow_leg: Option<u8>,
-    /// For `write-behind`: most writes that leg may owe.
+    /// For `write-behind`: maximum number of writes that leg may owe.
     pub write_behind_limit: Option<u32>,
     /// Data I/O in flight per leg before writes become debt.
     pub leg_window: Option<u32>,
@@ -65,7 +65,7 @@ pub struct EngineSpec {
     pub clean_after: Option<Time>,
     /// Dirty data up to which idle regions stay armed; 0 keeps none.
     pub resync_bytes: Option<Size>,
-    /// Most regions that may be touched or armed.
+    /// Maximum number of regions that may be touched or armed.
     pub dirty_regions_max: Option<u32>,
     /// Size of a region: a power of two of at least 64 KiB.
     pub region_bytes: Option<Size>,

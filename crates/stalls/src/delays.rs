@@ -7,7 +7,7 @@ use hemi_random::Rng;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
-/// Longest delay in nanoseconds: one hour. Longer draws are cut to it.
+/// Longest delay in nanoseconds: one hour. Longer draws are limited to it.
 pub const DELAY_MAX: u64 = 3_600_000_000_000;
 /// Largest `sigma` of a log-normal distribution.
 const SIGMA_MAX: f64 = 3.0;

@@ -3,7 +3,7 @@
 use crate::delays::Delays;
 use crate::share::Share;
 
-/// Most phases of a schedule.
+/// Maximum number of phases of a schedule.
 pub const PHASES_MAX: usize = 64;
 /// Longest phase, in nanoseconds: 30 days.
 pub const LENGTH_MAX: u64 = 30 * 24 * 3_600_000_000_000;
@@ -50,7 +50,7 @@ impl Schedule {
     /// [`LENGTH_MAX`]. Only the last may have no end.
     ///
     /// # Errors
-    /// Fails with the error and the allowed values.
+    /// Fails if the phases break these rules; the error names the allowed values.
     pub fn new(phases: Vec<Phase>) -> Result<Schedule, ScheduleError> {
         if phases.is_empty() || phases.len() > PHASES_MAX {
             return Err(ScheduleError::new(

@@ -64,7 +64,7 @@ impl PhaseSpec {
     /// Returns the schedule of these phases.
     ///
     /// # Errors
-    /// Fails with the error and the allowed values.
+    /// Fails if the phases are invalid; the error names the allowed values.
     pub fn schedule(phases: &[PhaseSpec]) -> Result<Schedule, ScheduleError> {
         let phases = (1_usize..).zip(phases).map(|(number, phase)| phase.phase(number));
         Schedule::new(phases.collect::<Result<_, _>>()?)

@@ -20,7 +20,7 @@ pub enum Kind {
 pub struct Count {
     /// Requests that arrived while a phase was in force.
     pub seen: u64,
-    /// Requests of those that stalled.
+    /// Those of them that stalled.
     pub stalled: u64,
 }
 

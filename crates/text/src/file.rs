@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Most bytes of a configuration, a spec or a preset.
+/// Maximum size in bytes of a configuration, a spec or a preset.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a file of at most [`FILE_BYTES_MAX`] bytes.

@@ -16,7 +16,7 @@ pub use file::{FILE_BYTES_MAX, read};
 #[cfg(feature = "std")]
 mod file;
 
-/// Most characters of another program's text that are shown.
+/// Maximum number of characters of another program's text that are shown.
 pub const SHOWN_MAX: usize = 256;
 
 /// Returns true if a character is plain: it neither controls a terminal, ends a line, nor

@@ -31,8 +31,8 @@ pub struct BurstsSpec {
     /// Part of the volume used; all of it if absent.
     #[serde(default)]
     pub span: Option<SpanSpec>,
-    /// Most writes in flight. The checkpoint issues the next write when one is done, and the
-    /// latency of a write counts from then. If absent, all are issued at once.
+    /// Maximum number of writes in flight. The checkpoint issues the next write when one is
+    /// done, and the latency of a write counts from then. If absent, all are issued at once.
     #[serde(default)]
     pub outstanding: Option<u32>,
     /// True if a flush follows the pages of a burst.
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_burst_too_slow_for_its_time_is_caught_up_with() {
-        // 100 a second, where 1000 are due: three bursts take 30 s from the first.
+        // 100 per second, where 1000 are due: three bursts take 30 s from the first.
         let mut server = Server::fixed(10_000_000);
         let log = run(&mut bursts("duration = \"3500 ms\"\noutstanding = 1"), &mut server);
         assert_eq!(log.len(), 3000);

@@ -8,7 +8,7 @@ use super::limit::{Limits, Quota};
 use super::spec::WorkloadSpec;
 use super::{Demand, Issue, Workload};
 
-/// Most parts, so that the tags of all their requests fit 32 bits.
+/// Maximum number of parts, so that the tags of all their requests fit 32 bits.
 pub(crate) const MOST_PARTS: usize = 64;
 
 /// A `combine` workload.

@@ -221,12 +221,12 @@ impl Figures {
         self.measured.map_or(0, |(from, until)| until.since(from))
     }
 
-    /// Returns the requests a second of the measured time.
+    /// Returns the request rate over the measured time, in requests per second.
     pub fn rate(&self, of: &Latencies) -> f64 {
         per_second(of.count(), self.measured())
     }
 
-    /// Returns the bytes a second of the measured time.
+    /// Returns the bandwidth over the measured time, in bytes per second.
     pub fn bandwidth(&self, of: &Latencies) -> f64 {
         per_second(of.bytes, self.measured())
     }

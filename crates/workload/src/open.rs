@@ -11,19 +11,19 @@ use super::seeds::{Purpose, Seeds};
 use super::tags::{MOST_OUTSTANDING, Tags};
 use super::{Demand, Issue, Workload};
 
-/// Highest rate, in requests a second: one a nanosecond.
+/// Highest rate, in requests per second: one per nanosecond.
 const MOST_RATE: f64 = 1e9;
 
 /// An `open` workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenSpec {
-    /// Requests a second, including flushes.
+    /// Requests per second, including flushes.
     pub rate: f64,
     /// Distribution of the arrivals.
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     #[serde(default)]
     pub outstanding: Option<u32>,
     /// Treatment of requests beyond that.
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn those_beyond_the_cap_wait_in_the_client_and_count_from_when_they_came() {
-        // Four at a time of 10 ms each: 400 a second of the 1,000 that arrive.
+        // Four at a time of 10 ms each: 400 per second of the 1,000 that arrive.
         let text = "rate = 1000\narrivals = \"fixed\"\noutstanding = 4\nduration = \"1 s\"";
         let mut server = Server::fixed(10_000_000);
         let log = run(&mut open(text), &mut server);

@@ -35,7 +35,7 @@ fn yes() -> bool {
     true
 }
 
-/// Most phases of a workload.
+/// Maximum number of phases of a workload.
 pub(crate) const MOST_PHASES: u64 = u16::MAX as u64;
 
 /// A built phase.

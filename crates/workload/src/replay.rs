@@ -42,13 +42,14 @@ pub struct ReplaySpec {
     /// Factor by which the timed pace is faster than the recording.
     #[serde(default)]
     pub speed: Option<f64>,
-    /// Most requests in flight; later ones wait in the client. Required for the fastest pace.
+    /// Maximum number of requests in flight; later ones wait in the client. Required for the
+    /// fastest pace.
     #[serde(default)]
     pub queue_depth: Option<u32>,
     /// Time for which requests are issued; to the trace's end if absent.
     #[serde(default)]
     pub duration: Option<Time>,
-    /// Most requests to issue.
+    /// Maximum number of requests to issue.
     #[serde(default)]
     pub requests: Option<u64>,
 }

@@ -33,9 +33,9 @@ pub struct Spread {
 pub struct IntervalReport {
     /// Start in seconds.
     pub start: f64,
-    /// Requests that ended, for each second.
+    /// Requests completed per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
     /// Mean latency in seconds.
     pub mean: f64,
@@ -47,11 +47,11 @@ pub struct IntervalReport {
     pub exposure_bytes: u64,
     /// Age of the oldest exposed bytes in seconds.
     pub exposure_age: f64,
-    /// Writes that waited for the record of a clean region, for each 1,000 writes.
+    /// Writes in 1,000 that waited for the record of a clean region.
     pub records_per_1000_writes: f64,
-    /// Pages of the region table written, over all legs, for each 1,000 writes.
+    /// Pages of the region table written per 1,000 writes, over all legs.
     pub page_writes_per_1000_writes: f64,
-    /// Moves of authority for each 1,000 writes.
+    /// Moves of authority per 1,000 writes.
     pub moves_per_1000_writes: f64,
 }
 

@@ -1,7 +1,7 @@
 //! Tags of the requests in flight.
 
-/// Most requests one workload may have in flight. It is more than any drive or array queues,
-/// and few enough that the tags of nested workloads fit 32 bits.
+/// Maximum number of requests one workload may have in flight. It is more than any drive or
+/// array queues, and few enough that the tags of nested workloads fit 32 bits.
 pub(crate) const MOST_OUTSTANDING: u32 = 1 << 24;
 
 /// An allocator that prefers low numbers, so that tables indexed by tag stay as short as the

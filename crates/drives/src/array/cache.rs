@@ -31,7 +31,7 @@ struct Held {
 /// The cache.
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
-    /// Most blocks held, and the number held now.
+    /// Maximum number of blocks held, and the number held now.
     capacity: u64,
     used: u64,
     /// Blocks held that are in flight.

@@ -52,12 +52,12 @@ impl Layout {
         Layout { level, members, chunk, data, rows: member_sectors / chunk }
     }
 
-    /// Returns the array's sectors of data.
+    /// Returns the size of the array's data in sectors.
     pub(super) fn sectors(&self) -> u64 {
         self.rows * self.row_sectors()
     }
 
-    /// Returns the sectors of data in a row.
+    /// Returns the number of data sectors in a row.
     pub(super) fn row_sectors(&self) -> u64 {
         self.chunk * self.data as u64
     }

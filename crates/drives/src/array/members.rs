@@ -35,7 +35,7 @@ impl<D: Drive> Members<D> {
         self.drives.len()
     }
 
-    /// Returns the sectors of the smallest member.
+    /// Returns the size of the smallest member in sectors.
     pub(super) fn sectors(&self) -> u64 {
         self.drives.iter().map(Drive::sectors).min().unwrap_or(0)
     }

@@ -88,7 +88,7 @@ pub enum PartialWrites {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// Most unwritten data held; at least 64 KiB.
+    /// Maximum amount of unwritten data; at least 64 KiB.
     pub size: Size,
     /// True if the cache survives a power cut (a battery, flash); a flush then does not drain
     /// it.

@@ -7,9 +7,9 @@ use crate::drive::Drive;
 use crate::preset::{Precondition, Preset};
 use crate::testing::closed_loop;
 
-/// Returns the requests a second of a mix of two reads to a write, 64 in flight, on an array of
-/// smaller drives. The measurement starts after `warm_up` requests, when the cache has come
-/// into balance.
+/// Returns the rate, in requests per second, of a mix of two reads to a write, 64 in flight, on
+/// an array of smaller drives. The measurement starts after `warm_up` requests, when the cache
+/// has come into balance.
 fn mixed(name: &str, sectors: u64, state: Precondition, warm_up: usize, count: usize) -> f64 {
     let is_random = state == Precondition::Steady;
     // The data a sequential load writes has to fit into the drives' spare space.

@@ -9,7 +9,7 @@ use hemi_units::Extent;
 
 use super::slab::Slab;
 
-/// Most streams tracked at once.
+/// Maximum number of streams tracked at once.
 const STREAMS: usize = 32;
 
 /// A run of sectors read ahead.

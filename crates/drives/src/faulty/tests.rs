@@ -113,7 +113,7 @@ fn a_published_experiment_meets_its_shares_and_delays() {
     let schedule = Experiment::Increasing.schedule(0.1).unwrap();
     let stalls = Stalls::new(schedule, 1, Instant(0));
     let mut faulty = Faulty::new(drive(), Vec::new(), vec![stalls]);
-    // 90 s of 500 requests a second; phases of 18 s.
+    // 90 s of 500 requests per second; phases of 18 s.
     let load: Vec<_> = load(45_000)
         .into_iter()
         .map(|(at, operation, extent)| (Instant(2 * at.0), operation, extent))

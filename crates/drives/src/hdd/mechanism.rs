@@ -106,7 +106,7 @@ impl Mechanism {
     }
 
     /// Returns the mechanism with its platters turned by `angle` at time 0 and faster by
-    /// `faster` parts in a thousand million. Skews stay as they were written, at nominal speed.
+    /// `faster` parts per billion. Skews stay as they were written, at nominal speed.
     #[must_use]
     pub fn spinning(mut self, angle: Angle, faster: i32) -> Mechanism {
         self.spindle = self.spindle.turned(angle).faster(faster);

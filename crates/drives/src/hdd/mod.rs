@@ -142,8 +142,7 @@ impl Hdd {
         Hdd::spinning(parameters, angle, libm::round(share * 1e9) as i32)
     }
 
-    /// Creates a disk turned by `angle` at time 0 and faster by `faster` parts in a thousand
-    /// million.
+    /// Creates a disk turned by `angle` at time 0 and faster by `faster` parts per billion.
     fn spinning(parameters: Parameters, angle: Angle, faster: i32) -> Result<Hdd, ParameterError> {
         parameters.check()?;
         let mechanism = Mechanism::new(&parameters).spinning(angle, faster);

@@ -11,7 +11,7 @@ use hemi_units::{Power, Rate, Size, Time};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// Revolutions a minute; 1,000 to 60,000.
+    /// Revolutions per minute; 1,000 to 60,000.
     pub revolutions_per_minute: u32,
     /// Largest deviation of one disk's speed from nominal, as a share, in either direction;
     /// each disk draws its own from its seed. At most 0.001, so that no skew becomes too short;
@@ -122,7 +122,8 @@ pub struct ReadCache {
     pub segment_size: Size,
     /// Place at which read-ahead stops.
     pub read_ahead: ReadAhead,
-    /// Most data read past a request with [`ReadAhead::Segment`]; the segment's size if absent.
+    /// Maximum amount of data read past a request with [`ReadAhead::Segment`]; the segment's
+    /// size if absent.
     pub maximum_read_ahead: Option<Size>,
     /// True if sectors that pass under the head before the wanted one are kept.
     #[serde(default)]
@@ -146,9 +147,9 @@ pub struct ReadCache {
 pub struct WriteCache {
     /// True if writes are reported before they are on the medium.
     pub enabled: bool,
-    /// Most data held.
+    /// Maximum amount of data held.
     pub size: Size,
-    /// Most runs held, where adjacent writes are one run; 1 to 65,536.
+    /// Maximum number of runs held, where adjacent writes are one run; 1 to 65,536.
     pub runs: u32,
     /// True if sectors held, or written back from here, answer reads.
     #[serde(default = "yes")]
@@ -172,7 +173,7 @@ pub struct WriteCache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// In order of arrival.
+    /// The request that arrived first.
     FirstComeFirstServed,
     /// The request that the head reaches first.
     ShortestPositioningFirst,
@@ -182,8 +183,8 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// Most commands the drive takes at a time: 1 without queueing, 32 with SATA's, at most
-    /// 65,536.
+    /// Maximum number of commands the drive takes at a time: 1 without queueing, 32 with
+    /// SATA's, at most 65,536.
     pub depth: u32,
     /// Order in which they are served.
     pub order: Order,

@@ -25,7 +25,7 @@ pub(super) struct Segments {
     used: Vec<u64>,
     /// True for each segment whose run was written rather than read.
     written: Vec<bool>,
-    /// Most sectors in a segment.
+    /// Maximum number of sectors in a segment.
     size: u64,
     clock: u64,
     read_ahead: ReadAhead,

@@ -41,8 +41,7 @@ impl Spindle {
         Spindle { start: self.start.wrapping_add(by), ..self }
     }
 
-    /// Returns the spindle made faster by `by` parts in a thousand million, or slower if
-    /// negative.
+    /// Returns the spindle made faster by `by` parts per billion, or slower if negative.
     #[must_use]
     pub fn faster(self, by: i32) -> Spindle {
         const WHOLE: i64 = 1_000_000_000;

@@ -8,7 +8,8 @@ use super::geometry::Place;
 use super::mechanism::{Arm, Mechanism};
 use super::parameters;
 
-/// Most sectors written back at a time, so that other requests need not wait for a long run.
+/// Maximum number of sectors written back at a time, so that other requests need not wait for a
+/// long run.
 const AT_A_TIME: u64 = 4096;
 
 /// A run of sectors waiting to be written back.

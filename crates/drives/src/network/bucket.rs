@@ -10,9 +10,9 @@ use hemi_units::{Instant, SECOND};
 /// filled in that window, and one such debt.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
-    /// Tokens a second.
+    /// Tokens per second.
     rate: u64,
-    /// Most tokens held, in billionths.
+    /// Maximum number of tokens held, in billionths.
     depth: i128,
     /// Tokens held at `at`, in billionths; negative in debt.
     level: i128,
@@ -75,7 +75,7 @@ mod tests {
         let mut bucket = Bucket::new(100, 10);
         assert_eq!(bucket.ready(Instant(0), 60), Instant(0));
         bucket.take(Instant(0), 60);
-        // The bucket is 50 in debt, and one more is to be taken: 51 tokens at 100 a second.
+        // The bucket is 50 in debt, and one more is to be taken: 51 tokens at 100 per second.
         assert_eq!(bucket.ready(Instant(0), 1), Instant(SECOND / 100 * 51));
     }
 

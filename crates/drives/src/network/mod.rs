@@ -1,7 +1,7 @@
 //! Network volumes: block storage at the other end of a network, rented with limits.
 //!
 //! A request waits, in order of arrival, until the queue has a free slot and the volume's
-//! limits (requests and bytes a second, with credit for bursts) let it pass. No request is
+//! limits (requests and bytes per second, with credit for bursts) let it pass. No request is
 //! dropped. It is then in flight for a time drawn from the volume's latency distribution, and
 //! may overtake others. From time to time the whole volume pauses.
 
@@ -64,7 +64,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Creates a volume with all its credit. Its chance comes from `seed` alone.
+    /// Creates a volume with all its credit. Its randomness comes from `seed` alone.
     pub fn new(parameters: Parameters, seed: u64) -> Result<Network, ParameterError> {
         parameters.check()?;
         Ok(Network {

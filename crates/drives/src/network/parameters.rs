@@ -12,20 +12,20 @@ use crate::parameter::{ParameterError, require};
 pub struct Parameters {
     /// Size of the volume; a multiple of 512 bytes.
     pub capacity: Size,
-    /// Limit on requests a second.
+    /// Limit on requests per second.
     pub iops: RequestLimit,
-    /// Limit on bytes a second, reads and writes together.
+    /// Limit on bytes per second, reads and writes together.
     pub bandwidth: ByteLimit,
-    /// Time over which the rates are enforced: this much of each may pass at once. At least 1
-    /// us.
+    /// Time over which the rates are enforced: this much of each may pass at once. At least
+    /// 1 us.
     pub window: Time,
-    /// Most bytes that count as one request against `iops`; a longer request counts as several.
-    /// At least 512 bytes.
+    /// Maximum number of bytes that count as one request against `iops`; a longer request
+    /// counts as several. At least 512 bytes.
     pub accounting_size: Size,
     /// True if sequential requests of one kind count as one until they reach `accounting_size`
     /// together.
     pub merge_sequential: bool,
-    /// Most requests in flight; others wait. At least 1.
+    /// Maximum number of requests in flight; others wait. At least 1.
     pub queue_depth: u32,
     /// Speed at which a request's data crosses the network, in addition to its latency; not
     /// shared among requests.
@@ -40,27 +40,28 @@ pub struct Parameters {
     pub hiccups: Option<Hiccups>,
 }
 
-/// A limit on requests a second.
+/// A limit on requests per second.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestLimit {
-    /// Requests a second without end; above zero.
+    /// Requests per second without end; above zero.
     pub sustained: u64,
-    /// Requests a second while there is credit; needs `credit`. At least `sustained`.
+    /// Requests per second while there is credit; needs `credit`. At least `sustained`.
     pub peak: Option<u64>,
-    /// Most requests of credit, saved while below `sustained`. A volume begins with all of it.
+    /// Maximum credit in requests, saved while below `sustained`. A volume begins with all of
+    /// it.
     pub credit: Option<u64>,
 }
 
-/// A limit on bytes a second.
+/// A limit on bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByteLimit {
-    /// Bytes a second without end; above zero.
+    /// Bytes per second without end; above zero.
     pub sustained: Rate,
-    /// Bytes a second while there is credit; needs `credit`. At least `sustained`.
+    /// Bytes per second while there is credit; needs `credit`. At least `sustained`.
     pub peak: Option<Rate>,
-    /// Most bytes of credit, saved while below `sustained`. A volume begins with all of it.
+    /// Maximum credit in bytes, saved while below `sustained`. A volume begins with all of it.
     pub credit: Option<Size>,
 }
 

@@ -38,7 +38,7 @@ fn reads(count: u64, bytes: u64) -> Vec<(Operation, Extent)> {
     (0..count).map(|_| (Operation::Read, at())).collect()
 }
 
-/// Returns the requests a second that ended after request `from` did.
+/// Returns the rate, in requests per second, of requests that ended after request `from`.
 fn rate(lives: &[Life], from: usize) -> f64 {
     let last = lives.last().unwrap().done;
     (lives.len() - 1 - from) as f64 / (last.since(lives[from].done) as f64 / 1e9)

@@ -54,7 +54,7 @@ pub(super) const BUILT_IN: &[(&str, &str)] = &built_in![
     "z-drive-r4",
 ];
 
-/// Most names suggested for a misspelt one.
+/// Maximum number of names suggested for a misspelt one.
 const SUGGESTIONS_MAX: usize = 3;
 
 /// Returns the suggestion for an unknown name: the names that differ by a few letters, or else

@@ -14,7 +14,7 @@ pub struct Figure {
     pub load: Load,
     /// The quantity measured.
     pub measure: Measure,
-    /// The value, in requests a second, bytes a second, seconds or watts.
+    /// The value, in requests per second, bytes per second, seconds or watts.
     pub published: f64,
     /// Place of publication.
     pub source: String,
@@ -75,9 +75,9 @@ pub enum Precondition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Requests a second.
+    /// Requests per second.
     Iops,
-    /// Bytes a second.
+    /// Bytes per second.
     Bandwidth,
     /// Mean latency, seconds.
     Mean,

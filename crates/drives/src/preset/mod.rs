@@ -158,7 +158,7 @@ impl Preset {
         }
     }
 
-    /// Creates a fresh drive; its chance comes from `seed` alone.
+    /// Creates a fresh drive; its randomness comes from `seed` alone.
     pub fn drive(&self, seed: u64) -> Result<AnyDrive, PresetError> {
         self.drive_within(seed, 0)
     }
@@ -183,7 +183,7 @@ impl Preset {
                 if depth == DEEPEST {
                     return Err(PresetError::Nested { name: self.name.clone(), deepest: DEEPEST });
                 }
-                // Each member draws its own chance.
+                // Each member has its own seed.
                 let mut seeds = seed;
                 let mut members = Vec::new();
                 if let Some(member) = self.member()? {

@@ -207,7 +207,8 @@ fn an_array_of_the_users_has_members_beside_it_or_built_in() {
     let volume = Preset::built_in("gp3").unwrap().drive(1).unwrap().sectors();
     let mut drive = Preset::load(&path("mirror.toml")).unwrap().drive(1).unwrap();
     assert_eq!(drive.sectors(), 2 * 4 * volume);
-    // Sixteen volumes of 3,000 requests a second, after the tokens initially in their buckets.
+    // Sixteen volumes of 3,000 requests per second, after the tokens initially in their
+    // buckets.
     let mut rng = Rng::new(5, 0);
     let load: Vec<_> =
         (0..200_000).map(|_| (Operation::Read, Extent::new(rng.below(volume) & !7, 8))).collect();

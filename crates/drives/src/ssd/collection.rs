@@ -25,7 +25,7 @@ pub(super) struct Collector {
     credit: f64,
     /// Units copied for each unit freed, for the latest victims.
     need: f64,
-    /// Most units copied for each unit the host writes.
+    /// Maximum number of units copied for each unit the host writes.
     limit: f64,
     start: u32,
     background_blocks: u32,

@@ -125,7 +125,7 @@ pub struct Parameters {
     /// only the lanes without blocks wait.
     #[serde(default)]
     pub collection_burst: u32,
-    /// Most lanes collected at a time.
+    /// Maximum number of lanes collected at a time.
     pub collectors: u32,
     /// Idle time after which more blocks are freed than are needed now; never if absent.
     pub background_after: Option<Time>,

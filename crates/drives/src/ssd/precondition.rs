@@ -9,7 +9,7 @@ use crate::preset::Precondition;
 /// Share by which two successive windows differ, below which write amplification has settled.
 const SETTLED: f64 = 0.01;
 
-/// Most windows, each of half the drive's units.
+/// Maximum number of windows, each of half the drive's units.
 const WINDOWS: u32 = 24;
 
 impl Ssd {

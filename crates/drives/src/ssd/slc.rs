@@ -11,7 +11,7 @@ use super::translation::{Shape, Translation};
 /// The cache's bounds.
 #[derive(Clone, Debug)]
 pub(super) struct SlcCache {
-    /// Most blocks of the cache.
+    /// Maximum number of blocks of the cache.
     most: u32,
     /// Free blocks a lane keeps for other uses.
     spare: u32,

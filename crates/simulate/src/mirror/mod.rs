@@ -2,7 +2,7 @@
 //!
 //! [`Mirror`] drives [`hemi_engine::engine::Engine`] as the server does: every leg I/O,
 //! including metadata writes, goes to a model, every completion goes back, and timers run when
-//! they are due. Drives do not fail here; faults are covered by the torture.
+//! they are due. Drives do not fail here; faults are covered by the torture tests.
 
 mod handles;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use hemi_units::{Extent, Instant};
 
-/// Most sectors of one payment: 1 MiB.
+/// Maximum number of sectors of one payment: 1 MiB.
 const PAYMENT_SECTORS: u64 = 2048;
 
 /// The writes a leg has missed.

@@ -42,8 +42,8 @@ const REFERENCES: [Reference; 8] = [
 ];
 
 /// Returns the write amplification of FIFO collection, from physical / user pages alone
-/// (Desnoyers, SYSTOR 2012; Xiang and Kurkoski, arXiv 1110.4245). A block comes round after T(1
-/// − u) host writes, and each of its pages survives each write with probability 1 − 1/U, so
+/// (Desnoyers, SYSTOR 2012; Xiang and Kurkoski, arXiv 1110.4245). A block comes round after
+/// T(1 − u) host writes, and each of its pages survives each write with probability 1 − 1/U, so
 /// that u = exp(−α(1 − u)), found by iteration; WA = 1/(1 − u).
 fn fifo_formula(alpha: f64) -> f64 {
     let mut valid = 0.0;

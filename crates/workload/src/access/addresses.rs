@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::super::error::{WorkloadError, check_count, check_percent};
 use super::scatter::Scatter;
 
-/// Most zones, since every request searches them.
+/// Maximum number of zones, since every request searches them.
 const MOST_ZONES: u64 = 1024;
 
 /// The distribution of addresses.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::super::error::{WorkloadError, check_count};
 
-/// Most sizes in a range or a list, since all are kept in a table.
+/// Maximum number of sizes in a range or a list, since all are kept in a table.
 const MOST_SIZES: u64 = 65_536;
 
 /// The sizes of requests: `"4 KiB"`, `{ from = "10 KiB", to = "500 KiB", step = "10 KiB" }` or
@@ -43,7 +43,7 @@ pub struct RangeSpec {
 pub struct WeightedSize {
     /// The size.
     pub size: Size,
-    /// Relative frequency; the list's weights add up to the whole.
+    /// Relative frequency: its share of the sum of the list's weights.
     pub weight: u32,
 }
 

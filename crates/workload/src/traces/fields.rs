@@ -96,8 +96,8 @@ impl Field<'_> {
     }
 
     /// Parses a number with or without a fraction, in units of `unit` nanoseconds (a power of
-    /// ten), and returns whole nanoseconds. Finer digits are cut off. Floating point is avoided
-    /// so that large times stay exact.
+    /// ten), and returns whole nanoseconds. Finer digits are truncated. Floating point is
+    /// avoided so that large times stay exact.
     pub(super) fn decimal(&self, unit: u64) -> Result<u64, Wrong> {
         let right = "write a time as a number, as in 12.345";
         let (whole, fraction) = self.text.split_once('.').unwrap_or((self.text, ""));

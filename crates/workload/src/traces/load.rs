@@ -18,7 +18,7 @@ pub enum Beyond {
     #[default]
     Refuse,
     /// They wrap around to their address modulo the volume's size. A request that would then
-    /// cross the end of the volume is cut there.
+    /// cross the end of the volume is truncated there.
     Wrap,
 }
 
@@ -48,7 +48,7 @@ pub struct Trace {
     wrapped: u64,
 }
 
-/// Most volumes named in an error.
+/// Maximum number of volumes named in an error.
 const NAMED: usize = 8;
 
 impl Trace {

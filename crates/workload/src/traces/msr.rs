@@ -1,8 +1,8 @@
 //! MSR Cambridge: 36 volumes of 13 servers over a week (SNIA IOTTA 388).
 //!
 //! A line is `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. The timestamp is a
-//! Windows file time; it and the response time count 100 ns. A volume is called `host.disk`,
-//! for example `hm.1`.
+//! Windows file time; it and the response time are in units of 100 ns. A volume is called
+//! `host.disk`, for example `hm.1`.
 
 use hemi_units::Operation;
 

@@ -1,7 +1,7 @@
 //! SPC, the format of the UMass repository's Financial and WebSearch traces.
 //!
-//! A line is `ASU,LBA,Size,Opcode,Timestamp`; further fields are ignored. The address counts
-//! 512-byte blocks, the size bytes, the time seconds. The volume is the ASU.
+//! A line is `ASU,LBA,Size,Opcode,Timestamp`; further fields are ignored. The address is in
+//! 512-byte blocks, the size in bytes, the time in seconds. The volume is the ASU.
 
 use hemi_units::{SECOND, SECTOR_BYTES};
 

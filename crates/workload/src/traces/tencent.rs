@@ -1,8 +1,8 @@
 //! Tencent's cloud block storage: 5,584 volumes over ten days (SNIA IOTTA 27917).
 //!
-//! A line is `Timestamp,Offset,Size,IOType,VolumeID`. The time counts seconds, so all requests
-//! of a second come at its beginning. Offset and size count 512-byte sectors, and the type is 0
-//! for a read and 1 for a write.
+//! A line is `Timestamp,Offset,Size,IOType,VolumeID`. The time is in seconds, so all requests
+//! of a second come at its beginning. Offset and size are in 512-byte sectors, and the type is
+//! 0 for a read and 1 for a write.
 
 use hemi_units::{Operation, SECOND};
 

@@ -81,7 +81,7 @@ pub(super) fn mean(times: &[u64]) -> f64 {
     times.iter().sum::<u64>() as f64 / times.len() as f64
 }
 
-/// Returns the rate in bytes a second.
+/// Returns the rate in bytes per second.
 pub(super) fn rate(completions: &[Completion], bytes: u64) -> f64 {
     let end = completions.iter().map(|one| one.at).max().unwrap_or_default();
     bytes as f64 * 1e9 / end.0 as f64

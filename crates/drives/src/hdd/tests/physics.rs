@@ -25,7 +25,7 @@ fn a_random_read_takes_a_seek_half_a_turn_and_the_transfer() {
     }
 }
 
-/// Returns the rate of the outermost tracks in bytes a second, skews included.
+/// Returns the rate of the outermost tracks in bytes per second, skews included.
 fn media_rate(disk: &crate::hdd::Hdd) -> f64 {
     let mechanism = disk.mechanism();
     let end = mechanism.geometry.track_end(0);
@@ -65,7 +65,7 @@ fn sequential_reads_and_cached_writes_stream_at_the_mediums_rate() {
     }
 }
 
-/// Returns the rate in bytes a second of a sequential stream of chunks, as a disk of a stripe
+/// Returns the rate in bytes per second of a sequential stream of chunks, as a disk of a stripe
 /// gets it. Each chunk arrives `later` nanoseconds after the previous one in its slot has
 /// ended.
 fn streamed(name: &str, seed: u64, depth: u64, later: u64) -> f64 {
