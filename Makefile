@@ -23,6 +23,7 @@ BENCH_ARGS ?=
 DEMO_ARGS ?=
 LAB_DEMO_ARGS ?=
 DASHBOARD_ARGS ?=
+BOOK_ARGS ?=
 PLANTED_ARGS ?=
 
 # The parts of `test` run one after another, the cheap ones first.
@@ -30,7 +31,7 @@ PLANTED_ARGS ?=
 
 .PHONY: help setup setup-test build release test test-unit test-blackbox test-long demo bench lint fmt doc clean \
 	test-beside torture torture-exhaustive torture-build torture-known torture-daily torture-report planted crash-ext4 kill-test kernel-test mounting-transcripts power-cut-test forged sanitize fuzz \
-	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture install install-strip uninstall deb container
+	reproduce validate bench-sim lab-demo dashboard-demo lab-sweep-check picture book install install-strip uninstall deb container
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -238,6 +239,17 @@ fmt: ## format the Rust and Python sources
 
 doc: ## build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps
+
+# An mdbook on the PATH, or the pinned one, fetched once. Links are checked by the tests (tests/scripts/test_book.py).
+MDBOOK ?= $(or $(shell command -v mdbook),$(TARGET_DIR)/tools/bin/mdbook)
+
+$(TARGET_DIR)/tools/bin/mdbook: requirements-book.txt
+	python3 -m venv "$(TARGET_DIR)/tools"
+	"$(TARGET_DIR)/tools/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements-book.txt
+	@touch "$@"
+
+book: $(filter $(TARGET_DIR)/%,$(MDBOOK)) ## the book of all pages, with a search, in target/book; BOOK_ARGS="serve" shows it while you write
+	@scripts/book.sh "$(MDBOOK)" $(BOOK_ARGS)
 
 clean: ## remove build output and the Python environment
 	$(CARGO) clean

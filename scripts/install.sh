@@ -29,7 +29,7 @@ COMPLETIONS=("bash $bashcompletiondir/hemi" "zsh $zshcompletiondir/_hemi" "fish 
 UNITS=(hemi@.service hemi-settle@.service hemi-scrub@.service hemi-scrub@.timer hemi-monitor.service)
 RULES=64-hemi.rules
 # Copied by whoever needs them: drop-ins, the example configuration, the profile for containers.
-EXAMPLES=(hemi.toml device.conf root.conf keep-clients.conf seccomp.json drive-health.conf
+EXAMPLES=(README.md hemi.toml device.conf root.conf keep-clients.conf seccomp.json drive-health.conf
   prometheus/hemi.rules.yml prometheus/hemi.test.yml grafana/hemi.json)
 
 put() { install -D -m "${3:-644}" "$1" "$DESTDIR$2"; }
@@ -76,7 +76,7 @@ do_install() {
   local file
   while IFS= read -r file; do put "$file" "$docdir/$file"; done < <(
     find docs -type f \( -name '*.md' -o -name '*.svg' -o -name '*.png' \) | LC_ALL=C sort)
-  for file in README.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE; do put "$file" "$docdir/$file"; done
+  for file in README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE; do put "$file" "$docdir/$file"; done
   for file in "${EXAMPLES[@]}"; do put "packaging/$file" "$docdir/packaging/$file"; done
 }
 

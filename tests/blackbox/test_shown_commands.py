@@ -475,32 +475,6 @@ def test_the_benchmarks_page_says_what_was_measured() -> None:
     assert (ROOT / "docs" / "benchmarks.md").read_text() == page_of(results)
 
 
-def _target(page: Path, link: str) -> Path:
-    return (page.parent / link.partition("#")[0]).resolve()
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/README.md"])
-def test_what_a_front_page_links_to_is_there(page: str) -> None:
-    path = ROOT / page
-    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
-    local = [link for link in links if "://" not in link]
-    assert local, "a front page links to others"
-    missing = [link for link in local if not _target(path, link).exists()]
-    assert not missing, f"{page} links to what is not there: {missing}"
-
-
-def test_the_index_lists_every_page() -> None:
-    index = ROOT / "docs" / "README.md"
-    linked = {_target(index, link) for link in re.findall(r"\]\(([^)\s]+)\)", index.read_text())}
-    pages = (ROOT / "docs").rglob("*.md")
-    unlisted = [
-        str(page.relative_to(ROOT))
-        for page in pages
-        if page != index and not {page, page.parent} & (linked - {index.parent})
-    ]
-    assert not unlisted, f"docs/README.md lists neither these nor their folders: {unlisted}"
-
-
 def test_output_is_compared_but_for_what_differs_from_run_to_run() -> None:
     shown = ("leg 0: /dev/sdb (whole)", "…", "owes 3.1 MiB, 1.5 s")
     assert matches(shown, "leg 0: /dev/sdb (whole)\nanything\nat all\nowes 12 KiB, 870 ms\n")
