@@ -54,3 +54,9 @@ def test_the_picture_is_of_the_figures_beside_it(name: str, colours: object) -> 
     assert len(picture) < 60_000
     texts = {element.text for element in ElementTree.fromstring(picture).iter()}
     assert set(labels(*chosen(result))) <= texts
+
+
+def test_the_readme_says_what_the_picture_shows() -> None:
+    _, ours = labels(*chosen(json.loads((FOLDER / "freeze.json").read_text())))
+    claim = ours.replace("hemi: longest write", "its longest write took") + "."
+    assert claim in (FOLDER.parents[1] / "README.md").read_text()
