@@ -15,6 +15,8 @@ from kernel_guest import DEVICE, ROUNDS, Volume, hemi, messages, run, wait_until
 PAUSE_MAX = 5.0
 #: Seconds within which a program has taken over a device, after it has begun to serve.
 TAKE_OVER_MAX = 0.05
+#: Seconds in which a volume is served again without a leg that hangs.
+HANGING_START_MAX = 15.0
 #: Decides the moments of kills.
 SEED = random.SystemRandom().randrange(1 << 32)
 
@@ -211,6 +213,38 @@ def test_a_server_that_is_killed_while_a_leg_hangs_ends_first(volume: Volume) ->
         run("fsck.ext4", "-fn", str(DEVICE))
         wait_until("the legs are whole", lambda: "healthy" in hemi("status").splitlines()[0])
         assert hemi("scrub").strip() == "all legs of vol are alike"
+    finally:
+        run("dmsetup", "resume", "hanging", expect=None)
+        if volume.server is not None:
+            volume.kill()
+        run("dmsetup", "remove", "--retry", "hanging", expect=None)
+
+
+def test_a_leg_that_hangs_and_is_out_holds_up_no_start(volume: Volume) -> None:
+    sectors = int(run("blockdev", "--getsz", "/dev/ram1"))
+    run("dmsetup", "create", "hanging", "--table", f"0 {sectors} linear /dev/ram1 0")
+    run("dmsetup", "mknodes")
+    volume.legs = ["/dev/ram0", "/dev/mapper/hanging"]
+    try:
+        volume.create()
+        volume.start("--device", "--ledger", "/run", "--set", "engine.out_after=2s")
+        mount = Path("/run/mount")
+        mounted(mount)
+        pulse = Pulse(mount / "counter")
+        pulse.start()
+        pulse.wait_for_more()
+        run("dmsetup", "suspend", "--noflush", "--nolockfs", "hanging")
+        wait_until("the leg is out", lambda: " out" in hemi("status"))
+        volume.kill()
+        began = time.monotonic()
+        volume.start("--ledger", "/run")
+        assert time.monotonic() - began < HANGING_START_MAX
+        assert "is still in flight" in volume.log()
+        pulse.wait_for_more()
+        pulse.end()
+        run("umount", str(mount))
+        assert messages() == []
+        run("fsck.ext4", "-fn", str(DEVICE))
     finally:
         run("dmsetup", "resume", "hanging", expect=None)
         if volume.server is not None:

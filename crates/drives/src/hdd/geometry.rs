@@ -122,13 +122,13 @@ impl Layout {
                         )?;
                         free = start + count;
                     }
-                    for skew in [zone.track_skew, zone.cylinder_skew].into_iter().flatten() {
-                        require(
-                            (0.0..=1e6).contains(&skew),
-                            "layout.zones.zones.track_skew",
-                            skew,
-                            "zero or more sectors",
-                        )?;
+                    let skews = [
+                        ("layout.zones.zones.track_skew", zone.track_skew),
+                        ("layout.zones.zones.cylinder_skew", zone.cylinder_skew),
+                    ];
+                    for (key, skew) in skews {
+                        let Some(skew) = skew else { continue };
+                        require((0.0..=1e6).contains(&skew), key, skew, "zero or more sectors")?;
                     }
                     next = first + zone.cylinders;
                 }

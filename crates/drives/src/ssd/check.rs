@@ -117,7 +117,7 @@ impl Parameters {
         }
         let Some(slc) = &self.slc else { return Ok(()) };
         let shape = self.shape();
-        if !(2..=8).contains(&slc.bits) || shape.cached_slots == 0 {
+        if !(2..=4).contains(&slc.bits) || shape.cached_slots == 0 {
             let right = "2, 3 or 4, and a block must have at least as many pages";
             return Err(ParameterError::new("slc.bits", slc.bits, right));
         }

@@ -292,9 +292,7 @@ fn claim(
             Some(process) if lets_go(process) && begun.elapsed() <= LOCK_WAIT_MAX => {
                 std::thread::sleep(LOCK_RETRY);
             }
-            Some(process) => {
-                return Err(OpenError::InUse { path: path.into(), by: Some(process) });
-            }
+            Some(process) => return Err(in_use(path, Some(process))),
             // Its lock has fallen and the device is being let go of, unless somebody else
             // holds it.
             None if begun.elapsed() <= RELEASE_WAIT_MAX && holders(path).is_none() => {
@@ -351,6 +349,15 @@ fn lets_go(process: u32) -> bool {
     is_dead(process) || is_udev(process)
 }
 
+/// Returns the error of a leg whose lock somebody holds. I/O of a process that has ended holds it if the
+/// drive hangs.
+fn in_use(path: &Path, by: Option<u32>) -> OpenError {
+    match by.filter(|process| is_dead(*process)) {
+        Some(by) => OpenError::StillWritten { path: path.into(), by },
+        None => OpenError::InUse { path: path.into(), by },
+    }
+}
+
 /// Takes the exclusive lock on this very open file description. A holder that is dead still
 /// has I/O in the kernel, which mostly ends in milliseconds: that is waited for, and so is udev.
 fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
@@ -366,7 +373,7 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
                 let by = lock_owner(descriptor);
                 let waits = by.is_none_or(lets_go);
                 if !waits || begun.elapsed() > LOCK_WAIT_MAX {
-                    return Err(OpenError::InUse { path: path.into(), by });
+                    return Err(in_use(path, by));
                 }
                 std::thread::sleep(LOCK_RETRY);
             }

@@ -100,8 +100,7 @@ pub enum OpenError {
     },
     /// Locked by another hemi.
     #[error(
-        "{path:?} is in use by another hemi{}; stop that one first. If it was killed, \
-         its last I/O is still in flight, and the lock is released when that ends",
+        "{path:?} is in use by another hemi{}; stop that one first",
         by.map_or(String::new(), |process| format!(" (process {process})"))
     )]
     InUse {
@@ -109,6 +108,17 @@ pub enum OpenError {
         path: PathBuf,
         /// The process, where known.
         by: Option<u32>,
+    },
+    /// Locked by I/O of a hemi that has ended.
+    #[error(
+        "the last I/O of a hemi that has ended (process {by}) is still in flight on {path:?}: the \
+         drive hangs, and the lock falls when it answers"
+    )]
+    StillWritten {
+        /// Its path.
+        path: PathBuf,
+        /// The process.
+        by: u32,
     },
     /// Mounted, or part of something.
     #[error(
@@ -196,12 +206,12 @@ impl From<ApartError> for OpenError {
 }
 
 impl OpenError {
-    /// True if the leg is not there or does not answer: its path is gone, the drive behind it
-    /// fails, or nobody serves the export. False for what the operator has to mend first, such
+    /// Returns true if the leg is not there or does not answer: its path is gone, the drive behind it
+    /// fails or hangs, or nobody serves the export. False for what the operator has to mend first, such
     /// as permissions, a lock or a mount.
     pub fn is_absence(&self) -> bool {
         match self {
-            OpenError::Missing { .. } => true,
+            OpenError::Missing { .. } | OpenError::StillWritten { .. } => true,
             OpenError::Io { source, .. } => {
                 let gone = [Errno::NXIO, Errno::NODEV, Errno::NOMEDIUM, Errno::IO, Errno::REMOTEIO];
                 gone.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
