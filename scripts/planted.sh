@@ -7,7 +7,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 run() {
-    timeout 300 cargo test --locked --quiet -p hemi-engine --features planted --test "$1" -- --exact "$2" >"$log" 2>&1
+    timeout 300 cargo test --locked --quiet -p hemi-engine --features planted --test scripted -- --exact "$1::$2" >"$log" 2>&1
 }
 
 cargo test --locked --quiet -p hemi-engine --features planted --no-run

@@ -1,0 +1,190 @@
+//! Armed regions: dirty in their page though nothing was written there since every whole leg had
+//! flushed it, so that a write to them needs no record first.
+
+use crate::world::script::{Cache, Landing, What};
+use crate::world::{REGION_BYTES, SECTORS, World, calm, steady_legs};
+use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
+use hemi_engine::io::{LegEvent, Operation};
+use hemi_engine::settings::Settings;
+use hemi_units::{Extent, MILLISECOND, SECOND};
+
+const A: usize = 0;
+const B: usize = 1;
+/// Sectors of a region.
+const REGION: u64 = REGION_BYTES / 512;
+const REGIONS: u64 = SECTORS / REGION;
+
+/// Regions settle soon, and so many may stay dirty.
+fn arming(regions: u64) -> Settings {
+    Settings {
+        resync_bytes: regions * REGION_BYTES,
+        dirty_regions_max: 64,
+        clean_after: 100 * MILLISECOND,
+        ..calm()
+    }
+}
+
+/// Counts the records that writes have waited for.
+fn records(world: &mut World) -> u64 {
+    world.status().regions_dirtied
+}
+
+fn is_dirty(world: &World) -> Vec<u64> {
+    (0..REGIONS).filter(|&region| world.recorded(region as usize).is_dirty()).collect()
+}
+
+#[test]
+fn one_record_arms_the_page() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    for region in 0..REGIONS {
+        world.write(region * REGION, 8);
+    }
+    assert_eq!(records(&mut world), 1, "the first write's record arms all regions of the page");
+    assert_eq!(is_dirty(&world).len() as u64, REGIONS);
+    world.flush();
+    world.crash(Some(Cache::Dropped), |_| Landing::Not);
+    world.open(&[A, B]).expect("both legs are there");
+    world.read_everything();
+    world.converge();
+}
+
+#[test]
+fn an_idle_region_settles_and_the_next_write_pays_no_record() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    let status = world.status();
+    assert_eq!(status.armed_regions, status.dirty_regions);
+    let before: Vec<u64> = status.legs.iter().map(|leg| leg.metadata_writes).collect();
+    for _ in 0..10 {
+        world.write(0, 8);
+        world.converge();
+    }
+    let after: Vec<u64> = world.status().legs.iter().map(|leg| leg.metadata_writes).collect();
+    assert_eq!(after, before, "no page has been written since");
+}
+
+#[test]
+fn without_room_to_arm_an_idle_region_becomes_clean() {
+    let mut world = steady_legs(2, arming(0));
+    world.write(0, 8);
+    world.converge();
+    assert_eq!(world.status().dirty_regions, 0);
+    world.write(0, 8);
+    assert_eq!(records(&mut world), 2);
+}
+
+#[test]
+fn no_more_regions_stay_dirty_than_may_be_compared() {
+    let mut world = steady_legs(2, arming(8));
+    for region in 0..REGIONS {
+        world.write(region * REGION, 8);
+        world.wait(150 * MILLISECOND);
+        let dirty = world.status().dirty_regions;
+        assert!(dirty <= 8, "{dirty} regions are dirty after a write to region {region}");
+    }
+    world.converge();
+    world.crash(None, |_| Landing::Whole);
+    let dirty = is_dirty(&world);
+    assert!(dirty.len() <= 8, "{dirty:?} are dirty on the legs");
+}
+
+/// The regions used last long ago make room, not those in use.
+#[test]
+fn the_least_recently_used_becomes_clean() {
+    let mut world = steady_legs(2, arming(8));
+    for round in 0..4 {
+        for region in [0, 1, 6 + 3 * round] {
+            world.write(region * REGION, 8);
+            world.converge();
+        }
+    }
+    let before = records(&mut world);
+    world.write(0, 8);
+    world.write(REGION, 8);
+    assert_eq!(records(&mut world), before, "regions 0 and 1 are used all the time");
+}
+
+/// A leg that has just drained a region may have it in its cache alone: it is no authority there.
+#[test]
+fn only_regions_for_which_a_leg_is_whole_are_armed_under_it() {
+    let mut world = steady_legs(2, arming(0));
+    world.write(0, 8);
+    world.converge();
+    // B misses what is written to region 1, which becomes clean without it.
+    world.hold(B, What::Writes);
+    world.write(REGION, 8);
+    world.wait(600 * MILLISECOND);
+    assert!(!world.recorded(1).is_whole(LegIndex(B as u8)), "region 1 is clean without B");
+    world.crash(Some(Cache::Kept), |p| {
+        if p.io.leg.index() == B { Landing::Not } else { Landing::Whole }
+    });
+    // It gets it from A, and is not flushed for it.
+    world.settings = arming(REGIONS);
+    world.open(&[A, B]).expect("both legs are there");
+    world.hold(B, What::Flushes);
+    world.wait(50 * MILLISECOND);
+    assert_eq!(world.status().legs[B].owed_bytes, 0, "B has drained");
+    // A is away: B decides what is written now.
+    world.lose_leg(A, Cache::Kept);
+    world.submit(Operation::Write, Extent::new(4 * REGION, 8), false);
+    world.wait(60 * MILLISECOND);
+    assert!(world.recorded(4).is_dirty(), "B decides region 4");
+    let entry = world.recorded(1);
+    let decides = entry.is_dirty() && entry.authority().index() == B;
+    assert!(!decides, "B decides region 1, which it may have in its cache alone");
+    world.event(A, LegEvent::Back);
+    world.release(B);
+    world.run_until_answered(SECOND);
+    world.converge();
+}
+
+/// A region that is armed under a leg which leaves gets another authority before that is recorded.
+#[test]
+fn a_leg_that_leaves_decides_no_armed_region() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    let authority = world.recorded(0).authority();
+    assert_eq!(world.command(Command::Detach { leg: authority }), Ok(()));
+    let other = 1 - authority.index();
+    world.write(REGION, 8);
+    world.crash(Some(Cache::Kept), |_| Landing::Whole);
+    world.open(&[other]).expect("the other leg decides alone");
+    world.read_everything();
+}
+
+/// A volume that was closed has no dirty region, armed or not.
+#[test]
+fn closing_leaves_nothing_armed() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    world.write(3 * REGION, 8);
+    world.close();
+    assert!(is_dirty(&world).is_empty());
+    assert!(world.recovered().clean);
+}
+
+/// What a block that cannot be read is repaired with goes to the authority of an armed region, and a
+/// write comes before another leg has been given the region: the authority is not to decide it.
+#[test]
+fn an_authority_that_is_being_repaired_takes_no_write_without_a_record() {
+    let mut world = steady_legs(2, arming(REGIONS));
+    world.write(0, 8);
+    world.converge();
+    let authority = world.recorded(0).authority().index();
+    world.hold(authority, What::Reads);
+    let read = world.submit(Operation::Read, Extent::new(0, 8), false);
+    world.wait(MILLISECOND);
+    let reading = world.only(authority, What::Reads);
+    // It waits for the read, and goes on as soon as the other leg has answered that.
+    let write = world.submit(Operation::Write, Extent::new(4, 8), false);
+    world.fail(reading);
+    world.run_until_answered(SECOND);
+    assert!(world.is_answered(read) && world.is_answered(write));
+    world.release(authority);
+    world.converge();
+    world.read_everything();
+}

@@ -1,0 +1,156 @@
+//! A leg that was out has drained and is being taken in: the record that says so is on its way,
+//! and clients go on writing meanwhile.
+
+use crate::world::script::{Landing, What};
+use crate::world::{SECTORS, World, settings};
+use hemi_engine::command::Command;
+use hemi_engine::identifiers::LegIndex;
+use hemi_engine::io::{LegEvent, Notice, Operation};
+use hemi_engine::settings::Settings;
+use hemi_engine::status::LegState;
+use hemi_units::{Extent, Instant, MICROSECOND, MILLISECOND, SECOND};
+
+/// Every region is dirty, so that writes need no metadata, and leg 1, which was out, is being
+/// taken in: of the record that says so nothing ends on leg `held`.
+fn coming_in(held: usize) -> World {
+    let calm = Settings { clean_after: 20 * SECOND, dirty_regions_max: 64, ..settings() };
+    let mut world = World::new(7, 2, calm);
+    world.steady(0, 200 * MICROSECOND);
+    world.steady(1, 200 * MICROSECOND);
+    world.write(0, 1);
+    world.freeze(1, Instant(u64::MAX / 2));
+    for start in (0..SECTORS).step_by(64) {
+        world.write(start, 1);
+    }
+    world.wait(5 * SECOND);
+    assert_eq!(world.status().legs[1].state, LegState::Out);
+    world.behaviour[1].frozen_until = world.now;
+    let now = world.now;
+    for pending in &mut world.pending {
+        pending.due = pending.due.min(now + 1000);
+    }
+    let end = world.now + 60 * SECOND;
+    // Leg 1 hears last.
+    for leg in 0..=held {
+        while !world.is_told(leg) {
+            assert!(world.now < end, "it drains and is taken in");
+            world.wait(50 * MICROSECOND);
+        }
+    }
+    world.hold(held, What::Metadata);
+    world.wait(MILLISECOND);
+    assert_eq!(world.status().legs[1].state, LegState::Out);
+    world
+}
+
+/// Far more writes than the exposure bound lets in, with what is sent to leg 1 of them held.
+fn write_too_much(world: &mut World) {
+    world.hold(1, What::Writes);
+    for number in 0..40 {
+        let extent = Extent::new(number * 32 % (SECTORS - 32), 32);
+        world.submit(Operation::Write, extent, false);
+    }
+    world.wait(5 * MILLISECOND);
+}
+
+fn is_in(world: &World) -> bool {
+    world.notices.contains(&Notice::In { leg: LegIndex(1) })
+}
+
+#[test]
+fn what_a_leg_comes_to_lack_as_it_is_taken_in_is_bounded() {
+    let mut world = coming_in(0);
+    write_too_much(&mut world);
+    assert!(!is_in(&world));
+    world.release_kind(0, What::Metadata);
+    world.wait(MILLISECOND);
+    let end = world.now + 60 * SECOND;
+    world.release_kind(1, What::Writes);
+    while !world.requests.is_empty() {
+        assert!(world.now < end, "writers go on");
+        let status = world.status();
+        assert!(status.exposure_bytes <= status.exposure_bytes_bound, "P5: {status:?}");
+        world.wait(20 * MICROSECOND);
+    }
+    world.converge();
+    assert!(is_in(&world));
+    world.read_everything();
+}
+
+#[test]
+fn a_leg_whose_write_hangs_as_it_is_taken_in_counts_at_once() {
+    let mut world = coming_in(0);
+    write_too_much(&mut world);
+    world.release_kind(0, What::Metadata);
+    world.wait(MILLISECOND);
+    let status = world.status();
+    assert!(is_in(&world), "nothing stands against it: what it lacks is within the bound");
+    assert!(status.exposure_bytes > 0, "what it lacks is shown");
+    assert!(status.exposure_bytes <= status.exposure_bytes_bound, "P5: {status:?}");
+    world.release(1);
+    world.run_until_answered(60 * SECOND);
+    world.converge();
+}
+
+#[test]
+fn a_leg_that_is_removed_as_it_is_taken_in_stays_out() {
+    let mut world = coming_in(1);
+    world.event(1, LegEvent::Gone { removed: true });
+    world.abort(1, |_| None);
+    world.wait(SECOND);
+    world.write(0, 64);
+    assert_eq!(world.status().legs[1].state, LegState::Out);
+    assert!(!is_in(&world));
+    assert_eq!(world.command(Command::Remove { leg: LegIndex(1) }), Ok(()), "not busy for ever");
+    world.read_everything();
+}
+
+#[test]
+fn a_leg_that_is_silent_as_it_is_taken_in_comes_in_later() {
+    let mut world = coming_in(1);
+    world.hold(1, What::Anything);
+    for round in 0..100 {
+        world.write(round * 16 % (SECTORS - 16), 16);
+        world.wait(50 * MILLISECOND);
+    }
+    let outs = world.notices.iter().filter(|notice| matches!(notice, Notice::Out { .. }));
+    assert_eq!(outs.count(), 2, "it is given up");
+    world.release(1);
+    world.wait(SECOND);
+    world.converge();
+    assert!(is_in(&world));
+    world.read_everything();
+}
+
+/// Else leg 0, started without it after a crash, would go on in a generation of its own, and the
+/// two could not be told from a fork.
+#[test]
+fn a_leg_does_not_hear_alone_that_it_is_in() {
+    let mut world = coming_in(0);
+    world.wait(15 * MILLISECOND);
+    assert!(world.is_told(0) && !world.is_told(1));
+    world.crash(None, |_| Landing::Not);
+    world.open(&[0]).expect("leg 0 has everything");
+    world.write(0, 64);
+    world.kill();
+    world.open(&[0, 1]).expect("leg 1 has only been away");
+    world.converge();
+    assert!(is_in(&world));
+    world.read_everything();
+}
+
+/// Else leg 0, which alone has heard of it, would wait for leg 1 at the next start.
+#[test]
+fn a_volume_closes_when_a_leg_that_is_taken_in_has_heard_of_it() {
+    let mut world = coming_in(1);
+    let (now, token) = (world.now, 9);
+    world.engine().command(now, token, Command::Close { drain_until: now + SECOND });
+    world.take_actions();
+    world.wait(5 * SECOND);
+    assert!(!world.closed, "leg 1 has not heard that it is in");
+    world.release(1);
+    world.wait(5 * SECOND);
+    assert!(world.closed);
+    world.open(&[0, 1]).expect("both are in");
+    world.converge();
+}

@@ -1,0 +1,32 @@
+//! The engine against scripted worlds: one file for each rule. One program, so that it links once.
+
+mod arming;
+mod attacks;
+mod background;
+mod backlog;
+mod census;
+mod coming_in;
+mod comparing;
+mod configure;
+mod copies;
+mod crashes;
+mod exposure;
+mod flapping;
+mod format_golden;
+mod format_properties;
+mod growth;
+mod halting;
+mod leaving;
+mod ledger;
+mod lost_caches;
+mod lost_sight;
+mod memory;
+mod operators;
+mod reads;
+mod rebuilds;
+mod returns;
+mod rewrites;
+mod short_pages;
+mod silent_reads;
+mod stalls;
+mod world;

@@ -1,0 +1,625 @@
+//! What operators and devices do to a volume under load: legs die, come back, are detached,
+//! replaced, scrubbed; volumes are closed, reopened with a leg missing, promoted.
+
+use crate::world;
+use crate::world::disk::Disk;
+use crate::world::script::{Cache, Landing, What};
+use crate::world::{SECTORS, World, fast, settings};
+use hemi_engine::command::{Command, CommandError};
+use hemi_engine::format::superblock::Superblock;
+use hemi_engine::format::{Layout, LegDescription, Membership};
+use hemi_engine::identifiers::LegIndex;
+use hemi_engine::io::{LegError, LegEvent, LegOperation, LegTraits, Notice, Operation, OutReason};
+use hemi_engine::recovery::{self, LegImage, Problem};
+use hemi_engine::status::{LegState, Status};
+use hemi_units::{Extent, Instant, MILLISECOND, SECOND};
+
+fn write(world: &mut World, start: u64, count: u64) {
+    world.submit(Operation::Write, Extent::new(start, count), false);
+    world.run_until_answered(20 * SECOND);
+}
+
+fn flush(world: &mut World) {
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.run_until_answered(20 * SECOND);
+}
+
+fn run(world: &mut World, time: u64) {
+    let until = world.now + time;
+    world.run_until(until);
+}
+
+fn status(world: &mut World) -> Status {
+    let mut status = Status::default();
+    let now = world.now;
+    world.engine().status(now, &mut status);
+    status
+}
+
+fn command(world: &mut World, command: Command) -> Result<(), CommandError> {
+    let token = 1000 + world.commands.len() as u64;
+    let now = world.now;
+    world.engine().command(now, token, command);
+    world.take_actions();
+    let end = world.now + 60 * SECOND;
+    while !world.commands.contains_key(&token) {
+        assert!(world.now < end, "the command {command:?} does not end");
+        run(world, 10 * MILLISECOND);
+    }
+    world.commands[&token]
+}
+
+fn load(world: &mut World, requests: u64) {
+    for _ in 0..requests {
+        let start = world.random.below(SECTORS - 16);
+        let operation = if world.random.one_in(3) { Operation::Read } else { Operation::Write };
+        world.submit(operation, Extent::new(start, 8), false);
+        run(world, 100_000);
+        if world.requests.len() > 32 {
+            world.run_until_answered(20 * SECOND);
+        }
+    }
+}
+
+/// Ends every I/O in flight on a leg as a driver does once it can no longer land.
+fn abort(world: &mut World, leg: usize) {
+    while let Some(index) = world.pending.iter().position(|p| p.io.leg.index() == leg) {
+        let pending = world.pending.swap_remove(index);
+        let mut random = world::Random(world.random.next());
+        world.disks[leg].land_partly(&pending, &mut random);
+        let now = world.now;
+        world.engine().complete(now, pending.io.id, Err(LegError::Gone));
+        world.take_actions();
+    }
+}
+
+#[test]
+fn a_dead_leg_is_marked_out_and_comes_back_by_draining() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 2, settings());
+        load(&mut world, 50);
+        world.freeze(1, Instant(u64::MAX / 2));
+        load(&mut world, 50);
+        run(&mut world, 5 * SECOND);
+        let now = status(&mut world);
+        assert!(now.degraded, "the dead leg is out: {now:?}");
+        assert_eq!(now.legs[1].state, LegState::Out);
+        load(&mut world, 50);
+        let until = world.now;
+        world.behaviour[1].frozen_until = until;
+        for pending in &mut world.pending {
+            pending.due = pending.due.min(until + 1000);
+        }
+        load(&mut world, 50);
+        world.run_until_answered(20 * SECOND);
+        world.converge();
+        assert!(world.notices.contains(&Notice::In { leg: LegIndex(1) }));
+        world.read_everything();
+    }
+}
+
+#[test]
+fn a_leg_that_lost_its_cache_is_not_believed() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 2, settings());
+        load(&mut world, 60);
+        world.run_until_answered(20 * SECOND);
+        let now = world.now;
+        world.engine().leg_event(now, LegIndex(0), LegEvent::Gone { removed: false });
+        world.take_actions();
+        let mut random = world::Random(seed);
+        abort(&mut world, 0);
+        world.disks[0].lose_cache(&mut random);
+        load(&mut world, 20);
+        let now = world.now;
+        world.engine().leg_event(now, LegIndex(0), LegEvent::Back);
+        world.take_actions();
+        world.read_everything();
+        load(&mut world, 20);
+        flush(&mut world);
+        world.run_until_answered(20 * SECOND);
+        world.converge();
+        world.read_everything();
+    }
+}
+
+#[test]
+fn a_removed_leg_is_out_at_once() {
+    let mut world = World::new(1, 2, settings());
+    load(&mut world, 30);
+    let now = world.now;
+    world.engine().leg_event(now, LegIndex(1), LegEvent::Gone { removed: true });
+    abort(&mut world, 1);
+    run(&mut world, 300 * MILLISECOND);
+    assert!(world.notices.contains(&Notice::Out { leg: LegIndex(1), reason: OutReason::Removed }));
+    load(&mut world, 30);
+    world.run_until_answered(20 * SECOND);
+    world.read_everything();
+}
+
+#[test]
+fn detach_leaves_a_whole_image_and_join_makes_a_new_leg() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 2, settings());
+        load(&mut world, 60);
+        let done = command(&mut world, Command::Detach { leg: LegIndex(1) });
+        assert_eq!(done, Ok(()));
+        world.run_until_answered(20 * SECOND);
+        assert_eq!(world.disks[0].contents(), world.disks[1].contents(), "P8");
+        load(&mut world, 40);
+        world.run_until_answered(20 * SECOND);
+        // The slot takes a new leg, with rubbish on it.
+        let mut fresh = Disk::new(vec![0; world.disks[1].metadata.len()], 4096, SECTORS as usize);
+        for sector in 0..SECTORS as usize {
+            fresh.corrupt(sector, 1 << 40);
+        }
+        world.disks[1] = fresh;
+        let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
+        assert_eq!(command(&mut world, join), Ok(()));
+        load(&mut world, 40);
+        world.run_until_answered(20 * SECOND);
+        world.converge();
+        world.read_everything();
+        world.close();
+        world.open(&[0, 1]).expect("both are in");
+        world.read_everything();
+    }
+}
+
+/// One of two legs was put back to a snapshot between a clean stop and the start that has just been.
+fn opened_with_a_leg_put_back() -> World {
+    let mut world = World::new(6, 2, settings());
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.converge();
+    let snapshot = world.disks[1].clone();
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.converge();
+    world.close();
+    world.disks[1] = snapshot;
+    world.open(&[0, 1]).expect("both are in");
+    world
+}
+
+/// A leg put back to a snapshot between a clean stop and the next start is not taken for whole.
+#[test]
+fn a_leg_put_back_before_a_clean_close_is_filled_again() {
+    let mut world = opened_with_a_leg_put_back();
+    world.read_everything();
+    world.converge();
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.read_everything();
+}
+
+/// A leg put back likewise, and the power goes before any page says that it lacks something: it is doubted
+/// still.
+#[test]
+fn a_leg_that_missed_a_clean_close_is_doubted_after_a_power_cut() {
+    let mut world = opened_with_a_leg_put_back();
+    world.wait(MILLISECOND);
+    assert!(!world.recovered().clean, "the volume is open");
+    world.crash(Some(Cache::Kept), |_| Landing::Not);
+    world.open(&[0, 1]).expect("both are in");
+    assert_eq!(world.recorded(0).whole(), 1, "the leg that was put back lacks it");
+    world.converge();
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(0) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.read_everything();
+}
+
+#[test]
+fn a_missing_leg_is_named_by_what_the_others_know_of_its_device() {
+    let mut world = World::new(5, 2, settings());
+    load(&mut world, 10);
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(1) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.disks[1] = Disk::new(vec![0; world.disks[1].metadata.len()], 4096, SECTORS as usize);
+    let description = LegDescription::new("/dev/sdc", "ST4000VN008", "ZGY1");
+    let traits = LegTraits { description, ..fast() };
+    let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits };
+    assert_eq!(command(&mut world, join), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.converge();
+    world.close();
+    let refusal = world.open(&[0]).expect_err("leg 1 is in");
+    let missing = Problem::Missing { leg: LegIndex(1), last: description };
+    assert_eq!(refusal.problems, [missing]);
+    let text = refusal.describe(&["leg0"]);
+    assert!(text.contains("leg 1 (last seen as /dev/sdc, ST4000VN008, serial ZGY1)"), "{text}");
+    // A driver that knows nothing of a leg leaves what is known.
+    world.open(&[0, 1]).expect("both are in");
+    world.close();
+    assert_eq!(world.open(&[0]).expect_err("leg 1 is in").problems, refusal.problems);
+}
+
+#[test]
+fn a_detached_leg_is_refused_as_a_member() {
+    let mut world = World::new(3, 2, settings());
+    load(&mut world, 20);
+    assert_eq!(command(&mut world, Command::Detach { leg: LegIndex(1) }), Ok(()));
+    world.run_until_answered(20 * SECOND);
+    world.close();
+    let refusal = world.open(&[0, 1]).expect_err("a detached leg is no member");
+    assert_eq!(refusal.problems, [Problem::Stranger { image: 1, detached: true }]);
+    world.open(&[0]).expect("the other decides alone");
+    world.read_everything();
+    let alone = command(&mut world, Command::Detach { leg: LegIndex(0) });
+    assert_eq!(alone, Err(CommandError::OnlyLeg));
+}
+
+#[test]
+fn an_absent_leg_that_is_in_needs_a_decision_and_a_fork_is_seen() {
+    let mut world = World::new(4, 2, settings());
+    write(&mut world, 0, 64);
+    flush(&mut world);
+    world.close();
+    for leg in [0usize, 1] {
+        let refusal = world.open(&[leg]).expect_err("one leg alone may not decide");
+        let missing = LegIndex(1 - leg as u8);
+        assert_eq!(
+            refusal.problems,
+            [Problem::Missing { leg: missing, last: LegDescription::default() }]
+        );
+    }
+    // Each is promoted without the other: two histories.
+    for leg in [0usize, 1] {
+        promote(&mut world, leg);
+        world.open(&[leg]).expect("it decides now");
+        write(&mut world, 8 * leg as u64, 8);
+        world.close();
+    }
+    let refusal = world.open(&[0, 1]).expect_err("a fork is never merged");
+    assert_eq!(refusal.problems, [Problem::Fork { image: 0, other: 1 }]);
+}
+
+fn promote(world: &mut World, leg: usize) -> Vec<Extent> {
+    let image = LegImage { bytes: &world.disks[leg].metadata };
+    let promotion = recovery::promote(image, [leg as u8 + 50; 16]).expect("it can be promoted");
+    for (address, block) in &promotion.writes {
+        let start = *address as usize;
+        world.disks[leg].metadata[start..start + 4096].copy_from_slice(&block[..]);
+    }
+    promotion.lacks
+}
+
+#[test]
+fn promotion_makes_what_is_known_to_lack_unreadable_until_rewritten() {
+    let mut world = World::new(5, 2, settings());
+    write(&mut world, 0, 8);
+    flush(&mut world);
+    run(&mut world, 2 * SECOND);
+    // Leg 1 misses region 0 and is recorded as not whole there.
+    world.freeze(1, Instant(u64::MAX / 2));
+    write(&mut world, 0, 8);
+    run(&mut world, 2 * SECOND);
+    let until = world.now;
+    for pending in &mut world.pending {
+        pending.due = until;
+    }
+    world.behaviour[1].frozen_until = until;
+    world.behaviour[1].write_errors = 1;
+    run(&mut world, 2 * SECOND);
+    world.kill();
+    let lacks = promote(&mut world, 1);
+    world.behaviour[1].write_errors = 0;
+    world.open(&[1]).expect("it decides alone now");
+    assert!(!lacks.is_empty(), "its own metadata knows that it lacks something");
+    let before = world.failed_requests;
+    world.submit(Operation::Read, lacks[0], false);
+    world.run_until_answered(20 * SECOND);
+    assert_eq!(world.failed_requests, before + 1, "what is lost answers EIO");
+    world.submit(Operation::Write, lacks[0], false);
+    world.run_until_answered(20 * SECOND);
+    world.submit(Operation::Read, lacks[0], false);
+    world.run_until_answered(20 * SECOND);
+    assert_eq!(world.failed_requests, before + 1, "what was rewritten can be read");
+}
+
+/// A new drive holds what was on it before wherever it has not been given anything yet. Its page says nothing of
+/// that in a region that is dirty.
+#[test]
+fn a_joining_leg_that_is_promoted_lacks_what_it_has_not_been_given() {
+    let mut world = World::new(6, 2, settings());
+    let detached = command(&mut world, Command::Detach { leg: LegIndex(1) });
+    assert_eq!(detached, Ok(()));
+    world.put_in_new_disk(1);
+    for sector in 0..SECTORS as usize {
+        world.disks[1].corrupt(sector, 1 << 40);
+    }
+    // All regions are dirty under leg 0 as the new leg joins, and it is not given anything.
+    for at in (0..SECTORS).step_by(64) {
+        write(&mut world, at, 8);
+    }
+    world.hold(1, What::Writes);
+    let join = Command::Join { leg: LegIndex(1), id: [77; 16], traits: fast() };
+    assert_eq!(command(&mut world, join), Ok(()));
+    run(&mut world, 10 * SECOND);
+    world.kill();
+    let lacks = promote(&mut world, 1);
+    let unsaid: Vec<usize> = (0..SECTORS as usize)
+        .filter(|&at| world.disks[1].contents()[at] == 1 << 40)
+        .filter(|&at| !lacks.iter().any(|lost| lost.start <= at as u64 && (at as u64) < lost.end))
+        .collect();
+    assert_eq!(unsaid, [0; 0], "sectors with what was on the drive before");
+}
+
+#[test]
+fn promotion_cut_short_can_only_be_run_again() {
+    let mut world = World::new(6, 2, settings());
+    load(&mut world, 40);
+    world.kill();
+    let before = world.disks[0].metadata.clone();
+    let image = LegImage { bytes: &before };
+    let promotion = recovery::promote(image, [50; 16]).expect("it can be promoted");
+    for cut in 0..=promotion.writes.len() {
+        let mut bytes = before.clone();
+        for (address, block) in &promotion.writes[..cut] {
+            let start = *address as usize;
+            bytes[start..start + 4096].copy_from_slice(&block[..]);
+        }
+        let both = [LegImage { bytes: &bytes }, LegImage { bytes: &world.disks[1].metadata }];
+        let alone = recovery::assess(&both[..1]);
+        let together = recovery::assess(&both);
+        if cut == 0 {
+            assert!(alone.is_err() && together.is_ok(), "nothing has happened yet");
+        } else if cut < promotion.writes.len() - 1 {
+            assert_eq!(alone.expect_err("undecided").problems, [Problem::NoneIn]);
+            assert_eq!(together.expect_err("undecided").problems, [Problem::NoneIn]);
+            let again = recovery::promote(LegImage { bytes: &bytes }, [51; 16]);
+            assert_eq!(again.expect("it can be run again").lacks, promotion.lacks);
+        } else {
+            let opening = alone.expect("promoted");
+            assert_eq!(opening.superblock.legs[0].state, Membership::In);
+        }
+    }
+}
+
+#[test]
+fn scrub_finds_and_repairs_what_rotted() {
+    let mut world = World::new(7, 2, settings());
+    for start in (0..SECTORS).step_by(64) {
+        write(&mut world, start, 64);
+    }
+    flush(&mut world);
+    run(&mut world, 3 * SECOND);
+    world.disks[1].corrupt(333, 1 << 41);
+    let extent = Extent { start: 0, end: SECTORS };
+    let found = command(&mut world, Command::Scrub { repair: false, extent });
+    assert_eq!(found, Err(CommandError::Mismatches));
+    assert_eq!(status(&mut world).scrub_mismatches, 1);
+    let repaired = command(&mut world, Command::Scrub { repair: true, extent });
+    assert_eq!(repaired, Ok(()));
+    world.converge();
+    assert_eq!(command(&mut world, Command::Scrub { repair: false, extent }), Ok(()));
+}
+
+#[test]
+fn scrub_beside_load_finds_nothing_where_nothing_is_wrong() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 3, settings());
+        let extent = Extent { start: 0, end: SECTORS };
+        let now = world.now;
+        world.engine().command(now, 5, Command::Scrub { repair: true, extent });
+        world.take_actions();
+        load(&mut world, 200);
+        world.freeze(1, world.now + 200 * MILLISECOND);
+        load(&mut world, 100);
+        world.run_until_answered(20 * SECOND);
+        run(&mut world, 5 * SECOND);
+        assert_eq!(world.commands.get(&5), Some(&Ok(())));
+        assert_eq!(status(&mut world).scrub_mismatches, 0);
+        world.converge();
+        world.read_everything();
+    }
+}
+
+#[test]
+fn a_medium_error_is_answered_from_another_leg_and_rewritten() {
+    let mut world = World::new(8, 2, settings());
+    write(&mut world, 100, 8);
+    flush(&mut world);
+    run(&mut world, 2 * SECOND);
+    for leg in 0..2 {
+        world.behaviour[leg].read_errors = 1;
+        let other = 1 - leg;
+        world.behaviour[other].read_errors = 0;
+        for _ in 0..6 {
+            world.submit(Operation::Read, Extent::new(100, 8), false);
+            world.run_until_answered(20 * SECOND);
+        }
+    }
+    assert_eq!(world.failed_requests, 0, "one leg could always read it");
+    assert!(status(&mut world).repairs > 0, "what could not be read was rewritten");
+}
+
+#[test]
+fn exposure_never_passes_its_bound() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 2, settings());
+        world.freeze(1, Instant(1500 * MILLISECOND));
+        for round in 0..600u64 {
+            if world.requests.len() < 40 {
+                let start = (round * 40) % (SECTORS - 40);
+                world.submit(Operation::Write, Extent::new(start, 32), false);
+            }
+            run(&mut world, 200_000);
+            let now = status(&mut world);
+            assert!(now.exposure_bytes <= now.exposure_bytes_bound, "P5: {}", now.exposure_bytes);
+        }
+        world.run_until_answered(60 * SECOND);
+        world.converge();
+    }
+}
+
+#[test]
+fn damage_that_may_hide_the_newest_page_is_refused() {
+    let mut world = World::new(9, 2, settings());
+    load(&mut world, 60);
+    world.kill();
+    let images = |world: &World, broken: Option<(usize, u64)>| {
+        let mut bytes: Vec<Vec<u8>> = world.disks.iter().map(|d| d.metadata.clone()).collect();
+        if let Some((leg, address)) = broken {
+            for byte in &mut bytes[leg][address as usize..address as usize + 4096] {
+                *byte ^= 0x55;
+            }
+        }
+        bytes
+    };
+    let intact = images(&world, None);
+    let head = recovery::newest_of(&intact[0]).expect("a superblock");
+    let layout: Layout = head.layout;
+    let mut refused = 0;
+    for leg in 0..2 {
+        for slot in 0..2 {
+            let bytes = images(&world, Some((leg, layout.page_address(0, slot))));
+            let legs: Vec<LegImage> = bytes.iter().map(|b| LegImage { bytes: b }).collect();
+            match recovery::assess(&legs) {
+                Err(refusal) => {
+                    assert!(matches!(refusal.problems[0], Problem::PageDamaged { .. }));
+                    assert!(refusal.describe(&["left", "right"]).contains("hemi promote"));
+                    refused += 1;
+                }
+                Ok(_) => panic!("a page lost without a trace may have been the newest"),
+            }
+        }
+    }
+    assert_eq!(refused, 4);
+    // One rotten sector leaves the others to tell the sequence: an old slot may rot.
+    let both: Vec<LegImage> = intact.iter().map(|b| LegImage { bytes: b }).collect();
+    let opening = recovery::assess(&both).expect("intact");
+    let state = opening.objects[0];
+    let mut bytes = images(&world, None);
+    let old_slot = 1 - state.slot[0];
+    let at = layout.page_address(0, old_slot) as usize + 3 * 512 + 9;
+    bytes[0][at] ^= 1;
+    let legs: Vec<LegImage> = bytes.iter().map(|b| LegImage { bytes: b }).collect();
+    assert_eq!(recovery::assess(&legs).expect("an older slot").table, opening.table);
+}
+
+#[test]
+fn superblocks_are_written_before_changes_take_effect() {
+    let mut world = World::new(10, 2, settings());
+    load(&mut world, 10);
+    for disk in &world.disks {
+        let own: Superblock = recovery::newest_of(&disk.metadata).expect("a superblock");
+        assert!(own.open, "open is durable on every leg before anything is served");
+    }
+    world.run_until_answered(20 * SECOND);
+    world.close();
+    for disk in &world.disks {
+        assert!(!recovery::newest_of(&disk.metadata).expect("a superblock").open);
+    }
+    assert!(
+        !world.pending.iter().any(|p| p.io.operation == LegOperation::WriteMetadata),
+        "closed means that nothing is in flight"
+    );
+}
+
+/// A full disk still takes overwrites: that some writes succeed does not make it a leg.
+#[test]
+fn a_leg_that_has_no_room_for_some_writes_goes_out() {
+    let mut world = World::new(5, 2, settings());
+    world.behaviour[1].full = Extent::new(world.data_start() + SECTORS / 2, SECTORS / 2);
+    let mut degraded = false;
+    for _ in 0..2000 {
+        for start in [0, SECTORS / 2] {
+            let start = start + world.random.below(SECTORS / 2 - 8);
+            world.submit(Operation::Write, Extent::new(start, 8), false);
+        }
+        run(&mut world, 10 * MILLISECOND);
+        world.run_until_answered(20 * SECOND);
+        degraded = status(&mut world).degraded;
+        if degraded {
+            break;
+        }
+    }
+    assert!(degraded, "the full leg stays in");
+    let out = Notice::Out { leg: LegIndex(1), reason: OutReason::WriteErrors };
+    assert!(world.notices.contains(&out));
+    world.read_everything();
+}
+
+#[test]
+fn a_detach_does_not_wait_for_a_leg_that_stays_silent() {
+    let mut world = World::new(6, 2, settings());
+    load(&mut world, 50);
+    // What leg 1 owes has to be paid first, and it cannot.
+    world.freeze(1, Instant(u64::MAX / 2));
+    world.submit(Operation::Write, Extent::new(0, 8), false);
+    run(&mut world, MILLISECOND);
+    let (now, token) = (world.now, 77);
+    world.engine().command(now, token, Command::Detach { leg: LegIndex(0) });
+    world.take_actions();
+    write(&mut world, 0, 8);
+    run(&mut world, 4 * SECOND);
+    assert_eq!(world.commands.get(&token), Some(&Err(CommandError::LastCompleteLeg)));
+    write(&mut world, 0, 8);
+    world.read_everything();
+}
+
+#[test]
+fn commands_before_the_volume_is_open_are_taken_up_when_it_is() {
+    let mut world = World::new(7, 3, settings());
+    world.kill();
+    world.open(&[0, 1, 2]).expect("all legs are there");
+    let now = world.now;
+    assert!(!world.engine().is_serving());
+    world.engine().command(now, 1, Command::Detach { leg: LegIndex(2) });
+    world.engine().command(now, 2, Command::Detach { leg: LegIndex(1) });
+    world.take_actions();
+    run(&mut world, 20 * SECOND);
+    assert_eq!(world.commands.get(&1), Some(&Ok(())));
+    assert_eq!(world.commands.get(&2), Some(&Err(CommandError::Busy)));
+}
+
+/// Blocks that only one leg has, and cannot read: after some tries they are recorded as lost,
+/// the rest is paid, and a rewrite makes them good.
+#[test]
+fn what_the_only_fresh_leg_cannot_read_is_lost_and_nothing_else() {
+    let mut drawn = settings();
+    drawn.copies_reserve = u64::MAX;
+    let mut world = World::new(8, 2, drawn);
+    write(&mut world, 0, 8);
+    flush(&mut world);
+    world.converge();
+    world.freeze(1, Instant(u64::MAX / 2));
+    // The other leg is known to be silent before they come: nothing of them is sent there.
+    write(&mut world, 256, 8);
+    run(&mut world, SECOND);
+    for start in (0..256).step_by(64) {
+        write(&mut world, start, 64);
+        run(&mut world, 100 * MILLISECOND);
+    }
+    let bad = Extent::new(40, 3);
+    world.behaviour[0].unreadable = Extent::new(world.data_start() + bad.start, bad.sectors());
+    let until = world.now;
+    world.behaviour[1].frozen_until = until;
+    for pending in &mut world.pending {
+        pending.due = pending.due.min(until + 1000);
+    }
+    run(&mut world, 120 * SECOND);
+    let now = status(&mut world);
+    assert_eq!(now.legs[1].owed_bytes, 0, "{now:?}");
+    let lost = world.notices.iter().filter_map(|notice| match notice {
+        Notice::Lost { extent } => Some(*extent),
+        _ => None,
+    });
+    assert!(lost.clone().count() > 0 && lost.clone().all(|extent| extent.overlaps(bad)));
+    let whole =
+        lost.fold(bad, |a, b| Extent { start: a.start.min(b.start), end: a.end.max(b.end) });
+    assert_eq!(whole, bad, "more is lost than cannot be read");
+    let token = world.submit(Operation::Read, Extent::new(40, 1), false);
+    world.run_until_answered(20 * SECOND);
+    assert!(world.has_failed(token));
+    for (start, count) in [(0, 40), (43, 200)] {
+        let token = world.submit(Operation::Read, Extent::new(start, count), false);
+        world.run_until_answered(20 * SECOND);
+        assert!(!world.has_failed(token));
+    }
+    world.behaviour[0].unreadable = Extent::default();
+    write(&mut world, 40, 3);
+    world.read_everything();
+    world.converge();
+}

@@ -1,0 +1,124 @@
+//! Writes over what is recorded as lost: the lost list forgets it before the write is acknowledged,
+//! and has it again if the write loses its place meanwhile.
+
+use crate::world::script::{Landing, What};
+use crate::world::{World, calm, steady_legs};
+use hemi_engine::io::{LegEvent, Operation};
+use hemi_engine::settings::Settings;
+use hemi_engine::status::LegState;
+use hemi_units::{Extent, MILLISECOND, SECOND};
+
+const A: usize = 0;
+const B: usize = 1;
+/// The lost extent, in the first region.
+const LOST: Extent = Extent { start: 4, end: 8 };
+
+/// A held the newest of an extent alone and was removed. It is back, and what it had is lost: both
+/// legs hold something older there, which has been flushed.
+fn with_something_lost() -> World {
+    let mut world = steady_legs(2, Settings { copies_reserve: u64::MAX, ..calm() });
+    world.write(0, 8);
+    world.flush();
+    world.wait(SECOND);
+    world.hold(B, What::Writes);
+    world.write(0, 8);
+    world.write(LOST.start, LOST.sectors());
+    world.event(A, LegEvent::Gone { removed: true });
+    world.abort(A, |_| Some(Landing::Not));
+    assert_eq!(world.engine().lost_extents(), [LOST]);
+    world.release(B);
+    world.event(A, LegEvent::Back);
+    world.wait(5 * SECOND);
+    assert_eq!(world.engine().lost_extents(), [LOST]);
+    assert_eq!(world.status().legs.iter().map(|leg| leg.owed_bytes).sum::<u64>(), 0);
+    world
+}
+
+/// Sends a write over what is lost that its authority has, and the other leg has not, and holds back the
+/// list that does not name it any more. Returns authority, other leg and write.
+fn rewrite(world: &mut World) -> (usize, usize, u64) {
+    // A first write has the region decided.
+    world.write(32, 8);
+    let authority = world.recorded(0).authority().index();
+    let other = 1 - authority;
+    world.hold(authority, What::Flushes);
+    world.submit(Operation::Flush, Extent::default(), false);
+    world.wait(MILLISECOND);
+    world.hold(other, What::Writes);
+    let write = world.submit(Operation::Write, LOST, false);
+    world.hold(authority, What::Metadata);
+    world.hold(other, What::Metadata);
+    world.wait(5 * MILLISECOND);
+    assert!(!world.is_answered(write), "the list has still to be written");
+    assert_eq!(world.engine().lost_extents(), [], "the list forgets it");
+    (authority, other, write)
+}
+
+/// The authority's flush fails, and the write with it, for all that is known: what the other leg has there
+/// is what was there before.
+#[test]
+fn what_a_write_had_rewritten_is_lost_again_with_the_cache_that_held_it() {
+    let mut world = with_something_lost();
+    let (authority, other, write) = rewrite(&mut world);
+    let flush = world.only(authority, What::Flushes);
+    world.fail(flush);
+    assert_eq!(world.engine().lost_extents(), [LOST]);
+    let failing = world.only(other, What::Writes);
+    world.fail(failing);
+    world.release(authority);
+    world.release(other);
+    world.run_until_answered(SECOND);
+    assert!(!world.has_failed(write), "it is tried again");
+    assert_eq!(world.engine().lost_extents(), []);
+    world.wait(SECOND);
+    let now = world.now;
+    world.checker.cache_lost(now);
+    world.read_everything();
+}
+
+/// The authority falls silent, and the other leg takes over without having the write: until it has, it
+/// must not be taken for having anything there.
+#[test]
+fn a_leg_that_takes_over_knows_what_is_lost() {
+    let mut world = with_something_lost();
+    let (authority, other, write) = rewrite(&mut world);
+    world.hold(authority, What::Anything);
+    world.release_kind(other, What::Metadata);
+    world.wait(SECOND);
+    assert_eq!(world.recorded(0).authority().index(), other, "it has taken over");
+    assert!(!world.is_answered(write), "its write is held back");
+    assert_eq!(world.engine().lost_extents(), [LOST]);
+    world.release(other);
+    world.wait(SECOND);
+    assert!(world.is_answered(write) && !world.has_failed(write));
+    assert_eq!(world.engine().lost_extents(), []);
+    world.release(authority);
+    world.wait(SECOND);
+    world.read_everything();
+}
+
+/// The authority takes a little longer than its wait limit for each list, so that it answers again each
+/// time before the other leg has the list by which it would take over.
+#[test]
+fn a_write_over_what_is_lost_ends_though_its_authority_is_late_with_every_list() {
+    let mut world = with_something_lost();
+    let (authority, other, write) = rewrite(&mut world);
+    world.release(other);
+    world.steady(other, MILLISECOND);
+    for _ in 0..10 {
+        for _ in 0..200 {
+            world.wait(MILLISECOND / 2);
+            if world.status().legs[authority].state == LegState::Frozen {
+                break;
+            }
+        }
+        for id in world.ids(authority, What::Anything) {
+            world.land(id);
+        }
+    }
+    assert!(world.is_answered(write) && !world.has_failed(write));
+    assert_eq!(world.recorded(0).authority().index(), other, "it has taken over");
+    world.release(authority);
+    world.wait(SECOND);
+    world.read_everything();
+}

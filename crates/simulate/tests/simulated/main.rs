@@ -1,0 +1,8 @@
+//! Whole simulations. One program, so that it links once.
+
+mod cards;
+mod experiments;
+mod sessions;
+mod snapshots;
+mod stalls;
+mod systems;
