@@ -1,9 +1,9 @@
 //! The payload buffers: one mapped, registered region and a buddy allocator over it.
 //!
-//! Sizes are powers of two from [`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`], each buffer
-//! aligned to its own size, so that neighbours join again when both are free and nothing
-//! fragments for good. All tables are made at start; taking and giving back costs at most
-//! one step per size class and never touches the heap.
+//! Sizes are powers of two from [`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`]. Each buffer is
+//! aligned to its own size, so that free neighbours join again and fragmentation does not last.
+//! All tables are created at start. Allocating and freeing costs at most one step per size
+//! class and never touches the heap.
 
 use std::io;
 
@@ -13,42 +13,43 @@ use hemi_units::SECTOR_BYTES;
 
 use crate::memory::{Mapping, PAGE_BYTES, Span};
 
-/// Smallest buffer.
+/// Smallest buffer, in bytes.
 pub const BLOCK_MIN_BYTES: usize = PAGE_BYTES;
-/// Largest buffer: the largest request a client may send.
+/// Largest buffer in bytes: the largest request a client may send.
 pub const BLOCK_MAX_BYTES: usize = 32 << 20;
-/// Buffer budget unless configured otherwise.
+/// Default buffer budget.
 pub const BUDGET_DEFAULT_BYTES: u64 = 256 << 20;
 /// Smallest buffer budget.
 pub const BUDGET_MIN_BYTES: u64 = 16 << 20;
 /// Largest buffer budget.
 pub const BUDGET_MAX_BYTES: u64 = 64 << 30;
-/// Most bytes of one registered buffer: the kernel's own bound.
+/// Maximum size of one registered buffer, a limit of the kernel.
 const MAPPING_BYTES: usize = 1 << 30;
 
 /// Size classes: 4 KiB, 8 KiB, … 32 MiB.
 const ORDERS: usize = (BLOCK_MAX_BYTES / BLOCK_MIN_BYTES).ilog2() as usize + 1;
 
-/// No page: the end of a list.
+/// No page, the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// What is known of the block that begins at a page; meaningless for pages inside a block.
+/// The state of the block that begins at a page. Meaningless for pages inside a block.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// Neighbours in the list of free blocks of its order.
+    /// Neighbours (`previous`, `next`) in the list of free blocks of its order.
     previous: u32,
     next: u32,
     /// References; zero if free.
     references: u32,
     order: u8,
-    /// Whether a free block begins here.
+    /// True if a free block begins here.
     free: bool,
 }
 
-/// The arena. A buffer's id is the number of its first page.
+/// The buffers' memory and its allocator. A buffer's id is the number of its first page.
 #[derive(Debug)]
 pub struct Arena {
-    /// The budget in order, [`MAPPING_BYTES`] each but the last. No block crosses.
+    /// The budget in order, [`MAPPING_BYTES`] each except the last. No block crosses a
+    /// boundary.
     memory: Vec<Mapping>,
     pages: Vec<Page>,
     /// First free block per order.
@@ -58,8 +59,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena of `budget` bytes, within [`BUDGET_MIN_BYTES`] and [`BUDGET_MAX_BYTES`] and
-    /// rounded up to whole mebibytes.
+    /// Creates an arena of `budget` bytes, brought within [`BUDGET_MIN_BYTES`] and
+    /// [`BUDGET_MAX_BYTES`] and rounded up to whole mebibytes.
     pub fn new(budget: u64) -> io::Result<Arena> {
         let budget = budget.clamp(BUDGET_MIN_BYTES, BUDGET_MAX_BYTES).next_multiple_of(1 << 20);
         let memory = (0..budget)
@@ -75,7 +76,7 @@ impl Arena {
             free_bytes: budget,
             budget,
         };
-        // The largest aligned blocks that fit, from the front.
+        // Take the largest aligned blocks that fit, from the front.
         let mut first = 0;
         while first < pages {
             let fits = (pages - first).ilog2().min(ORDERS as u32 - 1);
@@ -86,26 +87,27 @@ impl Arena {
         Ok(arena)
     }
 
-    /// The memory, to be registered with the ring: buffers taken from then on are.
+    /// Returns the memory for registration with the ring. Buffers allocated after that are
+    /// registered.
     pub fn memory_mut(&mut self) -> &mut [Mapping] {
         &mut self.memory
     }
 
-    /// All of the memory, in the order of [`Arena::memory_mut`].
+    /// Returns all of the memory, in the order of [`Arena::memory_mut`].
     pub fn spans(&self) -> Vec<Span> {
         self.memory.iter().map(Mapping::whole).collect()
     }
 
-    /// The whole budget in bytes.
+    /// Returns the whole budget in bytes.
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// `sectors` sectors from a place in a buffer.
+    /// Returns the span of `sectors` sectors from a place in a buffer.
     ///
     /// # Panics
-    /// If they do not lie within the buffer, or it is not in use: going on would hand
-    /// foreign data to a drive.
+    /// If they do not lie within the buffer or it is not in use. Going on would hand foreign
+    /// data to a drive.
     #[inline]
     pub fn span(&self, at: BufferAt, sectors: u32) -> Span {
         let page = self.used(at.buffer);
@@ -116,7 +118,7 @@ impl Arena {
         self.memory[start / MAPPING_BYTES].span(start % MAPPING_BYTES, block).slice(offset, length)
     }
 
-    /// The capacity of a buffer in bytes.
+    /// Returns the capacity of a buffer in bytes.
     pub fn capacity(&self, buffer: BufferId) -> usize {
         BLOCK_MIN_BYTES << self.used(buffer).order
     }
@@ -128,7 +130,8 @@ impl Arena {
         page
     }
 
-    /// Puts a free block at the front of its list: what was used last is warm in the cache.
+    /// Puts a free block at the front of its list, since the block used last is warm in the
+    /// cache.
     fn link(&mut self, first: u32, order: usize) {
         let head = self.heads[order];
         let page = &mut self.pages[first as usize];
@@ -174,7 +177,7 @@ impl Arena {
     }
 }
 
-/// The size class that holds `sectors`, if one does.
+/// Returns the size class that holds `sectors`, if there is one.
 fn order_of(sectors: u32) -> Option<usize> {
     let bytes = sectors as usize * SECTOR_BYTES as usize;
     let blocks = bytes.div_ceil(BLOCK_MIN_BYTES).max(1).next_power_of_two();
@@ -230,16 +233,18 @@ impl Buffers for Arena {
 
     fn equal(&self, a: BufferAt, b: BufferAt, sectors: u32) -> bool {
         let (a, b) = (self.span(a, sectors), self.span(b, sectors));
-        // SAFETY: the engine compares what no I/O is in flight into, and this is its thread.
+        // SAFETY: the engine compares only memory without I/O in flight into it, and this is
+        // its thread.
         unsafe { a.bytes() == b.bytes() }
     }
 
     fn is_zero(&self, at: BufferAt, sectors: u32) -> bool {
-        // Page by page: data mostly ends it at the first.
+        // Compare page by page, because data mostly differs in the first.
         const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
         let is_zero = |piece: &[u8]| *piece == ZEROS[..piece.len()];
         let span = self.span(at, sectors);
-        // SAFETY: the engine looks at what no I/O is in flight into, and this is its thread.
+        // SAFETY: the engine checks only memory without I/O in flight into it, and this is its
+        // thread.
         unsafe { span.bytes() }.chunks(PAGE_BYTES).all(is_zero)
     }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An odd number of mebibytes: blocks of several sizes at its end.
+/// An odd number of mebibytes, so that blocks of several sizes lie at its end.
 const BUDGET: u64 = 77 << 20;
 
 fn at(buffer: BufferId, offset: u32) -> BufferAt {
@@ -105,9 +105,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a plain map of what is in use: buffers never overlap, are large enough and
-    /// aligned to their size, the free count is exact, a refusal is honest, and in the end
-    /// everything joins again.
+    /// Compares the arena with a plain map of the buffers in use. Buffers never overlap, are
+    /// large enough and aligned to their size. The free count is exact, an allocation fails
+    /// only if nothing fits, and in the end all blocks join again.
     #[test]
     fn buffers_never_overlap_and_all_come_back(steps in steps()) {
         let mut arena = Arena::new(BUDGET).unwrap();

@@ -1,30 +1,30 @@
-//! Blocking access to a leg's bytes, whatever the leg is made of: what create and inspect
-//! need before or beside any event loop. Tests put drives of their own behind it.
+//! Blocking access to a leg's bytes, whatever the kind of leg. Create and inspect use it before
+//! or beside an event loop. Tests put drives of their own behind it.
 
 use std::fmt::Debug;
 use std::io;
 
 use crate::leg::OpenLeg;
 
-/// A leg's bytes, read and written by waiting for them.
+/// Blocking access to the bytes of a leg.
 pub trait BlockingLeg: Debug {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     fn size(&self) -> u64;
     /// Reads `into.len()` bytes from `offset`.
     ///
     /// # Errors
-    /// The system's; reading past the end is one.
+    /// Returns the system's error. Reading past the end is one.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
-    /// Writes `bytes` to `offset`, both multiples of 4096. Durable after
+    /// Writes `bytes` to `offset`, both multiples of 4096. The data is durable after
     /// [`BlockingLeg::flush`].
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes everything written durable.
     ///
     /// # Errors
-    /// The system's; what was written is then of unknown durability.
+    /// Returns the system's error. The durability of the data written is then unknown.
     fn flush(&self) -> io::Result<()>;
 }
 

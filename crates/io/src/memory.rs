@@ -1,22 +1,22 @@
-//! Memory the kernel may read or write behind our back.
+//! Memory that the kernel may read or write at any time.
 //!
-//! An I/O on a frozen drive can land long after everybody has given it up, so memory that
-//! was ever handed to the kernel is never unmapped: a [`Mapping`] lives until the process
-//! ends. All of them are made at start or grow to a stated bound, so nothing leaks over time.
+//! An I/O on a frozen drive can land long after everybody has given it up, so memory that was
+//! ever handed to the kernel is never unmapped. A [`Mapping`] lives until the process ends. All
+//! mappings are created at start or grow to a stated bound, so nothing leaks over time.
 
 use std::io;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Alignment of every mapping and of everything carved from one: a page, which satisfies
-/// every drive's O_DIRECT memory alignment.
+/// Alignment of every mapping and of everything carved from one. A page satisfies every drive's
+/// O_DIRECT memory alignment.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Says that a [`Span`] lies in no registered buffer.
+/// Registration of a [`Span`] that lies in no registered buffer.
 pub const NOT_REGISTERED: u16 = u16::MAX;
 
-/// Anonymous, page-aligned, zero-filled memory that is never given back.
+/// Anonymous, page-aligned, zero-filled memory that is never unmapped.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -24,13 +24,13 @@ pub struct Mapping {
     registration: u16,
 }
 
-// SAFETY: a mapping is plain memory without thread affinity; access goes through the one
-// owner of the mapping or of the spans handed out.
+// SAFETY: a mapping is plain memory without thread affinity. Access goes through the one owner
+// of the mapping or of the spans handed out.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes, rounded up to whole pages. With `huge`, the kernel is asked for
-    /// huge pages, which make registering and translating cheaper; it may decline.
+    /// Maps `length` bytes, rounded up to whole pages. With `huge` the kernel is asked for huge
+    /// pages, which make registration and address translation cheaper. It may decline.
     pub fn new(length: usize, huge: bool) -> io::Result<Mapping> {
         let length = length.max(1).next_multiple_of(PAGE_BYTES);
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
@@ -46,7 +46,7 @@ impl Mapping {
         let base = NonNull::new(base.cast::<u8>())
             .ok_or_else(|| io::Error::other("the kernel mapped memory at address zero"))?;
         if huge {
-            // SAFETY: the range was mapped just above; the advice does not change content.
+            // SAFETY: the range was mapped just above, and the advice does not change content.
             let advised =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, Advice::LinuxHugepage) };
             if let Err(error) = advised {
@@ -58,27 +58,28 @@ impl Mapping {
         Ok(Mapping { base, length, registration: NOT_REGISTERED })
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// All of it.
+    /// Returns the span of the whole mapping.
     pub fn whole(&self) -> Span {
         Span { base: self.base, length: self.length, registration: self.registration }
     }
 
-    /// `length` bytes from `offset`.
+    /// Returns the span of `length` bytes from `offset`.
     ///
     /// # Panics
-    /// If the range does not lie within the mapping: the owner's arithmetic is wrong, and
+    /// If the range does not lie within the mapping. The owner's arithmetic is then wrong, and
     /// going on would let a drive overwrite foreign memory.
     #[inline]
     pub fn span(&self, offset: usize, length: usize) -> Span {
         self.whole().slice(offset, length)
     }
 
-    /// Records which registered buffer this mapping is; spans taken from now on carry it.
+    /// Records the index of the registered buffer that this mapping is. Spans taken from now on
+    /// carry it.
     pub fn set_registration(&mut self, registration: u16) {
         self.registration = registration;
     }
@@ -86,9 +87,9 @@ impl Mapping {
 
 /// A range of a [`Mapping`], free to copy and to hand to the kernel.
 ///
-/// Holding a span does not keep its content: whoever reuses the range decides that. The
-/// memory itself stays mapped for ever, so a late I/O can at worst find old bytes replaced,
-/// never an address that is gone.
+/// Holding a span does not protect its content: whoever reuses the range decides that. The
+/// memory itself stays mapped forever, so a late I/O can at worst overwrite or read reused
+/// bytes and never touches an unmapped address.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     base: NonNull<u8>,
@@ -100,24 +101,24 @@ pub struct Span {
 unsafe impl Send for Span {}
 
 impl Span {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Whether it holds no byte.
+    /// Returns true if it has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Has the kernel make the pages of it that it has not made yet; what is in the others stays. Else
-    /// it makes each when it is first touched, and all of them when the mapping is registered. The
-    /// span begins at a page.
+    /// Has the kernel allocate those pages of the span that it has not allocated yet. The
+    /// content of the others stays. Without this call it allocates each page at the first
+    /// touch, and all of them when the mapping is registered. The span must begin at a page.
     ///
     /// # Errors
-    /// The system's: no memory, or a kernel before 5.14.
+    /// Fails without enough memory and on kernels before 5.14.
     pub fn populate(&self) -> io::Result<()> {
         // SAFETY: a mapping is never unmapped, and the advice changes no content.
         let made = unsafe {
@@ -126,19 +127,19 @@ impl Span {
         Ok(made?)
     }
 
-    /// Its address.
+    /// Returns its address.
     #[inline]
     pub fn address(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// The registered buffer it lies in, if any.
+    /// Returns the index of the registered buffer it lies in, if any.
     #[inline]
     pub fn registered(&self) -> Option<u16> {
         (self.registration != NOT_REGISTERED).then_some(self.registration)
     }
 
-    /// `length` bytes of it from `offset`.
+    /// Returns the part of `length` bytes from `offset`.
     ///
     /// # Panics
     /// If the range does not lie within the span.
@@ -152,39 +153,40 @@ impl Span {
         Span { base, length, registration: self.registration }
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     ///
     /// # Safety
-    /// As long as they are borrowed, nobody writes them: neither the kernel, nor anybody through a
-    /// copy of the span or another span of the same range.
+    /// While they are borrowed, nobody may write them: neither the kernel, nor anybody through
+    /// a copy of the span or another span of the same range.
     #[inline]
     pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero); that
-        // nobody writes it is the caller's word.
+        // SAFETY: the range is mapped forever and initialised (anonymous memory is zero). The
+        // caller guarantees that nobody writes it.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 
-    /// Returns a copy of its bytes. What is written meanwhile is in it, or not, or in part.
+    /// Returns a copy of its bytes. Bytes written meanwhile may be in the copy, or not, or in
+    /// part.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.length];
-        // SAFETY: both are as long, and the copy is memory of its own.
+        // SAFETY: both have the same length, and the copy is memory of its own.
         unsafe { std::ptr::copy_nonoverlapping(self.base.as_ptr(), copy.as_mut_ptr(), self.length) }
         copy
     }
 
-    /// Its bytes, to be filled.
+    /// Returns its bytes, to be filled.
     ///
     /// # Safety
-    /// As long as they are borrowed, nobody else reads or writes them: neither the kernel, nor
+    /// While they are borrowed, nobody else may read or write them: neither the kernel, nor
     /// anybody through a copy of the span or another span of the same range.
     #[inline]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the range is mapped for ever and initialised (anonymous memory is zero); that
-        // it is nobody else's is the caller's word.
+        // SAFETY: the range is mapped forever and initialised (anonymous memory is zero). The
+        // caller guarantees that nobody else uses it.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }
 
-    /// Copies what is in another span, which may overlap, to the beginning of this one.
+    /// Copies the content of another span, which may overlap, to the beginning of this one.
     ///
     /// # Panics
     /// If `from` is longer than the span.
@@ -208,7 +210,7 @@ impl Span {
 
     /// Fills the span with zeros.
     pub fn zero(&self) {
-        // SAFETY: the range is mapped for ever.
+        // SAFETY: the range is mapped forever.
         unsafe { std::ptr::write_bytes(self.base.as_ptr(), 0, self.length) }
     }
 }

@@ -1,11 +1,12 @@
-//! The io_uring of the reactor: one owner, one submission per loop turn.
+//! The reactor's io_uring: one owner, one submission per loop turn.
 //!
-//! Everything the data path does, on drives and sockets, is an entry in this ring, and one
-//! `io_uring_enter` hands over all new entries and waits for completions. Each entry carries
-//! a [`Tag`] that leads its completion back to whoever submitted it. Memory is named by
-//! [`Span`]s, which stay mapped for ever, so every submission here is a safe call.
+//! Everything the data path does on drives and sockets is an entry in this ring. One
+//! `io_uring_enter` hands over all new entries and waits for completions. Each entry carries a
+//! [`Tag`] that leads its completion back to its submitter. Memory is named by [`Span`]s, which
+//! stay mapped forever, so every submission here is a safe call.
 //!
-//! What the kernel lacks is replaced and said: see [`Capabilities`].
+//! If the kernel lacks a feature, the ring uses a replacement and reports it in
+//! [`Capabilities`].
 
 mod sockets;
 
@@ -23,18 +24,18 @@ use crate::slots::SlotId;
 use hemi_units::Size;
 use sockets::{Receive, Sockets, Target};
 
-/// Submission queue entries; a turn that needs more submits in between.
+/// Submission queue entries. A turn that needs more submits in between.
 pub const SUBMISSION_ENTRIES: u32 = 1024;
-/// Completion queue entries. Beyond them the kernel keeps completions in memory of its own
-/// until the next turn, none is lost.
+/// Completion queue entries. Beyond them the kernel keeps completions in its own memory until
+/// the next turn. None is lost.
 pub const COMPLETION_ENTRIES: u32 = 8192;
 /// Slots for registered memory.
 pub const REGISTERED_BUFFERS_MAX: u32 = 80;
 
-/// Bytes of a statx result.
+/// Size of a statx result in bytes.
 pub const STAT_BYTES: usize = size_of::<libc::statx>();
 
-/// The file size in a statx result; `None` if the file system did not tell.
+/// Returns the file size in a statx result, or `None` if the file system did not fill it in.
 pub fn stat_size(result: &[u8]) -> Option<u64> {
     let number = |at: usize, length: usize| result.get(at..at + length);
     let mask = number(std::mem::offset_of!(libc::statx, stx_mask), 4)?;
@@ -43,58 +44,58 @@ pub fn stat_size(result: &[u8]) -> Option<u64> {
     known.then_some(u64::from_ne_bytes(size.try_into().ok()?))
 }
 
-/// Who submitted an entry.
+/// The submitter of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Source {
-    /// The ring itself: a wake-up from another thread.
+    /// The ring itself, for a wake-up from another thread.
     Wake = 0,
-    /// A leg; the owner is its slot in the volume.
+    /// A leg. The owner is its number in the ring's tags.
     Leg = 1,
-    /// A listening socket; the owner is its number.
+    /// A listening socket. The owner is its number.
     Listener = 2,
-    /// A client connection; the owner is its slot.
+    /// A client connection. The owner is its slot.
     Connection = 3,
-    /// Nobody: the outcome does not matter (cancellations, shutdowns).
+    /// Nobody, because the outcome does not matter (cancellations, shutdowns).
     Nobody = 4,
     /// The block device.
     Device = 5,
-    /// A disk of a virtual machine; the owner is its number.
+    /// A disk of a virtual machine. The owner is its number.
     Guest = 6,
 }
 
-/// The 64-bit word that names an entry: source (4 bits), owner (12), slot and generation
+/// The 64-bit word that identifies an entry: source (4 bits), owner (12), slot and generation
 /// (24 each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Who submitted it.
+    /// The kind of submitter.
     pub source: Source,
-    /// Which of them.
+    /// The number of the submitter within its kind.
     pub owner: u16,
-    /// The owner's own name for the operation.
+    /// The owner's own identifier of the operation.
     pub id: SlotId,
 }
 
-/// How long a wait passes over completions that were expected within the submission, in
-/// nanoseconds: longer than a busy client takes for its next request, too short to matter to
-/// a send that was cut short.
+/// Longest time, in nanoseconds, that a wait ignores completions expected within the
+/// submission. It is longer than a busy client takes for its next request, and too short to
+/// matter to a send that was cut short.
 const IMMEDIATE_PATIENCE: u64 = 200_000;
-/// `IORING_ENTER_GETEVENTS` of the kernel's interface.
+/// The kernel's `IORING_ENTER_GETEVENTS`.
 const ENTER_GETEVENTS: u32 = 1;
-/// Owners of one source: 2^12.
+/// Number of owners of one source: 2^12.
 pub const OWNERS_MAX: u16 = 1 << 12;
 
 impl Tag {
-    /// The tag of an entry whose outcome nobody waits for.
+    /// The tag of an entry for whose outcome nobody waits.
     pub const NOBODY: Tag =
         Tag { source: Source::Nobody, owner: 0, id: SlotId { slot: 0, generation: 0 } };
 
-    /// As the ring's word.
+    /// Returns the tag as the ring's word.
     pub fn to_bits(self) -> u64 {
         (self.source as u64) << 60 | u64::from(self.owner & 0xFFF) << 48 | self.id.to_bits()
     }
 
-    /// From the ring's word; `None` for a word no tag has.
+    /// Returns the tag in a word of the ring, or `None` if it is none.
     pub fn from_bits(bits: u64) -> Option<Tag> {
         let source = match bits >> 60 {
             0 => Source::Wake,
@@ -115,14 +116,14 @@ impl Tag {
 pub struct Completion {
     /// The entry's tag.
     pub tag: Tag,
-    /// Bytes or descriptor if not negative, else the negated errno.
+    /// Bytes or a descriptor if not negative, otherwise the negated errno.
     pub result: i32,
-    /// Whether the entry stays armed and more completions of it will come.
+    /// True if the entry stays armed and more completions of it will come.
     pub more: bool,
 }
 
 impl Completion {
-    /// The result as the kernel's count or its errno.
+    /// Returns the result as the kernel's count or its errno.
     pub fn outcome(&self) -> Result<u32, rustix::io::Errno> {
         match u32::try_from(self.result) {
             Ok(count) => Ok(count),
@@ -156,7 +157,7 @@ impl RingFile {
 /// Why the ring could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// The kernel refuses io_uring altogether.
+    /// The kernel refuses io_uring.
     #[error(
         "io_uring is not available: {0}. It needs Linux 5.11 or later, \
          sysctl kernel.io_uring_disabled=0 and, in a container, a seccomp profile that \
@@ -174,19 +175,19 @@ pub enum RingError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The kernel's io_uring lacks something without a replacement.
+    /// The kernel's io_uring lacks a feature that has no replacement.
     #[error("this kernel's io_uring lacks {0}; Linux 5.11 or later has it")]
     Missing(&'static str),
-    /// A resource of the ring's could not be made.
+    /// A resource of the ring could not be created.
     #[error("could not set up the event loop: {0}")]
     Resource(#[from] io::Error),
 }
 
-/// What this kernel offers, and with it how fast the data path is.
+/// The features of this kernel on which the speed of the data path depends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Completions run when the reactor waits, not by interrupting it (6.1). Without it:
-    /// cooperative task running (5.19), or interrupts.
+    /// Completions run while the reactor waits and do not interrupt it (Linux 6.1). Otherwise
+    /// cooperative task running (5.19) or interrupts.
     pub deferred_task_run: bool,
     /// Completions do not interrupt the reactor (5.19).
     pub cooperative_task_run: bool,
@@ -207,7 +208,7 @@ impl std::fmt::Display for Capabilities {
     }
 }
 
-/// Interrupts the reactor's wait from any thread.
+/// A handle that interrupts the reactor's wait from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -219,31 +220,31 @@ impl Waker {
     }
 }
 
-/// The ring. Lives on the thread that made it.
+/// The ring. It stays on the thread that created it.
 pub struct Ring {
     uring: IoUring,
     capabilities: Capabilities,
     buffer_slots: u16,
     buffers_registered: u16,
-    /// Entries the kernel would not take yet (out of memory), in order.
+    /// Entries that the kernel has not taken yet (out of memory), in order.
     backlog: VecDeque<squeue::Entry>,
     /// Files to be let go once no queued entry names them.
     leaving: Vec<OwnedFd>,
     /// Entries submitted since the last wait that complete within the submission, so that
     /// the wait does not return for these alone.
     immediate: usize,
-    /// Times entries were handed over.
+    /// Number of times entries were handed to the kernel.
     submissions: u64,
-    /// Receives that wait in poll(2), for a ring that does that under light load.
+    /// Receives that wait in poll(2), if [`Ring::poll_sockets`] was called.
     sockets: Option<Sockets>,
-    /// Completions that have been taken from the kernel already.
+    /// Completions already taken from the kernel.
     taken: Vec<Completion>,
     wake_descriptor: Arc<OwnedFd>,
     wake_counter: Mapping,
 }
 
 impl Ring {
-    /// Sets the ring up with everything the kernel offers, and arms the wake-up.
+    /// Sets up the ring with every feature the kernel offers, and arms the wake-up.
     pub fn new() -> Result<Ring, RingError> {
         let (uring, capabilities) = build()?;
         require(&uring)?;
@@ -277,18 +278,18 @@ impl Ring {
         Ok(ring)
     }
 
-    /// What the kernel offers.
+    /// Returns the features that the kernel offers.
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
-    /// Lets receives wait in poll(2) while load is light: see [`sockets`]. For a loop that waits by
-    /// [`Ring::wait`] alone.
+    /// Lets receives wait in poll(2) while load is light (see [`sockets`]). Only for a loop
+    /// that waits by nothing but [`Ring::wait`].
     ///
     /// # Errors
-    /// An event counter could not be made.
+    /// An event counter could not be created.
     pub fn poll_sockets(&mut self) -> Result<(), RingError> {
-        // Where completions interrupt the loop, they would interrupt poll(2), too.
+        // Completions that interrupt the loop would interrupt poll(2) too.
         if self.capabilities.deferred_task_run {
             self.sockets = Some(Sockets::new()?);
             self.taken.reserve(COMPLETION_ENTRIES as usize);
@@ -296,13 +297,13 @@ impl Ring {
         Ok(())
     }
 
-    /// A handle with which other threads wake the reactor. Each wake-up arrives as a
-    /// completion of [`Source::Wake`], upon which the reactor calls [`Ring::arm_wake`].
+    /// Returns a handle with which other threads wake the reactor. Each wake-up arrives as a
+    /// completion of [`Source::Wake`], after which the reactor calls [`Ring::arm_wake`].
     pub fn waker(&self) -> Waker {
         Waker(self.wake_descriptor.clone())
     }
 
-    /// Makes the next wake-up a completion.
+    /// Arms the wake-up, so that the next one arrives as a completion.
     pub fn arm_wake(&mut self) {
         let tag = Tag { source: Source::Wake, ..Tag::NOBODY };
         let file = RingFile::of(&self.wake_descriptor);
@@ -320,7 +321,7 @@ impl Ring {
         self.let_go();
     }
 
-    /// Lets go of the files that leave, if the kernel has all that was queued.
+    /// Closes the files that leave, if the kernel has everything that was queued.
     fn let_go(&mut self) {
         if self.leaving.is_empty() {
             return;
@@ -333,8 +334,8 @@ impl Ring {
         self.leaving.clear();
     }
 
-    /// Registers a mapping, so that I/O in it need not pin its pages each time. Says
-    /// whether it did; if not, I/O works all the same.
+    /// Registers a mapping, so that I/O in it need not pin its pages each time. Returns false
+    /// if that failed. I/O then works all the same.
     pub fn add_memory(&mut self, mapping: &mut Mapping) -> bool {
         if self.buffers_registered >= self.buffer_slots {
             return false;
@@ -377,7 +378,8 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Writes `span` to `offset`; with `durable`, on stable media at completion (RWF_DSYNC).
+    /// Writes `span` to `offset`. If `durable`, the data is on stable media at completion
+    /// (RWF_DSYNC).
     pub fn write(&mut self, file: RingFile, span: Span, offset: u64, durable: bool, tag: Tag) {
         let (address, length) = (span.address(), span.length() as u32);
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
@@ -396,19 +398,19 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Makes everything that completed durable (fdatasync).
+    /// Makes every completed write durable (fdatasync).
     pub fn flush(&mut self, file: RingFile, tag: Tag) {
         let entry = opcode::Fsync::new(file.target()).flags(types::FsyncFlags::DATASYNC).build();
         self.push(entry, tag);
     }
 
-    /// fallocate(2) with `mode`.
+    /// Calls fallocate(2) with `mode`.
     pub fn fallocate(&mut self, file: RingFile, mode: i32, offset: u64, length: u64, tag: Tag) {
         let entry = opcode::Fallocate::new(file.target(), length).offset(offset).mode(mode).build();
         self.push(entry, tag);
     }
 
-    /// Receives into `span`: whatever is there, at least one byte unless the peer is done.
+    /// Receives into `span` the bytes available, at least one unless the peer is done.
     pub fn receive(&mut self, file: RingFile, span: Span, tag: Tag) {
         self.start(Receive { file, target: Target::Span(span), tag });
     }
@@ -418,7 +420,7 @@ impl Ring {
         self.start(Receive { file, target: Target::Message(gather.message()), tag });
     }
 
-    /// Starts a receive where it is to wait.
+    /// Starts a receive in poll(2) or in the ring, depending on load.
     fn start(&mut self, receive: Receive) {
         let Ring { sockets, uring, .. } = self;
         let for_ring = match sockets {
@@ -444,9 +446,9 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Sends the spans of `gather`, in order; the completion says how many bytes went out.
-    /// With `immediate`, completes within the submission: with what the socket took at once,
-    /// or with EAGAIN. Without, waits until the socket takes some.
+    /// Sends the spans of `gather` in order. The completion's result is the number of bytes
+    /// sent. With `immediate` the entry completes within the submission, with the bytes the
+    /// socket took at once or with EAGAIN. Otherwise it waits until the socket takes some.
     pub fn send_gathered(
         &mut self,
         file: RingFile,
@@ -464,7 +466,7 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Accepts one connection; the completion's result is its descriptor.
+    /// Accepts one connection. The completion's result is its descriptor.
     pub fn accept(&mut self, file: RingFile, tag: Tag) {
         let entry = opcode::Accept::new(file.target(), std::ptr::null_mut(), std::ptr::null_mut())
             .flags(libc::SOCK_CLOEXEC)
@@ -497,8 +499,9 @@ impl Ring {
         self.push(entry, tag);
     }
 
-    /// Watches an event counter, which is not read: each write to it makes a completion. The entry stays
-    /// armed while completions say that more will come (Linux 5.13; EINVAL before).
+    /// Watches an event counter without reading it. Each write to the counter makes a
+    /// completion. The entry stays armed while completions say that more will come (Linux 5.13,
+    /// EINVAL before).
     pub fn watch_readable(&mut self, file: RingFile, tag: Tag) {
         let entry = opcode::PollAdd::new(file.target(), libc::POLLIN as u32).multi(true).build();
         self.push(entry, tag);
@@ -510,14 +513,14 @@ impl Ring {
         self.immediate += 1;
     }
 
-    /// Waits until the socket hangs up or fails, whatever else happens on it.
+    /// Waits until the socket hangs up or fails, and ignores everything else on it.
     pub fn watch_hangup(&mut self, file: RingFile, tag: Tag) {
         let entry = opcode::PollAdd::new(file.target(), libc::POLLRDHUP as u32).build();
         self.push(entry, tag);
     }
 
     /// Asks the kernel to end the entry with this tag soon. Its completion still comes, and
-    /// only that says that the kernel has let go of its memory.
+    /// only then has the kernel let go of its memory.
     pub fn cancel(&mut self, tag: Tag) {
         if let Some(sockets) = &mut self.sockets
             && sockets.cancel(tag, &mut self.taken)
@@ -531,8 +534,8 @@ impl Ring {
     fn push(&mut self, entry: squeue::Entry, tag: Tag) {
         let entry = entry.user_data(tag.to_bits());
         if self.backlog.is_empty() {
-            // SAFETY: an entry's memory is a span (mapped for ever), a gather (never freed)
-            // or a leaked address; its file is open or its slot merely empty (EBADF).
+            // SAFETY: an entry's memory is a span (mapped forever), a gather (never freed) or a
+            // leaked address. Its file is open, or its slot is merely empty (EBADF).
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return;
             }
@@ -545,7 +548,7 @@ impl Ring {
         self.backlog.push_back(entry);
     }
 
-    /// Moves what the backlog holds into the queue, as far as it goes.
+    /// Moves entries from the backlog into the queue while it has space.
     fn refill(&mut self) {
         while let Some(entry) = self.backlog.front() {
             // SAFETY: as in `push`.
@@ -556,14 +559,15 @@ impl Ring {
         }
     }
 
-    /// A number that changes whenever queued entries are handed to the kernel: while it
-    /// stays, the kernel has not read an entry queued since, nor what it points to.
+    /// Returns a number that changes whenever queued entries are handed to the kernel. While it
+    /// stays the same, the kernel has not read an entry queued since, nor the memory it points
+    /// to.
     pub fn submissions(&self) -> u64 {
         self.submissions
     }
 
-    /// Hands queued entries to the kernel without waiting. What it does not take for want
-    /// of memory stays queued for the next turn.
+    /// Hands queued entries to the kernel without waiting. Entries that it cannot take for lack
+    /// of memory stay queued for the next turn.
     pub fn submit(&mut self) {
         self.submissions += 1;
         if let Err(error) = self.uring.submit() {
@@ -571,8 +575,8 @@ impl Ring {
         }
     }
 
-    /// Submits everything queued and waits for a completion, at most `timeout` nanoseconds.
-    /// An error is one that will not go away by itself.
+    /// Submits everything queued and waits at most `timeout` nanoseconds for a completion.
+    /// Returns only errors that will not go away by themselves.
     pub fn wait(&mut self, timeout: Option<u64>) -> io::Result<()> {
         self.let_go();
         let are_polled = self.settle_sockets();
@@ -585,11 +589,11 @@ impl Ring {
         if are_polled {
             return self.wait_for_sockets(timeout);
         }
-        // With a backlog left, the queue is full and the rest must not wait for long.
+        // With a backlog left the queue is full, and the rest must not wait long.
         let timeout = if self.backlog.is_empty() { timeout } else { Some(0) };
         let want = self.immediate + 1;
-        // A send that found too little room, or none, is one of those: its rest has to be
-        // sent whether or not anything else happens.
+        // A send that found too little space, or none, is one of those. Its rest has to be sent
+        // whether or not anything else happens.
         let timeout = match self.immediate {
             0 => timeout,
             _ => Some(timeout.map_or(IMMEDIATE_PATIENCE, |time| time.min(IMMEDIATE_PATIENCE))),
@@ -609,14 +613,16 @@ impl Ring {
         match submitted {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
-                // Time is up; a signal; completions to be reaped first; out of memory now.
+                // Timeout, a signal, completions to be reaped first, or temporarily out of
+                // memory.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },
         }
     }
 
-    /// Returns true if receives wait in poll(2). If load has become heavy, hands them to the ring.
+    /// Returns true if receives wait in poll(2). If load has become heavy, hands them to the
+    /// ring.
     fn settle_sockets(&mut self) -> bool {
         let Ring { sockets: Some(sockets), uring, .. } = self else { return false };
         if sockets.is_empty() {
@@ -631,7 +637,7 @@ impl Ring {
         false
     }
 
-    /// Does as [`Ring::wait`] while receives wait in poll(2).
+    /// Waits like [`Ring::wait`], while receives wait in poll(2).
     fn wait_for_sockets(&mut self, timeout: Option<u64>) -> io::Result<()> {
         let expected = self.immediate;
         self.poll()?;
@@ -652,9 +658,9 @@ impl Ring {
         if has_rung? { self.poll() } else { Ok(()) }
     }
 
-    /// Submits everything queued and lets completions arrive that are ready, without waiting
-    /// for any: for a loop that has no time to sleep. An error is one that will not go away by
-    /// itself.
+    /// Submits everything queued and lets ready completions arrive, without waiting for any.
+    /// For a loop that has no time to sleep. Returns only errors that will not go away by
+    /// themselves.
     pub fn poll(&mut self) -> io::Result<()> {
         self.let_go();
         if !self.backlog.is_empty() {
@@ -663,8 +669,8 @@ impl Ring {
         self.immediate = 0;
         self.submissions += 1;
         let queued = self.uring.submission().len() as u32;
-        // SAFETY: the arguments are those of `submit`, whose entries `push` answers for; the
-        // flag only has deferred completions run (the crate sets it where it waits alone).
+        // SAFETY: the arguments are those of `submit`, whose entries `push` vouches for. The
+        // flag only has deferred completions run (the crate sets it only when it waits).
         let submitted = unsafe {
             self.uring.submitter().enter::<libc::sigset_t>(queued, 0, ENTER_GETEVENTS, None)
         };
@@ -677,7 +683,7 @@ impl Ring {
         }
     }
 
-    /// Moves every completion that has arrived to the end of `into`.
+    /// Appends every completion that has arrived to `into`.
     pub fn completions(&mut self, into: &mut Vec<Completion>) {
         into.append(&mut self.taken);
         self.take(into);
@@ -711,8 +717,8 @@ impl std::fmt::Debug for Ring {
 pub struct SocketAddress(rustix::net::SocketAddrAny);
 
 impl SocketAddress {
-    /// The address of a peer. It is leaked (about 130 bytes): an attempt to connect can
-    /// outlive everything, so make one per peer, not one per attempt.
+    /// Returns the address of a peer. It is leaked (about 130 bytes), because an attempt to
+    /// connect can outlive everything. So make one per peer and not one per attempt.
     pub fn leak(address: rustix::net::SocketAddrAny) -> &'static SocketAddress {
         Box::leak(Box::new(SocketAddress(address)))
     }
@@ -732,7 +738,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Tries the set-ups from the best to the plainest.
+/// Tries set-ups from the best to the plainest.
 fn build() -> Result<(IoUring, Capabilities), RingError> {
     let base = || {
         let mut builder = IoUring::builder();
@@ -764,8 +770,9 @@ fn build() -> Result<(IoUring, Capabilities), RingError> {
     Ok((uring, Capabilities::default()))
 }
 
-/// Returns why io_uring was refused. `lockable` is the limit of locked memory in bytes; none
-/// is no limit. Kernels that count the rings' memory in it answer ENOMEM.
+/// Returns the error for a refused io_uring. `lockable` is the limit of locked memory in bytes,
+/// or `None` if there is no limit. Kernels that count the rings' memory against the limit
+/// answer ENOMEM.
 fn refused(error: io::Error, lockable: Option<u64>) -> RingError {
     match lockable {
         Some(limit) if error.raw_os_error() == Some(libc::ENOMEM) => {
@@ -775,7 +782,7 @@ fn refused(error: io::Error, lockable: Option<u64>) -> RingError {
     }
 }
 
-/// Refuses a kernel that lacks what has no replacement.
+/// Refuses a kernel that lacks a feature without a replacement.
 fn require(uring: &IoUring) -> Result<(), RingError> {
     let parameters = uring.params();
     if !parameters.is_feature_ext_arg() {

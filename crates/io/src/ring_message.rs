@@ -4,8 +4,8 @@ use std::mem::ManuallyDrop;
 
 use crate::memory::Span;
 
-/// Most pieces one message has: header and payload of 32 replies. The kernel's own limit
-/// (UIO_MAXIOV) is 1024.
+/// Maximum number of pieces of a message: header and payload of 32 replies. The kernel's own
+/// limit (UIO_MAXIOV) is 1024.
 pub const PIECES_MAX: usize = 64;
 
 struct Inner {
@@ -17,7 +17,7 @@ struct Inner {
 
 /// An ordered list of spans to send from or receive into with one call.
 ///
-/// Its memory is never freed, since a call in flight reads it; make one per connection slot
+/// Its memory is never freed, since a call in flight reads it. So make one per connection slot
 /// and reuse it.
 pub struct Gather {
     inner: ManuallyDrop<Box<Inner>>,
@@ -27,7 +27,7 @@ pub struct Gather {
 unsafe impl Send for Gather {}
 
 impl Gather {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Gather {
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         // SAFETY: all-zero bytes are a valid `msghdr`: null pointers and zero lengths.
@@ -36,23 +36,23 @@ impl Gather {
         Gather { inner: ManuallyDrop::new(Box::new(inner)) }
     }
 
-    /// Forgets every piece.
+    /// Removes every piece.
     pub fn clear(&mut self) {
         self.inner.first = 0;
         self.inner.end = 0;
     }
 
-    /// Pieces that can still be added.
+    /// Returns the number of pieces that can still be added.
     pub fn room(&self) -> usize {
         PIECES_MAX - self.inner.end
     }
 
-    /// Whether no byte is left.
+    /// Returns true if no byte is left.
     pub fn is_empty(&self) -> bool {
         self.inner.first == self.inner.end
     }
 
-    /// Bytes left.
+    /// Returns the number of bytes left.
     pub fn length(&self) -> usize {
         let Inner { vectors, first, end, .. } = &**self.inner;
         vectors[*first..*end].iter().map(|vector| vector.iov_len).sum()
@@ -76,11 +76,11 @@ impl Gather {
         }
     }
 
-    /// Adds a piece; an empty one is left out. A list queued for sending takes more pieces
+    /// Adds a piece. An empty one is left out. A list queued for sending takes more pieces
     /// until the ring submits it ([`crate::ring::Ring::submissions`]).
     ///
     /// # Panics
-    /// If there is no room: the caller asks first.
+    /// If there is no space. The caller checks first.
     pub fn push(&mut self, span: Span) {
         if span.is_empty() {
             return;
@@ -109,7 +109,8 @@ impl Gather {
         debug_assert_eq!(count, 0, "a socket took more than it was given");
     }
 
-    /// The list in the kernel's layout, valid for ever, current until the next change.
+    /// Returns the list in the kernel's layout. The pointer is valid forever, its content until
+    /// the next change.
     pub(crate) fn message(&mut self) -> *mut libc::msghdr {
         let inner = &mut **self.inner;
         inner.header.msg_iov = inner.vectors[inner.first..].as_mut_ptr();

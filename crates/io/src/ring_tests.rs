@@ -155,7 +155,7 @@ fn a_send_cut_short_is_told_though_nothing_else_happens() {
     let mut out = Gather::new();
     out.push(memory.whole());
     ring.send_gathered(near, &mut out, true, tag(1));
-    // An hour, if the wait is for something beyond the send.
+    // The wait takes an hour if it is for something other than the send.
     ring.wait(Some(3_600_000_000_000)).unwrap();
     let mut told = Vec::new();
     ring.completions(&mut told);
@@ -190,8 +190,8 @@ fn too_little_locked_memory_is_named() {
     assert!(!refuse(libc::ENOMEM, None).contains("ulimit"));
 }
 
-/// Returns a ring whose receives wait in poll(2). Where the kernel cannot do that, they wait in the ring, and the
-/// tests below hold all the same.
+/// Returns a ring whose receives wait in poll(2). If the kernel cannot do that, they wait in
+/// the ring, and the tests below hold all the same.
 fn light_ring() -> Ring {
     let mut ring = Ring::new().unwrap();
     ring.poll_sockets().unwrap();

@@ -1,7 +1,7 @@
-//! Counts the descriptors a configuration may need, and holds that against what the process may have.
+//! Counts the descriptors a configuration may need and compares that with the process's limit.
 //!
-//! A server that runs out of them can neither accept a client nor bring back a leg. So a configuration
-//! that may get there is refused at the start, not when clients come.
+//! A server that runs out of descriptors can neither accept a client nor reconnect a leg. So
+//! such a configuration is refused at the start and not when clients come.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -11,23 +11,24 @@ use crate::control::connections::CONNECTIONS_MAX as CONTROL_CONNECTIONS_MAX;
 use crate::vhost::{QUEUES_MAX, REGIONS_MAX};
 use hemi_io::config::legs::{LegConfig, LegSpec};
 
-/// The ring, its event counters, timers, signals, standard streams, ledger, recording, files that are
-/// read again, and what libraries open for a moment.
+/// Descriptors for the ring, its event counters, timers, signals, standard streams, ledger,
+/// recording, files that are reread, and those that libraries open briefly.
 const RESERVED: u64 = 64;
-/// The socket of a virtual machine's disk, its connection four times, one that is refused, an event counter
-/// for the thread, one message's files, and two event counters for each queue.
+/// Descriptors of a virtual machine's disk: its socket, four for its connection, one for a
+/// refused one, an event counter for the thread, the files of one message, and two event
+/// counters for each queue.
 const GUEST: u64 = 7 + REGIONS_MAX as u64 + 2 * QUEUES_MAX as u64;
-/// Addresses that a host of a TCP export usually has.
+/// Number of addresses that a host of a TCP export usually has.
 const ADDRESSES_PER_HOST: u64 = 2;
 
-/// A configuration may need more descriptors than the process may have.
+/// An error: a configuration may need more descriptors than the process may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "clients and legs may take {needed} descriptors, and the limit is {limit}: lower \
      limits.connections_max of the exports, or raise RLIMIT_NOFILE (LimitNOFILE= in a unit file)"
 )]
 pub struct TooFew {
-    /// Most descriptors that can be open at a time.
+    /// Maximum number of descriptors that can be open at a time.
     pub needed: u64,
     /// The hard limit of this process.
     pub limit: u64,
@@ -36,7 +37,7 @@ pub struct TooFew {
 /// Checks that a configuration does not need more descriptors than this process may have.
 ///
 /// # Errors
-/// [`TooFew`], with both numbers.
+/// Returns [`TooFew`] with both numbers.
 pub fn check(config: &Config) -> Result<(), TooFew> {
     check_within(config, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))
 }
@@ -46,10 +47,10 @@ fn check_within(config: &Config, limit: u64) -> Result<(), TooFew> {
     if needed > limit { Err(TooFew { needed, limit }) } else { Ok(()) }
 }
 
-/// Returns the most descriptors that a served configuration has open at a time.
+/// Returns the maximum number of descriptors that a served configuration has open at a time.
 fn needed(config: &Config) -> u64 {
     let exports: u64 = match &config.exports[..] {
-        // A unix socket in the run directory.
+        // The default export: a unix socket in the run directory.
         [] => of_listener(1, &ExportLimits::default()),
         exports => exports.iter().map(of_export).sum(),
     };
@@ -67,12 +68,14 @@ fn of_export(export: &ExportConfig) -> u64 {
     of_listener(addresses, &export.limits)
 }
 
-/// One more is accepted to be refused.
+/// Returns the descriptors of a listener. One more connection is accepted in order to be
+/// refused.
 fn of_listener(addresses: u64, limits: &ExportLimits) -> u64 {
     addresses * (2 + u64::from(limits.connections_max))
 }
 
-/// A device and its lock. A connection that is lost can be open while the next is made.
+/// Returns the descriptors of a leg: a device and its lock, or connections. A lost connection
+/// can be open while the next is made.
 fn of_leg(leg: &LegConfig) -> u64 {
     match &leg.path {
         LegSpec::Path(_) | LegSpec::End(_) => 2,

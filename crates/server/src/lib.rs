@@ -1,13 +1,13 @@
 //! Serves a hemi volume: the io_uring reactor, its legs and its NBD export.
 //!
 //! One thread per volume, the **reactor**, owns the engine, one io_uring, the legs and the
-//! client sockets. Each turn of its loop submits everything new and waits with a single
-//! system call, feeds all completions to the engine, and carries out the engine's actions.
-//! A request needs no lock, no hand-off to another thread and no heap: payload lies in one
-//! registered arena, from the socket to the drives and back. Control runs on another thread
-//! and talks to the reactor by messages.
+//! client sockets. Each turn of its loop submits everything new and waits with a single system
+//! call, feeds all completions to the engine, and carries out the engine's actions. A request
+//! needs no lock, no hand-off to another thread and no heap, because payload lies in one
+//! registered arena from the socket to the drives and back. Control runs on another thread and
+//! exchanges messages with the reactor.
 //!
-//! `docs/design/reactor.md` gives the loop and its bounds, `docs/design/legs.md` the legs.
+//! `docs/design/reactor.md` describes the loop and its bounds, `docs/design/legs.md` the legs.
 
 pub mod config;
 pub mod control;

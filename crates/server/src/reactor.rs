@@ -1,10 +1,10 @@
 //! The event loop of one volume.
 //!
-//! Each turn: one system call submits everything new and waits; the time is read once; every
-//! completion that has arrived is fed to its leg or connection and through it to the engine,
-//! before any timer runs, so that the reactor's own lateness never makes a leg look frozen;
-//! the engine's actions become ring entries; answers are gathered and sent. Nothing here
-//! waits for a lock or allocates per request.
+//! In each turn one system call submits everything new and waits, and the time is read once.
+//! Every completion that has arrived is fed to its leg or connection and through it to the
+//! engine, before any timer runs, so that the reactor's own lateness never makes a leg look
+//! frozen. The engine's actions become ring entries. Answers are gathered and sent. Nothing
+//! here waits for a lock or allocates per request.
 
 mod census;
 mod handover;
@@ -37,9 +37,10 @@ use hemi_io::clock;
 use hemi_io::leg::{InjectionState, Leg, LegContext, LegOutcome, OpenLeg, ResolvedIo};
 use hemi_io::ring::{COMPLETION_ENTRIES, Completion, Ring, Source};
 
-/// Time clients have to take their last answers once the volume is closed.
+/// Time that clients have to take their last answers after the volume is closed.
 const LAST_ANSWERS: u64 = 2 * SECOND;
-/// Low bits of a leg's owner number: its slot. Above them, a count of attachments.
+/// Number of low bits of a leg's owner number that hold its slot. The bits above count
+/// attachments.
 const OWNER_SLOT_BITS: u32 = LEGS_MAX.ilog2();
 /// Attachments after which owner numbers begin again.
 const OWNER_EPOCHS: u16 = hemi_io::ring::OWNERS_MAX >> OWNER_SLOT_BITS;
@@ -52,10 +53,10 @@ const TOKEN_CLOSE: u64 = 0;
 
 type Outcome = Result<(), ReactorError>;
 
-/// What is to happen when a command is done.
+/// The step that follows when a command is done.
 enum After {
     Nothing,
-    /// Let go of the leg.
+    /// Release the leg.
     Release(LegIndex),
 }
 
@@ -65,7 +66,7 @@ struct PendingCommand {
     reply: ReplyTo<Outcome>,
 }
 
-/// What a reactor is made of.
+/// The parts of a reactor.
 pub(crate) struct Parts {
     pub(crate) ring: Ring,
     pub(crate) engine: Engine<Arena>,
@@ -76,12 +77,12 @@ pub(crate) struct Parts {
     pub(crate) notices: Notices,
 }
 
-/// The loop and all it owns.
+/// The loop and everything it owns.
 pub(crate) struct Reactor {
     ring: Ring,
     engine: Engine<Arena>,
     legs: [Option<Leg>; LEGS_MAX],
-    /// Legs that left with I/O in flight: kept until it has ended.
+    /// Legs that left with I/O in flight. They are kept until it has ended.
     retired: Vec<Leg>,
     exports: Exports,
     messages: Receiver<ReactorMessage>,
@@ -95,19 +96,19 @@ pub(crate) struct Reactor {
     closed_at: Instant,
     next_snapshot: Instant,
     published_at: Instant,
-    /// Whether the engine was serving at the last look.
+    /// True if the engine was serving at the last check.
     was_serving: bool,
     notices: Notices,
-    /// What the engine halted for.
+    /// The reason why the engine halted.
     halted: Option<ServeError>,
-    /// A census of the regions, while one is taken.
+    /// A census of the regions in progress.
     census: Option<Counting>,
-    /// An upgrade to another program, while there is one.
+    /// An upgrade to another program in progress.
     upgrade: Option<Upgrade>,
-    /// A report of what was taken over from the previous program.
+    /// A report of the state taken over from the previous program.
     taken_over: Option<HandoverReport>,
     now: Instant,
-    /// What legs may still be handed in this turn, in bytes.
+    /// Bytes that legs may still be handed in this turn.
     turn_bytes: u64,
     completions: Vec<Completion>,
     outcomes: Vec<LegOutcome>,
@@ -146,7 +147,7 @@ impl Reactor {
         }
     }
 
-    /// Puts an opened leg into its slot, before the loop runs or when one joins.
+    /// Puts an opened leg into its slot, before the loop runs or when a leg joins.
     pub(crate) fn install(&mut self, slot: LegIndex, opened: OpenLeg) -> io::Result<()> {
         let owner = self.new_owner(slot);
         let leg = Leg::attach(opened, owner, self.allow_inject)?;
@@ -166,7 +167,7 @@ impl Reactor {
         }
     }
 
-    /// Takes the leg out of its slot; it is kept while I/O is in flight.
+    /// Takes the leg out of its slot, and keeps it while I/O is in flight.
     fn release(&mut self, slot: LegIndex) {
         if let Some(leg) = self.legs[slot.index()].take() {
             if leg.in_flight() == 0 {
@@ -182,14 +183,15 @@ impl Reactor {
         self.exports.set_fast_zeroes(self.legs.iter().flatten().all(Leg::fast_zeroes));
     }
 
-    /// Takes on the clients of the previous program, before the loop runs.
+    /// Takes over the clients of the previous program, before the loop runs.
     pub(crate) fn take_on(&mut self, clients: CarriedClients, report: HandoverReport) {
         self.with_exports(|exports, cx| exports.take_on(cx, clients));
         self.note_taken_over(report);
     }
 
-    /// Runs until the volume is closed. In an upgrade, returns the state for the next program. After an
-    /// error the loop cannot go on, and the volume is as after a kill: nothing acknowledged is lost.
+    /// Runs until the volume is closed. In an upgrade, returns the state for the next program.
+    /// After an error the loop cannot continue and the volume is as after a kill: nothing
+    /// acknowledged is lost.
     pub(crate) fn run(mut self) -> Result<Option<HandedOver>, ServeError> {
         tracing::info!(capabilities = %self.ring.capabilities(), "serving");
         loop {
@@ -221,7 +223,7 @@ impl Reactor {
         self.exports.record(recorder);
     }
 
-    /// Everything between two waits.
+    /// Does everything between two waits.
     fn turn(&mut self) {
         self.turn_bytes = TURN_BYTES_MAX;
         let mut batch = std::mem::take(&mut self.completions);
@@ -241,7 +243,8 @@ impl Reactor {
         self.with_exports(|exports, cx| exports.finish_turn(cx));
         self.count_regions();
         if self.engine.is_serving() != self.was_serving {
-            // Before the first answer leaves: whoever has one sees the volume served.
+            // This comes before the first answer, so a client that has an answer sees the
+            // volume served.
             self.was_serving = !self.was_serving;
             self.next_snapshot = self.now;
             if self.was_serving {
@@ -257,7 +260,7 @@ impl Reactor {
         }
     }
 
-    /// Something changed that is not to be learnt late: a snapshot is due.
+    /// Schedules a snapshot soon, because something changed that must not be learnt late.
     fn state_changed(&mut self) {
         self.next_snapshot = self.next_snapshot.min(self.published_at + SNAPSHOT_GAP_MIN);
     }
@@ -300,7 +303,7 @@ impl Reactor {
         }
     }
 
-    /// Tells the engine what a leg has to say.
+    /// Passes a leg's reports to the engine.
     fn report(&mut self, slot: LegIndex) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
@@ -321,7 +324,8 @@ impl Reactor {
         self.outcomes = outcomes;
     }
 
-    /// A leg that has left: its I/O still holds buffers, its events mean nothing any more.
+    /// Handles the reports of a leg that has left. Its I/O still holds buffers, and its events
+    /// no longer matter.
     fn report_retired(&mut self, index: usize) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
@@ -367,14 +371,14 @@ impl Reactor {
         let legs = self.legs.iter().flatten().chain(&self.retired);
         let legs = legs.map(Leg::deadline).min().unwrap_or(Instant::NEVER);
         let last = self.closed_at + LAST_ANSWERS;
-        // Out of bytes: the engine may want more, in the next turn.
+        // With no bytes left, the engine may want more in the next turn.
         let more = if self.turn_bytes == 0 { Instant(0) } else { Instant::NEVER };
         let own = self.next_snapshot.min(last).min(more).min(self.upgrade_deadline());
         let own = own.min(self.census_deadline());
         self.engine.deadline().min(legs).min(self.exports.deadline()).min(own)
     }
 
-    /// Carries out what the engine wants, as far as the turn goes.
+    /// Carries out the engine's actions, within the bounds of the turn.
     fn act(&mut self) {
         while self.turn_bytes > 0
             && let Some(action) = self.engine.next_action()
@@ -392,7 +396,8 @@ impl Reactor {
             Action::Leg(io) => self.start(io),
             Action::Reply(reply) => self.with_exports(|exports, cx| exports.reply(cx, reply)),
             Action::CommandDone { token: TOKEN_CLOSE, result } => {
-                // A second close only shortens the first one's time, which is told as busy.
+                // A second close only shortens the first one's time, which the engine reports
+                // as busy.
                 if let Err(error) = result
                     && error != CommandError::Busy
                 {
@@ -463,7 +468,7 @@ impl Reactor {
                     Command::Remove { leg } | Command::Detach { leg } => Some(leg.0),
                     _ => None,
                 };
-                // The operator named a slot; the answer does, too.
+                // The operator named a slot, so the answer does too.
                 let named: ReplyTo<Outcome> = Box::new(move |outcome| {
                     reply(match (outcome, slot) {
                         (Err(ReactorError::Command(CommandError::NoSuchLeg)), Some(slot)) => {
@@ -482,7 +487,7 @@ impl Reactor {
                 let now = self.now;
                 let target = self.legs.get_mut(leg.index()).and_then(Option::as_mut);
                 let injected = target.map(|leg| leg.inject(now, injection));
-                // Whoever looks after the answer sees the fault.
+                // A client that looks after the answer must see the fault.
                 self.publish();
                 reply(match injected {
                     None => Err(ReactorError::NoSuchLeg(leg.0)),
@@ -496,7 +501,7 @@ impl Reactor {
             }
             ReactorMessage::AttachDevice { opened, reply } => {
                 let attached = self.with_exports(|exports, cx| exports.attach_device(cx, *opened));
-                // Whoever looks after the answer sees the device.
+                // A client that looks after the answer must see the device.
                 self.publish();
                 reply(attached);
             }
@@ -552,7 +557,7 @@ impl Reactor {
         id: [u8; 16],
         reply: ReplyTo<Outcome>,
     ) {
-        // All of it: what is left is for the leg that was in the slot.
+        // Carry out all actions: those left are for the leg that was in the slot.
         self.turn_bytes = u64::MAX;
         self.act();
         let path = opened.description();
@@ -596,13 +601,13 @@ impl Reactor {
         if let (After::Release(leg), Ok(())) = (after, result) {
             self.release(leg);
         }
-        // Whoever looks after the answer sees what the command did.
+        // A client that looks after the answer must see the command's effect.
         self.publish();
         reply(result.map_err(ReactorError::from));
     }
 
-    /// Whether everything is done: the volume is closed and clients have their answers, or
-    /// had time to take them.
+    /// Returns true if everything is done: the volume is closed, and clients have their answers
+    /// or had time to take them.
     fn finished(&self) -> bool {
         if self.is_handing_over() {
             return self.phase == Phase::Closed && self.legs_have_ended();
@@ -611,7 +616,7 @@ impl Reactor {
             && (self.exports.idle() || self.now >= self.closed_at + LAST_ANSWERS)
     }
 
-    /// Publishes the state of things.
+    /// Publishes a snapshot of the state.
     pub(crate) fn publish(&mut self) {
         let last = self.published.load();
         let counts = self.exports.counts();
@@ -622,7 +627,7 @@ impl Reactor {
             taken: std::time::Instant::now(),
             opened: last.opened,
             phase: match self.phase {
-                // Until every leg has recorded that the volume is open, requests wait.
+                // Requests wait until every leg has recorded that the volume is open.
                 Phase::Serving if !self.engine.is_serving() => Phase::Opening,
                 Phase::Closing | Phase::Closed if self.is_handing_over() => Phase::Upgrading,
                 phase => phase,
@@ -658,7 +663,7 @@ impl Reactor {
         (0_u8..).zip(&self.legs).filter_map(reason).collect()
     }
 
-    /// The faults in force, by slot.
+    /// Returns the faults in force, by slot.
     fn injected(&self) -> Vec<(u8, InjectionState)> {
         let state = |(slot, leg): (u8, &Option<Leg>)| {
             let state = leg.as_ref()?.injected(self.now)?;

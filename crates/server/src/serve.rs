@@ -1,7 +1,7 @@
-//! From a configuration to a served volume.
+//! The way from a configuration to a served volume.
 //!
-//! [`serve`] opens the legs, lets recovery decide what they say, binds every socket, and only
-//! then starts the reactor's and the control's threads: whatever is wrong is known before a
+//! [`serve`] opens the legs, has recovery decide on their state, binds every socket, and only
+//! then starts the threads of the reactor and of control. So every error is found before a
 //! client is let in.
 
 use std::io;
@@ -44,24 +44,24 @@ use hemi_io::leg::OpenError;
 use hemi_io::ring::{Ring, RingError};
 use hemi_io::{clock, random};
 
-/// Why a volume is not served.
+/// An error that keeps a volume from being served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A leg could not be opened, for another reason than that it is absent.
+    /// A leg could not be opened for a reason other than absence.
     #[error("leg {leg}: {source}")]
     Open {
-        /// As configured.
+        /// The leg as configured.
         leg: String,
-        /// Why.
+        /// The reason.
         source: OpenError,
     },
-    /// No leg is there at all. A line for each.
+    /// No leg is there. The text has a line for each.
     #[error("{0}")]
     Absent(String),
-    /// What the legs say does not make a volume that may be opened.
+    /// The legs do not make a volume that may be opened.
     #[error("{0}")]
     Refused(String),
-    /// The legs are of another volume than the one named.
+    /// The legs belong to another volume than the one named.
     #[error("the legs belong to volume {found:?}, not to {wanted:?}")]
     OtherVolume {
         /// The name configured.
@@ -75,11 +75,11 @@ pub enum ServeError {
          volume; use a device with blocks of {volume} bytes or less"
     )]
     Block {
-        /// As configured.
+        /// The leg as configured.
         leg: String,
-        /// Its block in bytes.
+        /// Size of its blocks in bytes.
         block: u32,
-        /// The volume's.
+        /// Size of the volume's blocks in bytes.
         volume: u32,
     },
     /// The search for legs failed.
@@ -88,54 +88,54 @@ pub enum ServeError {
     /// Missing legs were to be given up, but the remaining one could not be promoted.
     #[error("start_degraded: {0}")]
     GiveUp(#[from] PromoteError),
-    /// The ledger.
+    /// The ledger could not be found or kept.
     #[error(transparent)]
     Ledger(#[from] LedgerFileError),
-    /// The volume was closed, and still relies on its ledger.
+    /// The volume was closed but still relies on its ledger.
     #[error(
         "the ledger {} could not be settled: a leg did not take what it says in time. It is kept; \
          run the command again",
         path.display()
     )]
     NotSettled {
-        /// The ledger.
+        /// Path of the ledger.
         path: PathBuf,
     },
-    /// There are fewer descriptors than clients and legs may take.
+    /// The process may have fewer descriptors than clients and legs need.
     #[error(transparent)]
     Descriptors(#[from] TooFew),
-    /// An export.
+    /// An export could not listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Control.
+    /// Control could not start.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The event loop.
+    /// The ring could not be set up.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// Memory for payload.
+    /// The memory for payload could not be allocated.
     #[error("the buffer budget of {budget} could not be allocated: {source}; lower buffer_budget")]
     Buffers {
-        /// The budget.
+        /// The buffer budget.
         budget: hemi_units::Size,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file of the recording.
+    /// The file of the recording could not be created.
     #[error(
         "cannot record to {}: {source}; name a file that does not exist yet, in a directory that \
          can be written", path.display()
     )]
     Record {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The block device.
+    /// The block device could not be created.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A thread, or the event loop while running.
+    /// A thread could not start, or the event loop failed.
     #[error("the event loop failed: {0}")]
     Reactor(io::Error),
     /// The engine halted while the volume was served.
@@ -146,42 +146,43 @@ pub enum ServeError {
          hemi promote: it may lack what was acknowledged before the stop and not flushed"
     )]
     Halted {
-        /// Its name.
+        /// Name of the leg.
         leg: String,
-        /// How many regions.
+        /// Number of regions.
         regions: u32,
     },
 }
 
-/// A volume that is being served, as others reach it.
+/// A volume that is being served, and the ways to reach it.
 #[derive(Debug)]
 pub struct Started<'a> {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// Its control socket.
+    /// Path of its control socket.
     pub control: &'a Path,
     /// Its exports.
     pub exports: &'a [ExportConfig],
 }
 
-/// Says what only the command line may ask of [`serve`].
+/// Options of [`serve`] that only the command line has.
 #[derive(Clone, Copy, Default)]
 pub struct ServeOptions<'a> {
-    /// Every request is recorded in this file, if one is named.
+    /// The file to record every request in, if any.
     pub record: Option<&'a Path>,
-    /// The operator accepts to lose what only a missing or damaged ledger could tell.
+    /// True if the operator accepts to lose data that only a missing or damaged ledger could
+    /// tell.
     pub accept_loss: bool,
-    /// Is called once control answers, and must not block. The volume may still be opening, and is not
-    /// handed over to another program.
+    /// A function that is called once control answers. It must not block. The volume may still
+    /// be opening. A volume with a companion is not handed over to another program.
     pub companion: Option<&'a dyn Fn(&Started)>,
 }
 
-/// Serves the volume the configuration names until it is stopped: by a signal, or through
-/// control. Blocks. Returns the program that goes on, if the volume was closed for one: whoever calls
-/// this becomes it ([`Successor::exec`]).
+/// Serves the configured volume until it is stopped by a signal or through control. Blocks.
+/// Returns the next program if the volume was closed for one. The caller then becomes it
+/// ([`Successor::exec`]).
 ///
 /// # Errors
-/// [`ServeError`]: what keeps the volume from being served, or made the event loop end.
+/// Returns the [`ServeError`] that keeps the volume from being served or ended the event loop.
 pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor>, ServeError> {
     let mut inherited = Inheritance::take();
     descriptors::check(&config)?;
@@ -270,7 +271,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     let control = match control.spawn(Arc::new(config), volume) {
         Ok(control) => control,
         Err(error) => {
-            // Nobody could stop it: close what has been opened.
+            // Nobody could stop it, so close everything that was opened.
             let reply = Box::new(|_| ());
             let _ = running.handle.send(ReactorMessage::Shutdown { drain: 0, reply });
             running.join()?;
@@ -320,7 +321,7 @@ pub fn serve(mut config: Config, asked: ServeOptions) -> Result<Option<Successor
     }
 }
 
-/// Returns true if the state handed over belongs to the volume of the legs.
+/// Returns true if the state handed over belongs to the legs' volume.
 fn of_this_volume(inherited: &Inheritance, opened: &OpenedVolume) -> bool {
     let is = inherited.is_of(opened.opening.superblock.volume_id);
     if !is {
@@ -329,7 +330,7 @@ fn of_this_volume(inherited: &Inheritance, opened: &OpenedVolume) -> bool {
     is
 }
 
-/// Serves the disks of virtual machines, each on a thread of its own.
+/// Serves the disks of virtual machines, each on its own thread.
 fn serve_guests(guests: Vec<GuestListener>, reactor: &ReactorHandle) -> Vec<Listening> {
     let serve = |(export, guest): (u16, GuestListener)| {
         let name = guest.name().to_owned();
@@ -339,15 +340,16 @@ fn serve_guests(guests: Vec<GuestListener>, reactor: &ReactorHandle) -> Vec<List
     (0..).zip(guests).filter_map(serve).collect()
 }
 
-/// The thread that makes the block device.
+/// The thread that creates the block device.
 struct Attaching {
     thread: JoinHandle<Result<String, DeviceError>>,
-    /// True once it has failed. It has the volume closed after that, and may end later than the volume.
+    /// True once it has failed. It then has the volume closed, and may end later than the
+    /// volume.
     failed: Arc<AtomicBool>,
 }
 
-/// Makes the volume a block device on a thread of its own: the first requests are served by the time it is
-/// one. If that fails, the volume is closed.
+/// Creates the volume's block device on a thread of its own, because the kernel already sends
+/// requests while it creates one. If that fails, the volume is closed.
 fn attach_device(reactor: &ReactorHandle, kind: DeviceKind) -> Result<Attaching, ServeError> {
     let (reactor, failed) = (reactor.clone(), Arc::new(AtomicBool::new(false)));
     let has_failed = Arc::clone(&failed);
@@ -366,11 +368,12 @@ fn attach_device(reactor: &ReactorHandle, kind: DeviceKind) -> Result<Attaching,
         .map_err(ServeError::Reactor)
 }
 
-/// Says what becomes of the block device now that the volume is closed.
+/// Waits for the block device's thread now that the volume is closed, and returns or logs its
+/// result.
 fn end_device(attaching: Attaching, name: &str, is_upgrade: bool) -> Result<(), ServeError> {
     let Attaching { thread, failed } = attaching;
     if !thread.is_finished() && !failed.load(Ordering::Acquire) {
-        // It waits for a reactor that has ended: so will the kernel, for the next one.
+        // The thread waits for a reactor that has ended. The kernel will too, for the next one.
         return Ok(());
     }
     match thread.join() {
@@ -389,7 +392,7 @@ fn end_device(attaching: Attaching, name: &str, is_upgrade: bool) -> Result<(), 
     }
 }
 
-/// Begins a recording of the volume's requests in a file that is not there yet.
+/// Begins a recording of the volume's requests in a new file.
 fn record_to(path: &Path, opened: &OpenedVolume) -> Result<(Recorder, Recording), ServeError> {
     let superblock = &opened.opening.superblock;
     let volume_bytes = superblock.layout.volume_bytes();
@@ -422,7 +425,7 @@ pub(crate) fn check(config: &Config, opened: &OpenedVolume) -> Result<(), ServeE
     Ok(())
 }
 
-/// Returns every export; one on a unix socket in the run directory if none is configured.
+/// Returns every export, or if none is configured, one on a unix socket in the run directory.
 fn exports_of(config: &Config, opened: &OpenedVolume) -> Result<GateFiles, ServeError> {
     let superblock = &opened.opening.superblock;
     let options = ExportOptions {
@@ -455,21 +458,21 @@ fn listen(
     Ok(listeners)
 }
 
-/// How a reactor runs.
+/// The options of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorOptions {
-    /// The engine's.
+    /// The engine's settings.
     pub settings: Settings,
-    /// Bytes for payload.
+    /// Bytes of memory for payload.
     pub buffer_budget: u64,
-    /// Whether faults may be injected.
+    /// True if faults may be injected.
     pub allow_inject: bool,
 }
 
 /// A reactor's thread.
 #[derive(Debug)]
 pub struct Running {
-    /// The line to it.
+    /// The handle for messages to the reactor.
     pub handle: ReactorHandle,
     thread: JoinHandle<Result<Option<HandedOver>, ServeError>>,
 }
@@ -489,7 +492,8 @@ impl Running {
         self.end().map(drop)
     }
 
-    /// Waits like [`Running::join`]. Returns the state for another program, if the volume was closed for one.
+    /// Waits like [`Running::join`]. Returns the state for the next program if the volume was
+    /// closed for one.
     pub(crate) fn end(self) -> Result<Option<HandedOver>, ServeError> {
         match self.thread.join() {
             Ok(result) => result,
@@ -501,8 +505,8 @@ impl Running {
 /// Starts the reactor's thread.
 ///
 /// # Errors
-/// [`ServeError::Buffers`], [`ServeError::Ring`] or [`ServeError::Reactor`], before any leg
-/// has been written to.
+/// Fails with [`ServeError::Buffers`], [`ServeError::Ring`] or [`ServeError::Reactor`] before
+/// any leg has been written to.
 pub fn start(
     opened: OpenedVolume,
     options: ReactorOptions,
@@ -628,7 +632,7 @@ fn build(
     for (slot, leg) in opened.legs {
         reactor.install(slot, leg).map_err(ServeError::Reactor)?;
     }
-    // Whoever has a handle may ask for a leg at once.
+    // A client with a handle may ask for a leg at once.
     reactor.publish();
     Ok(reactor)
 }

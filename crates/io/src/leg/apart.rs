@@ -1,10 +1,10 @@
-//! Legs whose data begins at the first byte of a file or block device, with hemi's metadata
-//! apart from it: at the end of the same device, or on another one. A disk with data thus becomes
-//! a leg without moving a byte, and remains usable without hemi.
+//! Legs whose data begins at the first byte of a file or block device. Their metadata lies
+//! apart from it, at the end of the same device or on another one. A disk with data thus
+//! becomes a leg without moving a byte, and remains usable without hemi.
 //!
 //! The addresses of such a leg are those of every leg: metadata first, data from the data
-//! offset on. Only their places differ. For metadata at the end, where *E* is the size of the
-//! device rounded down to a mebibyte:
+//! offset on. Only their places on the device differ. With metadata at the end, where *E* is
+//! the size of the device rounded down to a mebibyte, the places are:
 //!
 //! ```text
 //! leg 0 .. 1 MiB              E - 1 MiB ..            superblocks, lost lists
@@ -12,9 +12,10 @@
 //! leg data offset ..          0 ..                    data
 //! ```
 //!
-//! The head's place depends only on the device's size, so that the superblock can be found before
-//! the volume's sizes are known. External metadata begins at [`METADATA_OFFSET`] of its file or
-//! device, behind an identity block. Without that block it would look like a leg of its own.
+//! The head's place depends only on the device's size, so that the superblock can be found
+//! before the volume's sizes are known. External metadata begins at [`METADATA_OFFSET`] of its
+//! file or device, after an identity block. Without that block it would look like a leg of its
+//! own.
 
 mod identity;
 
@@ -37,7 +38,7 @@ use crate::ring::{Completion, Ring};
 
 pub use identity::{IDENTITY_BYTES, Identity, MAGIC, VERSION};
 
-/// The end of a device is its size rounded down to this many bytes.
+/// The unit that a device's size is rounded down to. The result is its end.
 const END_GRAIN: u64 = 1 << 20;
 /// First byte of external metadata in its file or device.
 pub const METADATA_OFFSET: u64 = 1 << 20;
@@ -45,7 +46,7 @@ pub const METADATA_OFFSET: u64 = 1 << 20;
 /// A reason why a leg's metadata was not found at the place that its spec names.
 #[derive(Debug, thiserror::Error)]
 pub enum ApartError {
-    /// There is no superblock at the end.
+    /// No superblock was found at the end.
     #[error(
         "there is no hemi superblock at the end of {path:?} (at byte {place}: {found}). If the \
          device or file has another size than it had when it became a leg, give it that size \
@@ -53,31 +54,31 @@ pub enum ApartError {
          a new leg of it with hemi leg replace"
     )]
     NoSuperblock {
-        /// Its path.
+        /// Path of the device.
         path: PathBuf,
-        /// The byte at which one was expected.
+        /// The byte at which a superblock was expected.
         place: u64,
-        /// The content of that place.
+        /// The error in decoding that place.
         found: SuperblockError,
     },
     /// The file or device is too small for a leg.
     #[error("{path:?} has {size} bytes: too few for a leg with its metadata at the end")]
     TooSmall {
-        /// Its path.
+        /// Path of the device.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
     },
     /// The file or device named as metadata has no identity block.
     #[error("{path:?} does not hold the external metadata of a leg; check the path")]
     NotMetadata {
-        /// Its path.
+        /// Path of the file or device.
         path: PathBuf,
     },
     /// The identity block is damaged.
     #[error("the identity of the external metadata in {path:?} is damaged (its {what})")]
     Damaged {
-        /// Its path.
+        /// Path of the file or device.
         path: PathBuf,
         /// The damaged part.
         what: &'static str,
@@ -87,82 +88,82 @@ pub enum ApartError {
         "{path:?} holds external metadata of format {version}; this hemi knows format {VERSION}"
     )]
     Version {
-        /// Its path.
+        /// Path of the file or device.
         path: PathBuf,
-        /// Its version.
+        /// The version found.
         version: u32,
     },
-    /// The data is on another device.
+    /// The metadata belongs to another device than the one named for the data.
     #[error(
         "the metadata in {metadata:?} belongs to the disk with the serial number {expected:?} \
          ({name}); {data:?} has the serial number {found:?}. Name the disk it belongs to"
     )]
     OtherDisk {
-        /// The metadata's path.
+        /// Path of the metadata.
         metadata: PathBuf,
-        /// The path named for the data.
+        /// Path named for the data.
         data: PathBuf,
-        /// The disk's path when it became a leg.
+        /// Path of the disk when it became a leg.
         name: String,
-        /// Its serial number.
+        /// Serial number of that disk.
         expected: String,
         /// The serial number found.
         found: String,
     },
-    /// The data's device, or the metadata's, has become smaller.
+    /// The device of the data or of the metadata has shrunk.
     #[error(
         "{path:?} has {size} bytes, and had {needed} when it became a part of its leg: it was cut \
          short, or is another"
     )]
     CutShort {
-        /// Its path.
+        /// Path of the device.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
         /// Bytes needed.
         needed: u64,
     },
 }
 
-/// Returns the place of a leg's first [`HEAD_BYTES`] on a device or file of `size` bytes that
-/// has the metadata at its end; `None` if it is too small for a leg.
+/// Returns the first byte of a leg's first [`HEAD_BYTES`] on a device or file of `size` bytes
+/// with its metadata at the end, or `None` if it is too small for a leg.
 pub fn head_at_end(size: u64) -> Option<u64> {
     let end = end_of(size);
     (end > HEAD_BYTES).then(|| end - HEAD_BYTES)
 }
 
-/// Returns the end of a device or file of `size` bytes: all that a leg uses is before it.
+/// Returns the end of a device or file of `size` bytes. A leg uses only the bytes before it.
 pub fn end_of(size: u64) -> u64 {
     size / END_GRAIN * END_GRAIN
 }
 
-/// Returns the size that a device or file needs for a leg of `leg_bytes` with its metadata at
-/// the end, in bytes.
+/// Returns the size in bytes that a device or file needs for a leg of `leg_bytes` with its
+/// metadata at the end.
 pub fn size_for(leg_bytes: u64) -> u64 {
     leg_bytes.next_multiple_of(END_GRAIN)
 }
 
-/// The place of a leg's metadata that is apart from its data.
+/// The place of metadata that lies apart from its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetadataPlace {
     /// The file or device.
     pub path: PathBuf,
-    /// First byte.
+    /// The first byte.
     pub start: u64,
     /// One past the last byte.
     pub end: u64,
 }
 
-/// The place of the metadata.
+/// The place of the metadata, for the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The end of the only device, which is at this byte.
+    /// The end of the only device, which is this byte.
     End(u64),
     /// The second device.
     External,
 }
 
-/// The leg's addresses on its devices, the first of which has the data.
+/// The leg's addresses on its devices. The first device has the data.
 #[derive(Clone, Copy, Debug)]
 struct Map {
     data_offset: u64,
@@ -170,7 +171,8 @@ struct Map {
 }
 
 impl Map {
-    /// Returns the device and byte of an address, and one past the last address that adjoins it.
+    /// Returns the device and the byte of an address, and the end of the addresses that adjoin
+    /// it there.
     fn place_of(self, address: u64) -> (u8, u64, u64) {
         let Map { data_offset, place } = self;
         if address >= data_offset {
@@ -183,7 +185,8 @@ impl Map {
         }
     }
 
-    /// Returns the pieces of an extent in the leg's order. The engine's I/Os are one piece each.
+    /// Returns the pieces of an extent in the leg's order. Each of the engine's I/Os is one
+    /// piece.
     fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -199,10 +202,10 @@ impl Map {
     }
 }
 
-/// A leg with its data from the first byte on, opened.
+/// An opened leg whose data begins at its first byte.
 #[derive(Debug)]
 pub struct OpenApart {
-    /// The device with the data, then the one with external metadata.
+    /// The device with the data, then the one with external metadata, if any.
     devices: Vec<Device>,
     map: Map,
     spec: LegSpec,
@@ -224,7 +227,7 @@ impl OpenApart {
         Ok(OpenApart { devices, map, spec: spec.clone() })
     }
 
-    /// Writes the identity of external metadata, durably.
+    /// Writes the identity block of external metadata durably.
     pub(super) fn format(&mut self) -> io::Result<()> {
         let [data, metadata] = &self.devices[..] else { return Ok(()) };
         let path = std::path::absolute(data.path()).unwrap_or_else(|_| data.path().into());
@@ -255,7 +258,7 @@ impl OpenApart {
         self.devices.iter().for_each(Device::unlock);
     }
 
-    /// Returns the bytes of the metadata and of all room for data.
+    /// Returns the size of the metadata and of the space for data, in bytes.
     pub(super) fn size(&self) -> u64 {
         match self.map.place {
             Place::End(end) => end,
@@ -263,8 +266,8 @@ impl OpenApart {
         }
     }
 
-    /// Returns the block size of the data's device. Metadata is written in blocks of 4096 bytes, which
-    /// every device takes.
+    /// Returns the block size of the data's device. Metadata is written in blocks of 4096
+    /// bytes, which every device accepts.
     pub(super) fn block(&self) -> u32 {
         self.devices[0].block()
     }
@@ -327,7 +330,8 @@ fn open_end(
         Purpose::Create { data_offset, .. } => data_offset,
         _ => match superblock_at(&device, place)? {
             Ok(superblock) => superblock.layout.data_offset(),
-            // Nothing behind it can be found, but its slots can be inspected.
+            // The superblock is unreadable, so the place of the rest is unknown, but its slots
+            // can be inspected.
             Err(_) if purpose == Purpose::Inspect => HEAD_BYTES,
             Err(found) => {
                 return Err(ApartError::NoSuperblock { path: path.into(), place, found }.into());
@@ -363,7 +367,7 @@ fn open_external(
         other => (other, other),
     };
     let data = Device::open(data, options, for_data)?;
-    // Its space is always reserved: it is small, and a leg that cannot write it is out.
+    // The space is always reserved: it is small, and a leg that cannot write it is out.
     let reserved = FileOptions { sparse: false, ..options };
     let metadata = Device::open(metadata, reserved, for_metadata)?;
     let data_offset = match purpose {
@@ -373,7 +377,8 @@ fn open_external(
     Ok((vec![data, metadata], Map { data_offset, place: Place::External }))
 }
 
-/// Checks that the metadata belongs to this data, as far as that can be told. Returns the data offset.
+/// Checks that the metadata belongs to this data, as far as that can be checked. Returns the
+/// data offset.
 fn check_identity(data: &Device, metadata: &Device) -> Result<u64, OpenError> {
     let path = metadata.path().to_path_buf();
     let mut block = [0; IDENTITY_BYTES];
@@ -399,7 +404,7 @@ fn check_identity(data: &Device, metadata: &Device) -> Result<u64, OpenError> {
     Ok(data_offset)
 }
 
-/// Such a leg in the reactor's hands.
+/// A leg of this kind attached to the reactor.
 #[derive(Debug)]
 pub(super) struct ApartLeg {
     io: PartedIo,
@@ -415,7 +420,7 @@ impl ApartLeg {
         let ResolvedIo { operation, offset, length, .. } = io;
         let mut task = Task::of(operation);
         if task == Task::Flush {
-            // Metadata is durable once it is written: only the data's device is flushed.
+            // Metadata is durable once it is written, so only the data's device is flushed.
             self.io.flush(cx, io.id, 1);
             return;
         }

@@ -1,8 +1,9 @@
-//! What people call a leg's device: its path, and the model and serial number on its label.
+//! Descriptions of a leg's device for people: its path, and the model and serial number on its
+//! label.
 //!
-//! The superblocks of all legs keep it, so that a volume that misses a leg can name the disk.
-//! Model and serial number are what sysfs says of the disk, or of the disk that a partition is
-//! on. A device that says nothing is described by its path alone.
+//! The superblocks of all legs keep them, so that a volume that misses a leg can name the disk.
+//! Model and serial number come from sysfs, for a partition from the disk it is on. If sysfs
+//! has neither, the path alone describes the device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use super::device::{Device, DeviceKind};
 
 /// Describes a local file or device.
 pub(super) fn device(device: &Device) -> LegDescription {
-    // A relative path means nothing to the next start, which may be in another directory.
+    // A relative path would mean nothing to the next start, which may be in another directory.
     let path = std::path::absolute(&device.path).unwrap_or_else(|_| device.path.clone());
     named(&path.to_string_lossy(), device)
 }
@@ -39,13 +40,13 @@ pub(super) fn spec(spec: &str) -> LegDescription {
     LegDescription::new(spec, "", "")
 }
 
-/// Model and serial number of the disk that holds the block device `number`
-/// ("major:minor"), each empty where sysfs, mounted at `sys`, does not tell.
+/// Returns the model and serial number of the disk that holds the block device `number`
+/// ("major:minor"). Each is empty if sysfs, mounted at `sys`, does not have it.
 fn identity(sys: &Path, number: &str) -> (String, String) {
     let block = sys.join("dev/block").join(number);
     let disk: PathBuf =
         if block.join("partition").exists() { block.join("..") } else { block.clone() };
-    // The kernel resolves `..` behind the link, which is what leads to the disk.
+    // The kernel resolves `..` behind the link, and that leads to the disk.
     let Ok(disk) = fs::canonicalize(disk) else { return Default::default() };
     of_disk(&disk)
 }
@@ -59,8 +60,8 @@ pub fn of_disk(disk: &Path) -> (String, String) {
             .to_owned()
     };
     let model = text("device/model");
-    // NVMe has its serial number beside the model, virtio-blk at the disk. SCSI and ATA disks
-    // have only the page of vital product data as the disk sends it.
+    // NVMe has its serial number beside the model, virtio-blk in the disk's directory. SCSI and
+    // ATA disks have only the page of vital product data as the disk sends it.
     let serial = ["device/serial", "serial"].iter().map(|name| text(name)).find(|s| !s.is_empty());
     let serial = serial.unwrap_or_else(|| {
         fs::read(disk.join("device/vpd_pg80"))
@@ -71,8 +72,8 @@ pub fn of_disk(disk: &Path) -> (String, String) {
     (model, serial)
 }
 
-/// The serial number in a SCSI "unit serial number" page: page code 0x80 in byte 1, its length
-/// big-endian in bytes 2 and 3, then ASCII (SPC-4, section 7.8.15).
+/// Returns the serial number in a SCSI "unit serial number" page: page code 0x80 in byte 1, its
+/// length big-endian in bytes 2 and 3, then ASCII (SPC-4, section 7.8.15).
 fn unit_serial(page: &[u8]) -> Option<String> {
     let [_, 0x80, high, low, text @ ..] = page else { return None };
     let text = text.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
@@ -83,7 +84,7 @@ fn unit_serial(page: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Makes a file with its directories.
+    /// Creates a file with its directories.
     fn put(root: &Path, path: &str, content: &[u8]) {
         let path = root.join(path);
         fs::create_dir_all(path.parent().expect("it is below the root")).expect("a directory");

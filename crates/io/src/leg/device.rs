@@ -18,23 +18,23 @@ use crate::memory::{Mapping, PAGE_BYTES, Span};
 use crate::probe::folder_of;
 use crate::process::{is_dead, is_udev};
 
-/// Granularity of blocking I/O.
+/// Granularity of blocking I/O, in bytes.
 const BOUNCE_BYTES: usize = 1 << 20;
-/// Longest wait for a lock that a dead process or udev holds.
+/// Longest wait for a lock held by a dead process or by udev.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Longest wait for a block device that is held by nobody known.
+/// Longest wait for a block device with no known holder.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Pause between two tries.
+/// Pause between two attempts.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
-/// Pause between the first tries for the lock, until its owner is looked for.
+/// Pause between the first attempts at the lock, before its owner is looked up.
 const LOCK_RETRY_FIRST: Duration = Duration::from_millis(1);
-/// Time before the owner of a lock is looked for. That takes 10 ms, and a process that has just been
-/// killed is gone by then as a rule.
+/// Time before the owner of a lock is looked up. The lookup takes 10 ms, and a process that has
+/// just been killed has usually gone by then.
 const LOCK_UNASKED: Duration = Duration::from_millis(50);
-/// What a regular file's size is rounded up to when hemi creates it.
+/// The unit that the size of a new regular file is rounded up to.
 const FILE_ROUND_BYTES: u64 = PAGE_BYTES as u64;
 
-/// What carries the bytes.
+/// The kind of file behind a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A regular file.
@@ -51,13 +51,14 @@ pub struct Device {
     pub(super) kind: DeviceKind,
     pub(super) size: u64,
     pub(super) block: u32,
-    /// Whether holes can be punched, and ranges zeroed, without writing them.
+    /// True if holes can be punched (`punch`) and ranges zeroed (`zero_range`) without being
+    /// written.
     pub(super) punch: bool,
     pub(super) zero_range: bool,
 }
 
 impl Device {
-    /// Opens `path` for `purpose`, and locks it unless it is only inspected.
+    /// Opens `path` for `purpose` and locks it unless it is only inspected.
     pub fn open(path: &Path, options: FileOptions, purpose: Purpose) -> Result<Device, OpenError> {
         let existing = match rustix::fs::stat(path) {
             Ok(stat) => Some(stat),
@@ -84,7 +85,7 @@ impl Device {
             }
         };
         if kind == DeviceKind::Block && purpose != Purpose::Inspect && is_read_only(path) {
-            // The kernel opens it for writing and refuses each write.
+            // The kernel would open it for writing and then refuse each write.
             return Err(OpenError::read_only_device(path));
         }
         let descriptor = claim(path, kind, existing.is_none(), options, purpose)?;
@@ -113,41 +114,41 @@ impl Device {
         Ok(device)
     }
 
-    /// Gives up the lock; see [`OpenLeg::unlock`](super::OpenLeg::unlock).
+    /// Gives up the lock (see [`OpenLeg::unlock`](super::OpenLeg::unlock)).
     pub(super) fn unlock(&self) {
-        // That it was not locked (inspected only) is no error, and there is no other.
+        // A file that was only inspected is not locked, which is no error. There is no other.
         let _ = rustix::fs::flock(&self.descriptor, FlockOperation::Unlock);
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The smallest unit it reads and writes, in bytes: 512 or 4096 mostly.
+    /// Returns the smallest unit of reads and writes in bytes, mostly 512 or 4096.
     pub fn block(&self) -> u32 {
         self.block
     }
 
-    /// Where it is.
+    /// Returns the path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a file with holes: one whose space is not all reserved.
+    /// Returns true if this is a regular file whose space is not all reserved.
     pub fn is_thin(&self) -> bool {
         // In units of 512 bytes, whatever the file system's block.
         let allocated = rustix::fs::fstat(&self.descriptor).map(|stat| stat.st_blocks as u64 * 512);
         self.kind == DeviceKind::Regular && allocated.is_ok_and(|bytes| bytes < self.size)
     }
 
-    /// Whether ranges become zero without being written.
+    /// Returns true if ranges can be zeroed without being written.
     pub fn fast_zeroes(&self) -> bool {
         self.punch || self.zero_range
     }
 
-    /// The unit direct I/O must be aligned to: from statx where the kernel says (6.1), else
-    /// the device's logical block, else by trying.
+    /// Returns the alignment of direct I/O in bytes: a device's logical block; for a file, the
+    /// value of statx (Linux 6.1) or else the one found by trying.
     fn logical_block(&self, direct: bool) -> Result<u32, OpenError> {
         let error = |errno| OpenError::from_errno(&self.path, errno);
         if self.kind == DeviceKind::Block {
@@ -175,8 +176,9 @@ impl Device {
         probe.map_err(error)
     }
 
-    /// Finds out how zeros can be made. A hole punched past the end of a file changes
-    /// nothing and tells whether the file system can; a device's queue limits tell.
+    /// Finds out how zeros can be made. For a file it punches a hole past the end, which
+    /// changes nothing and shows if the file system can. For a device it reads the queue
+    /// limits.
     fn probe_zeroes(&mut self, purpose: Purpose) {
         if purpose == Purpose::Inspect {
             return;
@@ -187,7 +189,7 @@ impl Device {
                 let end = self.size.next_multiple_of(FILE_ROUND_BYTES);
                 self.punch =
                     rustix::fs::fallocate(&self.descriptor, flags, end, FILE_ROUND_BYTES).is_ok();
-                // Where holes can be punched, zeroing a range mostly works too; the first
+                // A file system that can punch holes can mostly zero a range too. The first
                 // refusal turns it off.
                 self.zero_range = self.punch;
             }
@@ -199,8 +201,8 @@ impl Device {
         }
     }
 
-    /// Reads `into.len()` bytes from `offset`. Any alignment; reading past the end is an
-    /// error.
+    /// Reads `into.len()` bytes from `offset`. Any alignment is allowed. Reading past the end
+    /// is an error.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let block = u64::from(self.block.max(512));
         let mut done = 0;
@@ -236,7 +238,7 @@ impl Device {
         Ok(())
     }
 
-    /// Writes `bytes` to `offset`; both are multiples of [`Device::block`].
+    /// Writes `bytes` to `offset`. Both must be multiples of [`Device::block`].
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let block = u64::from(self.block);
         if !offset.is_multiple_of(block) || !(bytes.len() as u64).is_multiple_of(block) {
@@ -257,14 +259,14 @@ impl Device {
         Ok(())
     }
 
-    /// Makes everything written durable, the file's size included.
+    /// Makes everything written durable, including the file's size.
     pub fn flush(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.descriptor)?)
     }
 }
 
-/// Whether a file made at `path` would lie among the device nodes, in memory: in `/dev` or a
-/// folder below it, but on no file system mounted there, as `/dev/shm` is.
+/// Returns true if a file created at `path` would lie in memory among the device nodes: in
+/// `/dev` or below it, but not on a file system mounted there, such as `/dev/shm`.
 fn is_among_devices(path: &Path) -> bool {
     const DEVICES: &str = "/dev";
     let Ok(folder) = folder_of(path).canonicalize() else { return false };
@@ -272,8 +274,8 @@ fn is_among_devices(path: &Path) -> bool {
     folder.starts_with(DEVICES) && number(&folder) == number(Path::new(DEVICES))
 }
 
-/// Opens the file or device. A block device that another hemi has is told from one that is
-/// mounted, and one that has ended, but whose last I/O has not, is waited for.
+/// Opens the file or device. Distinguishes a block device in use by another hemi from a mounted
+/// one, and waits for a hemi that has ended but whose last I/O has not.
 fn claim(
     path: &Path,
     kind: DeviceKind,
@@ -316,7 +318,7 @@ fn open_descriptor(
         flags |= OFlags::DIRECT;
     }
     if kind == DeviceKind::Block && purpose != Purpose::Inspect {
-        // Held against mounts, md, dm, swap and other exclusive users.
+        // Claims it exclusively against mounts, md, dm and swap.
         flags |= OFlags::EXCL;
     }
     if create {
@@ -326,7 +328,7 @@ fn open_descriptor(
     match rustix::fs::open(path, flags, mode) {
         Ok(descriptor) => Ok(descriptor),
         Err(Errno::BUSY) => Err(OpenError::Held { path: path.into(), by: holders(path) }),
-        // The file system may have made the file before it refused O_DIRECT.
+        // The file system may have created the file before it refused O_DIRECT.
         Err(Errno::INVAL) if options.direct => {
             let plain = flags - OFlags::DIRECT - OFlags::CREATE - OFlags::EXCL;
             match rustix::fs::open(path, plain, mode) {
@@ -344,7 +346,7 @@ fn open_descriptor(
     }
 }
 
-/// Returns true if a process that holds a lock will let go of it by itself, and soon.
+/// Returns true if a process that holds a lock will soon let go of it by itself.
 fn lets_go(process: u32) -> bool {
     is_dead(process) || is_udev(process)
 }
@@ -382,7 +384,7 @@ fn lock(path: &Path, descriptor: &OwnedFd) -> Result<(), OpenError> {
     }
 }
 
-/// Makes a file at least `size` bytes long, with its space reserved unless it is to be sparse.
+/// Extends a file to at least `size` bytes and reserves the space unless it is to be sparse.
 fn extend(
     path: &Path,
     created: bool,
@@ -397,8 +399,8 @@ fn extend(
         return Ok(());
     }
     if !options.sparse {
-        // Asked first: a reservation that fails half-way would have filled the disk under
-        // everybody else for that moment.
+        // Free space is checked first: a reservation that fails half-way would fill the disk
+        // under everybody else for that moment.
         let space = rustix::fs::fstatvfs(descriptor).map_err(error)?;
         if space.f_bavail.saturating_mul(space.f_frsize) < wanted - current {
             if created {
@@ -423,7 +425,7 @@ fn extend(
     match rustix::fs::fallocate(descriptor, FallocateFlags::empty(), 0, wanted) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(errno) => {
-            // Leave nothing half made behind.
+            // Leave nothing half done behind.
             let _ = rustix::fs::ftruncate(descriptor, current);
             if created {
                 let _ = rustix::fs::unlink(path);
@@ -433,7 +435,7 @@ fn extend(
     }
 }
 
-/// A number from the queue limits of a block device or of the disk it is a partition of.
+/// Reads a number from the queue limits of a block device or of the disk it is a partition of.
 fn queue_limit(descriptor: &OwnedFd, name: &str) -> Option<u64> {
     let stat = rustix::fs::fstat(descriptor).ok()?;
     let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
@@ -444,7 +446,8 @@ fn queue_limit(descriptor: &OwnedFd, name: &str) -> Option<u64> {
         .and_then(|text| text.trim().parse().ok())
 }
 
-/// Whether the kernel has a block device, or the disk it is a partition of, as read-only.
+/// Returns true if the kernel marks a block device, or the disk it is a partition of, as
+/// read-only.
 fn is_read_only(path: &Path) -> bool {
     let Ok(stat) = rustix::fs::stat(path) else { return false };
     let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
@@ -455,7 +458,7 @@ fn is_read_only(path: &Path) -> bool {
         .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "1"))
 }
 
-/// Who uses a block device exclusively, in words, as far as the system tells.
+/// Returns the exclusive user of a block device in words, as far as the system knows it.
 fn holders(path: &Path) -> Option<String> {
     let device = rustix::fs::stat(path).ok()?.st_rdev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -463,12 +466,13 @@ fn holders(path: &Path) -> Option<String> {
     users(Path::new(&format!("/sys/dev/block/{major}:{minor}")), &mounts)
 }
 
-/// Who uses the device that `folder` of sysfs is of, by the kernel's list of mounts.
+/// Returns the user of the device at `folder` in sysfs. `mounts` is the kernel's list of
+/// mounts.
 fn users(folder: &Path, mounts: &str) -> Option<String> {
     if let Some(user) = user_of(folder, mounts) {
         return Some(user);
     }
-    // A disk is held by whoever holds a partition of it.
+    // A disk is in use if one of its partitions is.
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     entries.filter(|entry| entry.path().join("partition").exists()).find_map(|part| {
         let user = user_of(&part.path(), mounts)?;
@@ -493,7 +497,7 @@ fn user_of(folder: &Path, mounts: &str) -> Option<String> {
     Some(format!("held by {}", holder.file_name().to_string_lossy()))
 }
 
-/// The process that holds the lock of a file, as far as the system tells.
+/// Returns the process that holds the lock of a file, as far as the system knows it.
 fn lock_owner(descriptor: &OwnedFd) -> Option<u32> {
     let stat = rustix::fs::fstat(descriptor).ok()?;
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
@@ -505,8 +509,8 @@ fn lock_owner(descriptor: &OwnedFd) -> Option<u32> {
         .find_map(|line| line.split_whitespace().nth(4)?.parse().ok())
 }
 
-/// Runs `use_it` with `length` bytes of aligned memory. Each thread has its own: a drive that hangs holds up
-/// nobody else's I/O.
+/// Runs `use_it` with `length` bytes of aligned memory. Each thread has its own, so a drive
+/// that hangs delays nobody else's I/O.
 fn bounce<T>(length: usize, use_it: impl FnOnce(Span) -> Result<T, Errno>) -> Result<T, Errno> {
     thread_local! {
         static BOUNCE: RefCell<Option<Mapping>> = const { RefCell::new(None) };

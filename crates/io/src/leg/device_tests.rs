@@ -47,7 +47,7 @@ fn a_leg_let_go_is_free_though_a_child_still_has_a_copy_of_its_descriptor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leg");
     let first = open(&path, CREATE).unwrap();
-    // As a child has it that was forked and has not become its program yet.
+    // A forked child that has not yet become its program has such a copy.
     let _copy = first.descriptor.try_clone().unwrap();
     first.unlock();
     drop(first);
@@ -119,7 +119,7 @@ fn only_what_has_ended_is_dead() {
     assert!(!is_dead(std::process::id()));
     assert!(is_dead(u32::MAX - 1));
     let mut child = std::process::Command::new("true").spawn().unwrap();
-    // Ended, and not yet waited for.
+    // The child has ended but has not been waited for.
     let ended = (0..24_000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         is_dead(child.id())
@@ -135,10 +135,10 @@ fn udev_is_known_by_its_name() {
     assert!(!is_udev(u32::MAX - 1));
     let worker = folder.path().join("(udev-worker)");
     let sleep = ["/usr/bin/sleep", "/bin/sleep"].iter().find(|path| Path::new(path).exists());
-    // A process is named after the path it is started by.
+    // A process is named after the path it was started by.
     std::os::unix::fs::symlink(sleep.unwrap(), &worker).unwrap();
     let mut child = std::process::Command::new(&worker).arg("60").spawn().unwrap();
-    // The kernel lets the parent go on just before it renames the child.
+    // The kernel releases the parent just before it renames the child.
     let known = (0..24_000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         is_udev(child.id())

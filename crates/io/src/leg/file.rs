@@ -1,8 +1,9 @@
 //! Files and block devices through the ring.
 //!
-//! [`FileIo`] drives any number of devices and knows everything a single I/O can meet on its
-//! way: short transfers are continued, interrupted ones repeated, zeros are made by the
-//! fastest means the device has, and durability is real. [`FileLeg`] is a leg on one device.
+//! [`FileIo`] drives any number of devices and handles whatever can happen to a single I/O. It
+//! continues short transfers, repeats interrupted ones, makes zeros by the fastest means the
+//! device has, and reports a write as durable only once it is. [`FileLeg`] is a leg on one
+//! device.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -18,16 +19,16 @@ use crate::memory::{Mapping, Span};
 use crate::ring::{Completion, Ring, RingFile, STAT_BYTES, stat_size};
 use crate::slots::{SlotId, SlotTable};
 
-/// I/Os a leg's table holds before it grows: above the engine's default window.
+/// I/Os a leg's table holds before it grows, above the engine's default window.
 const TABLE_CAPACITY: usize = 256;
-/// Bytes written at once where zeros have to be written.
+/// Bytes per write where zeros have to be written.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
-/// How often files are looked at whether they have been cut short, in nanoseconds.
+/// Interval of the check for truncated files, in nanoseconds.
 const SIZE_CHECK_INTERVAL: u64 = SECOND;
-/// Times an interrupted or refused-for-now I/O is repeated.
+/// Number of times an interrupted or temporarily refused I/O is repeated.
 const RETRIES_MAX: u8 = 8;
 
-/// What is to be done to a device.
+/// A task for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Read,
@@ -39,7 +40,7 @@ pub(super) enum Task {
         durable: bool,
     },
     Flush,
-    /// Look whether the file still has its size.
+    /// Checks that the file still has its size.
     CheckSize,
 }
 
@@ -55,7 +56,7 @@ impl Task {
     }
 }
 
-/// The entry an operation has in the ring.
+/// The kind of ring entry that an operation has in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Transfer,
@@ -69,9 +70,9 @@ enum Step {
 /// An I/O on one device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceIo {
-    /// The caller's name for it, given back at its end.
+    /// The caller's number of the I/O, returned at its end.
     pub(super) token: u64,
-    /// Which device.
+    /// Index of the device.
     pub(super) device: u8,
     pub(super) task: Task,
     pub(super) offset: u64,
@@ -99,17 +100,17 @@ struct Member {
     device: Device,
     file: RingFile,
     gone: bool,
-    /// A size check is in flight.
+    /// True while a size check is in flight.
     checking: bool,
 }
 
-/// Devices, and the I/O in flight on them.
+/// Devices and the I/O in flight on them.
 #[derive(Debug)]
 pub(super) struct FileIo {
     members: Vec<Member>,
     operations: SlotTable<Operation>,
     zeros: Span,
-    /// Where size checks leave their results, a piece for each member.
+    /// Memory for the results of size checks, one piece per member.
     stats: Mapping,
     next_check: Instant,
 }
@@ -144,7 +145,7 @@ impl FileIo {
         self.issue(cx, id);
     }
 
-    /// Queues the ring entry for an operation's step.
+    /// Queues the ring entry for an operation's current step.
     fn issue(&mut self, cx: &mut LegContext<'_>, id: SlotId) {
         let tag = cx.tag(id);
         let Some(operation) = self.operations.get(id) else { return };
@@ -183,7 +184,7 @@ impl FileIo {
         }
     }
 
-    /// Takes in a completion; returns the I/O it ended, if it did.
+    /// Handles a completion. Returns the I/O if this ended it.
     pub(super) fn completion(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -226,12 +227,12 @@ impl FileIo {
         }
     }
 
-    /// When [`FileIo::tick`] is due.
+    /// Returns the time at which [`FileIo::tick`] is due.
     pub(super) fn deadline(&self) -> Instant {
         self.next_check
     }
 
-    /// Looks whether files still have their size.
+    /// Starts a check that files still have their size.
     pub(super) fn tick(&mut self, cx: &mut LegContext<'_>) {
         if self.next_check > cx.now {
             return;
@@ -248,13 +249,13 @@ impl FileIo {
         }
     }
 
-    /// A file that has been cut short must not be used: a write past its end would make it
-    /// long again, with a hole where data was.
+    /// Marks a truncated file as gone. It must not be used: a write past its end would extend
+    /// it again, with a hole where data was.
     fn check_size(&mut self, cx: &mut LegContext<'_>, device: u8, completion: Completion) {
         let member = &mut self.members[usize::from(device)];
         member.checking = false;
         let span = self.stats.span(usize::from(device) * STAT_BYTES, STAT_BYTES);
-        // SAFETY: the answer has come, and the next is asked for only after this.
+        // SAFETY: the answer has arrived, and the next check is queued only after this.
         let answer = unsafe { span.bytes() };
         let size = completion.outcome().ok().and_then(|_| stat_size(answer));
         let Some(size) = size.filter(|size| *size < member.device.size) else { return };
@@ -269,22 +270,24 @@ impl FileIo {
 
     pub(super) fn detach(self, ring: &mut Ring) {
         for member in self.members {
-            // No I/O is in flight. The kernel may keep the description that carries the lock a little longer
-            // than the ring lives, and a successor should not have to wait for that.
+            // No I/O is in flight. The kernel may keep the description that carries the lock a
+            // little longer than the ring lives, and a successor should not have to wait for
+            // that.
             member.device.unlock();
             ring.remove_file(member.file, member.device.descriptor);
         }
     }
 }
 
-/// What follows a completion.
+/// The action that follows a completion.
 enum Next {
     Continue,
     End(Result<(), LegError>),
 }
 
 impl Operation {
-    /// The kernel did `count` bytes of the step (zero for steps that are all or nothing).
+    /// Records that the kernel did `count` bytes of the step (zero for steps that are all or
+    /// nothing).
     fn advance(&mut self, count: u64, block: u64) -> Next {
         let (end, durable) = match (self.step, self.io.task) {
             (Step::Flush, _) => return Next::End(Ok(())),
@@ -293,8 +296,8 @@ impl Operation {
             }
             _ => (self.done + count, false),
         };
-        // What is left must begin at a whole block. Without progress, the file ends here:
-        // it has been cut short behind our back.
+        // The rest must begin at a whole block. No progress means that the file ends here:
+        // someone else has truncated it.
         let end = if end == self.io.length { end } else { end / block * block };
         if end == self.done && end < self.io.length {
             return Next::End(Err(LegError::Media));
@@ -310,7 +313,7 @@ impl Operation {
         Next::End(Ok(()))
     }
 
-    /// The kernel refused the step: repeat it, take another way, or give up.
+    /// Handles a refusal by the kernel: repeats the step, takes another way or gives up.
     fn fail(&mut self, errno: Errno, device: &mut Device) -> Next {
         match (errno, self.step) {
             (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL, Step::PunchHole) => {
@@ -332,7 +335,7 @@ impl Operation {
     }
 }
 
-/// A mebibyte of zeros to write from, never written to, shared by all legs.
+/// Returns a mebibyte of zeros to write from. All legs share it, and nobody writes to it.
 pub(super) fn zeros() -> io::Result<Span> {
     static ZEROS: Mutex<Option<Mapping>> = Mutex::new(None);
     let mut shared = ZEROS.lock().unwrap_or_else(PoisonError::into_inner);

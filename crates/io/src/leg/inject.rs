@@ -1,7 +1,7 @@
-//! Faults on demand: a leg that freezes, dawdles, stalls or fails, inside a healthy drive.
+//! Fault injection: a leg on a healthy drive freezes, slows down, stalls or fails.
 //!
-//! Applied before an I/O reaches the driver. It shows how the engine behaves, not how a drive
-//! does; a fault from outside (nbdkit's filters) is the honest proof.
+//! Faults apply before an I/O reaches the driver. They show the behaviour of the engine and not
+//! that of a drive. For that, inject faults from outside, for example with nbdkit's filters.
 
 use std::collections::BinaryHeap;
 
@@ -14,40 +14,40 @@ use super::ResolvedIo;
 /// Longest freeze and largest delay that can be injected, in nanoseconds: one hour.
 pub const INJECTION_TIME_MAX: u64 = 3_600_000_000_000;
 
-/// A fault to put on a leg. Each kind replaces its own predecessor only.
+/// A fault to put on a leg. Each kind replaces only its own predecessor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Injection {
-    /// Nothing submitted from now on is done before this many nanoseconds have passed.
+    /// Holds everything submitted from now on until this many nanoseconds have passed.
     Freeze(u64),
-    /// Every I/O starts this many nanoseconds later; zero ends it.
+    /// Delays the start of every I/O by this many nanoseconds. Zero ends the delay.
     Delay(u64),
-    /// Shares of reads, and of writes and all else, start later, as the phases of the schedule
-    /// have it; those held by an earlier schedule keep their time.
+    /// Delays shares of the reads, and of the writes and all other I/O, by the phases of a
+    /// schedule. I/O held by an earlier schedule keeps its time.
     Stall {
-        /// From now on.
+        /// The schedule, which begins now.
         schedule: Schedule,
-        /// What chance comes from.
+        /// Seed of the random choices.
         seed: u64,
     },
-    /// This many of a thousand reads fail with [`LegError::Media`], without reaching the
-    /// drive; zero ends it.
+    /// Fails this many of a thousand reads with [`LegError::Media`] before they reach the
+    /// drive. Zero ends it.
     ReadErrors(u16),
-    /// The same of writes, write-zeroes and metadata.
+    /// Likewise for writes, write-zeroes and metadata.
     WriteErrors(u16),
-    /// The same of flushes.
+    /// Likewise for flushes.
     FlushErrors(u16),
-    /// Ends all of them; held I/O goes on at once.
+    /// Ends all faults. Held I/O goes on at once.
     Clear,
 }
 
 /// The faults in force on a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InjectionState {
-    /// Nanoseconds the freeze still lasts.
+    /// Time the freeze still lasts, in nanoseconds.
     pub frozen_for: u64,
-    /// Added delay, nanoseconds.
+    /// Added delay, in nanoseconds.
     pub delay: u64,
-    /// The schedule of stalls, from when it is laid until it is replaced or cleared.
+    /// The schedule of stalls, until it is replaced or cleared.
     pub stalls: Option<Progress>,
     /// Failing reads, per mille.
     pub reads: u16,
@@ -55,11 +55,11 @@ pub struct InjectionState {
     pub writes: u16,
     /// Failing flushes, per mille.
     pub flushes: u16,
-    /// I/Os being held back.
+    /// Number of I/Os held back.
     pub held: usize,
 }
 
-/// What becomes of an I/O.
+/// The decision on an I/O.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     Submit,
@@ -67,13 +67,13 @@ pub(super) enum Verdict {
     Fail(LegError),
 }
 
-/// An I/O to be submitted later. Ordered by time, then arrival; the earliest is greatest.
+/// An I/O to submit later. Ordered by time, then arrival. The earliest is greatest.
 #[derive(Debug)]
 struct Held {
     due: Instant,
-    /// When it would be due without a freeze and a stall.
+    /// The time it would be due without a freeze or a stall.
     delayed: Instant,
-    /// Nanoseconds by which it stalls besides.
+    /// Duration of its stall in nanoseconds.
     stall: u64,
     arrival: u64,
     io: ResolvedIo,
@@ -148,8 +148,9 @@ impl Injector {
         self.reschedule(now, clears);
     }
 
-    /// A freeze holds what was already waiting; an end of it, or of a delay, lets go. Stalls
-    /// end early only where everything is cleared.
+    /// Recomputes the times of held I/O after a change. A freeze also holds I/O that was
+    /// already waiting, and the end of a freeze or a delay releases it. Stalls end early only
+    /// if everything is cleared (`clears`).
     fn reschedule(&mut self, now: Instant, clears: bool) {
         let (frozen_until, delay) = (self.frozen_until, self.delay);
         let held = std::mem::take(&mut self.held);
@@ -195,7 +196,7 @@ impl Injector {
         Verdict::Held
     }
 
-    /// A number below 1000 (xorshift64).
+    /// Returns a pseudo-random number below 1000 (xorshift64).
     fn roll(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -207,7 +208,7 @@ impl Injector {
         self.held.peek().map_or(Instant::NEVER, |held| held.due)
     }
 
-    /// The next I/O whose time has come.
+    /// Returns the next I/O that is due.
     pub(super) fn release(&mut self, now: Instant) -> Option<ResolvedIo> {
         if self.deadline() > now {
             return None;

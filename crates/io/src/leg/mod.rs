@@ -1,27 +1,27 @@
-//! Legs: where one copy of the volume lies, and how the reactor drives it.
+//! Legs: the copies of a volume and how the reactor drives them.
 //!
-//! A leg has two lives. **Opened** ([`OpenLeg`]) it is a blocking view: create, inspect and
-//! recovery read and write its metadata through it, before any event loop runs. **Attached**
-//! ([`Leg`]) it belongs to the reactor and does everything through the ring.
+//! A leg has two lives. While **opened** ([`OpenLeg`]) it is a blocking view: create, inspect
+//! and recovery read and write its metadata through it before any event loop runs. Once
+//! **attached** ([`Leg`]) it belongs to the reactor and does everything through the ring.
 //!
 //! # Driver contract
 //!
 //! A driver (file, stripe, apart, NBD) is a plain struct with these five functions, called by
 //! [`Leg`] on the reactor's thread:
 //!
-//! - `submit(&mut self, cx, io)`: queue ring entries for the I/O, at once; never block. Every
-//!   I/O ends with exactly one [`LegContext::done`], in any order, and not before the kernel
-//!   (or the fenced remote session) has let go of its data: until then a frozen I/O simply
-//!   stays open, for ever if need be. `done` may be called from within `submit`.
-//! - `completion(&mut self, cx, completion)`: one of the driver's ring entries completed. Tags
-//!   come from [`LegContext::tag`]; the driver chooses the [`SlotId`] and finds its state by
-//!   it (a [`crate::slots::SlotTable`] does). A slot it does not know is ignored.
-//! - `deadline(&self)` and `tick(&mut self, cx)`: the driver's own timers (reconnecting).
-//!   `tick` is called once `deadline` has passed; nothing is called earlier on its account.
-//! - `detach(self, ring)`: the volume lets go of the leg. What is still in flight keeps its
-//!   descriptor, and with it the lock, in the kernel.
+//! - `submit(&mut self, cx, io)` queues the ring entries of the I/O at once and never blocks.
+//!   Every I/O ends with exactly one [`LegContext::done`], in any order, and not before the
+//!   kernel (or the fenced remote session) has let go of its data. Until then a frozen I/O
+//!   stays open, forever if need be. `done` may be called from within `submit`.
+//! - `completion(&mut self, cx, completion)` handles the completion of one of the driver's ring
+//!   entries. Tags come from [`LegContext::tag`]. The driver chooses the [`SlotId`] and finds
+//!   its state by it (a [`crate::slots::SlotTable`] does). It ignores a slot it does not know.
+//! - `deadline(&self)` and `tick(&mut self, cx)` are the driver's own timers (reconnecting).
+//!   `tick` is called once `deadline` has passed and never before.
+//! - `detach(self, ring)` lets go of the leg. I/O still in flight keeps its descriptor, and
+//!   with it the lock, in the kernel.
 //!
-//! Changes of the whole leg (session lost, device gone, back) are [`LegContext::event`]s.
+//! Changes of the whole leg (session lost, device gone, leg back) are [`LegContext::event`]s.
 //! Drivers allocate nothing per I/O once their tables have grown to the engine's window.
 
 pub mod apart;
@@ -59,51 +59,51 @@ use stripe::StripeLeg;
 /// An engine's I/O with its addresses resolved.
 #[derive(Clone, Copy, Debug)]
 pub struct ResolvedIo {
-    /// The engine's name for it.
+    /// The engine's identifier of the I/O.
     pub id: IoId,
-    /// What to do. [`LegOperation::WriteMetadata`] is a write that is durable on completion.
+    /// The operation. [`LegOperation::WriteMetadata`] is a write that is durable on completion.
     pub operation: LegOperation,
-    /// Where on the leg, in bytes.
+    /// The position on the leg, in bytes.
     pub offset: u64,
-    /// How much, in bytes; zero for a flush.
+    /// The length in bytes. Zero for a flush.
     pub length: u64,
-    /// The bytes to write or the room to read into, `length` long; `None` for flushes and
-    /// write-zeroes.
+    /// The bytes to write or the memory to read into, `length` bytes long. `None` for flushes
+    /// and write-zeroes.
     pub data: Option<Span>,
 }
 
-/// What a leg has to tell the engine.
+/// A report of a leg to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegOutcome {
     /// An I/O ended.
     Done {
-        /// Which.
+        /// The I/O.
         id: IoId,
-        /// How.
+        /// Its result.
         result: Result<(), LegError>,
     },
-    /// Something happened to the leg as a whole.
+    /// A change of the leg as a whole.
     Event(LegEvent),
-    /// The leg has come so far.
+    /// The stamp the leg has reached.
     Progress(Progress),
 }
 
-/// What a driver works with during one call.
+/// The surroundings a driver works with during one call.
 #[derive(Debug)]
 pub struct LegContext<'a> {
     /// The ring to queue entries in.
     pub ring: &'a mut Ring,
     /// The time of this loop turn.
     pub now: Instant,
-    /// The leg's name in the ring's tags: one per attachment, so that a completion of a leg
-    /// that has left never reaches its successor.
+    /// The leg's number in the ring's tags. Each attachment has its own, so a completion for a
+    /// leg that has left never reaches its successor.
     pub owner: u16,
-    /// Where outcomes go.
+    /// The list that collects outcomes.
     pub outcomes: &'a mut Vec<LegOutcome>,
 }
 
 impl LegContext<'_> {
-    /// The tag for a ring entry of this leg's.
+    /// Returns the tag for a ring entry of this leg.
     pub fn tag(&self, id: SlotId) -> Tag {
         Tag { source: Source::Leg, owner: self.owner, id }
     }
@@ -113,12 +113,12 @@ impl LegContext<'_> {
         self.outcomes.push(LegOutcome::Done { id, result });
     }
 
-    /// Reports how far the leg has come.
+    /// Reports the stamp the leg has reached.
     pub fn progress(&mut self, progress: Progress) {
         self.outcomes.push(LegOutcome::Progress(progress));
     }
 
-    /// Reports a change of the leg.
+    /// Reports a change of the leg as a whole.
     pub fn event(&mut self, event: LegEvent) {
         self.outcomes.push(LegOutcome::Event(event));
     }
@@ -133,7 +133,7 @@ enum Driver {
     Nbd(Box<NbdLeg>),
 }
 
-/// Calls a driver's function, whichever driver it is.
+/// Calls a function of the driver, whatever its kind.
 macro_rules! drive {
     ($driver:expr, $name:ident => $call:expr) => {
         match $driver {
@@ -145,18 +145,18 @@ macro_rules! drive {
     };
 }
 
-/// A leg in the reactor's hands.
+/// A leg attached to the reactor.
 #[derive(Debug)]
 pub struct Leg {
     driver: Driver,
     owner: u16,
-    /// I/Os submitted and not ended.
+    /// I/Os submitted and not yet settled.
     in_flight: usize,
     description: String,
     fast_zeroes: bool,
     injector: Option<Injector>,
     pages: PagePool,
-    /// Metadata pages in flight: few, so a list is searched.
+    /// Metadata pages in flight. They are few, so the list is searched.
     metadata: Vec<(IoId, PageId)>,
 }
 
@@ -184,18 +184,18 @@ impl Leg {
         })
     }
 
-    /// The leg as the operator named it.
+    /// Returns the leg's name as the operator wrote it.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Whether ranges become zero without being written.
+    /// Returns true if ranges can be zeroed without being written.
     pub fn fast_zeroes(&self) -> bool {
         self.fast_zeroes
     }
 
-    /// A metadata page's bytes in aligned memory, to be written by the I/O `id`; kept until
-    /// that I/O ends.
+    /// Copies a metadata page into aligned memory, from which the I/O `id` will write it. The
+    /// memory is kept until that I/O ends.
     pub fn stage_metadata(&mut self, id: IoId, bytes: &[u8; 4096]) -> std::io::Result<Span> {
         let (page, span) = self.pages.take()?;
         span.copy_from(bytes);
@@ -203,12 +203,13 @@ impl Leg {
         Ok(span)
     }
 
-    /// The leg's name in the ring's tags.
+    /// Returns the leg's number in the ring's tags.
     pub fn owner(&self) -> u16 {
         self.owner
     }
 
-    /// I/Os submitted and not yet settled. A leg with any must be kept.
+    /// Returns the number of I/Os submitted and not yet settled. A leg that has any must be
+    /// kept.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -224,13 +225,13 @@ impl Leg {
         }
     }
 
-    /// One of the leg's ring entries completed.
+    /// Handles the completion of one of the leg's ring entries.
     pub fn completion(&mut self, cx: &mut LegContext<'_>, completion: Completion) {
         drive!(&mut self.driver, driver => driver.completion(cx, completion));
     }
 
-    /// To be called for every [`LegOutcome::Done`] before the engine hears of it: frees what
-    /// the I/O held.
+    /// Frees the resources of an I/O. The caller calls this for every [`LegOutcome::Done`]
+    /// before the engine sees it.
     pub fn settle(&mut self, id: IoId) {
         self.in_flight -= 1;
         if self.metadata.is_empty() {
@@ -242,13 +243,13 @@ impl Leg {
         }
     }
 
-    /// When [`Leg::tick`] is due.
+    /// Returns the time at which [`Leg::tick`] is due.
     pub fn deadline(&self) -> Instant {
         let driver = drive!(&self.driver, driver => driver.deadline());
         self.injector.as_ref().map_or(driver, |injector| injector.deadline().min(driver))
     }
 
-    /// Lets timers run: the driver's, and I/O that an injection held back.
+    /// Runs the timers: the driver's, and those of I/O that an injection held back.
     pub fn tick(&mut self, cx: &mut LegContext<'_>) {
         while let Some(io) = self.injector.as_mut().and_then(|injector| injector.release(cx.now)) {
             drive!(&mut self.driver, driver => driver.submit(cx, io));
@@ -258,7 +259,7 @@ impl Leg {
         }
     }
 
-    /// Injects a fault, or says that this volume does not allow it.
+    /// Injects a fault. Returns false if this volume does not allow it.
     pub fn inject(&mut self, now: Instant, injection: Injection) -> bool {
         match &mut self.injector {
             Some(injector) => {
@@ -269,12 +270,13 @@ impl Leg {
         }
     }
 
-    /// The faults in force.
+    /// Returns the faults in force, or `None` if this volume does not allow any.
     pub fn injected(&self, now: Instant) -> Option<InjectionState> {
         self.injector.as_ref().map(|injector| injector.state(now))
     }
 
-    /// Returns the reason why a remote leg has no session, in plain text, unless it has one.
+    /// Returns the reason why a remote leg has no session, in plain text, or `None` if it has
+    /// one or is local.
     pub fn no_session(&self) -> Option<&Arc<str>> {
         match &self.driver {
             Driver::Nbd(driver) => driver.no_session(),
@@ -288,8 +290,8 @@ impl Leg {
     }
 }
 
-/// A kernel error as the engine's kinds. What the text of the errno says is logged by the
-/// driver; the engine decides by the kind.
+/// Maps a kernel error to the engine's kinds. The driver logs the errno's text. The engine
+/// decides by the kind.
 pub fn leg_error(errno: rustix::io::Errno) -> LegError {
     use rustix::io::Errno;
     match errno {

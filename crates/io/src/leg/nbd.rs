@@ -1,21 +1,22 @@
 //! A remote export as a leg, through hemi's own NBD client over the ring.
 //!
-//! Any number of I/Os are in flight on one connection, or on several where the export says
-//! that they share one cache (`CAN_MULTI_CONN`). Requests of one loop turn leave in one
-//! gather send; data of large reads is received straight into its buffer.
+//! Any number of I/Os are in flight on one connection, or on several if the export says that
+//! its connections share one cache (`CAN_MULTI_CONN`). The requests of one loop turn leave in
+//! one gather send. The data of large reads is received straight into its buffer.
 //!
 //! # When the session is lost
 //!
-//! The engine hears [`LegEvent::Gone`] at once, and every connection of the leg is shut down. A
-//! server can still be carrying out writes it had received, and nothing in the protocol
-//! says when the last of them has landed. So a write in flight is not ended before the
-//! **quarantine** is over, counted from the moment the old sockets were closed; then it ends
-//! as [`LegError::Gone`](hemi_engine::io::LegError::Gone). Reads and flushes, and writes of which nothing was sent, change
-//! nothing on the export and end as soon as the kernel has let go of their memory.
+//! The engine gets [`LegEvent::Gone`] at once, and every connection of the leg is shut down.
+//! The server may still be carrying out writes it has received, and nothing in the protocol
+//! says when the last of them has landed. So a write in flight ends only after the
+//! **quarantine**, which begins when the old sockets are closed. It then ends as
+//! [`LegError::Gone`](hemi_engine::io::LegError::Gone). Reads, flushes and writes that were
+//! never sent change nothing on the export. They end as soon as the kernel has let go of their
+//! memory.
 //!
-//! Meanwhile a new session is opened, with growing pauses between attempts. It is used, and the
-//! engine hears [`LegEvent::Back`], once the export has proved to be fit and the same leg: its
-//! size, its flags, its superblock and its stamps ([`identity`], [`stamps`]).
+//! Meanwhile the leg reconnects, with growing pauses between attempts. A new session is used,
+//! and the engine gets [`LegEvent::Back`], once the export has proved to be fit and the same
+//! leg by its size, its flags, its superblock and its stamps ([`identity`], [`stamps`]).
 
 mod blocking;
 mod connect;
@@ -48,40 +49,40 @@ use identity::{Identity, PIECES};
 use link::{Connection, Entry, EntryKind, Link, State, Wires};
 use work::{Features, Work};
 
-/// Most connections of one leg.
+/// Maximum number of connections of one leg.
 pub const CONNECTIONS_MAX: u8 = 8;
-/// How long writes of a lost session are taken as still able to land, unless configured.
+/// Default time for which writes of a lost session may still land.
 pub const QUARANTINE_DEFAULT: Duration = Duration::from_secs(10);
 /// Pause before the first attempt to reconnect, in nanoseconds.
 pub const RECONNECT_PAUSE_MIN: u64 = 100_000_000;
-/// Longest pause between attempts, in nanoseconds. Also how long a session must have lasted
-/// for the pauses to begin anew.
+/// Longest pause between attempts, in nanoseconds. A session that lasted this long resets the
+/// pause.
 pub const RECONNECT_PAUSE_MAX: u64 = 5_000_000_000;
-/// Longest an attempt may take from connecting to the verified leg, in nanoseconds.
+/// Longest time an attempt may take from connecting to the verified leg, in nanoseconds.
 pub const RECONNECT_TIME_MAX: u64 = 10_000_000_000;
 /// Longest wait for the last answers of a server that is shutting down, in nanoseconds.
 pub const LEAVING_TIME_MAX: u64 = 10_000_000_000;
-/// Longest wait for the answer to a request, in nanoseconds: a server that never gives one would
-/// leave the leg frozen for ever. Then the session is lost and another is opened.
+/// Longest wait for the answer to a request, in nanoseconds. After it the session is given up
+/// and another opened, because a server that never answers would leave the leg frozen forever.
 pub const REQUEST_TIME_MAX: u64 = 60_000_000_000;
-/// How often requests are looked at for that, in nanoseconds.
+/// Interval of the check for such requests, in nanoseconds.
 const REQUEST_LOOK_INTERVAL: u64 = 1_000_000_000;
-/// Most requests in flight on one connection.
+/// Maximum number of requests in flight on one connection.
 pub const IN_FLIGHT_MAX: usize = 128;
-/// Bytes received at once beside what goes straight to a buffer.
+/// Size in bytes of the buffer for received bytes that do not go straight to a read's buffer.
 const STAGING_BYTES: usize = 128 << 10;
-/// Room for the headers of one send.
+/// Space for the headers of one send, in bytes.
 const HEADERS_BYTES: usize = 4096;
-/// Marks the tokens of reads of the pieces that identify a leg.
+/// Bit that marks the tokens of reads of the pieces that identify a leg.
 const PIECE_TOKEN: u64 = 1 << 63;
 
-/// How an export is used.
+/// The options of a leg on an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdOptions {
     /// Connections to use if the export can share them, 1 to [`CONNECTIONS_MAX`].
     pub connections: u8,
-    /// How long after a lost session its writes may still land. Too short breaks the
-    /// promise that reads return what was written (P2) where a server takes longer.
+    /// Time after a lost session during which its writes may still land. If a server takes
+    /// longer, reads may not return the data last written, which breaks promise P2.
     pub quarantine: Duration,
 }
 
@@ -97,24 +98,24 @@ impl NbdOptions {
     }
 }
 
-/// A link that is over.
+/// A link that has ended.
 #[derive(Debug)]
 enum Retired {
     /// Entries are still in flight.
     Ending(Link),
-    /// Its sockets are closed; its writes are in quarantine.
+    /// The sockets are closed and the writes are in quarantine.
     Quarantined { number: u64, until: Instant },
 }
 
-/// The session is lost, for this reason.
+/// The reason for which a session is lost.
 struct Lost(String);
 
-/// An NBD export in the reactor's hands.
+/// A leg on an NBD export, attached to the reactor.
 #[derive(Debug)]
 pub(super) struct NbdLeg {
     target: Target,
     work: Work,
-    /// The link in use, or being opened.
+    /// The link in use or being opened.
     link: Option<Link>,
     retired: Vec<Retired>,
     entries: SlotTable<Entry>,
@@ -123,18 +124,18 @@ pub(super) struct NbdLeg {
     /// Bytes the export must have.
     size: u64,
     block: u32,
-    /// Connections a link has.
+    /// Number of connections of a link.
     connections: usize,
     links: u64,
     attempts: usize,
     pause: u64,
-    /// When to try again; [`Instant::NEVER`] with a link.
+    /// The time of the next attempt to reconnect. [`Instant::NEVER`] while there is a link.
     reconnect: Instant,
-    /// When to look for requests that get no answer.
+    /// The time of the next check for requests without an answer.
     next_look: Instant,
-    /// Whether the ring has anything of ours yet.
+    /// True once the connections are registered with the ring and receive.
     started: bool,
-    /// The last reason that a session ended or did not begin; none while there is one.
+    /// The reason why the last session ended or did not begin. `None` while there is a session.
     no_session: Option<Arc<str>>,
 }
 
@@ -183,7 +184,7 @@ impl NbdLeg {
         })
     }
 
-    /// Listens on the connections it was opened with, and learns who the leg is.
+    /// Starts to receive on the connections the leg was opened with, and reads its identity.
     fn start(&mut self, cx: &mut LegContext<'_>) {
         self.started = true;
         let Some(link) = &mut self.link else { return };
@@ -201,14 +202,14 @@ impl NbdLeg {
             self.start(cx);
         }
         if !self.link.as_ref().is_some_and(Link::is_ready) {
-            // Never sent, so it will not land.
+            // It was never sent, so it cannot land.
             return cx.done(io.id, Err(LegError::Gone));
         }
         self.work.begin(io);
         self.pump(cx);
     }
 
-    /// Sends what can be sent.
+    /// Sends as many requests as the connections take.
     fn pump(&mut self, cx: &mut LegContext<'_>) {
         let Some(link) = self.link.as_mut().filter(|link| link.is_ready()) else { return };
         while let Some(index) = link.choose(cx.ring) {
@@ -227,7 +228,7 @@ impl NbdLeg {
         }
     }
 
-    /// Asks for the pieces that identify the leg.
+    /// Requests the pieces that identify the leg.
     fn read_pieces(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         link.connections[0].wires.pieces.zero();
@@ -258,7 +259,7 @@ impl NbdLeg {
         self.pump(cx);
     }
 
-    /// An entry of the present link completed.
+    /// Handles the completion of an entry of the current link.
     fn entry(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -293,7 +294,7 @@ impl NbdLeg {
         }
     }
 
-    /// Bytes have arrived on a connection.
+    /// Handles bytes that have arrived on a connection.
     fn received(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -316,7 +317,8 @@ impl NbdLeg {
         Ok(())
     }
 
-    /// Makes sense of the first `count` bytes of a connection's staging buffer, which are TLS.
+    /// Decrypts and parses the first `count` bytes of a connection's staging buffer, which are
+    /// TLS.
     fn decrypt(&mut self, cx: &mut LegContext<'_>, index: usize, count: usize) -> Result<(), Lost> {
         let mut used = 0;
         loop {
@@ -325,7 +327,7 @@ impl NbdLeg {
             let Connection { tls: Some(tls), wires, .. } = connection else { return Ok(()) };
             let Some(secure) = wires.secure else { return Ok(()) };
             let rest = wires.staging.slice(used, count - used);
-            // SAFETY: what was received is looked at before the next receive has this area.
+            // SAFETY: received bytes are used up before the next receive gets this area.
             let taken = tls.take(unsafe { rest.bytes() });
             let taken =
                 taken.map_err(|error| Lost(NbdError::Tls(error.to_string()).to_string()))?;
@@ -345,7 +347,7 @@ impl NbdLeg {
         }
     }
 
-    /// Makes sense of bytes that have arrived on a connection.
+    /// Parses bytes that have arrived on a connection.
     fn parse(&mut self, cx: &mut LegContext<'_>, index: usize, staging: Span) -> Result<(), Lost> {
         let staged = staging.length();
         let mut at = 0;
@@ -356,7 +358,7 @@ impl NbdLeg {
                 return Ok(());
             }
             let input = staging.slice(at, staged - at);
-            // SAFETY: what was received is looked at before the next receive has this area.
+            // SAFETY: received bytes are used up before the next receive gets this area.
             let input = unsafe { input.bytes() };
             let advance = connection.session.advance(input, &mut connection.output);
             let advance = advance.map_err(|error| Lost(error.to_string()))?;
@@ -395,7 +397,7 @@ impl NbdLeg {
                 ClientEvent::Ready => self.shaken(cx)?,
                 ClientEvent::Send => {}
                 ClientEvent::StartTls if at == staged && self.target.is_secure() => {
-                    // What it sends from here on is TLS, and so is what we send.
+                    // From here on both sides send TLS.
                     let tls = self.target.begin_tls();
                     connection.tls = Some(tls.map_err(|error| Lost(error.to_string()))?);
                     return Ok(());
@@ -409,8 +411,8 @@ impl NbdLeg {
         }
     }
 
-    /// A connection has finished its handshake: once all have, the export is checked and
-    /// its superblock read.
+    /// Handles the end of a connection's handshake. Once all connections have finished theirs,
+    /// it checks the export and requests the superblock.
     fn shaken(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         if !link.connections.iter().all(|connection| connection.session.is_ready()) {
@@ -445,7 +447,7 @@ impl NbdLeg {
         self.usable(cx)
     }
 
-    /// A piece that identifies the leg has been read.
+    /// Handles the answer to the read of a piece that identifies the leg.
     fn piece_read(&mut self, cx: &mut LegContext<'_>, ok: bool) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         link.verifying -= 1;
@@ -460,11 +462,12 @@ impl NbdLeg {
         let found = Identity::read(pieces);
         let stamp = found.and_then(|found| found.stamp(pieces));
         if link.is_ready() {
-            // The first link: what is found is who the leg is.
+            // This is the first link, so the identity found becomes the leg's.
             if let Some(found) = found {
                 Identity::learn(&mut self.identity, found);
             }
-            // Above a stamp that cannot be read no other can be written.
+            // A stamp that cannot be read leaves no number above which the next could be
+            // written.
             let volume = found.filter(|_| !link.unread).map(|found| found.volume());
             self.work.identified(cx, volume, stamp);
             return Ok(());
@@ -476,7 +479,7 @@ impl NbdLeg {
         self.usable(cx)
     }
 
-    /// Takes a link that was opened into use, once it has nothing left to prove.
+    /// Takes an opened link into use once it is verified.
     fn usable(&mut self, cx: &mut LegContext<'_>) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         if link.verifying == 0 && !link.is_ready() {
@@ -488,8 +491,8 @@ impl NbdLeg {
         Ok(())
     }
 
-    /// After an answer, which may have been that the server is shutting down: then nothing
-    /// more is asked of it, and once all is answered, nothing is left that could land.
+    /// Handles an answer, which may have been that the server is shutting down (`leaving`). No
+    /// more requests are then sent, and once all are answered, nothing is left that could land.
     fn leave(&mut self, cx: &mut LegContext<'_>, leaving: bool) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         if leaving && link.is_ready() {
@@ -507,7 +510,7 @@ impl NbdLeg {
         }
     }
 
-    /// Ends the present link.
+    /// Ends the current link.
     fn lose(&mut self, cx: &mut LegContext<'_>, lost: &Lost) {
         let Some(mut link) = self.link.take() else { return };
         let (leg, reason) = (&self.target.description, &lost.0);
@@ -530,7 +533,7 @@ impl NbdLeg {
         self.retire(cx, link);
     }
 
-    /// An entry of a link that is over completed.
+    /// Handles the completion of an entry of a link that has ended.
     fn retired_entry(&mut self, cx: &mut LegContext<'_>, number: u64) {
         let ending = self
             .retired
@@ -556,7 +559,7 @@ impl NbdLeg {
         }
     }
 
-    /// Returns the reason why there is no session, in plain text, unless there is one.
+    /// Returns the reason why there is no session, in plain text, or `None` if there is one.
     pub(super) fn no_session(&self) -> Option<&Arc<str>> {
         self.no_session.as_ref()
     }
@@ -611,7 +614,7 @@ impl NbdLeg {
         }
     }
 
-    /// Looks for requests that get no answer, and gives up a session that has one.
+    /// Checks for requests without an answer, and gives up a session that has one.
     fn look(&mut self, cx: &mut LegContext<'_>) {
         self.next_look = cx.now + REQUEST_LOOK_INTERVAL;
         let since = Instant(cx.now.0.saturating_sub(REQUEST_TIME_MAX));
@@ -684,7 +687,7 @@ impl NbdLeg {
     }
 }
 
-/// Where data announced on a connection belongs.
+/// Returns the memory for data announced on a connection.
 fn room(
     work: &Work,
     connection: &Connection,
@@ -693,7 +696,7 @@ fn room(
     length: u32,
 ) -> Result<crate::memory::Span, Lost> {
     if token & PIECE_TOKEN != 0 {
-        // The session has seen to it that the data lies within the piece.
+        // The session has checked that the data lies within the piece.
         let start = identity::place((token & !PIECE_TOKEN) as usize) + at as usize;
         return Ok(connection.wires.pieces.slice(start, length as usize));
     }

@@ -16,13 +16,13 @@ use super::device::Device;
 use super::nbd::{BlockingNbd, NbdError, NbdOptions};
 use super::stripe::{OpenStripe, StripeError};
 
-/// How files and devices are opened.
+/// The options for opening files and devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileOptions {
-    /// Bypass the page cache (O_DIRECT). Off only where the file system cannot; data is then
-    /// durable by flush as ever, but competes with everything else for memory.
+    /// Bypasses the page cache (O_DIRECT). Off only on file systems that cannot do it. A flush
+    /// makes data durable as before, but the leg then competes with everything else for memory.
     pub direct: bool,
-    /// When a file is created, leave it sparse instead of reserving its space.
+    /// Leaves a new file sparse instead of reserving its space.
     pub sparse: bool,
 }
 
@@ -32,81 +32,82 @@ impl Default for FileOptions {
     }
 }
 
-/// What a leg is opened for.
+/// The purpose for which a leg is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To read and write it: locked, and a stripe's members must be each other's.
+    /// Reading and writing it. The leg is locked, and the members of a stripe must belong
+    /// together.
     Serve,
-    /// To format it: locked. A missing file is created, a short one extended, to `size`
-    /// bytes; a stripe's members need not belong together yet.
+    /// Formatting it. The leg is locked. A missing file is created and a short one extended to
+    /// `size` bytes. The members of a stripe need not belong together yet.
     Create {
-        /// Bytes the leg must have at least; for a stripe, all members together.
+        /// The least size of the leg in bytes. For a stripe, the sum over all members.
         size: u64,
-        /// The byte of the leg at which its data begins: a multiple of 1 MiB.
+        /// The byte of the leg at which its data begins, a multiple of 1 MiB.
         data_offset: u64,
     },
-    /// To look at it, though it may be in use: read-only, not locked.
+    /// Looking at it even if it is in use. The leg is opened read-only and not locked.
     Inspect,
 }
 
-/// Why a leg could not be opened.
+/// An error in opening a leg.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Not a file or block device.
+    /// The path is neither a regular file nor a block device.
     #[error("{path:?} is {found}; a leg is a regular file or a block device")]
     NotStorage {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// What it is.
+        /// The kind of thing found there.
         found: &'static str,
     },
-    /// Nothing there.
+    /// Nothing exists at the path.
     #[error("there is no {path:?}; check the path, or create the volume with hemi create")]
     Missing {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
     },
-    /// Nothing there, among the device nodes.
+    /// Nothing exists at the path, which lies among the device nodes.
     #[error(
         "there is no device {path:?}, and a file made there would lie in memory and be gone \
          with the next boot; check the name (lsblk, ls -l /dev/disk/by-id), or name a file on \
          a disk"
     )]
     NoDevice {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
     },
-    /// No right to it.
+    /// The user may not open it.
     #[error(
         "no permission to open {path:?}: {source}; run hemi as a user who may read and write \
          it, or change its owner or mode (a file may also be immutable: lsattr, chattr -i)"
     )]
     Permission {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
-    /// It can be read, but not written.
+    /// It can be read but not written.
     #[error("{path:?} cannot be written: {source}; {way_out}")]
     ReadOnly {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
-        /// What to do.
+        /// Advice to the operator.
         way_out: &'static str,
     },
-    /// Locked by another hemi.
+    /// Another hemi has locked it.
     #[error(
         "{path:?} is in use by another hemi{}; stop that one first",
         by.map_or(String::new(), |process| format!(" (process {process})"))
     )]
     InUse {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// The process, where known.
+        /// The process that holds the lock, if known.
         by: Option<u32>,
     },
     /// Locked by I/O of a hemi that has ended.
@@ -126,75 +127,75 @@ pub enum OpenError {
         by.as_deref().unwrap_or("mounted or held exclusively by another program")
     )]
     Held {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// By what, where known.
+        /// The holder, if known.
         by: Option<String>,
     },
-    /// O_DIRECT refused.
+    /// The file system refused O_DIRECT.
     #[error(
         "{path:?} lies on {file_system}, which cannot bypass the page cache (O_DIRECT). Put \
          the leg on another file system, or set `direct = false` for it (slower, competes for \
          memory; flushes still reach the disk)"
     )]
     NoDirect {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
         /// The file system's name.
         file_system: String,
     },
-    /// Blocks larger than a page.
+    /// The device's blocks are larger than a page.
     #[error("{path:?} has blocks of {block} bytes; hemi handles up to 4096")]
     Block {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// Bytes.
+        /// Size of a block in bytes.
         block: u32,
     },
-    /// Its space could not be reserved.
+    /// The file's space could not be reserved.
     #[error(
         "could not reserve {size} bytes for {path:?}: {source}; free some space, make the \
          volume smaller, or create it sparse (nothing reserved, writes can meet a full disk)"
     )]
     Space {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// Bytes.
+        /// Size wanted, in bytes.
         size: u64,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file that its file system cannot hold.
+    /// The file system cannot hold a file that large.
     #[error(
         "{path:?} cannot have {size} bytes: its file system has no files as large as that; make \
          the volume smaller"
     )]
     TooLarge {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// Bytes.
+        /// Size wanted, in bytes.
         size: u64,
     },
-    /// A stripe whose members do not fit together.
+    /// The members of a stripe do not fit together.
     #[error(transparent)]
     Stripe(#[from] StripeError),
-    /// The metadata of a leg that has it apart from its data was not found.
+    /// The external metadata of a leg was not found.
     #[error(transparent)]
     Apart(Box<ApartError>),
-    /// Anything else the system said.
+    /// Any other error of the system.
     #[error("could not open {path:?}: {source}")]
     Io {
-        /// Its path.
+        /// Path of the leg.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
-    /// An NBD export that cannot be used.
+    /// The NBD export cannot be used.
     #[error("the leg {spec}: {source}")]
     Nbd {
         /// The leg's name.
         spec: String,
-        /// Why.
+        /// The reason.
         source: NbdError,
     },
 }
@@ -236,7 +237,7 @@ impl OpenError {
         }
     }
 
-    /// A block device that the kernel lets nobody write to.
+    /// Returns the error for a block device that the kernel keeps read-only.
     pub(super) fn read_only_device(path: &Path) -> OpenError {
         OpenError::ReadOnly {
             path: path.into(),
@@ -252,7 +253,7 @@ impl OpenError {
     }
 }
 
-/// The name of the file system a file lies on.
+/// Returns the name of the file system a file lies on.
 fn file_system(descriptor: &OwnedFd) -> String {
     let Ok(stat) = rustix::fs::fstatfs(descriptor) else {
         return "a file system".into();
@@ -274,21 +275,22 @@ fn file_system(descriptor: &OwnedFd) -> String {
     name.into()
 }
 
-/// An opened leg, before the reactor takes it.
+/// An opened leg that the reactor has not taken yet.
 #[derive(Debug)]
 pub enum OpenLeg {
     /// One file or block device.
     File(Device),
-    /// Several.
+    /// Several of them, striped.
     Stripe(OpenStripe),
-    /// One file or block device whose data begins at its first byte.
+    /// One file or block device whose data begins at its first byte and whose metadata lies
+    /// elsewhere.
     Apart(OpenApart),
     /// An NBD export.
     Nbd(Box<BlockingNbd>),
 }
 
 impl OpenLeg {
-    /// Opens the leg `spec` names.
+    /// Opens the leg named by `spec`.
     pub fn open(
         spec: &LegSpec,
         options: FileOptions,
@@ -308,7 +310,7 @@ impl OpenLeg {
         }
     }
 
-    /// Opens a leg as configured.
+    /// Opens a leg as the configuration describes it.
     pub fn configured(config: &LegConfig, purpose: Purpose) -> Result<OpenLeg, OpenError> {
         if !config.path.is_remote() {
             let options = FileOptions { direct: config.direct, ..FileOptions::default() };
@@ -334,8 +336,8 @@ impl OpenLeg {
         }
     }
 
-    /// How long after the end of a process that used the leg its last writes may still land:
-    /// a remote leg's quarantine, nothing for local ones, whose lock tells.
+    /// Returns the time for which the last writes of a process may still land after it has
+    /// ended: a remote leg's quarantine. `None` for local legs, whose lock covers that.
     pub fn quarantine(&self) -> Option<std::time::Duration> {
         match self {
             OpenLeg::File(_) | OpenLeg::Stripe(_) | OpenLeg::Apart(_) => None,
@@ -343,8 +345,8 @@ impl OpenLeg {
         }
     }
 
-    /// Gives up the locks of its files and devices, for all who hold a copy of a descriptor.
-    /// Only for a leg that has no I/O under way, nor will have.
+    /// Gives up the locks of the leg's files and devices for everyone who holds a copy of a
+    /// descriptor. Only for a leg that has no I/O in flight and will get none.
     pub fn unlock(&self) {
         match self {
             OpenLeg::File(device) => device.unlock(),
@@ -355,7 +357,7 @@ impl OpenLeg {
         }
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         match self {
             OpenLeg::File(device) => device.size(),
@@ -365,7 +367,7 @@ impl OpenLeg {
         }
     }
 
-    /// The smallest unit it reads and writes, in bytes.
+    /// Returns the smallest unit of reads and writes, in bytes.
     pub fn block(&self) -> u32 {
         match self {
             OpenLeg::File(device) => device.block(),
@@ -375,7 +377,7 @@ impl OpenLeg {
         }
     }
 
-    /// Whether ranges become zero without being written.
+    /// Returns true if ranges can be zeroed without being written.
     pub fn fast_zeroes(&self) -> bool {
         match self {
             OpenLeg::File(device) => device.fast_zeroes(),
@@ -385,20 +387,20 @@ impl OpenLeg {
         }
     }
 
-    /// What the engine has to know of it.
+    /// Returns the traits the engine needs.
     pub fn traits(&self) -> LegTraits {
         let thin = match self {
             OpenLeg::File(device) => device.is_thin(),
             OpenLeg::Stripe(stripe) => stripe.is_thin(),
             OpenLeg::Apart(apart) => apart.is_thin(),
-            // Nothing tells whether its server has reserved space.
+            // A client cannot tell if the server has reserved space.
             OpenLeg::Nbd(_) => false,
         };
         let description = self.describe();
         LegTraits { present: true, fast_zeroes: self.fast_zeroes(), thin, description }
     }
 
-    /// What people call its device. The superblocks of all legs keep it.
+    /// Returns the identity of the leg's device. The superblocks of all legs keep it.
     pub fn describe(&self) -> LegDescription {
         match self {
             OpenLeg::File(device) => describe::device(device),
@@ -407,7 +409,7 @@ impl OpenLeg {
         }
     }
 
-    /// What the operator called it.
+    /// Returns the leg's name as the operator wrote it.
     pub fn description(&self) -> String {
         match self {
             OpenLeg::File(device) => device.path().display().to_string(),
@@ -417,7 +419,7 @@ impl OpenLeg {
         }
     }
 
-    /// Reads `into.len()` bytes from `offset`; any alignment.
+    /// Reads `into.len()` bytes from `offset`. Any alignment is allowed.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         match self {
             OpenLeg::File(device) => device.read_at(offset, into),
@@ -427,8 +429,8 @@ impl OpenLeg {
         }
     }
 
-    /// Writes `bytes` to `offset`, both multiples of [`OpenLeg::block`]. Durable after
-    /// [`OpenLeg::flush`].
+    /// Writes `bytes` to `offset`, both multiples of [`OpenLeg::block`]. The data is durable
+    /// after [`OpenLeg::flush`].
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         match self {
             OpenLeg::File(device) => device.write_at(offset, bytes),
@@ -449,8 +451,8 @@ impl OpenLeg {
     }
 
     /// Marks the members of a stripe, or a leg and its external metadata, durably as belonging
-    /// together. Does nothing for other legs.
-    /// To be called by create once the operator's wish to overwrite is established.
+    /// together. Does nothing for other legs. Create calls it once it is established that the
+    /// operator wants to overwrite the leg.
     pub fn format(&mut self) -> io::Result<()> {
         match self {
             OpenLeg::File(_) | OpenLeg::Nbd(_) => Ok(()),
@@ -459,7 +461,7 @@ impl OpenLeg {
         }
     }
 
-    /// Returns the place of its metadata, if that is apart from its data.
+    /// Returns the place of its metadata if that lies apart from its data.
     pub fn metadata_place(&self) -> Option<MetadataPlace> {
         match self {
             OpenLeg::Apart(apart) => Some(apart.metadata_place()),
@@ -467,8 +469,8 @@ impl OpenLeg {
         }
     }
 
-    /// The files and devices it consists of, for checks on what lies there before a format;
-    /// none for a remote leg.
+    /// Returns the leg's files and devices, so that create can check their contents before a
+    /// format. Empty for a remote leg.
     pub fn devices(&self) -> &[Device] {
         match self {
             OpenLeg::File(device) => std::slice::from_ref(device),

@@ -1,7 +1,7 @@
 //! Aligned pages for metadata writes.
 //!
-//! A page belongs to its write until that ends; a frozen leg can hold pages for ever, so the
-//! pool grows by chunks. The engine bounds it: one write in flight per page and leg.
+//! A page belongs to its write until that ends. A frozen leg can hold pages forever, so the
+//! pool grows by chunks. The engine bounds it: at most one write per page and leg is in flight.
 
 use std::io;
 
@@ -14,7 +14,7 @@ const CHUNK_PAGES: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageId(u32);
 
-/// The pool.
+/// A pool of aligned pages.
 #[derive(Debug)]
 pub struct PagePool {
     chunks: Vec<Mapping>,
@@ -22,7 +22,7 @@ pub struct PagePool {
 }
 
 impl PagePool {
-    /// A pool of one chunk.
+    /// Creates a pool of one chunk.
     pub fn new() -> io::Result<PagePool> {
         let mut pool = PagePool { chunks: Vec::new(), free: Vec::new() };
         pool.grow()?;
@@ -36,7 +36,7 @@ impl PagePool {
         Ok(())
     }
 
-    /// Takes a page. Fails only where the system has no memory for another chunk.
+    /// Takes a page. Fails only if the system has no memory for another chunk.
     pub fn take(&mut self) -> io::Result<(PageId, Span)> {
         loop {
             if let Some(page) = self.free.pop() {

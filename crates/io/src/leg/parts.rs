@@ -1,5 +1,5 @@
-//! I/Os of legs that lie in several places. Each is cut into pieces, every piece is an I/O on
-//! one device, and the whole ends with its last piece.
+//! I/Os of legs that lie in several places. Each is cut into pieces, and every piece is an I/O
+//! on one device. The whole ends with its last piece.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(super) struct Piece {
     pub(super) device: u8,
     /// The first byte on the device.
     pub(super) offset: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub(super) length: u64,
     /// The first byte within the extent.
     pub(super) at: u64,
@@ -37,7 +37,7 @@ struct Joined {
     result: Result<(), LegError>,
 }
 
-/// A leg's devices, and its I/Os with their pieces in flight.
+/// A leg's devices, and its I/Os with pieces in flight.
 #[derive(Debug)]
 pub(super) struct PartedIo {
     io: FileIo,
@@ -49,7 +49,7 @@ impl PartedIo {
         Ok(PartedIo { io: FileIo::new(devices)?, joined: SlotTable::with_capacity(TABLE_CAPACITY) })
     }
 
-    /// Starts an I/O in pieces, of which there is at least one.
+    /// Starts an I/O in pieces. There is at least one.
     pub(super) fn submit(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -103,7 +103,7 @@ impl PartedIo {
         if joined.result.is_ok() {
             joined.result = ended.result;
         }
-        // The I/O ends with its last part: until then a part may still land.
+        // The I/O ends with its last part, because until then a part may still land.
         if joined.parts == 0 {
             let Joined { id: io, result, .. } = *joined;
             self.joined.remove(id);

@@ -1,10 +1,10 @@
 //! Several files or block devices as one leg: RAID-0.
 //!
-//! The leg's bytes go round the members chunk by chunk. Each member begins with an identity
-//! block (its stripe, its place, how many there are, the chunk), written when the stripe is
-//! formatted, so that a wrong order, a missing or a foreign member is refused instead of
-//! served as garbage. The stripe's data begins [`DATA_OFFSET`] into each member: byte 0 of
-//! the leg is that byte of member 0. `docs/design/legs.md` draws it.
+//! Consecutive chunks of the leg lie on consecutive members. Each member begins with an
+//! identity block (the stripe's id, the member's index, the number of members, the chunk),
+//! written when the stripe is formatted. A wrong order, a missing member or a foreign one is
+//! thus refused and not served as garbage. The stripe's data begins [`DATA_OFFSET`] into each
+//! member: byte 0 of the leg is that byte of member 0. `docs/design/legs.md` draws it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,41 +19,41 @@ use super::{LegContext, ResolvedIo};
 use crate::random;
 use crate::ring::{Completion, Ring};
 
-/// Where a member's data begins: aligned to everything drives like to be aligned to.
+/// First byte of a member's data, aligned to every unit that drives prefer.
 pub const DATA_OFFSET: u64 = 1 << 20;
 /// First bytes of a member's identity block.
 pub const MAGIC: [u8; 8] = *b"HEMISTRP";
-/// The identity block's format.
+/// Version of the identity block's format.
 pub const VERSION: u32 = 1;
-/// Bytes of the identity block, checksum included.
+/// Size of the identity block in bytes, including the checksum.
 pub const IDENTITY_BYTES: usize = 4096;
 
-/// Why members do not make a stripe.
+/// An error that keeps members from making a stripe.
 #[derive(Debug, thiserror::Error)]
 pub enum StripeError {
-    /// No identity on a member.
+    /// A member has no identity.
     #[error("{path:?} is not a member of a stripe yet; hemi create makes it one and erases it")]
     NotFormatted {
         /// The member's path.
         path: PathBuf,
     },
-    /// A damaged identity.
+    /// A member's identity is damaged.
     #[error("the stripe identity at the beginning of {path:?} is damaged ({what})")]
     Damaged {
         /// The member's path.
         path: PathBuf,
-        /// How.
+        /// The damaged part.
         what: &'static str,
     },
-    /// Written by another version.
+    /// A member was written by another version.
     #[error("{path:?} carries stripe format {version}; this hemi knows format {VERSION}")]
     Version {
         /// The member's path.
         path: PathBuf,
-        /// Its version.
+        /// The version found.
         version: u32,
     },
-    /// Of another stripe.
+    /// A member belongs to another stripe.
     #[error("{path:?} belongs to another stripe than {first:?}")]
     Foreign {
         /// The member's path.
@@ -61,67 +61,67 @@ pub enum StripeError {
         /// The first member's path.
         first: PathBuf,
     },
-    /// In another place.
+    /// A member is in the wrong place.
     #[error("{path:?} is member {is} of its stripe but named as member {named}; swap the paths")]
     Order {
         /// The member's path.
         path: PathBuf,
-        /// Its place, from 0.
+        /// Its index, from 0.
         is: u32,
-        /// The place it was named in.
+        /// The index it was named at.
         named: u32,
     },
-    /// Another number of members.
+    /// The stripe has another number of members.
     #[error("the stripe on {path:?} has {has} members, {named} are named")]
     Count {
         /// The member's path.
         path: PathBuf,
-        /// Members it has.
+        /// Number of members it has.
         has: u32,
-        /// Members named.
+        /// Number of members named.
         named: u32,
     },
-    /// Another chunk.
+    /// The stripe has another chunk size.
     #[error("the stripe on {path:?} has chunks of {has} bytes, not {named}: write chunk={}K", has >> 10)]
     Chunk {
         /// The member's path.
         path: PathBuf,
-        /// Its chunk.
+        /// Its chunk in bytes.
         has: u64,
-        /// The chunk named.
+        /// The chunk named, in bytes.
         named: u64,
     },
-    /// A member shrank.
+    /// A member is too small.
     #[error("{path:?} has {size} bytes; its stripe needs {needed}")]
     TooSmall {
         /// The member's path.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
         /// Bytes needed.
         needed: u64,
     },
 }
 
-/// What a member says of itself.
+/// The identity of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Random, the same on all members.
+    /// Random id of the stripe, the same on all members.
     pub stripe: [u8; 16],
-    /// This member's place, from 0.
+    /// Index of this member, from 0.
     pub member: u32,
-    /// How many there are.
+    /// Number of members.
     pub members: u32,
-    /// Bytes on one member before the next takes over.
+    /// Size of a chunk in bytes.
     pub chunk: u64,
-    /// Data bytes on each member.
+    /// Bytes of data on each member.
     pub data: u64,
 }
 
 impl Identity {
-    /// The block, byte by byte: magic (8), version (4), member (4), members (4), zero (4),
-    /// stripe (16), chunk (8), data (8), zeros, and CRC-32C of all before it in the last 4.
-    /// Little-endian.
+    /// Returns the encoded block. Its fields with their sizes in bytes, little-endian, are
+    /// magic (8), version (4), member (4), members (4), zero (4), stripe (16), chunk (8), data
+    /// (8), zeros, and in the last 4 the CRC-32C of everything before it.
     pub fn encode(&self) -> [u8; IDENTITY_BYTES] {
         let mut block = [0; IDENTITY_BYTES];
         block[0..8].copy_from_slice(&MAGIC);
@@ -136,7 +136,7 @@ impl Identity {
         block
     }
 
-    /// Reads a block back; `path` is for the error.
+    /// Decodes a block. `path` is for the error.
     pub fn decode(block: &[u8; IDENTITY_BYTES], path: &Path) -> Result<Identity, StripeError> {
         if block[0..8] != MAGIC {
             return Err(StripeError::NotFormatted { path: path.to_path_buf() });
@@ -176,12 +176,12 @@ fn array<const N: usize>(block: &[u8; IDENTITY_BYTES], at: usize) -> [u8; N] {
     bytes
 }
 
-/// How the leg's bytes lie on the members.
+/// The mapping of the leg's bytes to the members.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     members: u64,
     chunk: u64,
-    /// Data bytes on each member.
+    /// Bytes of data on each member.
     data: u64,
 }
 
@@ -190,7 +190,7 @@ impl Layout {
         self.members * self.data
     }
 
-    /// The pieces of an extent in the leg's order, each within one chunk.
+    /// Returns the pieces of an extent in the leg's order, each within one chunk.
     fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -210,7 +210,8 @@ impl Layout {
         })
     }
 
-    /// The range of an extent on each member: whole, since chunks of one member adjoin.
+    /// Returns the range of an extent on each member. It is one range per member, since the
+    /// chunks of a member adjoin.
     fn ranges(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
         let end = offset + length;
         (0..self.members).filter_map(move |member| {
@@ -231,7 +232,7 @@ impl Layout {
     }
 }
 
-/// A stripe's members, opened.
+/// An opened stripe.
 #[derive(Debug)]
 pub struct OpenStripe {
     devices: Vec<Device>,
@@ -266,7 +267,7 @@ impl OpenStripe {
         Ok(OpenStripe { devices, layout })
     }
 
-    /// Writes every member's identity, with a fresh random stripe id, durably.
+    /// Writes every member's identity durably, with a fresh random stripe id.
     pub(super) fn format(&mut self) -> io::Result<()> {
         let stripe = random::bytes()?;
         for (member, device) in self.devices.iter().enumerate() {
@@ -333,7 +334,7 @@ impl OpenStripe {
     }
 }
 
-/// Whether the members are each other's, in this order; the data bytes on each.
+/// Checks that the members belong together in this order. Returns the bytes of data on each.
 fn check(devices: &[Device], chunk: u64) -> Result<u64, OpenError> {
     let mut first: Option<Identity> = None;
     for (named, device) in devices.iter().enumerate() {
@@ -367,7 +368,7 @@ fn check(devices: &[Device], chunk: u64) -> Result<u64, OpenError> {
     Ok(first.map_or(0, |identity| identity.data))
 }
 
-/// A stripe in the reactor's hands.
+/// A stripe attached to the reactor.
 #[derive(Debug)]
 pub(super) struct StripeLeg {
     io: PartedIo,

@@ -103,8 +103,8 @@ fn the_identity_block_is_these_bytes() {
 }
 
 proptest! {
-    /// Pieces tile the extent, stay within their chunk and agree with the definition byte
-    /// by byte at their ends; ranges hold the same bytes.
+    /// Pieces tile the extent, stay within their chunk and agree with the definition byte by
+    /// byte at their ends. Ranges hold the same bytes.
     #[test]
     fn pieces_and_ranges_hold_every_byte_once(
         members in 2_u64..5, shift in 12_u32..17, offset in 0_u64..1_000_000, length in 1_u64..600_000,

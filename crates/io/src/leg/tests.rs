@@ -1,4 +1,4 @@
-//! Every kind of local leg through a real ring, on real files.
+//! Tests of every kind of local leg through a real ring, on real files.
 
 use hemi_engine::io::LegOperation;
 
@@ -80,7 +80,7 @@ impl Bench {
     }
 }
 
-/// How a leg is named and opened.
+/// The spec of a leg and its options.
 type Kind = (LegSpec, FileOptions);
 
 fn kinds(folder: &tempfile::TempDir) -> Vec<Kind> {

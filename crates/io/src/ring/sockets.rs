@@ -1,9 +1,9 @@
 //! Receives that wait in poll(2) instead of in the ring.
 //!
-//! Under light load a server mostly sleeps until one client speaks. The kernel wakes a task that sleeps in
-//! poll(2) on the processor of the client that has just written and is about to sleep itself. It wakes
-//! a task that sleeps in io_uring on another one, which mostly has to be woken first. On small virtual
-//! machines that takes longer than the request.
+//! Under light load a server mostly sleeps until one client sends. The kernel wakes a task that
+//! sleeps in poll(2) on the processor of the client, which has just written and is about to
+//! sleep itself. It wakes a task that sleeps in io_uring on another processor, which mostly has
+//! to be woken first. On small virtual machines that takes longer than the request.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,13 +14,13 @@ use rustix::event::EventfdFlags;
 use super::{Completion, RingFile, Tag};
 use crate::memory::Span;
 
-/// Most receives that wait in poll(2). poll(2) looks at each of them, and a server with more busy clients
-/// sleeps little.
+/// Maximum number of receives that wait in poll(2). It looks at each of them, and a server with
+/// more busy clients sleeps little.
 pub(super) const SOCKETS_MAX: usize = 8;
-/// Completions a wait, on average, from which load is heavy: receives go to the ring, where one system call
-/// does for all of them.
+/// Average number of completions per wait at which load becomes heavy. Receives then go to the
+/// ring, where one system call serves all of them.
 const HEAVY: u32 = 4;
-/// Completions a wait, on average, below which load is light again.
+/// Average number of completions per wait below which load is light again.
 const LIGHT: u32 = 2;
 
 /// The memory that a receive fills.
@@ -40,7 +40,7 @@ pub(super) struct Receive {
 }
 
 impl Receive {
-    /// Receives what is there. Returns `None` if nothing is.
+    /// Receives the bytes available. Returns `None` if there are none.
     fn attempt(&self) -> Option<i32> {
         let descriptor = self.file.descriptor;
         let flags = libc::MSG_DONTWAIT;
@@ -49,7 +49,8 @@ impl Receive {
             Target::Span(span) => unsafe {
                 libc::recv(descriptor, span.address().cast(), span.length(), flags)
             },
-            // SAFETY: the list and its spans stay, and are the receiver's until the completion.
+            // SAFETY: the list and its spans stay, and belong to the receiver until the
+            // completion.
             Target::Message(message) => unsafe { libc::recvmsg(descriptor, message, flags) },
         };
         if count >= 0 {
@@ -66,14 +67,15 @@ impl Receive {
     }
 }
 
-/// The receives that wait in poll(2), the one that has waited longest first.
+/// The receives that wait in poll(2), oldest first.
 #[derive(Debug)]
 pub(super) struct Sockets {
     receives: Vec<Receive>,
-    /// The bell, then a place for each receive.
+    /// The bell, then an entry for each receive.
     polled: Vec<libc::pollfd>,
-    /// The event counter that the ring adds to when something completes. poll(2) on the ring itself wakes
-    /// up late: where completions are deferred, the kernel tells it after an RCU grace period.
+    /// The event counter that the ring adds to at each completion. poll(2) on the ring itself
+    /// wakes up late: if completions are deferred, the kernel signals it after an RCU grace
+    /// period.
     bell: OwnedFd,
     is_registered: bool,
     load: Load,
@@ -96,13 +98,13 @@ impl Sockets {
         })
     }
 
-    /// Counts the completions that a wait ended with.
+    /// Counts the completions that ended a wait.
     pub(super) fn count(&mut self, completions: usize) {
         self.load.count(completions);
     }
 
-    /// Returns true if receives wait here rather than in the ring. If they do no longer, the ring rings
-    /// no more, and the caller takes out those that are left.
+    /// Returns true if receives wait here rather than in the ring. Once they no longer do, the
+    /// ring stops ringing the bell, and the caller takes out the receives that are left.
     pub(super) fn are_polled(&mut self, uring: &IoUring) -> bool {
         if self.load.is_light == self.is_registered {
             return self.is_registered;
@@ -123,7 +125,7 @@ impl Sockets {
         self.receives.is_empty()
     }
 
-    /// Lets a receive wait here. Returns the one that has waited longest if there is no room for both.
+    /// Adds a receive. Returns the one that has waited longest if there is no space for both.
     pub(super) fn add(&mut self, receive: Receive) -> Option<Receive> {
         let full = self.receives.len() == SOCKETS_MAX;
         let oldest = full.then(|| self.receives.remove(0));
@@ -131,12 +133,12 @@ impl Sockets {
         oldest
     }
 
-    /// Takes out a receive that waits here.
+    /// Removes and returns a receive that waits here.
     pub(super) fn pop(&mut self) -> Option<Receive> {
         self.receives.pop()
     }
 
-    /// Ends the receive with this tag, if it waits here, as cancelled.
+    /// Ends the receive with this tag as cancelled. Returns false if it does not wait here.
     pub(super) fn cancel(&mut self, tag: Tag, into: &mut Vec<Completion>) -> bool {
         self.end(|receive| receive.tag == tag, into)
     }
@@ -158,9 +160,9 @@ impl Sockets {
         self.receives.len() < before
     }
 
-    /// Waits until the ring or one of the receives has something, at most `timeout` nanoseconds. Adds the
-    /// receives that ended to `into`. Returns true if the ring has something,
-    /// and after a signal.
+    /// Waits at most `timeout` nanoseconds until the ring or one of the receives is ready.
+    /// Appends the receives that ended to `into`. Returns true if the ring is ready, and after
+    /// a signal.
     pub(super) fn wait(
         &mut self,
         timeout: Option<u64>,
@@ -202,14 +204,14 @@ impl Sockets {
         });
         let has_rung = self.polled[0].revents != 0;
         if has_rung {
-            // Empty is as good: all that this does is to silence it.
+            // It may be empty. The read only has to silence it.
             let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
         }
         Ok(has_rung)
     }
 }
 
-/// The number of completions that a wait ends with, on average over some sixteen waits.
+/// A moving average of completions per wait, over about sixteen waits.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     /// The average, in 256ths.

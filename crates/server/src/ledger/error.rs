@@ -5,32 +5,32 @@ use std::path::PathBuf;
 
 use hemi_units::Size;
 
-/// Says why a ledger cannot be found or kept.
+/// An error in finding or keeping a ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerFileError {
-    /// The id of this boot of the machine is not known.
+    /// The id of this boot of the machine is unknown.
     #[error(
         "cannot read the machine's boot id from /proc/sys/kernel/random/boot_id: {why}; mount \
          /proc"
     )]
     Boot {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The file cannot be opened, read or created.
     #[error("the ledger {}: {what}: {source}; see `ledger` in the configuration", path.display())]
     File {
-        /// Its path.
+        /// Path of the ledger.
         path: PathBuf,
         /// The step that failed, as a predicate: "cannot be opened".
         what: &'static str,
-        /// Why it failed.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another hemi keeps it.
+    /// Another hemi uses it.
     #[error("the ledger {} is in use by another hemi: stop that one first", path.display())]
     InUse {
-        /// Its path.
+        /// Path of the ledger.
         path: PathBuf,
     },
     /// It is not a file of this user.
@@ -40,37 +40,37 @@ pub enum LedgerFileError {
         path.display()
     )]
     Foreign {
-        /// Its path.
+        /// Path of the ledger.
         path: PathBuf,
     },
-    /// The directory is not in memory.
+    /// The directory is not on tmpfs.
     #[error(
         "{} is not on tmpfs: a ledger has to be in memory that ends with the machine's boot; name \
          another directory with `ledger`, or set it to \"none\"",
         directory.display()
     )]
     NotTmpfs {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
     },
-    /// The directory may be written by others.
+    /// Every user can write the directory.
     #[error(
         "{} can be written by every user: a ledger in it could be replaced; name a directory of \
          this user's with `ledger`",
         directory.display()
     )]
     OpenToAll {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
     },
-    /// No room for it.
+    /// There is no space for it.
     #[error("the ledger {} needs {bytes} of tmpfs: {source}", path.display())]
     NoRoom {
-        /// Its path.
+        /// Path of the ledger.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         bytes: Size,
-        /// Why there is none.
+        /// The system's error.
         source: io::Error,
     },
     /// It may not be locked in memory.
@@ -80,11 +80,11 @@ pub enum LedgerFileError {
         path.display()
     )]
     NotLocked {
-        /// Its path.
+        /// Path of the ledger.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         bytes: Size,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The volume is to be served without a ledger, but an existing one decides.
@@ -94,13 +94,13 @@ pub enum LedgerFileError {
         path.display()
     )]
     ReliedOn {
-        /// Its path.
+        /// Path of the ledger.
         path: PathBuf,
     },
 }
 
 impl LedgerFileError {
-    /// Returns true if another hemi keeps the ledger.
+    /// Returns true if another hemi uses the ledger.
     pub fn is_in_use(&self) -> bool {
         matches!(self, LedgerFileError::InUse { .. })
     }

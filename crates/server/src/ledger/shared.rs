@@ -22,7 +22,7 @@ pub(super) struct SharedMemory {
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// Maps a file whole, locked in memory. A new one gets its name then.
+    /// Maps a whole file, locked in memory, and then gives a new file its name.
     pub(super) fn map(file: LedgerFile) -> Result<SharedMemory, LedgerFileError> {
         let no_map = |source| failed(file.path(), "cannot be mapped", source);
         let length = file.descriptor().metadata().map_err(no_map)?.len() as usize;

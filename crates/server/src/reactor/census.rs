@@ -1,4 +1,5 @@
-//! The reactor's part of a census of the regions: a few of them in each turn, so that clients do not wait.
+//! The reactor's part of a census of the regions. It counts a few of them in each turn, so that
+//! clients do not wait.
 
 use hemi_engine::status::RegionCounts;
 use hemi_units::{Instant, MILLISECOND};
@@ -7,12 +8,12 @@ use super::Reactor;
 use crate::control::volume::Census;
 use crate::messages::{ReactorError, ReplyTo};
 
-/// Regions counted in one turn: some tenths of a millisecond.
+/// Regions counted in one turn, which takes some tenths of a millisecond.
 const REGIONS_PER_TURN: u32 = 8192;
-/// Time between two turns that count, where nothing else is to be done.
+/// Time between two turns that count, if nothing else is to be done.
 const PAUSE: u64 = MILLISECOND;
 
-/// A census under way.
+/// A census in progress.
 pub(super) struct Counting {
     census: Census,
     /// The first region that has not been counted.
@@ -23,7 +24,7 @@ pub(super) struct Counting {
 }
 
 impl Reactor {
-    /// Begins a census, unless one is under way.
+    /// Begins a census. Refuses if one is already in progress.
     pub(super) fn begin_census(
         &mut self,
         mut cells: Vec<RegionCounts>,
@@ -44,7 +45,7 @@ impl Reactor {
         self.census.as_ref().map_or(Instant::NEVER, |counting| counting.due)
     }
 
-    /// Goes on with the census, as far as one turn may.
+    /// Counts the regions of one turn.
     pub(super) fn count_regions(&mut self) {
         let due = self.census.take_if(|counting| counting.due <= self.now);
         let Some(mut counting) = due else { return };
@@ -70,7 +71,7 @@ fn cell_start(cell: usize, regions: u32, cells: usize) -> u32 {
     (cell as u64 * u64::from(regions)).div_ceil(cells as u64) as u32
 }
 
-/// Returns the cell that a region is in.
+/// Returns the cell of a region.
 fn cell_of(region: u32, regions: u32, cells: usize) -> usize {
     (u64::from(region) * cells as u64 / u64::from(regions)) as usize
 }

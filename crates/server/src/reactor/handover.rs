@@ -1,8 +1,9 @@
-//! The reactor's part of an upgrade: it brings the clients to rest, closes the volume and hands both over.
+//! The reactor's part of an upgrade. It brings the clients to rest, closes the volume and hands
+//! both over.
 //!
-//! Until the clients are at rest, anything that takes too long ends the upgrade, and they go on. Then the
-//! volume is closed as at a stop, and the thread that waits for the reactor's end goes on with
-//! [`HandedOver`].
+//! Until the clients are at rest, any step that takes too long ends the upgrade, and the
+//! clients go on. After that the volume is closed as at a stop. The thread that waits for the
+//! reactor's end continues with [`HandedOver`].
 
 use std::path::PathBuf;
 
@@ -16,28 +17,31 @@ use crate::grow::GrowTo;
 use crate::handover::HandedOver;
 use crate::messages::{ReactorError, ReplyTo};
 
-/// Longest time that clients wait for their requests to be answered before the try is given up.
+/// Longest time that clients wait for their requests to be answered before the attempt is given
+/// up.
 const REST_TIME: u64 = SECOND;
-/// Time in which an upgrade is tried again if a leg or the requests are not answered.
+/// Time for which an upgrade is tried again while a leg does not answer or requests are not
+/// answered.
 const TRY_TIME: u64 = 15 * SECOND;
-/// Time between two tries, in which clients are served.
+/// Time between two attempts, during which clients are served.
 const TRY_INTERVAL: u64 = SECOND;
-/// Time between two checks whether clients are at rest.
+/// Time between two checks that clients are at rest.
 const LOOK_INTERVAL: u64 = MILLISECOND / 2;
 /// Time to drain and clean regions before the volume is closed, so that the next server has less to
 /// compare.
 const CLOSE_DRAIN: u64 = 100 * MILLISECOND;
-/// Time that legs have to end their I/O once the volume is closed.
+/// Time that legs have to end their I/O after the volume is closed.
 const LEGS_TIME: u64 = 2 * SECOND;
 
 /// An operator's wishes for an upgrade.
 #[derive(Clone, Debug)]
 pub struct UpgradeWish {
-    /// The program that goes on in this process. Without one, the next start of the service goes on.
+    /// The program that continues in this process. Without one, the next start of the service
+    /// continues.
     pub binary: Option<PathBuf>,
     /// True if clients that cannot be handed over may be cut off.
     pub force: bool,
-    /// The size that the volume is to grow to meanwhile.
+    /// The size to grow the volume to at the same time.
     pub grow: Option<GrowTo>,
 }
 
@@ -45,17 +49,17 @@ pub struct UpgradeWish {
 pub(super) struct Attempt {
     wish: UpgradeWish,
     reply: ReplyTo<Outcome>,
-    /// The moment after which no further try is begun.
+    /// The time after which no further attempt is begun.
     last: Instant,
 }
 
 /// The progress of an upgrade.
 pub(super) enum Upgrade {
-    /// Clients are served; the next try comes later.
+    /// Clients are served until the next attempt.
     Waiting { attempt: Attempt, until: Instant },
-    /// Clients are brought to rest.
+    /// Clients are being brought to rest.
     Pausing { attempt: Attempt, since: Instant },
-    /// Clients are taken out; the volume is being closed.
+    /// Clients are detached and the volume is being closed.
     Closing(Box<HandedOver>),
 }
 
@@ -82,7 +86,8 @@ impl Reactor {
         }
     }
 
-    /// Tries again later, if the obstacle may pass by itself and there is time. Otherwise reports the error.
+    /// Schedules another attempt if the obstacle may go away by itself and there is time.
+    /// Otherwise reports the error.
     fn put_off(&mut self, attempt: Attempt, error: ReactorError) {
         let passes = matches!(error, ReactorError::LegSilent(_) | ReactorError::NotAtRest(_));
         if passes && self.now < attempt.last {
@@ -109,8 +114,8 @@ impl Reactor {
         Ok(())
     }
 
-    /// Returns a leg that does not answer and has I/O in flight. Neither its lock nor this process's memory
-    /// would be free before that ends.
+    /// Returns a leg that does not answer and has I/O in flight. Neither its lock nor this
+    /// process's memory is free before that I/O ends.
     fn silent_leg(&self) -> Option<u8> {
         if let Some(leg) = self.retired.first() {
             return Some((usize::from(leg.owner()) % hemi_engine::identifiers::LEGS_MAX) as u8);
@@ -135,7 +140,7 @@ impl Reactor {
         }
     }
 
-    /// Takes an upgrade one step further.
+    /// Advances an upgrade by one step.
     pub(super) fn pursue_upgrade(&mut self) {
         match self.upgrade.take() {
             Some(Upgrade::Waiting { attempt, until }) if self.now >= until => {
@@ -163,7 +168,7 @@ impl Reactor {
         self.put_off(attempt, error);
     }
 
-    /// Ends an upgrade for a stop. Clients that are taken out already are cut off.
+    /// Ends an upgrade because of a stop. Clients that are already detached are cut off.
     pub(super) fn drop_upgrade(&mut self) {
         match self.upgrade.take() {
             None | Some(Upgrade::Closing(_)) => {}
@@ -214,7 +219,7 @@ impl Reactor {
         self.legs.iter().flatten().chain(&self.retired).map(hemi_io::leg::Leg::in_flight).sum()
     }
 
-    /// Returns the state for the successor, if there is one. The volume is closed.
+    /// Returns the state for the successor, if there is one. The volume is closed by now.
     pub(super) fn handed_over(&mut self) -> Option<HandedOver> {
         let under_way = self.in_flight();
         match self.upgrade.take() {
@@ -233,12 +238,12 @@ impl Reactor {
         }
     }
 
-    /// Notes the report of what was taken over from a predecessor.
+    /// Stores the report of the state taken over from a predecessor.
     pub(super) fn note_taken_over(&mut self, report: HandoverReport) {
         self.taken_over = Some(report);
     }
 
-    /// Notes that clients are served: those of the predecessor have waited until now.
+    /// Records that clients are served. Those of the predecessor have waited until now.
     pub(super) fn note_served(&mut self) {
         let (now, cut) = (self.now, self.exports.counts().cut);
         let Some(report) = self.taken_over.as_mut().filter(|report| report.pause_ns == 0) else {

@@ -1,5 +1,5 @@
-//! The identity block, with which external metadata begins. It identifies the file as metadata, and the
-//! disk that it belongs to.
+//! The identity block at the beginning of external metadata. It marks the file as metadata and
+//! names the disk it belongs to.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use super::ApartError;
 
 /// First bytes of the identity block of external metadata.
 pub const MAGIC: [u8; 8] = *b"HEMIMETA";
-/// The identity block's format.
+/// Version of the identity block's format.
 pub const VERSION: u32 = 1;
-/// Bytes of the identity block, checksum included.
+/// Size of the identity block in bytes, including the checksum.
 pub const IDENTITY_BYTES: usize = 4096;
 /// Longest name of the data's device that an identity block keeps, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
@@ -32,10 +32,11 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns the block. Its fields with their sizes in bytes, little-endian, are magic (8), version (4),
-    /// zero (4), data offset (8), data bytes (8), length of the name (2), length of the serial number (2),
-    /// zeros up to byte 64, the name (1024), the serial number (64), zeros, and in the last 4 the CRC-32C of
-    /// everything before it. A name or serial number that is too long is left out.
+    /// Returns the encoded block. Its fields with their sizes in bytes, little-endian, are
+    /// magic (8), version (4), zero (4), data offset (8), data bytes (8), length of the name
+    /// (2), length of the serial number (2), zeros up to byte 64, the name (1024), the serial
+    /// number (64), zeros, and in the last 4 the CRC-32C of everything before it. A name or
+    /// serial number that is too long is left out.
     pub fn encode(&self) -> [u8; IDENTITY_BYTES] {
         let mut block = [0; IDENTITY_BYTES];
         block[0..8].copy_from_slice(&MAGIC);
@@ -54,7 +55,7 @@ impl Identity {
         block
     }
 
-    /// Reads a block back; `path` is for the error.
+    /// Decodes a block. `path` is for the error.
     ///
     /// # Errors
     /// The block is not an identity block, is damaged, or has another version.

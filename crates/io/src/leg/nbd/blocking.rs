@@ -16,7 +16,7 @@ use crate::config::legs::{LegSpec, LegTls};
 use crate::leg::open::Purpose;
 use crate::tls::Tls;
 
-/// Most bytes of one blocking read or write.
+/// Maximum number of bytes of one blocking read or write.
 const TRANSFER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes received at a time.
 const STAGING_BYTES: usize = 64 << 10;
@@ -27,7 +27,7 @@ pub(super) struct BlockingSession {
     pub(super) socket: OwnedFd,
     pub(super) session: ClientSession,
     pub(super) tls: Option<Tls>,
-    /// What has arrived, decrypted.
+    /// Received bytes, decrypted.
     staging: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl BlockingSession {
         let mut output = Vec::new();
         while !opened.session.is_ready() {
             let result = opened.advance(&mut output, &mut |_, _| {});
-            // After a refusal the output is a goodbye, which the server may like to hear.
+            // After a refusal the output is a goodbye, which is sent as a courtesy.
             let sent = opened.send(&output);
             output.clear();
             let event = result?;
@@ -54,10 +54,11 @@ impl BlockingSession {
         Ok(opened)
     }
 
-    /// Begins TLS, and goes on until it is up.
+    /// Begins TLS and continues until it is established.
     fn secure(&mut self, target: &Target) -> Result<(), NbdError> {
         if !self.staging.is_empty() {
-            // Somebody in between, who would have it taken for what came through TLS.
+            // Somebody in between sent them, to have them taken for bytes that came through
+            // TLS.
             return Err(NbdError::Tls("bytes in the clear after it was agreed on".into()));
         }
         self.tls = Some(target.begin_tls()?);
@@ -70,8 +71,8 @@ impl BlockingSession {
         }
     }
 
-    /// Takes in one event, receiving until there is one. Data goes to `take`, with its
-    /// place in the request.
+    /// Handles one event, receiving until there is one. Passes data to `take`, with its place
+    /// in the request.
     fn advance(
         &mut self,
         output: &mut Vec<u8>,
@@ -108,18 +109,18 @@ impl BlockingSession {
         }
     }
 
-    /// Receives until there is more to make sense of.
+    /// Receives until there are more bytes to parse.
     fn receive(&mut self) -> Result<(), NbdError> {
         let before = self.staging.len();
         while self.staging.len() == before {
             self.receive_some()?;
-            // TLS itself may have something to say.
+            // TLS itself may have something to send.
             self.send_secured()?;
         }
         Ok(())
     }
 
-    /// Receives once; through TLS that may bring nothing yet.
+    /// Receives once. Through TLS that may not yield any plaintext yet.
     fn receive_some(&mut self) -> Result<(), NbdError> {
         let mut buffer = [0; STAGING_BYTES];
         loop {
@@ -146,7 +147,8 @@ impl BlockingSession {
             let taken = match tls.take(received) {
                 Ok(taken) => taken,
                 Err(error) => {
-                    // The alert that says why; what counts is the error.
+                    // This sends the alert with the reason. The error to report is the one at
+                    // hand.
                     let _ = self.send_secured();
                     return Err(NbdError::Tls(error.to_string()));
                 }
@@ -170,7 +172,7 @@ impl BlockingSession {
         }
     }
 
-    /// Sends what TLS has ready.
+    /// Sends the records that TLS has ready.
     fn send_secured(&mut self) -> Result<(), NbdError> {
         let mut records = [0; STAGING_BYTES];
         while let Some(tls) = &mut self.tls {
@@ -242,8 +244,8 @@ pub struct BlockingNbd {
 
 impl BlockingNbd {
     /// Connects to what `spec` names and checks that it can be a leg.
-    ///
-    /// # Errors
+    /// Returns the reason why it cannot be a leg. With [`Purpose::Create`] an export smaller
+    /// than asked for is one.
     /// Why it cannot. With [`Purpose::Create`] an export smaller than asked for is one
     /// reason.
     pub fn open(
@@ -273,28 +275,28 @@ impl BlockingNbd {
         Ok(BlockingNbd { target, sessions: Mutex::new(sessions), size, block, flags })
     }
 
-    /// Size in bytes, whole blocks.
+    /// Returns the size in bytes, whole blocks.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The smallest unit it reads and writes, in bytes: 512 to 4096.
+    /// Returns the smallest unit of reads and writes in bytes, 512 to 4096.
     pub fn block(&self) -> u32 {
         self.block
     }
 
-    /// Whether the server says that it knows fast zeroing from slow.
+    /// Returns true if the server can refuse to zero slowly (`FAST_ZERO`).
     pub fn fast_zeroes(&self) -> bool {
         let fast = TransmissionFlags::SEND_WRITE_ZEROES | TransmissionFlags::SEND_FAST_ZERO;
         self.flags.contains(fast)
     }
 
-    /// What the operator called it.
+    /// Returns the leg's name as the operator wrote it.
     pub fn description(&self) -> &str {
         &self.target.description
     }
 
-    /// Reads `into.len()` bytes from `offset`; any alignment.
+    /// Reads `into.len()` bytes from `offset`. Any alignment is allowed.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let block = u64::from(self.block);
         let end = offset.checked_add(into.len() as u64).ok_or(io::ErrorKind::InvalidInput)?;
@@ -326,8 +328,8 @@ impl BlockingNbd {
         Ok(())
     }
 
-    /// Writes `bytes` to `offset`, both multiples of [`BlockingNbd::block`]. Durable after
-    /// [`BlockingNbd::flush`].
+    /// Writes `bytes` to `offset`, both multiples of [`BlockingNbd::block`]. The data is
+    /// durable after [`BlockingNbd::flush`].
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut session = self.session();
         let limit = maximum_payload(&session[0], u64::from(self.block));
@@ -345,12 +347,12 @@ impl BlockingNbd {
         self.session()[0].perform(Command::Flush, 0, 0, &[], &mut |_, _| {})
     }
 
-    /// How long after a lost session its writes may still land.
+    /// Returns the time for which writes of a lost session may still land.
     pub fn quarantine(&self) -> std::time::Duration {
         self.target.options.quarantine
     }
 
-    /// For the reactor: the sessions, without a bound on waiting.
+    /// Hands the sessions to the reactor, without timeouts on their sockets.
     pub(super) fn into_parts(self) -> io::Result<(Target, Vec<BlockingSession>)> {
         let sessions = self.sessions.into_inner().unwrap_or_else(PoisonError::into_inner);
         for session in &sessions {
@@ -364,7 +366,7 @@ impl BlockingNbd {
     }
 }
 
-/// Most bytes of one transfer, whole blocks.
+/// Returns the maximum number of bytes of one transfer, in whole blocks.
 fn maximum_payload(session: &BlockingSession, block: u64) -> u64 {
     let maximum = u64::from(session.session.export().block_size.maximum_payload);
     (maximum / block * block).max(block)

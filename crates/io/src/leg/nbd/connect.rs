@@ -1,4 +1,4 @@
-//! Reaching an NBD server: addresses, socket options, and what makes an export unfit.
+//! Reaching an NBD server: addresses, socket options, and the checks of an export.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -22,44 +22,44 @@ use crate::tls::{self, Tls};
 
 /// Longest a connect, and each send or receive of a blocking session, may take.
 pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
-/// Silence after which TCP asks whether the peer is still there.
+/// Idle time after which TCP probes the peer.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-/// Between such questions.
+/// Time between such probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-/// Unanswered questions after which the session is lost.
+/// Number of unanswered probes after which the session is lost.
 const KEEPALIVE_PROBES: u32 = 5;
-/// Sent data that the peer's system does not acknowledge for so long loses the session, in
-/// milliseconds. A server that is merely frozen still has its system acknowledge.
+/// Time in milliseconds for which sent data may stay unacknowledged by the peer's system before
+/// the session is lost. The system of a frozen server still acknowledges.
 const USER_TIMEOUT_MS: u32 = 20_000;
-/// Largest minimum block size of an export: as for drives.
+/// Largest minimum block size of an export in bytes, the same as for drives.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
-/// Why an NBD export cannot be a leg now.
+/// An error that keeps an NBD export from being a leg.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NbdError {
-    /// The host's name leads nowhere.
+    /// The host's name cannot be resolved.
     #[error("the host name cannot be resolved: {0}")]
     Resolve(#[source] io::Error),
-    /// Nobody listens.
+    /// Nobody listens there.
     #[error("no connection to the server: {0}; check that it runs and listens there")]
     Connect(#[source] io::Error),
-    /// It listens but does not speak.
+    /// The server accepts connections but does not answer.
     #[error("the server did not answer for {} s; it may be frozen, or speak another protocol", BLOCKING_TIMEOUT.as_secs())]
     Silent,
-    /// It went away.
+    /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(#[source] io::Error),
-    /// Certificates, keys or names for TLS.
+    /// The certificates, keys or names for TLS are not usable.
     #[error("TLS cannot be set up: {0}")]
     TlsConfig(String),
-    /// TLS with the server.
+    /// TLS with the server failed.
     #[error("TLS with the server failed: {0}; check its certificate, its name, and ours")]
     Tls(String),
-    /// It refuses, or breaks the protocol.
+    /// The server refused the session or broke the protocol.
     #[error(transparent)]
     Session(#[from] ClientError),
     /// The export cannot be written.
@@ -74,18 +74,19 @@ pub enum NbdError {
     /// The export's blocks are too large.
     #[error("the export's minimum block is {0} bytes; hemi handles up to {BLOCK_BYTES_MAX}")]
     Block(u32),
-    /// The export is not the size it was.
+    /// The export has become smaller.
     #[error("the export has {now} bytes now, {before} are needed")]
     Shrunk {
-        /// Bytes now.
+        /// Its size now, in bytes.
         now: u64,
-        /// Bytes it had.
+        /// The size needed, in bytes.
         before: u64,
     },
 }
 
 impl NbdError {
-    /// True if nobody serves the export: the host, its server or the connection is gone.
+    /// Returns true if nobody serves the export: the host, its server or the connection is
+    /// gone.
     pub fn is_absence(&self) -> bool {
         matches!(
             self,
@@ -98,7 +99,7 @@ impl NbdError {
     }
 }
 
-/// Whether an export can be the leg it is opened as.
+/// Checks that an export can be the leg it is opened as.
 pub(super) fn check(export: &ExportInfo, purpose: Purpose) -> Result<(), NbdError> {
     if export.block_size.minimum > BLOCK_BYTES_MAX {
         return Err(NbdError::Block(export.block_size.minimum));
@@ -115,14 +116,14 @@ pub(super) fn check(export: &ExportInfo, purpose: Purpose) -> Result<(), NbdErro
     Ok(())
 }
 
-/// Where to connect.
+/// An address to connect to.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Tcp(SocketAddr),
     Unix,
 }
 
-/// An export and how to reach it again.
+/// An export and everything needed to connect to it again.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) description: String,
@@ -135,8 +136,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Resolves what `spec` names. Host names are resolved here and never again, since that
-    /// can block for seconds.
+    /// Resolves the addresses of `spec`. Host names are resolved here and never again, since
+    /// that can block for seconds.
     pub(super) fn new(
         spec: &LegSpec,
         options: NbdOptions,
@@ -180,7 +181,7 @@ impl Target {
         Ok(target)
     }
 
-    /// What to negotiate.
+    /// Returns the settings to negotiate.
     pub(super) fn session_config(&self) -> SessionConfig {
         let mut config = SessionConfig::new(self.export.clone());
         config.in_flight = IN_FLIGHT_MAX;
@@ -188,7 +189,7 @@ impl Target {
         config
     }
 
-    /// Whether the export is reached through TLS.
+    /// Returns true if the export is reached through TLS.
     pub(super) fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -202,7 +203,8 @@ impl Target {
             .map_err(|error| NbdError::Tls(error.to_string()))
     }
 
-    /// Connects, waiting for it: every address in turn, the last one's error if all fail.
+    /// Connects and waits for the connection. Tries every address in turn, and returns the last
+    /// one's error if all fail.
     pub(super) fn connect_blocking(&self) -> Result<OwnedFd, NbdError> {
         let mut failure = NbdError::Closed;
         for (place, _) in &self.places {
@@ -223,8 +225,8 @@ impl Target {
         Err(failure)
     }
 
-    /// A socket to be connected through the ring, and the address; `attempt` chooses among
-    /// several addresses in turn.
+    /// Creates a socket to be connected through the ring. Returns it and the address. `attempt`
+    /// chooses among several addresses in turn.
     pub(super) fn socket(&self, attempt: usize) -> io::Result<(OwnedFd, &'static SocketAddress)> {
         let (place, address) = self.places[attempt % self.places.len()];
         let family = match place {
@@ -251,7 +253,7 @@ impl Target {
     }
 }
 
-/// What TLS to the export needs, if it is reached through TLS.
+/// Returns the TLS settings and the server's name if the export is reached through TLS.
 fn secure(
     spec: &LegSpec,
     table: Option<&LegTls>,
@@ -270,7 +272,7 @@ fn secure(
     Ok(Some((config, name)))
 }
 
-/// Bounds how long blocking calls on a socket may take; `None` for no bound.
+/// Bounds the time of blocking calls on a socket. `None` removes the bound.
 pub(super) fn set_timeouts(socket: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
     sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, timeout)?;
     sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, timeout)?;

@@ -1,7 +1,7 @@
-//! Whether an export that came back is still the leg it was.
+//! Checks that an export that came back is still the same leg.
 //!
-//! A server restarted on another image, on an empty one or on a rolled-back snapshot answers
-//! as readily as before. So after every reconnect the superblock and the stamps are read: they
+//! A server restarted on another image, on an empty one or on a rolled-back snapshot answers as
+//! readily as before. So after every reconnect the superblock and the stamps are read. They
 //! must be this leg's, and no older than the newest ones known to have been durable.
 
 use hemi_engine::format::stamp::{self, Progress};
@@ -9,7 +9,7 @@ use hemi_engine::format::{BLOCK_BYTES, Block, Id, Layout, Stamp, Superblock};
 
 use crate::memory::Span;
 
-/// What is known of the leg from its superblock.
+/// The identity of a leg, from its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     volume: Id,
@@ -17,7 +17,7 @@ pub(super) struct Identity {
     sequence: u64,
 }
 
-/// Why an export is not the leg it was.
+/// The reason why an export is not the leg it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum IdentityError {
     #[error(
@@ -41,7 +41,7 @@ pub(super) enum IdentityError {
     WentBack { found: Option<Stamp>, known: Stamp },
 }
 
-/// A stamp in an error.
+/// A stamp as an error shows it.
 struct Shown(Option<Stamp>);
 
 impl std::fmt::Display for Shown {
@@ -55,30 +55,30 @@ impl std::fmt::Display for Shown {
     }
 }
 
-/// Superblock slots.
+/// Number of superblock slots.
 const SLOTS: u8 = 2;
-/// What is read of a leg to identify it: first byte and length of each piece. In memory the
-/// pieces follow each other.
+/// First byte and length of each piece that is read to identify a leg. In memory the pieces
+/// follow each other.
 pub(super) const PIECES: [(u64, usize); 3] = [
     (Layout::superblock_address(0), BLOCK_BYTES),
     (Layout::superblock_address(1), BLOCK_BYTES),
     (Layout::stamp_address(0), stamp::SLOTS_BYTES),
 ];
-/// Bytes of memory the pieces need.
+/// Size in bytes of the memory for the pieces.
 pub(super) const PIECES_BYTES: usize = SLOTS as usize * BLOCK_BYTES + stamp::SLOTS_BYTES;
 
-/// Returns where in memory a piece is.
+/// Returns the offset of a piece in that memory.
 pub(super) fn place(piece: usize) -> usize {
     PIECES[..piece].iter().map(|(_, length)| length).sum()
 }
 
 impl Identity {
-    /// The volume it belongs to.
+    /// Returns the volume it belongs to.
     pub(super) fn volume(&self) -> Id {
         self.volume
     }
 
-    /// From the pieces as read.
+    /// Returns the identity in the pieces as read, if they have a superblock.
     pub(super) fn read(memory: Span) -> Option<Identity> {
         let slot = |slot: u8| {
             let start = place(usize::from(slot));
@@ -90,7 +90,7 @@ impl Identity {
         }
     }
 
-    /// From a write to the leg, if it was one of a superblock.
+    /// Returns the identity in a write to the leg, if that was a write of a superblock.
     pub(super) fn written(offset: u64, data: Span) -> Option<Identity> {
         let slot = (0..SLOTS).find(|slot| Layout::superblock_address(*slot) == offset)?;
         Identity::decode(slot, data)
@@ -101,7 +101,7 @@ impl Identity {
             return None;
         }
         let mut block: Block = hemi_engine::format::block::blank();
-        // SAFETY: the read of it has ended, or the write of it has still to begin.
+        // SAFETY: its read has ended, or its write has not begun.
         block.copy_from_slice(unsafe { data.bytes() });
         let superblock = Superblock::decode(&block, slot).ok()?;
         Some(Identity {
@@ -115,11 +115,12 @@ impl Identity {
     pub(super) fn stamp(&self, memory: Span) -> Option<Stamp> {
         let from = place(usize::from(SLOTS));
         let stamps = memory.slice(from, memory.length() - from);
-        // SAFETY: the reads of it have ended.
+        // SAFETY: the reads into it have ended.
         Stamp::newest(unsafe { stamps.bytes() }, self.volume)
     }
 
-    /// Checks that a leg whose newest stamp is `found` has all that was reported durable.
+    /// Checks that a leg whose newest stamp is `found` has everything that was reported
+    /// durable.
     pub(super) fn verify_stamp(
         progress: Progress,
         found: Option<Stamp>,
@@ -132,14 +133,14 @@ impl Identity {
         }
     }
 
-    /// Notes a newer durable superblock.
+    /// Remembers the identity of a newer durable superblock.
     pub(super) fn learn(known: &mut Option<Identity>, newer: Identity) {
         if known.is_none_or(|known| known.sequence <= newer.sequence) {
             *known = Some(newer);
         }
     }
 
-    /// Whether what was found can follow what was known. Where nothing was known, anything.
+    /// Checks that the identity found can follow the one known. If none is known, any can.
     pub(super) fn verify(
         known: Option<Identity>,
         found: Option<Identity>,

@@ -1,4 +1,4 @@
-//! One life of the connections to a server: from connecting to the last completion.
+//! A link: one life of the connections to a server, from connecting to the last completion.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,21 +17,21 @@ use crate::ring_message::Gather;
 use crate::slots::{SlotId, SlotTable};
 use crate::tls::Tls;
 
-/// Pieces a request takes in a send: its header and its payload.
+/// Number of pieces that a request takes in a send: its header and its payload.
 const REQUEST_PIECES: usize = 2;
-/// Longest header of a request.
+/// Longest header of a request, in bytes.
 const REQUEST_HEADER_BYTES: usize = 32;
 
-/// Bytes decrypted at once.
+/// Maximum number of bytes decrypted at once.
 const PLAIN_BYTES: usize = 64 << 10;
-/// Bytes of TLS records sent at once. Also how much may wait to be sent before no further
-/// request is taken.
+/// Maximum number of bytes of TLS records sent at once. No further request is taken while that
+/// many wait to be sent.
 const RECORDS_BYTES: usize = 256 << 10;
 
-/// Room for a goodbye as a TLS record.
+/// Space for a goodbye as a TLS record, in bytes.
 const GOODBYE_BYTES: usize = 256;
 
-/// What a ring entry of the leg's is.
+/// The kinds of ring entries of the leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryKind {
     Connect,
@@ -39,36 +39,36 @@ pub(super) enum EntryKind {
     Receive,
 }
 
-/// A ring entry of the leg's.
+/// A ring entry of the leg.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// [`Link::number`].
+    /// The link's [`Link::number`].
     pub(super) link: u64,
-    /// Index in [`Link::connections`].
+    /// The index in [`Link::connections`].
     pub(super) connection: usize,
     pub(super) kind: EntryKind,
 }
 
-/// Memory of a connection that the kernel reads and writes; never freed, so it is passed on
-/// from link to link once no entry uses it.
+/// Memory of a connection that the kernel reads and writes. It is never freed and passes from
+/// link to link once no entry uses it.
 #[derive(Debug)]
 pub(super) struct Wires {
     /// Received bytes that belong to no read's buffer.
     pub(super) staging: Span,
     /// Headers being sent.
     headers: Span,
-    /// The pieces of the leg that identify it.
+    /// The pieces that identify the leg.
     pub(super) pieces: Span,
     send: Gather,
     receive: Gather,
-    /// Through TLS only.
+    /// Only for connections through TLS.
     pub(super) secure: Option<SecureWires>,
 }
 
 /// Memory of a connection through TLS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecureWires {
-    /// What has been decrypted.
+    /// Decrypted bytes.
     pub(super) plain: Span,
     /// TLS records being sent.
     records: Span,
@@ -98,16 +98,16 @@ impl Wires {
     }
 }
 
-/// How a connection's send stands.
+/// The state of a connection's send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     Idle,
-    /// Queued in the ring at this count of submissions: while the count stays, more can be
-    /// added.
+    /// Queued in the ring at this count of submissions. More can be added until the count
+    /// changes.
     Queued {
         submissions: u64,
     },
-    /// The kernel has it.
+    /// Handed to the kernel.
     Handed,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Connection {
     socket: OwnedFd,
     file: RingFile,
     pub(super) session: ClientSession,
-    /// Once TLS has begun.
+    /// Set once TLS has begun.
     pub(super) tls: Option<Tls>,
     pub(super) wires: Wires,
     sending: Sending,
@@ -125,7 +125,7 @@ pub(super) struct Connection {
     headers_used: usize,
     /// Handshake messages not yet sent.
     pub(super) output: Vec<u8>,
-    /// Rest of the read's buffer that the next bytes belong to.
+    /// The rest of a read's buffer, which the next bytes belong to.
     pub(super) payload: Option<Span>,
     connecting: Option<SlotId>,
 }
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Whether a request can be added to what is to be sent.
+    /// Returns true if a request can be added to the next send.
     pub(super) fn has_room(&self, ring: &Ring) -> bool {
         if let Some(tls) = &self.tls {
             return self.session.in_flight() < IN_FLIGHT_MAX && tls.queued() < RECORDS_BYTES;
@@ -161,8 +161,8 @@ impl Connection {
             && self.headers_used + REQUEST_HEADER_BYTES <= HEADERS_BYTES
     }
 
-    /// `count` bytes have arrived, the first of them in the read's buffer they belong to, if
-    /// there is one; how many those are.
+    /// Records that `count` bytes have arrived. Returns the number of those that went into a
+    /// read's buffer, which come first.
     pub(super) fn payload_arrived(&mut self, count: usize) -> usize {
         let Some(rest) = self.payload.take() else { return 0 };
         let direct = count.min(rest.length());
@@ -174,7 +174,8 @@ impl Connection {
         direct
     }
 
-    /// Like [`Connection::payload_arrived`], for bytes that have still to be copied there.
+    /// Copies decrypted bytes into a read's buffer, and otherwise does the same as
+    /// [`Connection::payload_arrived`].
     pub(super) fn payload_decrypted(&mut self, plain: Span) -> usize {
         if let Some(rest) = self.payload {
             rest.copy_from_span(plain.slice(0, plain.length().min(rest.length())));
@@ -186,8 +187,8 @@ impl Connection {
         self.sending == Sending::Idle
     }
 
-    /// Adds bytes and a payload to what is being sent; [`Connection::has_room`] has been
-    /// asked, or nothing is being sent and the bytes fit.
+    /// Adds bytes and a payload to the next send. The caller has checked
+    /// [`Connection::has_room`], or nothing is being sent and the bytes fit.
     fn append(&mut self, bytes: &[u8], payload: Option<Span>) {
         if self.is_idle() {
             self.wires.send.clear();
@@ -203,18 +204,19 @@ impl Connection {
     }
 }
 
-/// How far a link has come.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Connecting, shaking hands, verifying; given up at the deadline.
+    /// Connecting, shaking hands or verifying. Given up at the deadline.
     Opening { deadline: Instant },
-    /// In use since.
+    /// In use.
     Ready { since: Instant },
-    /// The server is shutting down and answers what it has; given up at the deadline.
+    /// The server is shutting down and still answers requests in flight. Given up at the
+    /// deadline.
     Leaving { deadline: Instant },
 }
 
-/// All connections of one life.
+/// The connections to a server during one life.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) number: u64,
@@ -222,9 +224,9 @@ pub(super) struct Link {
     pub(super) state: State,
     /// Ring entries in flight.
     pub(super) entries: usize,
-    /// Reads of pieces that identify the leg still to be answered.
+    /// Reads of the pieces that identify the leg that are not yet answered.
     pub(super) verifying: u8,
-    /// Whether one of them could not be read.
+    /// True if one of these pieces could not be read.
     pub(super) unread: bool,
 }
 
@@ -233,7 +235,7 @@ impl Link {
         matches!(self.state, State::Ready { .. })
     }
 
-    /// Requests in flight on all connections.
+    /// Returns the number of requests in flight on all connections.
     pub(super) fn in_flight(&self) -> usize {
         self.connections.iter().map(|connection| connection.session.in_flight()).sum()
     }
@@ -263,13 +265,13 @@ impl Link {
         cx.ring.connect(self.connections[index].file, address, tag);
     }
 
-    /// A connect has completed.
+    /// Handles the completion of a connect.
     pub(super) fn connected(&mut self, index: usize) {
         self.connections[index].connecting = None;
     }
 
-    /// Waits for bytes: for a read's buffer where they belong to one, and behind it (or
-    /// alone) for the staging buffer.
+    /// Queues a receive: into a read's buffer if the next bytes belong to one, and after it (or
+    /// only) into the staging buffer.
     pub(super) fn receive(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -289,14 +291,14 @@ impl Link {
         }
     }
 
-    /// The connection for the next request: of those with room the one with the least to
-    /// do.
+    /// Returns the connection for the next request: of those with space, the one with the
+    /// fewest requests in flight.
     pub(super) fn choose(&self, ring: &Ring) -> Option<usize> {
         let usable = self.connections.iter().enumerate().filter(|(_, each)| each.has_room(ring));
         usable.min_by_key(|(_, each)| each.session.in_flight()).map(|(index, _)| index)
     }
 
-    /// Sends a header and its payload, together with whatever else this turn sends.
+    /// Sends a header and its payload together with everything else of this turn.
     pub(super) fn send(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -308,7 +310,7 @@ impl Link {
         if let Some(tls) = &mut self.connections[index].tls {
             tls.encrypt_all(header);
             if let Some(payload) = payload {
-                // SAFETY: what is being written does not change until the write has ended.
+                // SAFETY: bytes being written do not change until the write has ended.
                 tls.encrypt_all(unsafe { payload.bytes() });
             }
             return self.send_records(cx, entries, index);
@@ -320,8 +322,7 @@ impl Link {
         }
     }
 
-    /// Sends what the handshake has to say, unless a send is under way; the next completion
-    /// then does it.
+    /// Sends the handshake's output. If a send is already in flight, its completion does this.
     pub(super) fn send_output(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -344,8 +345,8 @@ impl Link {
         self.queue_send(cx, entries, index, true);
     }
 
-    /// Sends the records TLS has ready, unless a send is under way; the next completion then
-    /// does it.
+    /// Sends the records that TLS has ready. If a send is already in flight, its completion
+    /// does this.
     fn send_records(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -360,7 +361,7 @@ impl Link {
             return;
         };
         let mut records = wires.records;
-        // SAFETY: the connection is idle: no send has this area.
+        // SAFETY: the connection is idle, so no send uses this area.
         let count = tls.outgoing(unsafe { records.bytes_mut() });
         if count > 0 {
             connection.wires.send.clear();
@@ -386,7 +387,7 @@ impl Link {
         };
     }
 
-    /// The socket took `count` bytes; the rest, if any, is sent when it has room again.
+    /// Handles the completion of a send of `count` bytes. The rest, if any, is queued again.
     pub(super) fn sent(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -404,10 +405,10 @@ impl Link {
         }
     }
 
-    /// Ends the life: every entry completes soon.
+    /// Ends the life of the connections. Every entry completes soon after.
     pub(super) fn shut(&mut self, cx: &mut LegContext<'_>) {
         for connection in &self.connections {
-            // A socket that never was connected says so; its connect is cancelled.
+            // A socket that was never connected returns an error, and its connect is cancelled.
             let _ = rustix::net::shutdown(&connection.socket, Shutdown::Both);
             if let Some(id) = connection.connecting {
                 let tag = cx.tag(id);
@@ -416,7 +417,7 @@ impl Link {
         }
     }
 
-    /// Closes the sockets, once no entry is in flight; the wires can be used again.
+    /// Closes the sockets once no entry is in flight. The wires can then be used again.
     pub(super) fn close(self, ring: &mut Ring, spare: &mut VecDeque<Wires>) {
         for connection in self.connections {
             ring.remove_file(connection.file, connection.socket);
@@ -424,10 +425,10 @@ impl Link {
         }
     }
 
-    /// Says goodbye and lets go at once, whatever is in flight.
+    /// Says goodbye and lets go of the sockets at once, even if entries are in flight.
     pub(super) fn abandon(self, ring: &mut Ring) {
         for mut connection in self.connections {
-            // The rest of a request must not be followed by anything but itself.
+            // A half-sent request must not be followed by anything but its rest.
             if connection.is_idle() && connection.session.is_ready() {
                 let goodbye = connection.session.disconnect();
                 let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;

@@ -1,8 +1,9 @@
-//! The stamps of one leg: which I/Os wait to be covered by one, and which is known durable.
+//! The stamps of one leg: the I/Os that wait to be covered by one, and the newest one known to
+//! be durable.
 //!
-//! One stamp is written at a time, and covers every durable I/O that ended before it began;
-//! what ends meanwhile waits for the next. So a leg under load pays one small write for many
-//! flushes. See [`hemi_engine::format::stamp`].
+//! One stamp is written at a time. It covers every durable I/O that ended before its write
+//! began, and I/Os that end meanwhile wait for the next. So a leg under load pays one small
+//! write for many flushes. See [`hemi_engine::format::stamp`].
 
 use hemi_engine::format::block::{self, BLOCK_BYTES};
 use hemi_engine::format::stamp::Progress;
@@ -20,28 +21,28 @@ pub(super) struct NextStamp {
     pub(super) data: Span,
 }
 
-/// Whether stamps are written.
+/// The state of writing stamps.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// Not known yet: the leg has not been read.
+    /// Not known yet, because the leg has not been read.
     Unknown,
-    /// Never: the leg has no superblock, so that nobody could tell the stamps' volume.
+    /// Never, because the leg has no superblock to tell the stamps' volume.
     Off,
     On {
         volume: Id,
     },
 }
 
-/// See the module.
+/// The stamps of a leg (see the module).
 #[derive(Debug)]
 pub(super) struct Stamps {
     mode: Mode,
     progress: Progress,
-    /// The highest number used or found.
+    /// The highest number used or found so far.
     number: u64,
     /// The stamp being written, and the I/O that writes it.
     writing: Option<(Stamp, SlotId)>,
-    /// I/Os covered by that one, and those that wait for the next.
+    /// I/Os covered by that stamp (`covered`) and I/Os that wait for the next (`waiting`).
     covered: Vec<SlotId>,
     waiting: Vec<SlotId>,
     /// The block being written.
@@ -49,7 +50,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Stamps of a driver with this random name.
+    /// Creates the stamps of a driver. `writer` is its random name.
     pub(super) fn new(writer: Id, capacity: usize) -> std::io::Result<Stamps> {
         Ok(Stamps {
             mode: Mode::Unknown,
@@ -62,25 +63,25 @@ impl Stamps {
         })
     }
 
-    /// Returns how far the leg is known to have come.
+    /// Returns the newest stamp known to be on the leg.
     pub(super) fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Says whether [`Stamps::begin`] is still to be called.
+    /// Returns true if [`Stamps::begin`] is still to be called.
     pub(super) fn is_unknown(&self) -> bool {
         matches!(self.mode, Mode::Unknown)
     }
 
-    /// Begins to write stamps for a leg of this volume, above the one found. Without a volume
-    /// none are ever written.
+    /// Begins to write stamps for a leg of this volume, with numbers above that of the stamp
+    /// found. Without a volume no stamp is ever written.
     pub(super) fn begin(&mut self, volume: Option<Id>, found: Option<Stamp>) {
         self.mode = volume.map_or(Mode::Off, |volume| Mode::On { volume });
         self.progress.known = found;
         self.number = found.map_or(0, |found| found.number);
     }
 
-    /// Takes an I/O that ended durably. Returns false if nothing keeps it from being reported.
+    /// Takes an I/O that ended durably. Returns false if it can be reported without a stamp.
     pub(super) fn cover(&mut self, operation: SlotId) -> bool {
         let covers = !matches!(self.mode, Mode::Off);
         if covers {
@@ -89,8 +90,8 @@ impl Stamps {
         covers
     }
 
-    /// Returns the stamp to be written now in the session of this number, if one is due. The
-    /// caller names the I/O that writes it with [`Stamps::written_by`].
+    /// Returns the stamp to be written now in this session, if one is due. The caller passes
+    /// the I/O that writes it to [`Stamps::written_by`].
     pub(super) fn next(&mut self, session: u64) -> Option<NextStamp> {
         let Mode::On { volume } = self.mode else { return None };
         if self.writing.is_some() || self.waiting.is_empty() {
@@ -106,14 +107,14 @@ impl Stamps {
         Some(NextStamp { stamp, offset, data: self.memory })
     }
 
-    /// The stamp last returned is written by this I/O.
+    /// Remembers the I/O that writes the stamp last returned.
     pub(super) fn written_by(&mut self, stamp: Stamp, operation: SlotId) {
         self.writing = Some((stamp, operation));
         std::mem::swap(&mut self.covered, &mut self.waiting);
     }
 
-    /// An I/O ended. Says whether it was the one that wrote a stamp; then, if it went well,
-    /// the stamp is known from here on, and [`Stamps::take_covered`] has what it covers.
+    /// Handles the end of an I/O. Returns true if it wrote a stamp. If it succeeded, the stamp
+    /// is known from here on. [`Stamps::take_covered`] then returns the I/Os it covers.
     pub(super) fn ended(&mut self, operation: SlotId, is_ok: bool) -> bool {
         let Some((stamp, writing)) = self.writing else { return false };
         if writing != operation {
@@ -126,17 +127,17 @@ impl Stamps {
         true
     }
 
-    /// Returns an I/O that the stamp just ended covers, until there is none.
+    /// Returns the next I/O covered by the stamp whose write has just ended.
     pub(super) fn take_covered(&mut self) -> Option<SlotId> {
         self.covered.pop()
     }
 
-    /// Returns an I/O that no stamp covers yet, until there is none.
+    /// Returns the next I/O that no stamp covers yet.
     pub(super) fn take_waiting(&mut self) -> Option<SlotId> {
         self.waiting.pop()
     }
 
-    /// The session is lost: nothing waits for a stamp any more.
+    /// Drops all I/Os that wait for a stamp, because the session is lost.
     pub(super) fn lose(&mut self) {
         self.writing = None;
         self.covered.clear();

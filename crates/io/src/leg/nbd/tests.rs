@@ -1,4 +1,5 @@
-//! The NBD leg through a real ring, against other people's servers and a vicious one of ours.
+//! Tests of the NBD leg through a real ring, against other people's servers and a faulty one of
+//! ours.
 
 mod secure;
 mod servers;
@@ -18,14 +19,14 @@ const MIB: usize = 1 << 20;
 const SIZE: u64 = 16 << 20;
 const WRITE: LegOperation = LegOperation::Write { fua: false };
 const FUA: LegOperation = LegOperation::Write { fua: true };
-/// A quarantine no test outlives by itself.
+/// A quarantine longer than any test.
 const HOUR: Duration = Duration::from_secs(3600);
 
 struct Bench {
     ring: Ring,
     leg: Leg,
     memory: Mapping,
-    /// The test's own clock: nothing here depends on the wall's.
+    /// The test's own clock. Nothing here depends on wall time.
     now: u64,
     next: u64,
     ended: Vec<(IoId, Result<(), LegError>)>,
@@ -89,7 +90,7 @@ impl Bench {
         }
     }
 
-    /// One turn of a reactor's loop. The clock moves a little each time.
+    /// Runs one turn of a reactor's loop. The clock moves a little each time.
     fn turn(&mut self) {
         let (mut outcomes, mut completions) = (Vec::new(), Vec::new());
         self.ring.wait(Some(3_000_000)).unwrap();
@@ -147,7 +148,7 @@ impl Bench {
     }
 }
 
-/// What every server must do, whatever it offers.
+/// Checks everything that every server must do, whatever it offers.
 fn exercise(uri: &str, config: LegConfig) {
     let mut bench = Bench::with(uri, config);
     bench.fill(0, 4 * MIB, 0x5A);
@@ -339,8 +340,8 @@ fn the_blocking_view_reads_and_writes_at_any_alignment() {
     assert!(error.contains("not within the export's 16777216 bytes"), "{error}");
 }
 
-/// Writes in flight when the server dies stay open for the quarantine; everything else ends
-/// at once, and the leg goes on with the server's successor.
+/// Writes in flight when the server dies stay open for the quarantine. Everything else ends at
+/// once, and the leg goes on with the server's successor.
 #[test]
 fn writes_of_a_lost_session_stay_open_for_the_quarantine() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,7 +417,7 @@ fn attempts_to_reconnect_go_on_with_growing_pauses() {
         pauses.push(due.since(Instant(from)));
         bench.now = due.0;
         bench.until("an attempt", |bench| bench.leg.deadline() != due);
-        // The attempt's own deadline, until the refusal arrives.
+        // Time passes only up to the attempt's own deadline, until the refusal arrives.
         bench.until("a refusal", |bench| {
             bench.leg.deadline().since(Instant(bench.now)) < RECONNECT_TIME_MAX / 2 + 1
         });
@@ -427,7 +428,7 @@ fn attempts_to_reconnect_go_on_with_growing_pauses() {
     assert_eq!(bench.events, [LegEvent::Gone { removed: false }]);
 }
 
-/// The superblock of a leg in a volume of 8 MiB.
+/// Returns the superblock of a leg in a volume of 8 MiB.
 fn superblock(leg: u8, sequence: u64) -> hemi_engine::format::Block {
     let mut superblock = Superblock {
         volume_id: [1; 16],
@@ -452,7 +453,7 @@ fn superblock(leg: u8, sequence: u64) -> hemi_engine::format::Block {
     block
 }
 
-/// Makes an image, with this superblock if any. Returns its path.
+/// Creates an image, with this superblock if any. Returns its path.
 fn image(
     folder: &std::path::Path,
     name: &str,
@@ -468,7 +469,7 @@ fn image(
     path.to_str().unwrap().to_owned()
 }
 
-/// A server that comes back with another image is not taken for the leg.
+/// A server that comes back with another image does not pass for the leg.
 #[test]
 fn only_the_same_leg_comes_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -509,8 +510,8 @@ fn only_the_same_leg_comes_back() {
     assert_eq!(bench.one(LegOperation::Read, 0, 4096, 0), Ok(()));
 }
 
-/// A server restarted on a snapshot is not taken for the leg if anything was reported durable
-/// since; if nothing was, it is, and the engine owes it what was not.
+/// A server restarted on a snapshot does not pass for the leg if anything was reported durable
+/// since. If nothing was, it does, and the engine owes it the rest.
 #[test]
 fn a_leg_that_went_back_behind_what_was_durable_does_not_come_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -569,9 +570,8 @@ fn a_request_without_an_answer_costs_the_session() {
     assert_eq!(bench.result(write), Some(Err(LegError::Gone)));
 }
 
-/// A connection cut at any byte, and answers that make no sense, lose the session and
-/// nothing more: what was answered stands, the rest ends as gone, and the next session
-/// works.
+/// A connection cut at any byte, or a nonsensical answer, loses the session and nothing more.
+/// I/Os already answered stand, the rest end as gone, and the next session works.
 #[test]
 fn a_vicious_server_costs_a_session() {
     let faults = (0..40)
@@ -596,8 +596,8 @@ fn a_vicious_server_costs_a_session() {
     }
 }
 
-/// A server that says that it shuts down is left, and since it has answered everything,
-/// nothing stays open for the quarantine.
+/// A server that announces its shutdown is left. Since it has answered everything, nothing
+/// stays open for the quarantine.
 #[test]
 fn a_server_that_shuts_down_is_left_without_quarantine() {
     for last in [3, 6, 18] {
@@ -620,7 +620,7 @@ fn a_server_that_shuts_down_is_left_without_quarantine() {
     }
 }
 
-/// What one turn of the loop asks for leaves in one send.
+/// The requests of one turn of the loop leave in one send.
 #[test]
 fn requests_of_a_turn_are_sent_together() {
     let server = Nbdkit::start(&["memory", "16M"]);
@@ -637,7 +637,7 @@ fn requests_of_a_turn_are_sent_together() {
         assert_eq!(entries(&bench), 2, "a receive and one send");
     }
     bench.until("writes", |bench| bench.ended.len() == before + 20);
-    // Room for 64 pieces: 32 writes; the rest follows when those are out.
+    // A send has space for 64 pieces, or 32 writes. The rest follows when those are out.
     for block in 0..100 {
         bench.submit(WRITE, block << 12, 4096, 0);
     }
@@ -646,7 +646,7 @@ fn requests_of_a_turn_are_sent_together() {
     assert!(bench.ended.iter().all(|(_, result)| result.is_ok()));
 }
 
-/// With several connections the loss of one is the loss of the session.
+/// With several connections, losing one loses the session.
 #[test]
 fn several_connections_come_and_go_together() {
     let mut server = Nbdkit::start(&["memory", "16M"]);

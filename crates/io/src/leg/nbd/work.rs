@@ -17,14 +17,14 @@ use crate::leg::{LegContext, ResolvedIo};
 use crate::memory::Span;
 use crate::slots::{SlotId, SlotTable};
 
-/// I/Os and requests the tables hold before they grow: above the engine's default window.
+/// I/Os and requests that the tables hold before they grow, above the engine's default window.
 const TABLE_CAPACITY: usize = 256;
-/// Most bytes one write-zeroes request covers.
+/// Maximum number of bytes of one write-zeroes request.
 const ZERO_BYTES_MAX: u64 = 1 << 30;
-/// Longest read asked for in one piece: every server must grant it.
+/// Longest read requested in one piece, in bytes. Every server must grant it.
 const UNFRAGMENTED_BYTES_MAX: u64 = 64 << 10;
 
-/// What the export can do, as far as it matters here.
+/// The features of the export that matter here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Features {
     maximum_payload: u64,
@@ -54,8 +54,8 @@ impl Features {
 enum Step {
     Read,
     Write,
-    /// Write-zeroes that fails rather than be slow: a server that knows the difference then
-    /// says so, and zeros cost what they must.
+    /// Write-zeroes that fails if it would be slow. A server that can tell refuses it, and the
+    /// zeros are then made by another step.
     FastZero,
     Zero,
     /// Zeros written as data.
@@ -66,22 +66,22 @@ enum Step {
 /// An I/O in flight.
 #[derive(Debug)]
 struct Operation {
-    /// The engine's name of it; none for the leg's own write of a stamp.
+    /// The engine's identifier. `None` for the leg's own write of a stamp.
     id: Option<IoId>,
     io: ResolvedIo,
     step: Step,
-    /// Bytes asked for in this step.
+    /// Bytes requested in this step.
     issued: u64,
-    /// Requests not answered.
+    /// Requests not yet answered.
     open: u32,
-    /// When the last of them was sent or answered.
+    /// The time at which the last of them was sent or answered.
     moved: Instant,
-    /// Of these, requests that can still change the export.
+    /// The number of these that can still change the export.
     landing: u32,
-    /// The link its requests went to; zero before the first.
+    /// The link its requests went to, or zero before the first.
     link: u64,
     error: Option<LegError>,
-    /// The step is to be begun again in another way.
+    /// The step to begin anew with, once the open requests are answered.
     again: Option<Step>,
     queued: bool,
 }
@@ -90,7 +90,7 @@ struct Operation {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     operation: SlotId,
-    /// Bytes from the beginning of the I/O.
+    /// Offset in bytes from the beginning of the I/O.
     at: u64,
     lands: bool,
 }
@@ -104,7 +104,7 @@ pub(super) struct NextRequest {
     pub(super) payload: Option<Span>,
 }
 
-/// The I/Os.
+/// The I/Os of the leg.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) features: Features,
@@ -117,7 +117,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// No I/Os yet. `writer` is a random name for the stamps.
+    /// Creates an empty table. `writer` is a random name for the stamps.
     pub(super) fn new(features: Features, writer: Id) -> std::io::Result<Work> {
         Ok(Work {
             stamps: Stamps::new(writer, TABLE_CAPACITY)?,
@@ -129,7 +129,7 @@ impl Work {
         })
     }
 
-    /// Takes in an I/O.
+    /// Takes an I/O.
     pub(super) fn begin(&mut self, io: ResolvedIo) {
         let step = match io.operation {
             LegOperation::Read => Step::Read,
@@ -161,8 +161,8 @@ impl Work {
         operation
     }
 
-    /// The leg has been read: it is one of this volume and has this stamp, if any. Without a
-    /// volume it has no superblock.
+    /// Begins to write stamps after the leg has been read. `volume` is the leg's, or `None` if
+    /// it has no superblock.
     pub(super) fn identified(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -180,7 +180,7 @@ impl Work {
         }
     }
 
-    /// Returns how far the leg is known to have come.
+    /// Returns the newest stamp known to be on the leg.
     pub(super) fn progress(&self) -> Progress {
         self.stamps.progress()
     }
@@ -199,8 +199,8 @@ impl Work {
         self.stamps.written_by(next.stamp, operation);
     }
 
-    /// The next request to be sent, if any. It counts as sent from here on; [`Work::unsend`]
-    /// takes it back.
+    /// Returns the next request to send, if any. It counts as sent from here on, and
+    /// [`Work::unsend`] takes it back.
     pub(super) fn next(&mut self, link: u64, now: Instant) -> Option<NextRequest> {
         self.stamp(link);
         loop {
@@ -227,7 +227,7 @@ impl Work {
         }
     }
 
-    /// Takes a request back that could not be sent. With an error the I/O fails, without it
+    /// Takes back a request that could not be sent. With an error the I/O fails. Without one it
     /// is tried again later.
     pub(super) fn unsend(
         &mut self,
@@ -248,7 +248,7 @@ impl Work {
         }
     }
 
-    /// Says whether an I/O of this link has had no answer since `since`.
+    /// Returns true if an I/O of this link has had no answer since `since`.
     pub(super) fn is_stuck(&self, link: u64, since: Instant) -> bool {
         let stuck = |operation: &Operation| {
             operation.link == link && operation.open > 0 && operation.moved < since
@@ -256,14 +256,15 @@ impl Work {
         self.operations.iter().any(|(_, operation)| stuck(operation))
     }
 
-    /// Where data of a read belongs.
+    /// Returns the memory for data of a read.
     pub(super) fn room(&self, token: u64, at: u32, length: u32) -> Option<Span> {
         let part = self.parts.get(SlotId::from_bits(token))?;
         let data = self.operations.get(part.operation)?.io.data?;
         Some(data.slice(part.at as usize + at as usize, length as usize))
     }
 
-    /// A request was answered. Returns the identity a superblock's write has given the leg.
+    /// Handles the answer to a request. Returns the leg's new identity if it answered the write
+    /// of a superblock.
     pub(super) fn answered(
         &mut self,
         cx: &mut LegContext<'_>,
@@ -277,7 +278,7 @@ impl Work {
         operation.landing -= u32::from(part.lands);
         match (result, operation.step) {
             (Ok(()), _) => {}
-            // Not faster than writing: then by any means.
+            // It would not be faster than writing, so zeros are made by any means.
             (Err(ErrorCode::NotSupported), Step::FastZero) => {
                 self.features.fast_zero = false;
                 operation.again = Some(Step::Zero);
@@ -293,7 +294,7 @@ impl Work {
         self.conclude(cx, part.operation)
     }
 
-    /// Ends an I/O or begins its next step, if nothing of this step is left.
+    /// Ends an I/O or begins its next step if nothing of this step is left.
     fn conclude(&mut self, cx: &mut LegContext<'_>, id: SlotId) -> Option<Identity> {
         let operation = self.operations.get_mut(id)?;
         let ended = operation.error.is_some() || operation.again.is_some();
@@ -329,7 +330,7 @@ impl Work {
         }
     }
 
-    /// Ends an I/O. With a stamp's write end the I/Os that it covers.
+    /// Ends an I/O. The end of a stamp's write also ends the I/Os that the stamp covers.
     fn end(&mut self, cx: &mut LegContext<'_>, id: SlotId, result: Result<(), LegError>) {
         let Some(operation) = self.operations.remove(id) else { return };
         if let Some(io) = operation.id {
@@ -343,8 +344,8 @@ impl Work {
         }
     }
 
-    /// No more requests will be sent: what is not wholly asked for ends as gone, once what
-    /// was asked for it is answered.
+    /// Sends no more requests. An I/O that was not wholly requested ends as gone, once the
+    /// requests already sent for it are answered.
     pub(super) fn stop(&mut self, cx: &mut LegContext<'_>) {
         while let Some(id) = self.queue.pop_front() {
             if let Some(operation) = self.operations.get_mut(id) {
@@ -358,8 +359,8 @@ impl Work {
         }
     }
 
-    /// The session is lost: what was never sent ends now, and of what was sent no answer
-    /// will come.
+    /// Handles the loss of the session. I/Os that were never sent end now. No answers will come
+    /// for the others.
     pub(super) fn lose(&mut self, cx: &mut LegContext<'_>, link: u64) {
         self.queue.clear();
         self.stamps.lose();
@@ -369,14 +370,14 @@ impl Work {
         });
     }
 
-    /// No entry of this link is left, so no read of it writes to memory any more. What
-    /// cannot change the export ends. Whether anything is left that can.
+    /// Ends the I/Os of this link that cannot change the export. The link has no entry left, so
+    /// none of its reads writes to memory any more. Returns true if others are left.
     pub(super) fn release(&mut self, cx: &mut LegContext<'_>, link: u64) -> bool {
         self.end_where(cx, |operation| operation.link == link && operation.landing == 0);
         self.operations.iter().any(|(_, operation)| operation.link == link)
     }
 
-    /// Nothing of this link can land any more.
+    /// Ends the remaining I/Os of this link, because none can land any more.
     pub(super) fn fence(&mut self, cx: &mut LegContext<'_>, link: u64) {
         self.end_where(cx, |operation| operation.link == link);
     }
@@ -391,19 +392,19 @@ impl Work {
         });
     }
 
-    /// Whether nothing is under way.
+    /// Returns true if no I/O is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 }
 
 impl Operation {
-    /// Bytes of this step; a flush counts as one.
+    /// Returns the number of bytes of this step. A flush counts as one.
     fn bytes(&self) -> u64 {
         if self.step == Step::Flush { 1 } else { self.io.length }
     }
 
-    /// The next request of this step, its payload and its place in the I/O.
+    /// Returns the next request of this step, its payload and its offset in the I/O.
     fn next(&self, features: &Features, zeros: Span) -> Option<(Request, Option<Span>, u64)> {
         let rest = self.bytes().saturating_sub(self.issued);
         if rest == 0 || self.error.is_some() || self.again.is_some() {
@@ -447,13 +448,13 @@ impl Operation {
         )
     }
 
-    /// Whether durability takes a flush of its own after this step.
+    /// Returns true if durability needs a flush of its own after this step.
     fn needs_flush(&self, features: &Features) -> bool {
         self.is_durable() && !features.fua && self.step != Step::Flush
     }
 }
 
-/// A server's error as the engine's kinds.
+/// Maps a server's error to the engine's kinds.
 fn leg_error(code: ErrorCode) -> LegError {
     match code {
         ErrorCode::Io => LegError::Media,

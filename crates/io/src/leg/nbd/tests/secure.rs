@@ -1,4 +1,4 @@
-//! NBD legs through TLS, against nbdkit.
+//! Tests of NBD legs through TLS, against nbdkit.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::legs::LegTls;
 
-/// Certificates in folders as NBD programs expect them, all of one authority.
+/// Certificates of one authority, in directories laid out as NBD programs expect them.
 struct Certificates {
     folder: TempDir,
 }
@@ -40,7 +40,7 @@ impl Certificates {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// nbdkit's arguments for a server that lets nobody in without a certificate.
+    /// Returns nbdkit's arguments for a server that accepts only clients with a certificate.
     fn server(&self) -> Vec<String> {
         let folder = self.path("server");
         vec!["--tls=require".into(), format!("--tls-certificates={folder}")]
@@ -56,7 +56,7 @@ fn nbdkit(tls: &[String], plugin: &[&str]) -> Nbdkit {
     Nbdkit::start(&[&tls[..], plugin].concat())
 }
 
-/// The server's URI through TLS, with the certificates of `folder`.
+/// Returns the server's URI through TLS, with the certificates of `folder`.
 fn secure(server: &Nbdkit, folder: &str) -> String {
     let plain = server.uri().replacen("nbd", "nbds", 1);
     let separator = if plain.contains('?') { '&' } else { '?' };

@@ -92,7 +92,7 @@ impl Nbdkit {
         rustix::process::kill_process(process, signal).unwrap();
     }
 
-    /// Freezes the server and waits until each of its threads stands.
+    /// Freezes the server and waits until all of its threads have stopped.
     pub(super) fn stop(&self) {
         self.signal(rustix::process::Signal::STOP);
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -148,15 +148,15 @@ impl Drop for QemuNbd {
     }
 }
 
-/// What our own server does wrong, on its first connection only.
+/// A fault of our own server, on its first connection only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// Closes the first connection after so many bytes of replies in transmission.
+    /// Closes the first connection after this number of bytes of replies in transmission.
     CloseAfter(usize),
-    /// Answers that it is shutting down from this request on, and stays.
+    /// Answers every request from this one on that it is shutting down, and stays.
     ShutdownAfter(usize),
-    /// Sends nonsense after so many bytes of replies in transmission, and stays.
+    /// Sends nonsense after this number of bytes of replies in transmission, and stays.
     GarbageAfter(usize),
 }
 
@@ -285,7 +285,7 @@ fn refuse(input: &mut Vec<u8>, style: &str, in_transmission: bool, output: &mut 
     if in_transmission || input.len() < 16 {
         return;
     }
-    // Behind the client's flags in the first message.
+    // The first message begins with the client's flags.
     let start = if input.starts_with(b"IHAVEOPT") { 0 } else { 4 };
     if input.len() >= start + 16 && refused.contains(&input[start + 11]) {
         output.extend(0x0003_e889_0455_65a9_u64.to_be_bytes());
