@@ -530,7 +530,7 @@ impl Ring {
         self.push(opcode::AsyncCancel::new(tag.to_bits()).build(), Tag::NOBODY);
     }
 
-    /// Queues an entry; submits when the queue is full.
+    /// Queues an entry. Submits first if the queue is full.
     fn push(&mut self, entry: squeue::Entry, tag: Tag) {
         let entry = entry.user_data(tag.to_bits());
         if self.backlog.is_empty() {

@@ -1,9 +1,10 @@
-//! Gives the buffers their pages while the volume is served already.
+//! Allocates the buffers' pages while the volume is already served.
 //!
-//! Registered buffers have all their pages. To make them takes as long as to write to so much memory,
-//! 50 ms to a second for the default budget, and nothing needs more than a few of them at first. So a
-//! thread beside the reactor has the kernel make them, and the reactor registers what is ready. I/O
-//! until then works all the same: the kernel pins its pages each time.
+//! Registering buffers allocates all their pages. That takes as long as writing to that much
+//! memory, 50 ms to a second for the default budget, and at first only a few pages are needed.
+//! So a thread beside the reactor has the kernel allocate them, and the reactor registers each
+//! mapping that is ready. I/O until then works all the same, except that the kernel pins its
+//! pages each time.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 use crate::messages::{ReactorError, ReactorHandle, ReactorMessage};
 use hemi_io::memory::Span;
 
-/// Bytes at a time: page faults of the reactor wait for no more.
+/// Bytes per step. Page faults of the reactor wait for at most one step.
 const STEP_BYTES: usize = 2 << 20;
 /// Longest pause after a step.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
-/// How long to wait while the reactor's queue is full.
+/// Pause while the reactor's queue is full.
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 
-/// Begins. `spans` are the mappings of the arena, whole, in order.
+/// Starts the thread. `spans` are the arena's whole mappings in order.
 pub(crate) fn spawn(spans: Vec<Span>, reactor: ReactorHandle) {
     let thread = std::thread::Builder::new().name("hemi-pages".into());
     if let Err(error) = thread.spawn(move || populate_all(&spans, &reactor)) {
@@ -32,7 +33,7 @@ fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
         let mut steps =
             starts.map(|start| span.slice(start, STEP_BYTES.min(span.length() - start)));
         if let Err(error) = steps.try_for_each(populate_gently) {
-            // Registering it makes the others, or says why it cannot.
+            // Registration allocates the others, or fails with the reason.
             tracing::debug!(%error, "not all pages of the buffers could be made ahead");
         }
         while let Err(ReactorError::Busy) = reactor.send(ReactorMessage::Populated { mapping }) {
@@ -41,8 +42,8 @@ fn populate_all(spans: &[Span], reactor: &ReactorHandle) {
     }
 }
 
-/// Makes the pages of a step, and pauses for as long as that took: clients that come back after a start
-/// must not wait until all pages are made.
+/// Allocates the pages of a step and then pauses for as long as that took. Clients that
+/// reconnect after a start must not wait until all pages are allocated.
 fn populate_gently(step: Span) -> io::Result<()> {
     let begun = Instant::now();
     step.populate()?;
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn mappings_are_announced_in_order_and_keep_their_content() {
         let ring = Ring::new().expect("there is a ring");
-        // With no room for the second message until the first has been read.
+        // This channel has no space for the second message until the first has been read.
         let (messages, inbox) = sync_channel(1);
         let published =
             Arc::new(ArcSwap::from_pointee(Snapshot::opening(Identity::default(), Vec::new())));

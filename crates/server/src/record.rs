@@ -1,9 +1,9 @@
 //! Recording a volume's requests (`hemi serve --record`).
 //!
 //! The reactor's side ([`Recorder`]) fills fixed lists of plain records and hands them over
-//! whole: nothing is allocated and no lock taken for a request. The other side is a thread
-//! that writes them as [`hemi_capture`] blocks. Where it falls behind by all lists, or cannot
-//! write, requests are counted instead of recorded, and the file says how many.
+//! whole, without allocating or locking per request. The other side is a thread that writes
+//! them as [`hemi_capture`] blocks. If it falls behind by all lists, or cannot write, requests
+//! are counted instead of recorded, and the file contains their number.
 
 use std::fs::File;
 use std::io;
@@ -19,29 +19,29 @@ use hemi_units::{Instant, SECTOR_BYTES};
 
 use hemi_io::clock;
 
-/// Records of a list.
+/// Number of records per list.
 const RECORDS: usize = 2048;
-/// Lists there are: what the file may be behind by is all of them, 7 MiB.
+/// Number of lists. The file is behind by at most all of them, 7 MiB.
 const LISTS: usize = 64;
 
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// When it was let in.
+    /// The time it was admitted.
     pub arrived: Instant,
-    /// What it asked for.
+    /// Its kind.
     pub kind: Kind,
-    /// First byte.
+    /// First byte in the volume.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Whether it was to be durable when answered.
+    /// True if it had to be durable when answered.
     pub fua: bool,
-    /// Whether it failed.
+    /// True if it failed.
     pub failed: bool,
 }
 
-/// The reactor's side. Dropped, it hands over what is left and ends the recording.
+/// The reactor's side. When dropped, it hands over the rest and ends the recording.
 #[derive(Debug)]
 pub struct Recorder {
     began: Instant,
@@ -60,7 +60,7 @@ pub struct Recording {
 /// Begins a recording in a file that does not exist yet.
 ///
 /// # Errors
-/// It exists, or cannot be made or written.
+/// Fails if the file exists, or cannot be created or written.
 pub fn begin(
     path: &Path,
     name: &str,
@@ -75,7 +75,7 @@ pub fn begin(
     let (full_in, full_out) = sync_channel::<Vec<Record>>(LISTS);
     let (empty_in, empty_out) = sync_channel(LISTS);
     for _ in 1..LISTS {
-        // There is room for all of them.
+        // The channel has space for all of them.
         let _ = empty_in.send(Vec::with_capacity(RECORDS));
     }
     let dropped = Arc::new(AtomicU64::new(0));
@@ -96,7 +96,7 @@ pub fn begin(
     Ok((recorder, Recording { thread }))
 }
 
-/// Writes lists until the reactor's side is gone.
+/// Writes lists until the reactor's side is dropped.
 fn write(
     mut writer: Writer<File>,
     full: &Receiver<Vec<Record>>,
@@ -108,7 +108,7 @@ fn write(
         for record in records.drain(..) {
             writer.push(&record, missed)?;
         }
-        // What was handed over is good from now on, come what may.
+        // From now on the records handed over so far are safe, whatever happens.
         writer.flush(missed)?;
         let _ = empty.send(records);
     }
@@ -116,7 +116,7 @@ fn write(
 }
 
 impl Recorder {
-    /// A request is answered.
+    /// Records an answered request.
     pub fn push(&mut self, now: Instant, answered: &Answered) {
         if self.records.len() == RECORDS {
             self.hand_over();
@@ -137,7 +137,7 @@ impl Recorder {
         });
     }
 
-    /// Hands over what there is, if the file is not behind by everything.
+    /// Hands over the current list unless the file is behind by all lists.
     pub fn hand_over(&mut self) {
         if self.records.is_empty() {
             return;
@@ -146,7 +146,7 @@ impl Recorder {
         let full = std::mem::replace(&mut self.records, next);
         let count = full.len() as u64;
         if self.full.try_send(full).is_err() {
-            // The file could not be written; said by its thread.
+            // The file could not be written. Its thread has logged that.
             self.dropped.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -154,13 +154,13 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // There is room for as many lists as there are.
+        // The channel has space for every list.
         let _ = self.full.send(std::mem::take(&mut self.records));
     }
 }
 
 impl Recording {
-    /// Waits until all is written; the recorder has been dropped.
+    /// Waits until everything is written. The recorder must have been dropped.
     pub fn join(self) {
         if self.thread.join().is_err() {
             tracing::error!("the recording's thread panicked");

@@ -45,7 +45,7 @@ impl Receive {
         let descriptor = self.file.descriptor;
         let flags = libc::MSG_DONTWAIT;
         let count = match self.target {
-            // SAFETY: a span stays mapped, and is the receiver's until the completion.
+            // SAFETY: a span stays mapped and belongs to the receiver until the completion.
             Target::Span(span) => unsafe {
                 libc::recv(descriptor, span.address().cast(), span.length(), flags)
             },

@@ -1,4 +1,4 @@
-//! From a valid NBD request to the engine: room, buffers, parts.
+//! Admits valid NBD requests to the engine: space, buffers, parts.
 
 use hemi_engine::io::{Buffers, Operation, RequestError};
 use hemi_nbd::codec::{ErrorCode, ReplyStyle};
@@ -13,14 +13,14 @@ use super::output::Answer;
 use super::request::{ClientRequest, Held, Kind, LONG_BYTES, Part, Requests};
 use hemi_io::slots::SlotId;
 
-/// Extents in one block status answer; the client asks again for the rest.
+/// Maximum number of extents in one block status answer. The client asks again for the rest.
 const STATUS_EXTENTS_MAX: usize = 1024;
-/// Regions looked at in one turn of the event loop for the block status answers of all clients,
-/// so that they take less than 0.1 ms of it.
+/// Number of regions examined in one turn of the event loop for the block status answers of all
+/// clients, so that they take less than 0.1 ms of it.
 pub(super) const STATUS_STEPS_MAX: usize = 256;
 
 impl Connection {
-    /// Lets a request in, or says what it has to wait for.
+    /// Admits a request, or returns the reason for which it has to wait.
     pub(super) fn admit(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -70,7 +70,7 @@ impl Connection {
                 self.plain(cx, requests, &request, operation)
             }
             Command::Cache => {
-                // The volume has no cache of its own to bring the data into.
+                // The volume has no cache of its own to read the data into.
                 let packet = self.session.style().success(request.reply_to());
                 self.output.push(Answer { packet, held: Held::Nothing, length: 0, weight: 0 });
                 Intake::Idle
@@ -183,7 +183,7 @@ impl Connection {
         Step::Go
     }
 
-    /// Answers which extents are allocated, and how many legs hold them.
+    /// Answers with the extents that are allocated, or with the number of legs that hold them.
     fn block_status(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -204,8 +204,8 @@ impl Connection {
                 CONTEXT_COPIES => {
                     copies(cx, request, most, &mut requests.status_steps, &mut extents);
                 }
-                // Legs may have holes, but which is not worth asking every leg for each time:
-                // allocated is always a true answer.
+                // Legs may have holes, but it would cost too much to ask every leg each time.
+                // "Allocated" is always a true answer.
                 _ => {
                     debug_assert_eq!(context, CONTEXT_ALLOCATION);
                     extents.push(StatusExtent { length: request.length, status: 0 });
@@ -214,14 +214,15 @@ impl Connection {
             style.block_status(to, context, &extents, left == 0, self.output.text());
         }
         if style == ReplyStyle::Simple {
-            // The session lets nobody ask without structured replies; be safe.
+            // The session admits no such request without structured replies. This is only to be
+            // safe.
             self.refuse(request, ErrorCode::Invalid, "block status needs structured replies");
         }
     }
 }
 
-/// How many legs hold each extent of the request; a part of it from its beginning if it is
-/// long. Uses up `steps`, of which there is at least one.
+/// Fills `extents` with the number of legs that hold each extent of the request, or of a part
+/// from its beginning if it is long. Uses up `steps`, of which there is at least one.
 fn copies(
     cx: &ExportContext<'_>,
     request: &Request,
@@ -235,7 +236,7 @@ fn copies(
         *steps -= 1;
         let (uniform, legs) = cx.engine.copies(Extent { start, end });
         let status = u64::from(legs.count_ones());
-        // The engine's answer is never empty; if it were, this ends all the same.
+        // The engine's answer is never empty. If it were, this loop would end all the same.
         let length = uniform.bytes();
         let count = extents.len();
         match extents.last_mut() {
@@ -247,7 +248,7 @@ fn copies(
     }
 }
 
-/// An engine's error in the client's terms.
+/// Translates an engine's error into the client's terms.
 pub(super) fn explain(request: &ClientRequest, error: RequestError) -> (ErrorCode, String) {
     let what = match request.kind {
         Kind::Read => format!("read of {} bytes at {}", request.length, request.offset),

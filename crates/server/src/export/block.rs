@@ -1,8 +1,9 @@
-//! Clients that ask for whole requests: the block device and virtual machines' disks.
+//! Clients that send whole requests: the block device and virtual machines' disks.
 //!
-//! Their requests come from queues of a fixed depth, with payload in memory that somebody else owns.
-//! Admission, quota, long requests and the end of a request are the same for all of them, and are
-//! here. Each client itself takes its requests from their source and copies the payload.
+//! Their requests come from queues of a fixed depth, with payload in memory that somebody else
+//! owns. Admission, quota, long requests and the end of a request are the same for all of them
+//! and are handled here. Each client itself takes its requests from their source and copies the
+//! payload.
 
 use hemi_engine::identifiers::BufferId;
 use hemi_engine::io::{Buffers as _, Operation, Reply, Request};
@@ -14,7 +15,8 @@ use super::{REQUESTS_PER_TURN, release};
 use crate::record::Answered;
 use hemi_io::slots::SlotId;
 
-/// Most bytes of payload copied from one such client in a turn: some 2 ms of the reactor's time.
+/// Maximum payload copied from one such client in a turn, in bytes: about 2 ms of the reactor's
+/// time.
 pub(super) const TURN_BYTES_MAX: u64 = 8 << 20;
 
 /// A request, or the part of one that has a buffer of its own.
@@ -33,7 +35,7 @@ impl BlockRequest {
         matches!(self.operation, Operation::Read | Operation::Write)
     }
 
-    /// Returns true if it is long: a client has one long request in flight at a time.
+    /// Returns true if it is long. A client has at most one long request in flight.
     fn is_long(&self) -> bool {
         !self.has_payload()
             && self.operation != Operation::Flush
@@ -62,7 +64,7 @@ impl BlockRequest {
 /// A reason to keep a request from the engine for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
-    /// No room in the engine or the buffers.
+    /// There is no space in the engine or the buffers.
     Room,
     /// Another long request is in flight.
     Long,
@@ -71,9 +73,10 @@ pub(super) enum Blocked {
 /// A client's share of the volume.
 #[derive(Debug)]
 pub(super) struct BlockClient {
-    /// A place among the connections that no connection has.
+    /// A place among the connections that no connection uses.
     place: SlotId,
-    /// The engine's name for its stream of requests. No connection has the same.
+    /// The number by which the engine identifies its stream of requests. No connection has the
+    /// same.
     connection: u32,
     has_long: bool,
 }
@@ -83,12 +86,12 @@ impl BlockClient {
         BlockClient { place, connection, has_long: false }
     }
 
-    /// Returns the engine's name for its stream of requests.
+    /// Returns the number by which the engine identifies its stream of requests.
     pub(super) fn connection(&self) -> u32 {
         self.connection
     }
 
-    /// Returns true while a long request of the client's is in flight.
+    /// Returns true while a long request of the client is in flight.
     pub(super) fn has_long(&self) -> bool {
         self.has_long
     }
@@ -98,8 +101,8 @@ impl BlockClient {
         cx.engine.connection_opened(self.connection);
     }
 
-    /// Finds room for a request, and returns the buffer of its payload, if it has any. The caller submits the
-    /// request or gives it up.
+    /// Reserves space for a request and returns the buffer of its payload, if it has any. The
+    /// caller submits the request or gives it up.
     pub(super) fn admit(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -127,7 +130,8 @@ impl BlockClient {
         Ok(buffer)
     }
 
-    /// Gives up the room that [`BlockClient::admit`] found, because a write's payload could not be taken.
+    /// Gives back the space that [`BlockClient::admit`] reserved, because a write's payload
+    /// could not be taken.
     pub(super) fn give_up(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -155,8 +159,8 @@ impl BlockClient {
         cx.engine.submit(cx.now, Request { token, operation, extent, buffer, fua, connection });
     }
 
-    /// Handles the end of a request: frees the room that it held. A read's payload has been taken out of
-    /// the reply's buffer.
+    /// Handles the end of a request and frees its space. A read's payload has already been
+    /// taken out of the reply's buffer.
     pub(super) fn ended(
         &mut self,
         cx: &mut ExportContext<'_>,

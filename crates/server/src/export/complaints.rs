@@ -1,15 +1,15 @@
-//! Log lines about clients that misbehave: a bounded number of them.
+//! A bounded number of log lines about clients that misbehave.
 //!
 //! A client can connect and break the protocol thousands of times a second. The log gets at
-//! most [`LINES_PER_SECOND`] lines of that, and how many there would have been.
+//! most [`LINES_PER_SECOND`] lines of that, and the number of lines dropped.
 
 use hemi_text::Plain;
 use hemi_units::{Instant, SECOND};
 
-/// Most lines a second about clients that misbehave.
+/// Maximum number of lines a second about clients that misbehave.
 pub(super) const LINES_PER_SECOND: u32 = 10;
 
-/// Counts of the lines logged and dropped in the present second.
+/// Counts of the lines logged and dropped in the current second.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     begun: Instant,
@@ -18,14 +18,14 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Logs why a client was cut off, with its own words in plain text.
+    /// Logs the reason why a client was cut off. Text from the client is shown as plain text.
     pub(crate) fn log(&mut self, now: Instant, peer: &str, reason: &str) {
         if self.admit(now) {
             tracing::info!(peer, reason = %Plain(reason), "a client is cut off");
         }
     }
 
-    /// Says whether a line may be logged now.
+    /// Returns true if a line may be logged now.
     pub(crate) fn admit(&mut self, now: Instant) -> bool {
         if now.since(self.begun) >= SECOND {
             if self.dropped > 0 {

@@ -1,8 +1,8 @@
 //! One client connection.
 //!
-//! Its life: open (handshake, then requests), finishing (no further request is taken, what
-//! is in flight is answered), closed (the socket is shut down; the connection goes once the
-//! ring has let go of its memory).
+//! It is first open (handshake, then requests), then finishing (no further request is taken,
+//! and those in flight are answered), and at last closed (the socket is shut down, and the
+//! connection is removed once the ring has let go of its memory).
 
 mod handover;
 
@@ -25,11 +25,11 @@ use hemi_io::ring::{Completion, Ring, RingFile, Source, Tag};
 use hemi_io::slots::SlotId;
 use hemi_io::tls::Tls;
 
-/// The connection's two operations in the ring, as slots of its tags.
+/// The slots of a connection's two operations in the ring's tags.
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;
 
-/// Memory of a connection, which outlives it and serves the next.
+/// Memory of a connection. It outlives the connection and serves the next.
 #[derive(Debug)]
 pub(super) struct ConnectionMemory {
     input: InputMemory,
@@ -42,16 +42,16 @@ impl ConnectionMemory {
     }
 }
 
-/// What a connection needs next.
+/// The next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing but what it is waiting for anyway.
+    /// Nothing except the completions it waits for.
     Nothing,
-    /// It has input to be processed.
+    /// Processing: it has input.
     Process,
-    /// It has had its turn and has input left.
+    /// Another turn: it has had its turn and has input left.
     Again,
-    /// There is no room in the engine or the buffers.
+    /// Waiting: there is no space in the engine or the buffers.
     Wait,
 }
 
@@ -62,32 +62,32 @@ enum State {
     Closed,
 }
 
-/// Why input is not taken.
+/// The reason why input is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
     No,
-    /// By the connection's own bounds: ends with its own answers.
+    /// The connection's own bounds. Its own answers end this.
     Own,
-    /// For want of room: it is in the queue for it.
+    /// Lack of space. It is in the queue for it.
     Room,
-    /// It has had its turn.
+    /// Its turn is over.
     Turn,
-    /// Paused, like all connections.
+    /// A pause of all connections.
     Paused,
 }
 
 pub(super) struct Connection {
     pub(super) id: SlotId,
-    /// Number since start: its name towards the engine.
+    /// Number since the start, by which the engine identifies it.
     pub(super) number: u32,
     pub(super) listener: u16,
     pub(super) peer: String,
-    /// Whether it is listed to be settled at the end of the turn.
+    /// True if it is listed to be settled at the end of the turn.
     pub(super) touched: bool,
     descriptor: OwnedFd,
     file: RingFile,
     pub(super) session: ServerSession,
-    /// What TLS would be set up with, and TLS once the client has asked for it.
+    /// The gate to set TLS up with (`gate`), and TLS once the client has asked for it.
     gate: Option<Arc<Gate>>,
     tls: Option<Tls>,
     pub(super) input: Input,
@@ -101,13 +101,14 @@ pub(super) struct Connection {
     pub(super) in_flight_max: u32,
     pub(super) in_flight_bytes_max: u64,
     accepted: Instant,
-    /// The client's pace in taking its answers, and in sending its payload.
+    /// The client's pace in taking its answers (`taking`) and in sending its payload
+    /// (`sending`).
     taking: Pace,
     sending: Pace,
     served: bool,
-    /// True if its next flush has to fail, since one of its writes was lost.
+    /// True if its next flush has to fail because one of its writes was lost.
     pub(super) owed_loss: bool,
-    /// Why it is cut off, until that has been logged.
+    /// The reason why it is cut off, until that has been logged.
     complaint: Option<String>,
 }
 
@@ -166,12 +167,12 @@ impl Connection {
         }
     }
 
-    /// Tells the connection its slot.
+    /// Sets the connection's slot.
     pub(super) fn named(&mut self, id: SlotId) {
         self.id = id;
     }
 
-    /// Whether it came past the handshake.
+    /// Returns true if it has completed the handshake.
     pub(super) fn was_served(&self) -> bool {
         self.served
     }
@@ -181,7 +182,7 @@ impl Connection {
         Tag { source: Source::Connection, owner: self.id.slot as u16, id }
     }
 
-    /// A receive or send completed.
+    /// Handles the completion of a receive or send.
     pub(super) fn completion(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -198,7 +199,7 @@ impl Connection {
         match completion.outcome() {
             Ok(0) => {
                 self.input.busy = false;
-                // The client may have shut down its sending side only: it gets its answers.
+                // The client may have shut down only its sending side, so it gets its answers.
                 self.finish();
                 Next::Nothing
             }
@@ -262,7 +263,7 @@ impl Connection {
         self.close();
     }
 
-    /// Uses what has been received, as far as there is room and the connection's turn lasts.
+    /// Processes received input while there is space and the connection's turn lasts.
     pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         self.blocked = Blocked::No;
         let mut quota = REQUESTS_PER_TURN;
@@ -299,7 +300,7 @@ impl Connection {
         Next::Nothing
     }
 
-    /// Takes the next event out of the staged bytes.
+    /// Takes the next event from the staged bytes.
     fn header(&mut self, quota: &mut u32) -> Step {
         if self.output.text_waiting() > TEXT_BYTES_MAX {
             return Step::Blocked(Blocked::Own);
@@ -312,7 +313,7 @@ impl Connection {
             return Step::Blocked(Blocked::Turn);
         }
         *quota -= 1;
-        // SAFETY: no receive is in flight, so nobody fills what has been staged.
+        // SAFETY: no receive is in flight, so nobody writes to the staged bytes.
         let input = unsafe { staged.bytes() };
         let advance = match self.session.advance(input, self.output.text()) {
             Ok(advance) => advance,
@@ -334,14 +335,15 @@ impl Connection {
                 self.input.intake = Intake::Admitting(request);
             }
             ServerEvent::StartTls => self.start_tls(),
-            // Cannot come: payload is taken as soon as it is announced.
+            // This cannot happen, because payload is taken as soon as it is announced.
             ServerEvent::Payload { .. } => self.close(),
             ServerEvent::Abort | ServerEvent::Disconnect => self.finish(),
         }
         Step::Go
     }
 
-    /// The session's answer to STARTTLS goes out in the clear, all else through TLS.
+    /// Begins TLS. The session's answer to STARTTLS goes out in the clear, everything after it
+    /// through TLS.
     fn start_tls(&mut self) {
         let Some(gate) = &self.gate else { return self.close() };
         let config = Arc::clone(&gate.tls);
@@ -358,7 +360,7 @@ impl Connection {
         self.close();
     }
 
-    /// Decrypts more input; whether there is something to process now.
+    /// Decrypts more input. Returns true if there is something to process now.
     fn decrypt(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return false };
         let more = self.input.decrypt(tls);
@@ -374,7 +376,7 @@ impl Connection {
         match more {
             Ok(more) => more,
             Err(error) => {
-                // The alert that says so is still sent.
+                // The alert with the reason is still sent.
                 self.complaint = Some(format!("TLS failed: {error}"));
                 self.finish();
                 false
@@ -382,7 +384,7 @@ impl Connection {
         }
     }
 
-    /// Queues the answer to a request the engine has finished.
+    /// Queues the answer to a request that the engine has finished.
     pub(super) fn answer(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -416,7 +418,7 @@ impl Connection {
         self.output.push(answer);
     }
 
-    /// Answers a request that never came to the engine.
+    /// Answers a request that never reached the engine.
     pub(super) fn refuse(
         &mut self,
         request: &hemi_nbd::server::Request,
@@ -427,8 +429,8 @@ impl Connection {
         style.error(request.reply_to(), code, why, self.output.text());
     }
 
-    /// End of a turn: sends what is ready, receives if there is room for more. Says whether
-    /// the connection is over and the ring has let go of it.
+    /// Ends a turn: sends the answers that are ready, and receives if there is space for more.
+    /// Returns true if the connection is closed and the ring has let go of it.
     pub(super) fn settle(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> bool {
         let sent = self.output.is_empty(self.tls.as_ref());
         if self.state == State::Finishing && self.in_flight == 0 && sent {
@@ -454,7 +456,7 @@ impl Connection {
         false
     }
 
-    /// Gives back what a half-received request holds.
+    /// Releases the resources of a half-received request.
     fn drop_intake(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) {
         let arena = cx.engine.buffers_mut();
         match std::mem::replace(&mut self.input.intake, Intake::Idle) {
@@ -476,28 +478,29 @@ impl Connection {
         self.close();
     }
 
-    /// Returns why the client is cut off, once.
+    /// Returns the reason why the client is cut off, once.
     pub(super) fn take_complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
 
-    /// Takes no further request; closes once everything is answered.
+    /// Takes no further request. The connection closes once everything is answered.
     pub(super) fn finish(&mut self) {
         if self.state == State::Open {
             self.state = State::Finishing;
-            // A request that was not received or submitted whole is never answered.
+            // A request that was not completely received or submitted is never answered.
             if !matches!(self.input.intake, Intake::Idle | Intake::Admitting(_)) {
                 self.close();
             }
         }
     }
 
-    /// Whether the client has hung up or been cut off, and is gone once all is settled.
+    /// Returns true if the client has hung up or been cut off. It is removed once all is
+    /// settled.
     pub(super) fn is_leaving(&self) -> bool {
         self.state != State::Open
     }
 
-    /// Ends the connection: what is in the ring ends soon, answers are dropped.
+    /// Closes the connection. Its ring entries end soon, and answers are dropped.
     pub(super) fn close(&mut self) {
         if self.state != State::Closed {
             self.state = State::Closed;
@@ -505,7 +508,8 @@ impl Connection {
         }
     }
 
-    /// Why this client should be cut off, if it should. `scarce`: others wait for buffers.
+    /// Returns the reason why this client should be cut off, or `None`. `scarce` means that
+    /// others wait for buffers.
     pub(super) fn overdue(&mut self, now: Instant, scarce: bool) -> Option<&'static str> {
         if self.state == State::Closed {
             return None;
@@ -519,7 +523,7 @@ impl Connection {
             return Some("it does not take its last answers");
         }
         let takes_slowly = self.taking.is_slow(now, self.output.sample());
-        // What is not received for want of room is not the client's fault.
+        // If bytes are not received for lack of space, the client is not at fault.
         let blocked = self.blocked != Blocked::No;
         let sample = if blocked { Sample::default() } else { self.input.sample() };
         let sends_slowly = self.sending.is_slow(now, sample);
@@ -532,14 +536,14 @@ impl Connection {
         }
     }
 
-    /// Gives the memory back for the next connection.
+    /// Returns the memory for the next connection.
     pub(super) fn dissolve(self, ring: &mut Ring) -> ConnectionMemory {
         ring.remove_file(self.file, self.descriptor);
         ConnectionMemory { input: self.input.into_memory(), output: self.output.into_memory() }
     }
 }
 
-/// The parts that a connection is made of.
+/// The parts of a connection.
 struct Stream {
     descriptor: OwnedFd,
     file: RingFile,
@@ -548,13 +552,13 @@ struct Stream {
     output: Output,
 }
 
-/// One step through the input.
+/// The result of one step through the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Go on.
+    /// Continue.
     Go,
-    /// Nothing staged any more.
+    /// Nothing is staged any more.
     Empty,
-    /// Not now.
+    /// Blocked for now.
     Blocked(Blocked),
 }

@@ -1,9 +1,10 @@
 //! Requests of a block device (ublk): from the kernel's tags to the engine and back.
 //!
-//! The device is one more client of the volume. It shares the buffers with the connections by the same
-//! quota, and waits in the same queue for room. Every tag has a command in the ring that ends
-//! when a request comes; the request is answered with the command that asks for the next one. A
-//! request that is never answered goes to the next server, so at a stop nothing needs to be refused.
+//! The device is one more client of the volume. It shares the buffers with the connections by
+//! the same quota and waits in the same queue for space. Every tag has a command in the ring
+//! that ends when a request comes. The request is answered with the command that asks for the
+//! next one. A request that is never answered goes to the next server, so a stop need not
+//! refuse any.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,18 +24,19 @@ use crate::record::Answered;
 use hemi_io::ring::{Completion, OWNERS_MAX, Ring, RingFile, Source, Tag};
 use hemi_io::slots::SlotId;
 
-/// The device's place among the connections, which none of them has.
+/// The device's place among the connections, which none of them uses.
 pub(super) const DEVICE: SlotId = SlotId { slot: OWNERS_MAX as u32, generation: 0 };
-/// The engine's name for the device's stream of requests, which no connection has.
+/// The number by which the engine identifies the device's stream of requests. No connection has
+/// it.
 pub(super) const CONNECTION: u32 = u32::MAX;
-/// The bit of a token that says that the request is the device's.
+/// The bit of a token that marks a request of the device.
 const TOKEN: u64 = 1 << 63;
-/// The condition of a tag.
+/// The state of a tag.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Its command is in the ring.
     Fetching,
-    /// Its request waits for room, or is held for the next server.
+    /// Its request waits for space, or is held for the next server.
     Waiting(Instant),
     /// The engine has its request.
     InFlight(BlockRequest),
@@ -48,20 +50,20 @@ pub(super) struct Device {
     file: RingFile,
     client: BlockClient,
     tags: Vec<State>,
-    /// Requests not handed to the engine yet, in order.
+    /// Requests not yet handed to the engine, in order.
     pending: VecDeque<u16>,
-    /// Those of them that wait for another long one to end.
+    /// Requests that wait for another long one to end.
     long: VecDeque<u16>,
-    /// Set while the queue is among those that wait for room or for their next turn.
+    /// True while the queue is among those that wait for space or for their next turn.
     queued: bool,
-    /// Set once no more requests are taken.
+    /// True once no more requests are taken.
     stopped: bool,
-    /// Replies to those who wait for the device's end.
+    /// Callbacks of those who wait for the device's end.
     ending: Vec<ReplyTo<Result<(), ReactorError>>>,
 }
 
 impl Device {
-    /// Fetches requests from now on. None comes before [`Device::map`].
+    /// Creates the device and begins to fetch requests. None comes before [`Device::map`].
     pub(super) fn new(opened: OpenDevice, cx: &mut ExportContext<'_>) -> Device {
         let file = RingFile::of(opened.file());
         let depth = opened.depth();
@@ -84,10 +86,10 @@ impl Device {
         }
     }
 
-    /// Maps the requests. The device is not started before.
+    /// Maps the requests. The device must not be started before.
     ///
     /// # Errors
-    /// The system's. The device ends when its fetches do.
+    /// Returns the system's error. The device then ends when its fetches do.
     pub(super) fn map(&mut self) -> io::Result<()> {
         self.opened.map()
     }
@@ -97,7 +99,7 @@ impl Device {
         self.opened.path()
     }
 
-    /// A tag's command ended: a request has come, or the device has been stopped.
+    /// Handles the end of a tag's command: a request has come, or the device has been stopped.
     pub(super) fn completion(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -122,7 +124,7 @@ impl Device {
         }
     }
 
-    /// Hands waiting requests to the engine, as far as there is room and the turn lasts.
+    /// Hands waiting requests to the engine while there is space and the turn lasts.
     pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         self.queued = false;
         let mut turn = Turn::new();
@@ -195,8 +197,8 @@ impl Device {
         self.opened.copy_in(tag, span)
     }
 
-    /// The engine answered a request of the device's. Returns what a recording has of it; nothing if the
-    /// next server answers it.
+    /// Handles the engine's answer to a request of the device. Returns its entry for a
+    /// recording, or `None` if the next server answers it.
     pub(super) fn reply(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -217,7 +219,7 @@ impl Device {
             (Ok(()), ..) => Ok(0),
             (Err(RequestError::Io), ..) => Err(Errno::IO),
             (Err(RequestError::NoSpace), ..) => Err(Errno::NOSPC),
-            // The next server gets it.
+            // The next server gets the request.
             (Err(RequestError::ShuttingDown), ..) => Err(Errno::AGAIN),
         };
         self.client.ended(cx, requests, &request, &reply);
@@ -250,29 +252,30 @@ impl Device {
         }
     }
 
-    /// Answers a tag's request, and asks for the next.
+    /// Answers a tag's request and asks for the next.
     fn commit(&mut self, ring: &mut Ring, tag: u16, result: i32) {
         self.tags[usize::from(tag)] = State::Fetching;
         ring.command(self.file, COMMIT_AND_FETCH, io_command(tag, result), ring_tag(tag));
     }
 
-    /// Returns true if a long request can go on now that another has ended.
+    /// Returns true if a long request can continue because another has ended.
     pub(super) fn wants_turn(&self) -> bool {
         !self.queued && !self.stopped && !self.client.has_long() && !self.long.is_empty()
     }
 
-    /// Notes that the queue has been put among those that wait.
+    /// Records that the queue is among those that wait.
     pub(super) fn note_queued(&mut self) {
         self.queued = true;
     }
 
-    /// Takes no more requests: those that come, and those not handed to the engine yet, are the next
-    /// server's.
+    /// Takes no more requests. New ones, and those not yet handed to the engine, are left to
+    /// the next server.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Takes requests again after [`Device::stop`]. Returns true if the device has to join those that wait.
+    /// Takes requests again after [`Device::stop`]. Returns true if the device has to join
+    /// those that wait.
     pub(super) fn go_on(&mut self) -> bool {
         self.stopped = false;
         let queue = !self.queued;
@@ -285,17 +288,17 @@ impl Device {
         self.tags.iter().any(|state| matches!(state, State::InFlight(_)))
     }
 
-    /// Answers `reply` once the device has ended.
+    /// Calls `reply` once the device has ended.
     pub(super) fn await_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
         self.ending.push(reply);
     }
 
-    /// Returns true if no tag has anything to come or to answer.
+    /// Returns true if every tag has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.tags.iter().all(|state| matches!(state, State::Ended))
     }
 
-    /// Lets go of the character device.
+    /// Releases the character device.
     pub(super) fn dissolve(self, ring: &mut Ring) {
         let Device { opened, file, ending, .. } = self;
         ring.remove_file(file, opened.into_file());
@@ -305,7 +308,7 @@ impl Device {
     }
 }
 
-/// Returns true if a token is of a request of the device's.
+/// Returns true if a token is of a request of the device.
 pub(super) fn is_device(token: u64) -> bool {
     token & TOKEN != 0
 }

@@ -1,9 +1,10 @@
-//! The hand-over of clients to another program, once they are at rest.
+//! The handover of clients to another program, once they are at rest.
 //!
-//! An upgrade pauses the exports: nobody is accepted, nothing more is received, and no further request is
-//! begun. Requests in the engine are answered, and the answers sent. Answers that a client does not take
-//! in time, and the beginnings of requests that it has sent, go along as bytes ([`State`]). Until the
-//! clients are taken out, everything can go on as if there had been no pause.
+//! An upgrade pauses the exports: no client is accepted, nothing more is received, and no
+//! further request is begun. Requests in the engine are answered, and the answers sent. Answers
+//! that a client does not take in time, and the beginnings of requests that it has sent, go
+//! along as bytes ([`State`]). Until the clients are detached, everything can continue as if
+//! there had been no pause.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -21,16 +22,16 @@ use crate::handover::state::{ConnectionState, ListenerState, State};
 use hemi_io::ring::{RingFile, Source, Tag};
 use hemi_io::slots::SlotId;
 
-/// Time that clients have to take their answers in an upgrade; the rest goes along.
+/// Time that clients have to take their answers in an upgrade. The rest goes along.
 pub const ANSWERS_TIME: u64 = 100 * MILLISECOND;
-/// The bit of a token that says that the request is a flush for an upgrade.
+/// The bit of a token that marks a flush for an upgrade.
 const TOKEN: u64 = 1 << 61;
 
 /// The progress of the exports' pause.
 #[derive(Debug)]
 pub(super) struct Pause {
     stage: Stage,
-    /// Clients that no flush has been begun for.
+    /// Clients for which no flush has been begun.
     unflushed: VecDeque<SlotId>,
     /// Flushes that the engine works on.
     flushing: u32,
@@ -50,7 +51,7 @@ enum Stage {
 }
 
 impl Exports {
-    /// Brings the clients to rest; [`Exports::is_quiet`] says when they are.
+    /// Brings the clients to rest. [`Exports::is_quiet`] returns true once they are.
     pub(crate) fn pause(&mut self, cx: &mut ExportContext<'_>) {
         self.requests.paused = true;
         for (owner, listener) in self.listeners.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Exports {
         self.pause = Some(Pause { stage, unflushed, flushing: 0 });
     }
 
-    /// Lets everything go on after a pause.
+    /// Ends a pause.
     pub(crate) fn go_on(&mut self, cx: &mut ExportContext<'_>) {
         (self.requests.paused, self.requests.sends_stopped) = (false, false);
         self.pause = None;
@@ -96,7 +97,7 @@ impl Exports {
         }
     }
 
-    /// Takes the pause further. Returns true once all clients are at rest.
+    /// Advances the pause. Returns true once all clients are at rest.
     pub(crate) fn is_quiet(&mut self, cx: &mut ExportContext<'_>) -> bool {
         let Some(mut pause) = self.pause.take() else { return false };
         self.step(cx, &mut pause);
@@ -160,7 +161,8 @@ impl Exports {
         }
     }
 
-    /// Returns true if the engine has no request of a client, and no entry in the ring would bring one.
+    /// Returns true if the engine has no request of a client and no entry in the ring could
+    /// bring one.
     fn has_come_to_rest(&self) -> bool {
         self.requests.in_engine == 0
             && self.device.as_ref().is_none_or(|device| !device.is_in_flight())
@@ -169,7 +171,8 @@ impl Exports {
             && !self.connections.iter().any(|(_, one)| one.input.busy)
     }
 
-    /// Handles the end of a flush for an upgrade. Returns false if `reply` is not of one.
+    /// Handles the end of a flush for an upgrade. Returns false if `reply` does not belong to
+    /// one.
     pub(super) fn flushed(&mut self, reply: &Reply) -> bool {
         if reply.token & TOKEN == 0 {
             return false;
@@ -181,7 +184,7 @@ impl Exports {
         if reply.result.is_ok() {
             return true;
         }
-        // The engine tells a loss once, and this was the client's turn.
+        // The engine reports a loss once, and this was the report for this client.
         if id == DEVICE {
             self.requests.device_owed_loss = true;
         } else if let Some(connection) = self.connections.get_mut(id) {
@@ -196,19 +199,19 @@ impl Exports {
         self.guests.get_mut(guest::at_place(place)?)
     }
 
-    /// Returns how many clients cannot be handed over.
+    /// Returns the number of clients that cannot be handed over.
     pub(crate) fn clients_over_tls(&self) -> u64 {
         self.connections.iter().filter(|(_, one)| one.is_bound_here()).count() as u64
     }
 
-    /// Takes every client and listener out; they must be at rest. The engine's buffers that they hold are
-    /// freed at the end of the reactor.
+    /// Detaches every client and listener, which must be at rest. The engine's buffers that
+    /// they hold are freed at the end of the reactor.
     pub(crate) fn hand_over(&mut self, cx: &ExportContext<'_>) -> (State, Vec<OwnedFd>) {
         let mut state = State {
             accepted: self.counts.accepted,
             refused: self.counts.refused,
             device_owed_loss: self.requests.device_owed_loss,
-            // Machines that have not come back since the last upgrade are still to be told.
+            // Machines that have not come back since the last upgrade still have to be told.
             guests_owed_loss: std::mem::take(&mut self.requests.guests_owed_loss),
             ..State::default()
         };
@@ -238,8 +241,8 @@ impl Exports {
         (state, descriptors)
     }
 
-    /// Takes on the clients of a predecessor. `listeners` are those that the predecessor knew them by. The
-    /// other listeners of `state` have been used.
+    /// Takes over the clients of a predecessor. The listeners in `carried` are those that the
+    /// predecessor knew them by.
     pub(crate) fn take_on(&mut self, cx: &mut ExportContext<'_>, carried: CarriedClients) {
         self.counts.accepted = carried.accepted;
         self.counts.refused = carried.refused;
@@ -266,7 +269,7 @@ impl Exports {
         found.ok_or_else(|| "its export is not configured any more".to_owned())
     }
 
-    /// Makes room for the kernel's client. The thread that looks after the block device comes later.
+    /// Takes over the kernel's client. A thread looks after the block device later.
     fn take_on_kernel(&mut self, path: &str, options: &ExportOptions) -> Result<usize, String> {
         let owner = self.kernel_listener(path, options).map_err(|error| error.to_string())?;
         self.kernel = Some(KernelClient::new(owner, path.to_owned(), None));
@@ -313,7 +316,7 @@ pub(crate) struct CarriedClients {
     pub(crate) refused: u64,
     pub(crate) device_owed_loss: bool,
     pub(crate) guests_owed_loss: Vec<String>,
-    /// The volume, as it is exported.
+    /// The volume as it is exported.
     pub(crate) options: ExportOptions,
     pub(crate) listeners: Vec<ListenerState>,
     pub(crate) connections: Vec<(ConnectionState, OwnedFd)>,

@@ -1,5 +1,5 @@
-//! What a connection receives: many requests with one call, and large payloads straight into
-//! their buffers.
+//! The receiving side of a connection. It receives many requests with one call, and large
+//! payloads straight into their buffers.
 
 use std::io;
 
@@ -13,10 +13,11 @@ use hemi_io::ring_message::Gather;
 use hemi_io::slots::SlotId;
 use hemi_io::tls::Tls;
 
-/// Bytes received at once beside a payload's own buffer: some dozens of small writes.
+/// Bytes received at once beside a payload's own buffer, enough for some dozens of small
+/// writes.
 const STAGING_BYTES: usize = 128 << 10;
 
-/// Bytes received and not yet used.
+/// Received bytes that have not been used yet.
 #[derive(Debug)]
 struct Area {
     memory: Mapping,
@@ -57,13 +58,13 @@ impl InputMemory {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filling {
     pub(super) buffer: BufferId,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) length: u64,
     pub(super) filled: u64,
 }
 
 impl Filling {
-    /// Appends the part of it that has been received to `into`. No receive is in flight.
+    /// Appends its received bytes to `into`. No receive may be in flight.
     pub(super) fn append_to(&self, cx: &ExportContext<'_>, into: &mut Vec<u8>) {
         let at = BufferAt { buffer: self.buffer, offset: 0 };
         let sectors = (self.length / hemi_units::SECTOR_BYTES) as u32;
@@ -79,7 +80,7 @@ impl Filling {
     }
 }
 
-/// What the connection is in the middle of.
+/// The state of a connection's input.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Intake {
     /// A header comes next.
@@ -92,14 +93,14 @@ pub(super) enum Intake {
     Writing { request: SlotId, next: u64, part: Option<Filling> },
 }
 
-/// A connection's incoming side.
+/// The receiving side of a connection.
 #[derive(Debug)]
 pub(super) struct Input {
     memory: InputMemory,
-    /// Whether what is received is TLS.
+    /// True if received bytes are TLS.
     secure: bool,
     pub(super) intake: Intake,
-    /// Whether a receive is in the ring.
+    /// True while a receive is in the ring.
     pub(super) busy: bool,
     /// Payload received since the connection began, in bytes.
     taken: u64,
@@ -121,13 +122,13 @@ impl Input {
         }
     }
 
-    /// Puts the bytes that a predecessor had received in front of those still to come.
+    /// Puts the bytes that a predecessor had received before those still to come.
     pub(super) fn carry(&mut self, bytes: Vec<u8>) {
         (self.carried, self.carried_used) = (bytes, 0);
     }
 
-    /// Stages more of the bytes that a predecessor had received, once everything staged is used. Returns
-    /// false if none of them is left.
+    /// Stages more of the bytes that a predecessor had received, once all staged bytes are
+    /// used. Returns false if none of them is left.
     pub(super) fn refill(&mut self) -> bool {
         let rest = &self.carried[self.carried_used..];
         if rest.is_empty() {
@@ -145,15 +146,15 @@ impl Input {
         true
     }
 
-    /// Appends the bytes received and not used to `into`. No receive is in flight, and the connection has
-    /// no TLS.
+    /// Appends received but unused bytes to `into`. No receive may be in flight, and the
+    /// connection may not use TLS.
     pub(super) fn append_unused(&mut self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.staged().to_vec());
         into.extend_from_slice(&self.carried[self.carried_used..]);
     }
 
-    /// Returns what the client has sent of payloads, and what is missing of the one that is
-    /// received now.
+    /// Returns the payload bytes that the client has sent, and the number missing from the
+    /// payload being received.
     pub(super) fn sample(&self) -> Sample {
         let pending = match self.intake {
             Intake::Writing { part: Some(part), .. } => part.length - part.filled,
@@ -162,7 +163,7 @@ impl Input {
         Sample { moved: self.taken, pending }
     }
 
-    /// From here on, what is received is TLS: what is staged already, too.
+    /// Treats everything received as TLS from here on, including bytes that are already staged.
     pub(super) fn secure(&mut self) -> io::Result<()> {
         if self.memory.plain.is_none() {
             self.memory.plain = Some(Area::new()?);
@@ -178,7 +179,7 @@ impl Input {
         }
     }
 
-    /// Received, decrypted if need be, and not yet used.
+    /// Returns the received bytes that have not been used yet, decrypted if need be.
     pub(super) fn staged(&mut self) -> Span {
         self.source().used()
     }
@@ -188,11 +189,11 @@ impl Input {
         self.source().start += count;
     }
 
-    /// Decrypts more of what was received, once everything staged is used. Whether there is
-    /// something staged now.
+    /// Decrypts more of the received bytes once all staged bytes are used. Returns true if
+    /// something is staged now.
     ///
     /// # Errors
-    /// The peer broke TLS, or was not let in.
+    /// Fails if the peer broke TLS or was not admitted.
     pub(super) fn decrypt(&mut self, tls: &mut Tls) -> Result<bool, rustls::Error> {
         let InputMemory { wire, plain: Some(plain), .. } = &mut self.memory else {
             return Ok(false);
@@ -237,7 +238,7 @@ impl Input {
         }
     }
 
-    /// `count` bytes came.
+    /// Handles the arrival of `count` bytes.
     pub(super) fn received(&mut self, count: usize) {
         self.busy = false;
         let mut rest = count as u64;
@@ -252,7 +253,7 @@ impl Input {
         self.memory.wire.end = rest as usize;
     }
 
-    /// Copies staged bytes into the part being filled; how many.
+    /// Copies staged bytes into the part being filled. Returns their number.
     pub(super) fn fill(&mut self, cx: &ExportContext<'_>, part: &mut Filling) -> u64 {
         let staged = self.staged();
         let room = part.rest(cx);
@@ -264,7 +265,7 @@ impl Input {
         count as u64
     }
 
-    /// The memory for the next connection, without anything of this one's.
+    /// Returns the memory for the next connection, without any of this one's bytes.
     pub(super) fn into_memory(self) -> InputMemory {
         let mut memory = self.memory;
         (memory.wire.start, memory.wire.end) = (0, 0);

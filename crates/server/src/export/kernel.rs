@@ -1,7 +1,7 @@
 //! The kernel's NBD client, which makes the volume a block device.
 //!
-//! It differs from other clients in how it connects. A thread gives it a socket, and another one when that
-//! has ended ([`crate::device`]), until the device is removed.
+//! It differs from other clients in how it connects. Until the device is removed, a thread
+//! gives it a socket, and another one when that has ended ([`crate::device`]).
 
 use std::sync::mpsc::SyncSender;
 
@@ -13,10 +13,10 @@ pub(super) struct KernelClient {
     owner: u16,
     /// The path of the block device.
     path: String,
-    /// Receives a word when its connection has ended. `None` after a hand-over, until a thread looks after
-    /// the device again.
+    /// Receives a message when its connection has ended. `None` after a handover until a thread
+    /// looks after the device again.
     ended: Option<SyncSender<()>>,
-    /// Replies to those who wait for the device's end.
+    /// Callbacks of those who wait for the device's end.
     ending: Vec<ReplyTo<Result<(), ReactorError>>>,
 }
 
@@ -35,24 +35,25 @@ impl KernelClient {
         &self.path
     }
 
-    /// Tells `ended` from now on. Returns false if somebody else is told already.
+    /// Signals `ended` when the connection ends. Returns false if another thread is already
+    /// watching.
     pub(super) fn watch(&mut self, ended: SyncSender<()>) -> bool {
         let is_free = self.ended.is_none();
         self.ended.get_or_insert(ended);
         is_free
     }
 
-    /// Answers `reply` once the connection, which is the last, has ended.
+    /// Calls `reply` once the connection, which is the last, has ended.
     pub(super) fn await_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
         self.ending.push(reply);
     }
 
-    /// Notes that the connection is gone. Returns true if the device ends with it. Otherwise tells the
-    /// thread that looks after the device.
+    /// Handles the end of the connection. Returns true if the device ends with it. Otherwise
+    /// signals the thread that looks after the device.
     pub(super) fn left(&mut self) -> bool {
         if self.ending.is_empty() {
             if let Some(ended) = &self.ended {
-                // The same word may be waiting there already.
+                // The same message may already be waiting there.
                 let _ = ended.try_send(());
             }
             return false;

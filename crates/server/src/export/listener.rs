@@ -1,5 +1,5 @@
-//! Listeners for clients: unix and TCP sockets, each with its own export and bounds. The kernel's own
-//! client does not connect: it is given its socket.
+//! Listeners for clients: unix and TCP sockets, each with its own export and bounds. The
+//! kernel's own client does not connect and is given its socket instead.
 
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -26,44 +26,45 @@ pub(super) const CONTEXT_ALLOCATION: usize = 0;
 /// Index of `hemi:copies`.
 pub(super) const CONTEXT_COPIES: usize = 1;
 
-/// Mode of an NBD socket's file: whoever may write it reads and writes the volume.
+/// Mode of an NBD socket's file. Everyone who may write it can read and write the volume.
 const SOCKET_MODE: u32 = 0o600;
-/// A TCP client that is silent this long is asked whether it lives, this often, and given up
-/// after this many questions without an answer: two minutes after its machine died.
+/// TCP keepalive of clients: the idle time before the first probe, the time between probes, and
+/// the number of unanswered probes after which the client is given up, two minutes after its
+/// machine died.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
-/// Pause after a failed accept (out of descriptors, mostly).
+/// Pause after a failed accept (mostly for lack of descriptors).
 const RETRY_AFTER: u64 = 100 * MILLISECOND;
 
-/// Why a listener could not be made.
+/// An error in creating a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The unix socket.
+    /// The unix socket could not be bound.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The TCP address.
+    /// The TCP address could not be bound.
     #[error("cannot listen on {address}: {source} (--nbd)")]
     Tcp {
-        /// As configured.
+        /// The address as configured.
         address: String,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// What is to be exported breaks a rule of the protocol.
+    /// The export breaks a rule of the protocol.
     #[error(transparent)]
     Export(#[from] hemi_nbd::server::ConfigError),
-    /// A file of the TLS configuration.
+    /// A file of the TLS configuration is not usable.
     #[error("TLS for {address}: {reason}")]
     Tls {
-        /// The listener.
+        /// The listener's address.
         address: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
 }
 
-/// What is exported, as all listeners of a volume share it.
+/// The properties of the export that all listeners of a volume share.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The volume's name: the export's name unless configured.
@@ -76,7 +77,7 @@ pub struct ExportOptions {
     pub buffer_budget: u64,
 }
 
-/// The way of an export's clients through TLS, and the rights of each after it.
+/// The TLS of an export's clients and the rights that each has after it.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) tls: Arc<rustls::ServerConfig>,
@@ -86,10 +87,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Reads the files of an export's TLS configuration; none if it has none.
+    /// Reads the files of an export's TLS configuration. Returns `None` if it has none.
     ///
     /// # Errors
-    /// [`ListenError::Tls`] names the file, or [`ListenError::Export`].
+    /// Returns [`ListenError::Tls`], which names the file, or [`ListenError::Export`].
     pub fn new(
         config: &ExportConfig,
         options: &ExportOptions,
@@ -104,7 +105,7 @@ impl Gate {
         }))
     }
 
-    /// Lets a client whose TLS is up go on with what it may do. Returns false if it may nothing.
+    /// Gives a client with established TLS the rights it has. Returns false if it has none.
     pub(super) fn admit(&self, tls: &Tls, session: &mut ServerSession) -> bool {
         match self.clients.access(tls) {
             Some(Access::Write) => true,
@@ -117,27 +118,27 @@ impl Gate {
     }
 }
 
-/// The TLS files of all exports, to be read again.
+/// The TLS files of all exports, for rereading.
 #[derive(Clone, Debug)]
 pub struct GateFiles {
-    /// The exports, as configured.
+    /// The exports as configured.
     pub exports: Vec<ExportConfig>,
     /// The volume they export.
     pub options: ExportOptions,
 }
 
 impl GateFiles {
-    /// Reads them all; one gate for each export that has TLS.
+    /// Reads all of them. Returns a gate for each export that has TLS.
     ///
     /// # Errors
-    /// Those of [`Gate::new`].
+    /// Returns the errors of [`Gate::new`].
     pub fn read(&self) -> Result<Vec<Option<Arc<Gate>>>, ListenError> {
         let read = |export| Ok(Gate::new(export, &self.options)?.map(Arc::new));
         self.exports.iter().map(read).collect()
     }
 }
 
-/// Bounds of one listener's connections.
+/// Bounds on one listener's connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) connections_max: u32,
@@ -145,16 +146,16 @@ pub(super) struct Bounds {
     pub(super) in_flight_bytes_max: u64,
 }
 
-/// A bound socket, not yet accepting.
+/// A bound socket that does not accept yet.
 pub struct Listener {
-    /// `unix:PATH` or `tcp:HOST:PORT`, with the port in fact bound.
+    /// `unix:PATH` or `tcp:HOST:PORT`, with the port that was bound.
     pub(super) name: String,
     /// The address as configured, and the socket's number among those of the address.
     known: (String, u32),
     /// `None` for the kernel's client.
     descriptor: Option<OwnedFd>,
     tcp: bool,
-    /// The socket's file goes with the listener.
+    /// The socket's file, which is removed with the listener.
     file: Option<SocketFile>,
     /// True while an accept is in the ring.
     pub(super) accepting: bool,
@@ -164,21 +165,21 @@ pub struct Listener {
     pub(super) export: usize,
     pub(super) gate: Option<Arc<Gate>>,
     pub(super) options: Bounds,
-    /// Connections now.
+    /// Number of open connections.
     pub(super) open: u32,
-    /// A client beyond the most there may be, let in when one that is leaving has left.
+    /// A client beyond the maximum. It is admitted when one that is leaving has left.
     pub(super) held: Option<OwnedFd>,
-    /// When to try to accept again after a failure.
+    /// The time to accept again after a failure.
     pub(super) retry_at: Instant,
 }
 
 impl Listener {
-    /// Binds what `config` names, the configured export of this number, to export the volume
-    /// `options` describes.
+    /// Binds the address of `config`, the configured export number `export`. The volume is
+    /// described by `options`.
     ///
     /// # Errors
-    /// [`ListenError`] where the address is taken, not allowed, or not there, or the export
-    /// breaks a rule of the protocol.
+    /// Returns a [`ListenError`] if the address is taken, not allowed or not there, or if the
+    /// export breaks a rule of the protocol.
     pub fn bind(
         export: usize,
         config: &ExportConfig,
@@ -187,8 +188,8 @@ impl Listener {
         Listener::open(export, config, options, Vec::new())
     }
 
-    /// Binds like [`Listener::bind`], and takes over the sockets that a predecessor had bound for the
-    /// address, in order. Sockets that have changed are bound anew.
+    /// Binds like [`Listener::bind`], but takes over the sockets that a predecessor had bound
+    /// for the address, in order. Sockets that have changed are bound anew.
     pub(crate) fn open(
         export: usize,
         config: &ExportConfig,
@@ -240,11 +241,11 @@ impl Listener {
         }
     }
 
-    /// Returns the listener of the kernel's client, which is given its one connection. It exports the volume
-    /// that `options` describes, without restrictions.
+    /// Returns the listener of the kernel's client, which is given its one connection. It
+    /// exports the volume that `options` describes, without restrictions.
     ///
     /// # Errors
-    /// [`ListenError::Export`].
+    /// Returns [`ListenError::Export`].
     pub(super) fn of_kernel(name: &str, options: &ExportOptions) -> Result<Listener, ListenError> {
         let config = ExportConfig::new(Listen::Unix(name.into()));
         let server = server_config(&config, options)?;
@@ -288,7 +289,7 @@ impl Listener {
         }
     }
 
-    /// `unix:PATH` or `tcp:ADDRESS:PORT`, with the port in fact bound.
+    /// Returns `unix:PATH` or `tcp:ADDRESS:PORT`, with the port that was bound.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -311,7 +312,7 @@ impl Listener {
         }
     }
 
-    /// An accept failed: tries again later, unless the volume is closing.
+    /// Handles a failed accept: tries again later unless the volume is closing.
     pub(super) fn failed(&mut self, now: Instant, errno: Errno, stopped: bool) {
         if !stopped {
             tracing::warn!(listener = %self.name, %errno, "a client could not be accepted");
@@ -324,8 +325,8 @@ impl Listener {
         self.known.0 == known.address && self.known.1 == known.index
     }
 
-    /// Gives the socket to a successor. Its file stays. Returns `None` for the kernel's client, which has no
-    /// socket here.
+    /// Hands the socket to a successor. Its file stays. Returns `None` for the kernel's client,
+    /// which has no socket here.
     pub(super) fn hand_over(self) -> Option<(ListenerState, OwnedFd)> {
         let socket = self.descriptor?;
         if let Some(file) = self.file {
@@ -336,7 +337,7 @@ impl Listener {
         Some((ListenerState { address, index, descriptor }, socket))
     }
 
-    /// Sets a new connection's socket options. Failures cost speed only.
+    /// Sets a new connection's socket options. Failures only cost speed.
     pub(super) fn tune(&self, descriptor: &OwnedFd) {
         if self.tcp {
             let _ = sockopt::set_tcp_nodelay(descriptor, true);
@@ -347,7 +348,7 @@ impl Listener {
         }
     }
 
-    /// What logs call a new connection.
+    /// Returns the name of a new connection for logs.
     pub(super) fn peer(&self, descriptor: &OwnedFd) -> String {
         if self.descriptor.is_none() {
             return self.name.clone();
@@ -368,7 +369,7 @@ impl Listener {
     }
 }
 
-/// Every address the host stands for. With port 0 each gets its own port.
+/// Binds every address of the host. With port 0 each gets its own port.
 fn bind_tcp(host: &str, port: u16) -> std::io::Result<Vec<TcpListener>> {
     let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
     let mut sockets = Vec::new();
@@ -381,7 +382,7 @@ fn bind_tcp(host: &str, port: u16) -> std::io::Result<Vec<TcpListener>> {
     Ok(sockets)
 }
 
-/// Makes what every session of an export shares.
+/// Returns the configuration that every session of an export shares.
 fn server_config(
     config: &ExportConfig,
     options: &ExportOptions,

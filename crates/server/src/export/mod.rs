@@ -1,11 +1,11 @@
-//! The NBD export: listeners, connections, and what their clients asked for.
+//! The NBD export: listeners, connections and their clients' requests.
 //!
-//! Everything here runs on the reactor's thread. Connections are served in turns: each takes
-//! at most [`REQUESTS_PER_TURN`] requests from its input before the next one is looked at, and
-//! what is costly to answer is bounded for all of them together. Where the engine or the
-//! buffers have no room, a connection stops receiving and queues up. The queue is served in
-//! order, but whoever holds nothing and asks for little passes ([`quota`]), and who holds
-//! what others wait for has to move ([`pace`]).
+//! Everything here runs on the reactor's thread. Connections are served in turns. Each takes at
+//! most [`REQUESTS_PER_TURN`] requests from its input before the next one is served, and the
+//! expensive answers of all connections together are bounded. If the engine or the buffers have
+//! no space, a connection stops receiving and joins a queue, which is served in order. A
+//! connection that holds nothing and asks for little may pass ([`quota`]), and one that holds
+//! buffers others wait for has to keep a pace ([`pace`]).
 
 mod admission;
 mod block;
@@ -55,28 +55,29 @@ use request::Requests;
 
 /// Requests taken from one connection before the next has its turn.
 pub const REQUESTS_PER_TURN: u32 = 64;
-/// Time a client has to finish the handshake.
+/// Time for a client to finish the handshake.
 pub const HANDSHAKE_TIMEOUT: u64 = 30 * SECOND;
-/// A client that has hung up and takes nothing of its last answers for this long is cut off.
+/// Time after which a client that has hung up is cut off if it takes nothing of its last
+/// answers.
 pub const STALL_TIMEOUT: u64 = 2 * SECOND;
-/// Time between two looks at connections for the two above and for their pace ([`pace`]).
+/// Time between two checks of connections for the two above and for their pace ([`pace`]).
 pub const SWEEP_INTERVAL: u64 = SECOND;
-/// Largest single payload, whatever is configured.
+/// Largest payload of a request, whatever is configured.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
 /// Connections the table holds before it grows.
 const TABLE_CAPACITY: usize = 64;
-/// Connections looked at in one turn behind the first that waits for room.
+/// Maximum number of connections examined in one turn behind the first that waits for space.
 const PASSING_MAX: usize = 64;
 
-/// What the export works with during one call.
+/// The surroundings the export works with during one call.
 pub(crate) struct ExportContext<'a> {
     pub(crate) ring: &'a mut Ring,
     pub(crate) engine: &'a mut Engine<Arena>,
     pub(crate) now: Instant,
 }
 
-/// Connections since start.
+/// Counts of connections since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) open: u64,
@@ -90,32 +91,32 @@ pub(crate) struct Counts {
 pub(crate) struct Exports {
     listeners: Vec<Listener>,
     connections: SlotTable<Box<Connection>>,
-    /// The block device, if the volume is one of ublk.
+    /// The block device, if the volume has one of ublk.
     device: Option<Device>,
     /// The kernel's NBD client, if the volume is its block device.
     kernel: Option<KernelClient>,
     /// Disks of virtual machines, by number.
     guests: Vec<Guest>,
     requests: Requests,
-    /// Connections that wait for room in the engine or the buffers, in order.
+    /// Connections that wait for space in the engine or the buffers, in order.
     waiting: VecDeque<SlotId>,
     /// Connections with input left from this turn.
     again: VecDeque<SlotId>,
     /// Connections with something to send, receive or close at the end of this turn.
     touched: Vec<SlotId>,
-    /// Memory of connections that are gone, for those to come.
+    /// Memory of closed connections for reuse.
     spare: Vec<ConnectionMemory>,
     counts: Counts,
     complaints: Complaints,
     next_sweep: Instant,
     stopped: bool,
-    /// The pause for an upgrade, while there is one.
+    /// The pause for an upgrade in progress.
     pause: Option<Pause>,
     recorder: Option<Recorder>,
 }
 
 impl Exports {
-    /// Exports that begin to accept at once.
+    /// Creates exports that begin to accept at once.
     pub(crate) fn new(
         mut listeners: Vec<Listener>,
         buffer_budget: u64,
@@ -144,12 +145,12 @@ impl Exports {
         }
     }
 
-    /// Every request is recorded from now on.
+    /// Records every request from now on.
     pub(crate) fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
     }
 
-    /// What has been recorded goes to the file soon.
+    /// Hands recorded requests to the file soon.
     pub(crate) fn hand_over_records(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.hand_over();
@@ -161,20 +162,19 @@ impl Exports {
         Counts { open: (self.connections.len() + guests) as u64, ..self.counts }
     }
 
-    /// Clients come through these gates from now on, one for each configured export. Those that
-    /// are connected stay.
+    /// Replaces the gates, one for each configured export. Clients that are connected stay.
     pub(crate) fn set_gates(&mut self, gates: &[Option<Arc<Gate>>]) {
         for listener in &mut self.listeners {
             listener.gate = gates.get(listener.export).cloned().flatten();
         }
     }
 
-    /// The legs changed: whether all of them zero ranges without writing them now.
+    /// Sets if all legs can zero ranges without writing them, after the legs have changed.
     pub(crate) fn set_fast_zeroes(&mut self, fast_zeroes: bool) {
         self.requests.fast_zeroes = fast_zeroes;
     }
 
-    /// A ring entry of a listener or connection completed.
+    /// Handles the completion of a ring entry of a listener or connection.
     pub(crate) fn completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
         let owner = completion.tag.owner;
         match completion.tag.source {
@@ -193,7 +193,7 @@ impl Exports {
         self.follow(id, next);
     }
 
-    /// Takes in the end of a command of the block device's.
+    /// Handles the completion of a command of the block device.
     fn device_completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
         let Some(device) = &mut self.device else { return };
         self.requests.quota.set_first(self.waiting.is_empty());
@@ -208,7 +208,7 @@ impl Exports {
         self.follow(DEVICE, next);
     }
 
-    /// Handles the end of an entry of a virtual machine's disk.
+    /// Handles the completion of an entry of a virtual machine's disk.
     fn guest_completion(&mut self, cx: &mut ExportContext<'_>, completion: Completion) {
         let Some(guest) = self.guests.get_mut(usize::from(completion.tag.owner)) else { return };
         self.requests.quota.set_first(self.waiting.is_empty());
@@ -217,7 +217,7 @@ impl Exports {
         self.follow(place, next);
     }
 
-    /// Carries out an order of the connection to a virtual machine, and answers it.
+    /// Carries out an order of the connection to a virtual machine and answers it.
     pub(crate) fn guest_message(&mut self, cx: &mut ExportContext<'_>, message: GuestMessage) {
         let GuestMessage { export, order, reply } = message;
         while self.guests.len() <= usize::from(export) {
@@ -240,7 +240,7 @@ impl Exports {
         self.follow(place, next);
     }
 
-    /// Serves a block device as well. There is one at most.
+    /// Serves a block device as well. There is at most one.
     pub(crate) fn attach_device(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -288,7 +288,8 @@ impl Exports {
         Ok(index as u16)
     }
 
-    /// Tells `ended` when the connection of the kernel's client that a predecessor had ends.
+    /// Watches the connection of the kernel's client that a predecessor had, and signals
+    /// `ended` when it ends.
     pub(crate) fn watch_kernel(&mut self, ended: SyncSender<()>) -> Result<(), ReactorError> {
         let none = || ReactorError::Attach("the kernel has no connection".into());
         let kernel = self.kernel.as_mut().ok_or_else(none)?;
@@ -299,7 +300,7 @@ impl Exports {
         if kernel.watch(ended) { Ok(()) } else { Err(ReactorError::Busy) }
     }
 
-    /// Answers `reply` once the block device has ended; at once if there is none.
+    /// Calls `reply` once the block device has ended, or at once if there is none.
     pub(crate) fn await_device_end(&mut self, reply: ReplyTo<Result<(), ReactorError>>) {
         match (&mut self.device, &mut self.kernel) {
             (Some(device), _) => device.await_end(reply),
@@ -327,7 +328,7 @@ impl Exports {
         self.device.as_ref().map(Device::path).or_else(kernel)
     }
 
-    /// Serves a connection, or the block device, whose turn has come. `None` if it is gone.
+    /// Serves a connection or the block device in its turn. Returns `None` if it is gone.
     fn process(&mut self, cx: &mut ExportContext<'_>, id: SlotId) -> Option<Next> {
         if id == DEVICE {
             let device = self.device.as_mut()?;
@@ -340,7 +341,7 @@ impl Exports {
         Some(connection.process(cx, &mut self.requests))
     }
 
-    /// What becomes of a connection after it was served.
+    /// Schedules a connection by the result of serving it.
     fn follow(&mut self, id: SlotId, next: Next) {
         match next {
             Next::Nothing | Next::Process => {}
@@ -359,13 +360,14 @@ impl Exports {
         }
     }
 
-    /// A client called, or a listener failed.
+    /// Handles the completion of an accept, or the failure of a listener.
     fn accepted(&mut self, cx: &mut ExportContext<'_>, owner: u16, completion: Completion) {
         let paused = self.pause.is_some();
         let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return };
         listener.accepting = false;
         let descriptor = match completion.outcome() {
-            // SAFETY: the kernel has just made this descriptor for us, nobody else owns it.
+            // SAFETY: the kernel has just created this descriptor for us, and nobody else owns
+            // it.
             Ok(descriptor) => unsafe { OwnedFd::from_raw_fd(descriptor as i32) },
             Err(Errno::CANCELED) if paused => return,
             Err(errno) => {
@@ -379,8 +381,8 @@ impl Exports {
         let full = listener.open >= listener.options.connections_max;
         let leaving = |other: &Connection| other.listener == owner && other.is_leaving();
         if full && self.connections.iter().any(|(_, other)| leaving(other)) {
-            // A place comes free as soon as those who hung up have been seen off. Until then
-            // the next ones wait in the kernel's queue.
+            // A place becomes free as soon as clients that hung up are closed. Until then
+            // further clients wait in the kernel's queue.
             listener.held = Some(descriptor);
             return;
         }
@@ -395,7 +397,7 @@ impl Exports {
         self.admit(cx, owner, descriptor);
     }
 
-    /// Admits a client. Returns false if there is no room for it.
+    /// Admits a client. Returns false if there is no space for it.
     fn admit(&mut self, cx: &mut ExportContext<'_>, owner: u16, descriptor: OwnedFd) -> bool {
         let Some(listener) = self.listeners.get_mut(usize::from(owner)) else { return false };
         if self.connections.len() >= usize::from(OWNERS_MAX) {
@@ -426,7 +428,7 @@ impl Exports {
         true
     }
 
-    /// The engine answered a request.
+    /// Handles the engine's answer to a request.
     pub(crate) fn reply(&mut self, cx: &mut ExportContext<'_>, reply: Reply) {
         if device::is_device(reply.token) {
             return self.device_reply(cx, reply);
@@ -482,8 +484,8 @@ impl Exports {
         }
     }
 
-    /// Serves connections that waited: those with input left, once each, and those that had
-    /// no room, as far as there is room now. Says whether the engine got anything new.
+    /// Serves connections that waited: those with input left, once each, and those without
+    /// space, as far as there is space now. Returns true if the engine got anything new.
     pub(crate) fn resume(&mut self, cx: &mut ExportContext<'_>, first: bool) -> bool {
         let submitted = self.requests.submitted;
         if first {
@@ -493,8 +495,8 @@ impl Exports {
         self.requests.submitted != submitted
     }
 
-    /// Serves connections with input left, once each, in order, while block status answers
-    /// have steps left. Whoever comes in the next turn comes behind those that are left over.
+    /// Serves connections with input left, once each, in order, while block status answers have
+    /// steps left. The connections left over are served first in the next turn.
     fn resume_again(&mut self, cx: &mut ExportContext<'_>) {
         if self.again.is_empty() {
             return;
@@ -512,9 +514,9 @@ impl Exports {
         }
     }
 
-    /// Serves connections that wait for room, in order. The first that cannot go on keeps its
-    /// place, and is first in line for what comes free; others may pass it with what is
-    /// theirs at any time.
+    /// Serves connections that wait for space, in order. The first that cannot go on keeps its
+    /// place and is first in line for space that becomes free. Others may pass it with the
+    /// small requests that are theirs at any time.
     fn resume_waiting(&mut self, cx: &mut ExportContext<'_>) {
         let mut kept = 0;
         for _ in 0..self.waiting.len() {
@@ -534,9 +536,9 @@ impl Exports {
         }
     }
 
-    /// Sends, receives and closes what this turn has touched.
+    /// Sends, receives and closes everything that this turn has touched.
     pub(crate) fn finish_turn(&mut self, cx: &mut ExportContext<'_>) {
-        // Who is left over from this turn comes before anyone new.
+        // Connections left over from this turn come before new ones.
         self.requests.status_steps = if self.again.is_empty() { STATUS_STEPS_MAX } else { 0 };
         while let Some(id) = self.touched.pop() {
             let Some(connection) = self.connections.get_mut(id) else { continue };
@@ -575,7 +577,8 @@ impl Exports {
         }
     }
 
-    /// When [`Exports::tick`] is due; now if a connection has input left.
+    /// Returns the time at which [`Exports::tick`] is due, which is now if a connection has
+    /// input left.
     pub(crate) fn deadline(&self) -> Instant {
         if !self.again.is_empty() {
             return Instant(0);
@@ -585,7 +588,7 @@ impl Exports {
         sweep.min(retry.unwrap_or(Instant::NEVER))
     }
 
-    /// Looks after listeners that failed and clients that dawdle.
+    /// Retries failed listeners and checks for slow clients.
     pub(crate) fn tick(&mut self, cx: &mut ExportContext<'_>) {
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             if listener.retry_at <= cx.now && self.pause.is_none() {
@@ -609,7 +612,7 @@ impl Exports {
         }
     }
 
-    /// Accepts no more clients, and takes no more requests from those there are.
+    /// Accepts no more clients and takes no more requests from those connected.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
         for listener in &mut self.listeners {
@@ -628,19 +631,19 @@ impl Exports {
         }
     }
 
-    /// Whether every client has its answers.
+    /// Returns true if every client has its answers.
     pub(crate) fn idle(&self) -> bool {
         self.connections.is_empty()
     }
 }
 
-/// The largest payload a client may send or ask for, with this buffer budget.
+/// Returns the largest payload a client may send or ask for with this buffer budget, in bytes.
 pub(crate) fn request_bytes_max(configured: u64, budget: u64) -> u32 {
     let fits = 1 << quota::common(budget).ilog2();
     configured.min(REQUEST_BYTES_MAX).min(fits) as u32
 }
 
-/// Releases a buffer of the arena inside the engine.
+/// Releases a buffer of the engine's arena.
 fn release(arena: &mut Arena, buffer: Option<hemi_engine::identifiers::BufferId>) {
     if let Some(buffer) = buffer {
         arena.release(buffer);

@@ -1,8 +1,8 @@
-//! What a connection sends: answers in the order they are ready, gathered into as few system
-//! calls as the socket takes.
+//! The sending side of a connection. Answers go out in the order they are ready, gathered into
+//! as few system calls as the socket allows.
 //!
-//! One message is in flight at a time. It is first tried without waiting; if the socket is
-//! full, the rest waits in the kernel for room, and nobody else waits for it.
+//! One message is in flight at a time. It is first tried without waiting. If the socket is
+//! full, the rest waits in the kernel for space, and nobody else waits for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,18 +19,19 @@ use hemi_io::ring::{RingFile, Tag};
 use hemi_io::ring_message::Gather;
 use hemi_io::tls::Tls;
 
-/// Headers and handshake text of one message.
+/// Size in bytes of the area for headers and handshake text of one message.
 const AREA_BYTES: usize = 16 << 10;
-/// TLS records of one message.
+/// Bytes of TLS records in one message.
 const SECURE_BYTES: usize = 256 << 10;
-/// Handshake answers, errors and block status that may wait to be sent before the
+/// Bytes of handshake answers, errors and block status that may wait to be sent before the
 /// connection stops taking requests.
 pub(super) const TEXT_BYTES_MAX: usize = 256 << 10;
-/// Payload of one message, so that a large read does not hold up small answers' buffers.
+/// Payload bytes of one message, bounded so that a large read does not delay the release of
+/// small answers' buffers.
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// Longest message that a socket nobody dawdles on takes at once: below the default send
-/// buffer of a unix socket (208 KiB).
+/// Longest message that a socket takes at once if its client is not slow, in bytes. It is below
+/// the default send buffer of a unix socket (208 KiB).
 const IMMEDIATE_BYTES_MAX: usize = 144 << 10;
 
 /// An answer that is ready.
@@ -40,7 +41,7 @@ pub(super) struct Answer {
     pub(super) held: Held,
     /// Payload in bytes.
     pub(super) length: u64,
-    /// What the request weighed in the connection's account.
+    /// The request's charge in the connection's quota, in bytes.
     pub(super) weight: u64,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct OutputMemory {
     area: Mapping,
-    /// For TLS records, once a connection has used TLS.
+    /// Memory for TLS records, once a connection has used TLS.
     secure: Option<Mapping>,
     gather: Gather,
     answers: VecDeque<Answer>,
@@ -69,26 +70,26 @@ impl OutputMemory {
     }
 }
 
-/// A connection's outgoing side.
+/// The sending side of a connection.
 #[derive(Debug)]
 pub(super) struct Output {
     memory: OutputMemory,
     text_sent: usize,
-    /// Text still to be sent in the clear before TLS begins.
+    /// Bytes of text still to be sent in the clear before TLS begins.
     clear: usize,
-    /// Bytes of the first answer, header included, that TLS has taken already.
+    /// Bytes of the first answer, including its header, that TLS has taken already.
     encrypted: u64,
-    /// Whether a message is in the ring.
+    /// True while a message is in the ring.
     pub(super) busy: bool,
-    /// When the socket last took something, or the message began.
+    /// The time at which the socket last took bytes, or the message began.
     pub(super) progress: Instant,
-    /// Payload of the answers that no message holds yet.
+    /// Payload bytes of the answers that are not in a message yet.
     waiting: u64,
-    /// Bytes the socket has taken since the connection began.
+    /// Bytes that the socket has taken since the connection began.
     taken: u64,
 }
 
-/// What a sent message freed.
+/// The resources that a sent message freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Freed {
     pub(super) answers: u32,
@@ -111,13 +112,13 @@ impl Output {
         }
     }
 
-    /// Returns what the client has taken, and what it could take.
+    /// Returns the bytes that the client has taken and those it could take.
     pub(super) fn sample(&self) -> Sample {
         let message = if self.busy { self.memory.gather.length() as u64 } else { 0 };
         Sample { moved: self.taken, pending: self.waiting + message }
     }
 
-    /// Where the session writes what it says itself.
+    /// Returns the buffer for the session's own messages.
     pub(super) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.memory.text
     }
@@ -126,7 +127,7 @@ impl Output {
         self.memory.text.len() - self.text_sent
     }
 
-    /// Whether nothing is left to be sent.
+    /// Returns true if nothing is left to be sent.
     pub(super) fn is_empty(&self, tls: Option<&Tls>) -> bool {
         !self.busy
             && self.memory.gather.is_empty()
@@ -135,7 +136,7 @@ impl Output {
             && !tls.is_some_and(Tls::wants_to_send)
     }
 
-    /// From here on everything is sent through TLS, but for the text that waits already.
+    /// Sends everything through TLS from here on, except the text that is already waiting.
     pub(super) fn secure(&mut self) -> io::Result<()> {
         if self.memory.secure.is_none() {
             self.memory.secure = Some(Mapping::new(SECURE_BYTES, false)?);
@@ -149,7 +150,7 @@ impl Output {
         self.memory.answers.push_back(answer);
     }
 
-    /// Submits a message of all that is ready, unless one is in flight.
+    /// Submits a message of everything that is ready, unless one is in flight.
     pub(super) fn send(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -175,12 +176,12 @@ impl Output {
         }
         self.busy = true;
         self.progress = cx.now;
-        // What a socket may not take at once is not counted on: the rest has to follow.
+        // A long message may not fit into the socket at once, and then the rest has to follow.
         let immediate = self.memory.gather.length() <= IMMEDIATE_BYTES_MAX;
         cx.ring.send_gathered(file, &mut self.memory.gather, immediate, tag);
     }
 
-    /// Puts at most `most` bytes of text first in the message; how many.
+    /// Prepends at most `most` bytes of queued text to the message. Returns their number.
     fn take_text(&mut self, most: usize) -> usize {
         let OutputMemory { area, gather, text, .. } = &mut self.memory;
         let used = (text.len() - self.text_sent).min(AREA_BYTES).min(most);
@@ -201,7 +202,8 @@ impl Output {
         }
     }
 
-    /// Text first: it may be the rest of an answer that has been begun.
+    /// Fills a message. Text comes first, because it may be the rest of an answer that has been
+    /// begun.
     fn gather(&mut self, cx: &ExportContext<'_>, requests: &Requests) {
         let mut used = self.take_text(AREA_BYTES);
         if self.text_waiting() > 0 {
@@ -234,7 +236,7 @@ impl Output {
         }
     }
 
-    /// Fills a message with TLS records of what is ready.
+    /// Fills a message with TLS records of the answers that are ready.
     fn encrypt(&mut self, cx: &ExportContext<'_>, requests: &Requests, tls: &mut Tls) {
         let Some(secure) = &self.memory.secure else { return };
         let area = secure.whole();
@@ -250,10 +252,10 @@ impl Output {
         self.memory.gather.push(area.slice(0, used));
     }
 
-    /// Gives TLS the next piece of what is ready; whether there was one.
+    /// Passes the next piece of output to TLS. Returns false if there was none.
     fn feed(&mut self, cx: &ExportContext<'_>, requests: &Requests, tls: &mut Tls) -> bool {
-        // Text may be the rest of an answer, but never comes in the middle of one of
-        // `answers`: those are begun only when no text waits.
+        // Text may be the rest of an answer, but never comes in the middle of one of `answers`,
+        // because those are begun only when no text waits.
         if self.encrypted == 0 && self.text_waiting() > 0 {
             let count = tls.encrypt(&self.memory.text[self.text_sent..]);
             self.text_taken(count);
@@ -268,7 +270,8 @@ impl Output {
                 let Some(span) = payload(cx, requests, answer, part) else { return false };
                 let from = (at % PART_BYTES) as usize;
                 let rest = span.slice(from, span.length() - from);
-                // SAFETY: the request has been answered, and nothing is read into its buffer again.
+                // SAFETY: the request has been answered, and nothing more is read into its
+                // buffer.
                 tls.encrypt(unsafe { rest.bytes() })
             }
             Some(_) => 0,
@@ -284,7 +287,8 @@ impl Output {
         count > 0
     }
 
-    /// The socket took `count` bytes. If that was all, frees what the message held.
+    /// Handles the completion of a send of `count` bytes. Frees the message's resources if that
+    /// was all.
     pub(super) fn sent(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -297,7 +301,7 @@ impl Output {
         self.taken += count as u64;
         self.memory.gather.advance(count);
         if !self.memory.gather.is_empty() {
-            // The socket is full: the rest goes when there is room.
+            // The socket is full. The rest is sent when it has space.
             cx.ring.send_gathered(file, &mut self.memory.gather, false, tag);
             return Freed::default();
         }
@@ -305,7 +309,8 @@ impl Output {
         self.free_sending(cx, requests)
     }
 
-    /// Notes that the socket took `count` bytes of a message. The rest is not to be sent now.
+    /// Records that the socket took `count` bytes of a message, whose rest is not to be sent
+    /// now.
     pub(super) fn sent_last(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -330,8 +335,8 @@ impl Output {
         }
     }
 
-    /// Appends everything that has not been sent to `into`, as it goes over the wire. No message is in
-    /// flight, and the connection has no TLS.
+    /// Appends everything that has not been sent to `into`, as it would go over the wire. No
+    /// message may be in flight, and the connection may not use TLS.
     pub(super) fn append_unsent(
         &self,
         cx: &ExportContext<'_>,
@@ -339,8 +344,8 @@ impl Output {
         into: &mut Vec<u8>,
     ) {
         debug_assert!(!self.busy);
-        // SAFETY: the pieces are of this connection's own area and of answered requests' buffers, which
-        // nobody writes to.
+        // SAFETY: the pieces are of this connection's own area and of answered requests'
+        // buffers, which nobody writes to.
         unsafe { self.memory.gather.append_to(into) };
         into.extend_from_slice(&self.memory.text[self.text_sent..]);
         for answer in &self.memory.answers {
@@ -353,7 +358,7 @@ impl Output {
         }
     }
 
-    /// The socket is full: waits for room.
+    /// Sends the message again when the full socket has space.
     pub(super) fn retry(&mut self, cx: &mut ExportContext<'_>, file: RingFile, tag: Tag) {
         cx.ring.send_gathered(file, &mut self.memory.gather, false, tag);
     }
@@ -369,7 +374,7 @@ impl Output {
         freed
     }
 
-    /// Drops everything; no message is in flight any more.
+    /// Drops everything. No message is in flight any more.
     pub(super) fn dissolve(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -388,7 +393,7 @@ impl Output {
     }
 }
 
-/// Where a part of an answer's payload lies.
+/// Returns the memory of a part of an answer's payload.
 fn payload(
     cx: &ExportContext<'_>,
     requests: &Requests,

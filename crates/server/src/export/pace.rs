@@ -1,15 +1,15 @@
-//! Whether a client moves fast enough while others wait for what it holds.
+//! The pace a client has to keep while others wait for buffers that it holds.
 //!
-//! A client that takes its answers, or sends its payload, a byte at a time makes progress for
-//! ever. So progress is measured against what the client holds: at its pace, it would have to
-//! be done within [`HOLD_TIME`].
+//! A client that takes its answers, or sends its payload, a byte at a time makes progress
+//! forever. So progress is measured against the bytes the client holds: at its pace it would
+//! have to be done within [`HOLD_TIME`].
 
 use hemi_units::{Instant, SECOND};
 
-/// Within this time a client has to take the answers that are ready, or to send the payload
+/// Time within which a client has to take the answers that are ready, or to send the payload
 /// that buffers were taken for, if others wait for buffers.
 pub(super) const HOLD_TIME: u64 = 10 * SECOND;
-/// How long a client is watched for it, in nanoseconds.
+/// Time over which a client's pace is measured, in nanoseconds.
 pub(super) const PACE_WINDOW: u64 = 2 * SECOND;
 
 /// One direction of a connection at one moment.
@@ -17,7 +17,7 @@ pub(super) const PACE_WINDOW: u64 = 2 * SECOND;
 pub(super) struct Sample {
     /// Bytes moved since the connection began.
     pub(super) moved: u64,
-    /// Bytes that could be moved if only the client did its part; zero if nothing waits for it.
+    /// Bytes that wait only for the client, or zero if none do.
     pub(super) pending: u64,
 }
 
@@ -33,7 +33,7 @@ impl Pace {
         Pace { since: now, begun: Sample::default() }
     }
 
-    /// Takes a sample. Returns whether the client was too slow all through the last window.
+    /// Takes a sample. Returns true if the client was too slow throughout the last window.
     pub(super) fn is_slow(&mut self, now: Instant, sample: Sample) -> bool {
         let window = now.since(self.since);
         if sample.pending == 0 || self.begun.pending == 0 {
@@ -54,8 +54,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Samples once a second for 4 s a client to which `pending` bytes wait to go at `rate`
-    /// bytes a second.
+    /// Samples a client once a second for 4 s, with `pending` bytes waiting and `rate` bytes
+    /// moved per second.
     fn is_slow(pending: u64, rate: u64) -> bool {
         let mut pace = Pace::new(Instant(0));
         (0..=4).any(|second| {

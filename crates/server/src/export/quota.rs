@@ -1,28 +1,28 @@
-//! How much of the buffers each connection may hold.
+//! The bounds on the buffers that each connection may hold.
 //!
-//! Clients together get three quarters of the buffer budget; the rest is the engine's, for
-//! drains, repairs and debts, so that what frees buffers never waits for one. Of the clients'
-//! part, three quarters are common, and given out in order. The last quarter is for
-//! connections that hold nothing: each may take a small request's bytes of it at any time. So clients
-//! that take their answers slowly can hold all the common room, and still nobody's small
-//! requests wait for them.
+//! Clients together get three quarters of the buffer budget. The rest is the engine's, for
+//! drains, repairs and debts, so that work that frees buffers never waits for one. Of the
+//! clients' share, three quarters are common and given out in order. The last quarter is for
+//! connections that hold nothing: each may take the bytes of a small request from it at any
+//! time. So clients that take their answers slowly can hold all of the common share, and still
+//! nobody's small requests wait for them.
 
 use hemi_io::slots::SlotId;
 
-/// Most bytes that a connection which holds nothing is given out of turn.
+/// Maximum number of bytes that a connection which holds nothing is given out of turn.
 pub(super) const SMALL_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns what clients may hold in all, of a buffer budget in bytes.
+/// Returns the bytes that clients may hold in all, for a buffer budget in bytes.
 const fn clients(budget: u64) -> u64 {
     budget / 4 * 3
 }
 
-/// Returns what clients may hold together in order, of a buffer budget in bytes.
+/// Returns the bytes that clients may hold together in order, for a buffer budget in bytes.
 pub(super) const fn common(budget: u64) -> u64 {
     clients(budget) / 4 * 3
 }
 
-/// What every connection holds, in bytes.
+/// The bytes that every connection holds.
 #[derive(Debug)]
 pub(super) struct Quota {
     held: Vec<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Quota {
     common: u64,
     most: u64,
     is_first: bool,
-    /// Whether anyone was refused since this was last asked for.
+    /// True if anyone was refused since the last check.
     was_refused: bool,
 }
 
@@ -46,13 +46,13 @@ impl Quota {
         }
     }
 
-    /// Says whether the connection served next may take common room: nobody waits for room,
-    /// or it is the first of those who do.
+    /// Sets if the connection served next may take common space. It may if nobody waits for
+    /// space or it is the first of those who do.
     pub(super) fn set_first(&mut self, is_first: bool) {
         self.is_first = is_first;
     }
 
-    /// Gives a connection `bytes` more, if it may have them.
+    /// Charges a connection with `bytes` more. Returns false if it may not have them.
     pub(super) fn charge(&mut self, connection: SlotId, bytes: u64) -> bool {
         let slot = connection.slot as usize;
         if slot >= self.held.len() {
@@ -69,13 +69,13 @@ impl Quota {
         in_turn || small
     }
 
-    /// Says whether anyone was refused since the last call.
+    /// Returns true if anyone was refused since the last call.
     pub(super) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.was_refused)
     }
 
-    /// Takes `bytes` back. A connection's successor in the same slot answers for what its
-    /// predecessor left in flight.
+    /// Takes `bytes` back. A connection's successor in the same slot answers for the bytes that
+    /// its predecessor left in flight.
     pub(super) fn discharge(&mut self, connection: SlotId, bytes: u64) {
         let Some(held) = self.held.get_mut(connection.slot as usize) else { return };
         debug_assert!(self.in_all >= bytes && *held >= bytes);

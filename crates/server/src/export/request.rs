@@ -1,7 +1,7 @@
 //! Client requests in flight, and the buffers they hold.
 //!
-//! A large request goes to the engine in parts of [`PART_BYTES`], so that it needs no large
-//! contiguous buffer and a client that sends slowly holds one part at most.
+//! A large request goes to the engine in parts of [`PART_BYTES`]. So it needs no large
+//! contiguous buffer, and a client that sends slowly holds at most one part.
 
 use hemi_engine::identifiers::BufferId;
 use hemi_engine::io::{Buffers, Operation, Reply, Request, RequestError};
@@ -14,24 +14,24 @@ use crate::record::Answered;
 use hemi_io::arena::Arena;
 use hemi_io::slots::{SlotId, SlotTable};
 
-/// Largest part of a request.
+/// Largest part of a request, in bytes.
 pub(super) const PART_BYTES: u64 = 1 << 20;
-/// A request without payload for more than this is long: the engine splits it into many
-/// operations, which other clients' requests wait behind.
+/// Length in bytes above which a request without payload is long. The engine splits it into
+/// many operations, which other clients' requests wait behind.
 pub(super) const LONG_BYTES: u64 = 1 << 20;
-/// Most parts of a request.
+/// Maximum number of parts of a request.
 pub(super) const PARTS_MAX: usize = (REQUEST_BYTES_MAX / PART_BYTES) as usize;
 /// Requests the table holds before it grows.
 const TABLE_CAPACITY: usize = 1024;
-/// Where a part's number stands in a token, above the request's name.
+/// Lowest bit of a part's number in a token. The bits below identify the request.
 const PART_SHIFT: u32 = 48;
 
-/// What is to be answered.
+/// The kind of answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
     Write,
-    /// Without payload: flush, trim, write-zeroes.
+    /// Without payload (flush, trim, write-zeroes).
     Plain,
 }
 
@@ -40,32 +40,32 @@ pub(super) enum Kind {
 pub(super) enum Held {
     Nothing,
     One(BufferId),
-    /// A list of [`Requests::lists`].
+    /// A list in [`Requests::lists`].
     List(u32),
 }
 
-/// A request the engine works on.
+/// A request that the engine works on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientRequest {
     pub(super) connection: SlotId,
     pub(super) kind: Kind,
     pub(super) to: ReplyTo,
-    /// First byte of the volume.
+    /// First byte in the volume.
     pub(super) offset: u64,
-    /// Payload in bytes; zero for [`Kind::Plain`].
+    /// Payload in bytes, zero for [`Kind::Plain`].
     pub(super) length: u64,
-    /// Bytes asked for, payload or not.
+    /// Length of the request in bytes, with or without payload.
     pub(super) extent_bytes: u64,
-    /// What a recording calls it.
+    /// Its kind in a recording.
     pub(super) recorded: hemi_capture::Kind,
-    /// When it was let in.
+    /// The time it was admitted.
     pub(super) arrived: Instant,
     pub(super) fua: bool,
     pub(super) held: Held,
     pub(super) error: Option<RequestError>,
-    /// Parts the engine has not answered.
+    /// Number of parts that the engine has not answered.
     left: u32,
-    /// Whether every part has been submitted.
+    /// True once every part has been submitted.
     complete: bool,
 }
 
@@ -93,8 +93,8 @@ impl ClientRequest {
         }
     }
 
-    /// Returns the client's request for data, as it can be handed over. A read that has been begun is
-    /// read again from its beginning.
+    /// Returns the client's request for a handover. A read that has been begun is read again
+    /// from its beginning.
     pub(super) fn as_asked(&self) -> hemi_nbd::server::Request {
         hemi_nbd::server::Request {
             command: match self.kind {
@@ -108,7 +108,7 @@ impl ClientRequest {
         }
     }
 
-    /// For a recording.
+    /// Returns its entry for a recording.
     pub(super) fn as_recorded(&self) -> Answered {
         Answered {
             arrived: self.arrived,
@@ -120,18 +120,18 @@ impl ClientRequest {
         }
     }
 
-    /// Whether it is one of those of which a connection has one in flight at a time.
+    /// Returns true if the request is long. A connection has at most one of those in flight.
     pub(super) fn is_long(&self) -> bool {
         self.kind == Kind::Plain && self.extent_bytes > LONG_BYTES
     }
 
-    /// Bytes of the part that begins `at` bytes in.
+    /// Returns the length in bytes of the part that begins at byte `at`.
     pub(super) fn part_length(&self, at: u64) -> u64 {
         (self.length - at).min(PART_BYTES)
     }
 }
 
-/// What a recording calls a command that reaches the engine.
+/// Returns the kind in a recording of a command that reaches the engine.
 fn recorded(command: Command) -> hemi_capture::Kind {
     match command {
         Command::Write => hemi_capture::Kind::Write,
@@ -155,11 +155,11 @@ pub(super) struct Requests {
     pub(super) quota: Quota,
     /// Regions that block status answers may still look at in this turn.
     pub(super) status_steps: usize,
-    /// Whether every leg zeroes ranges without writing them.
+    /// True if every leg can zero ranges without writing them.
     pub(super) fast_zeroes: bool,
-    /// Parts handed to the engine since start.
+    /// Number of parts handed to the engine since the start.
     pub(super) submitted: u64,
-    /// The number of parts that the engine works on.
+    /// Number of parts that the engine works on.
     pub(super) in_engine: u32,
     /// True while no request is begun and nothing is received.
     pub(super) paused: bool,
@@ -167,7 +167,8 @@ pub(super) struct Requests {
     pub(super) sends_stopped: bool,
     /// True if the block device's next flush has to fail, since a write to it was lost.
     pub(super) device_owed_loss: bool,
-    /// The sockets of the virtual machines' disks that a loss is told to once a machine is connected.
+    /// The sockets of virtual machines' disks that lost a write. The loss is reported once a
+    /// machine is connected.
     pub(super) guests_owed_loss: Vec<String>,
 }
 
@@ -207,8 +208,8 @@ impl Requests {
         })
     }
 
-    /// Hands a part to the engine: `length` bytes, `at` bytes into the request. `last`: no
-    /// part follows.
+    /// Hands a part to the engine: `length` bytes from byte `at` of the request. `last` means
+    /// that no part follows.
     pub(super) fn submit(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -239,7 +240,7 @@ impl Requests {
         cx.engine.submit(now, request);
     }
 
-    /// Takes in an answer of the engine's. Returns the request if it was its last part.
+    /// Handles an answer of the engine. Returns the request if that was its last part.
     pub(super) fn reply(&mut self, arena: &mut Arena, reply: Reply) -> Option<ClientRequest> {
         let id = SlotId::from_bits(reply.token);
         let part = (reply.token >> PART_SHIFT) as usize;
@@ -270,7 +271,7 @@ impl Requests {
         if done { self.table.remove(id) } else { None }
     }
 
-    /// The client of a half-submitted request is gone: nothing more of it will come.
+    /// Abandons a half-submitted request whose client is gone.
     pub(super) fn abandon(&mut self, arena: &mut Arena, id: SlotId) {
         let Some(request) = self.table.get_mut(id) else { return };
         request.complete = true;
@@ -289,7 +290,7 @@ impl Requests {
         }
     }
 
-    /// The buffer of a request's part.
+    /// Returns the buffer of a part of a request.
     pub(super) fn buffer(&self, held: Held, part: usize) -> Option<BufferId> {
         match held {
             Held::Nothing => None,
@@ -315,9 +316,9 @@ impl Requests {
 /// A part of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Bytes into the request.
+    /// Offset in bytes within the request.
     pub(super) at: u64,
-    /// Bytes; for requests without payload, of the whole.
+    /// Length in bytes. For requests without payload, that of the whole request.
     pub(super) length: u64,
     pub(super) buffer: Option<BufferId>,
     pub(super) last: bool,

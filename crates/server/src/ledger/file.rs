@@ -1,4 +1,5 @@
-//! A ledger's file: opened without trusting who may have put it there, locked, preallocated.
+//! A ledger's file: opened without trust in whoever may have put it there, locked,
+//! preallocated.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -11,16 +12,17 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use super::LedgerFileError;
 use hemi_units::Size;
 
-/// Type of a tmpfs, as `statfs` has it (linux/magic.h).
+/// Type of a tmpfs in `statfs` (linux/magic.h).
 const TMPFS: i64 = 0x0102_1994;
-/// Type of a ramfs.
+/// Type of a ramfs in `statfs`.
 const RAMFS: i64 = 0x8584_58f6;
-/// Mode of a ledger: what it says is acted upon.
+/// Mode of a ledger. Nobody else may write it, since its content is acted upon.
 const MODE: u32 = 0o600;
-/// Bits of a mode that let every user write, and that let only owners remove.
+/// Bits of a mode that let every user write (`OTHERS_WRITE`) and that let only owners remove
+/// (`STICKY`).
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-/// Largest ledger: 64 MiB of words for 2^24 regions, and its header.
+/// Largest ledger in bytes: 64 MiB of words for 2^24 regions, and its header.
 const BYTES_MAX: u64 = 128 << 20;
 
 /// A ledger's file, locked against a second hemi.
@@ -28,16 +30,16 @@ const BYTES_MAX: u64 = 128 << 20;
 pub(super) struct LedgerFile {
     path: PathBuf,
     file: File,
-    /// The name it has until it is complete, if it is new.
+    /// The name of a new file until it is complete.
     temporary: Option<PathBuf>,
 }
 
 impl LedgerFile {
-    /// Opens and locks the file at `path`; `None` if there is none.
+    /// Opens and locks the file at `path`. Returns `None` if there is none.
     pub(super) fn open(path: &Path) -> Result<Option<LedgerFile>, LedgerFileError> {
         let Some((file, metadata)) = opened(path, options().open(path))? else { return Ok(None) };
         lock(path, &file)?;
-        // Whoever held the lock until now may have removed or replaced it.
+        // The previous holder of the lock may have removed or replaced it.
         if !is_at(path, &metadata) {
             return Err(LedgerFileError::InUse { path: path.to_owned() });
         }
@@ -48,10 +50,11 @@ impl LedgerFile {
     /// mapped.
     pub(super) fn create(path: &Path, layout: &Layout) -> Result<LedgerFile, LedgerFileError> {
         let directory = path.parent().unwrap_or(Path::new("."));
-        // Failure to create shows in what comes after.
+        // If this fails, the steps below fail too and report it.
         let _ = std::fs::create_dir_all(directory);
         check_directory(directory)?;
-        // Held until the new one has its place. That of a hemi before has no lock.
+        // The lock on the older ledger is held until the new one has its place. A ledger left
+        // by an earlier hemi is not locked.
         let _older = LedgerFile::open(path)?;
         let temporary = path.with_extension("ledger.new");
         match std::fs::remove_file(&temporary) {
@@ -77,10 +80,10 @@ impl LedgerFile {
         Ok(created)
     }
 
-    /// Reads the file at `path` without locking or changing it; `None` if there is none. One that is
-    /// being served changes while it is read.
+    /// Reads the file at `path` without locking or changing it. Returns `None` if there is
+    /// none. A ledger in use changes while it is read.
     pub(super) fn look(path: &Path) -> Result<Option<Vec<u8>>, LedgerFileError> {
-        // What is no regular file must not be waited for.
+        // Opening anything but a regular file must not block.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
         Ok(match opened(path, file)? {
@@ -93,17 +96,17 @@ impl LedgerFile {
         &self.path
     }
 
-    /// Reads all of it.
+    /// Reads the whole file.
     pub(super) fn read(&self) -> Result<Vec<u8>, LedgerFileError> {
         read(&self.path, &self.file)
     }
 
-    /// Its descriptor, to be mapped.
+    /// Returns its descriptor for mapping.
     pub(super) fn descriptor(&self) -> &File {
         &self.file
     }
 
-    /// Gives a new file its name, in the place of an older one.
+    /// Gives a new file its final name, in place of an older one.
     pub(super) fn name(&mut self) -> Result<(), LedgerFileError> {
         if let Some(temporary) = &self.temporary {
             std::fs::rename(temporary, &self.path)
@@ -113,7 +116,7 @@ impl LedgerFile {
         Ok(())
     }
 
-    /// Removes it, unless another has taken its place.
+    /// Removes the file unless another has taken its place.
     pub(super) fn remove(&self) -> io::Result<()> {
         match self.file.metadata() {
             Ok(own) if is_at(&self.path, &own) => std::fs::remove_file(&self.path),
@@ -125,13 +128,13 @@ impl LedgerFile {
 impl Drop for LedgerFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Nothing to be done about a failure: the next start replaces it.
+            // A failure is of no consequence: the next start replaces the file.
             let _ = std::fs::remove_file(temporary);
         }
     }
 }
 
-/// Takes a file that was opened at `path`, if there is one and it is this user's.
+/// Accepts a file that was opened at `path` if there is one and it is this user's.
 fn opened(
     path: &Path,
     file: io::Result<File>,
@@ -140,7 +143,7 @@ fn opened(
     let file = match file {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A symbolic link.
+        // The path is a symbolic link.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
             return Err(foreign());
         }
@@ -188,12 +191,12 @@ fn is_at(path: &Path, metadata: &Metadata) -> bool {
     here.is_ok_and(|here| (here.dev(), here.ino()) == (metadata.dev(), metadata.ino()))
 }
 
-/// Checks that a directory that exists may hold ledgers: it is on tmpfs, and no other user may
-/// replace what lies in it.
+/// Checks that an existing directory may hold ledgers: it is on tmpfs, and no other user may
+/// replace its files.
 ///
 /// # Errors
-/// [`LedgerFileError::NotTmpfs`], [`LedgerFileError::OpenToAll`], or [`LedgerFileError::File`] if it
-/// cannot be looked at.
+/// Returns [`LedgerFileError::NotTmpfs`] or [`LedgerFileError::OpenToAll`], or
+/// [`LedgerFileError::File`] if the directory cannot be examined.
 pub fn check_directory(directory: &Path) -> Result<(), LedgerFileError> {
     let found = rustix::fs::statfs(directory)
         .map_err(|errno| failed(directory, "its directory cannot be used", errno.into()))?;

@@ -1,14 +1,14 @@
 //! The ledger of a served volume: a file on tmpfs that outlives the process and not the machine.
 //!
-//! It has to lie where it outlives the service and its container as well, or each kill would leave a
+//! It must outlive the service and its container as well. Otherwise each kill would leave a
 //! volume that cannot be started without `--accept-loss`. So by default it is kept in the run
 //! directory, if that is on tmpfs and hemi does not run in a container. Elsewhere the operator
-//! names a directory, or the volume is served without one: an early acknowledgement then waits for
-//! the page that names the region's authority.
+//! names a directory, or the volume is served without a ledger. An early acknowledgement then
+//! waits for the page that names the region's authority.
 //!
-//! The file is named after the volume's id. It is preallocated, because a full tmpfs would end the
-//! process at some later store, locked in memory, because a store must not wait for swap, and
-//! locked against a second hemi.
+//! The file is named after the volume's id. It is preallocated, because a full tmpfs would end
+//! the process at some later store, and locked in memory, because a store must not wait for
+//! swap. It is also locked against a second hemi.
 
 mod error;
 mod file;
@@ -29,23 +29,23 @@ use shared::SharedMemory;
 pub use error::LedgerFileError;
 pub use file::check_directory;
 
-/// The id of this boot of the machine.
+/// The file with the id of this boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Files whose presence says that this is a container.
+/// Files whose presence is a sign of a container.
 const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
-/// Variables that say so.
+/// Environment variables that are a sign of a container.
 const CONTAINER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "container"];
 
-/// Tells whether a served volume keeps a ledger.
+/// The ledger of a served volume, for its status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerStatus {
-    /// Its file; `null` without one.
+    /// Path of its file, or `null` if there is none.
     pub path: Option<PathBuf>,
-    /// Why there is none; `null` with one.
+    /// The reason why there is none, or `null` if there is one.
     pub why_none: Option<String>,
 }
 
-/// Finds the ledger that a volume was served with before, and makes the one it is served with
+/// Finds the ledger that a volume was served with before, and creates the one it is served with
 /// from now on.
 pub struct Ledgers<'a> {
     place: &'a Place,
@@ -59,11 +59,12 @@ struct Found {
 }
 
 impl<'a> Ledgers<'a> {
-    /// Takes note of where a ledger is to be kept, and of this boot of the machine.
+    /// Remembers the place where a ledger is to be kept, and reads the id of this boot of the
+    /// machine.
     ///
     /// # Errors
-    /// [`LedgerFileError::Boot`]: without the id of this boot nobody can tell whether a ledger that
-    /// the legs name has to be there.
+    /// Returns [`LedgerFileError::Boot`]: without the id of this boot nobody can tell if a
+    /// ledger that the legs name has to be there.
     pub fn new(place: &'a Place) -> Result<Ledgers<'a>, LedgerFileError> {
         Ok(Ledgers { place, boot: boot_id()?, found: None })
     }
@@ -73,11 +74,11 @@ impl<'a> Ledgers<'a> {
         self.boot
     }
 
-    /// Locks and reads the ledger of a volume, if there is one. From then on the same bytes are
-    /// returned.
+    /// Locks and reads the ledger of a volume, if there is one. Further calls return the same
+    /// bytes.
     ///
     /// # Errors
-    /// A file of that name that cannot be read, is in use, or belongs to somebody else.
+    /// Fails if a file of that name cannot be read, is in use, or belongs to somebody else.
     pub fn read(&mut self, volume: Id) -> Result<Option<&[u8]>, LedgerFileError> {
         if self.found.is_none() {
             for path in self.paths(volume) {
@@ -91,7 +92,7 @@ impl<'a> Ledgers<'a> {
         Ok(self.found.as_ref().map(|found| &found.bytes[..]))
     }
 
-    /// Returns the paths at which a ledger of the volume is looked for.
+    /// Returns the paths where a ledger of the volume may be.
     pub fn paths(&self, volume: Id) -> Vec<PathBuf> {
         paths(self.place, volume)
     }
@@ -101,7 +102,7 @@ impl<'a> Ledgers<'a> {
         self.found.as_ref().map(|found| found.file.path())
     }
 
-    /// Removes the ledger that was read: no leg relies on it any more.
+    /// Removes the ledger that was read, because no leg relies on it any more.
     ///
     /// # Errors
     /// Fails if its directory cannot be written.
@@ -111,12 +112,13 @@ impl<'a> Ledgers<'a> {
         found.file.remove().map_err(|source| file::failed(path, "cannot be removed", source))
     }
 
-    /// Returns the ledger that the volume is served with: the one that decides, if one does, else a
-    /// new one, if one is to be kept and can be. To `settle` is to end a ledger: no new one is made.
+    /// Returns the ledger that the volume is served with. That is the one that decides, if one
+    /// does. Otherwise it is a new one, if one is to be kept and can be created. With `settle`
+    /// no new ledger is created.
     ///
     /// # Errors
-    /// Fails if the deciding ledger cannot be gone on with, or a new one cannot be kept in a directory
-    /// that the operator has named.
+    /// Fails if the deciding ledger cannot be used further, or if a new one cannot be kept in a
+    /// directory that the operator has named.
     pub fn keep(
         self,
         opening: &Opening,
@@ -124,7 +126,7 @@ impl<'a> Ledgers<'a> {
     ) -> Result<(Option<Ledger>, LedgerStatus), LedgerFileError> {
         let decides = opening.ledger.is_some();
         let (layout, volume) = (&opening.superblock.layout, opening.superblock.volume_id);
-        // One that does not decide is unlocked here: a new one takes its place.
+        // A ledger that does not decide is unlocked here, and a new one takes its place.
         let found = self.found.filter(|_| decides);
         if let Some(found) = found {
             if *self.place == Place::None && !settle {
@@ -160,20 +162,22 @@ impl<'a> Ledgers<'a> {
     }
 }
 
-/// A volume's ledger as it was found, without a lock.
+/// A volume's ledger as found, without a lock.
 #[derive(Debug)]
 pub(crate) struct Looked {
-    /// Where it was looked for.
+    /// The paths where it may be.
     pub(crate) paths: Vec<PathBuf>,
-    /// Its path, and its content or why that is not to be had; `None` if there is no ledger.
+    /// Its path with its content or the error in reading it. `None` if there is no ledger.
     pub(crate) found: Option<(PathBuf, Result<Vec<u8>, LedgerFileError>)>,
-    /// True if it was in use before or after it was read: its content may have changed meanwhile.
+    /// True if it was in use before or after it was read, so that its content may have changed
+    /// meanwhile.
     pub(crate) in_use: bool,
-    /// By which process, where the system tells.
+    /// The process that uses it, if known.
     pub(crate) used_by: Option<u32>,
 }
 
-/// Looks at a volume's ledger, wherever a start would, without locking or changing it.
+/// Reads a volume's ledger from any place where a start would look, without locking or changing
+/// it.
 pub(crate) fn look(place: &Place, volume: Id) -> Looked {
     let paths = paths(place, volume);
     let owner = || paths.iter().find_map(|path| lock_owner(path));
@@ -186,7 +190,7 @@ pub(crate) fn look(place: &Place, volume: Id) -> Looked {
     Looked { paths, found, in_use: owner.is_some(), used_by: owner.flatten() }
 }
 
-/// Returns the paths at which a ledger of the volume is looked for.
+/// Returns the paths where a ledger of the volume may be.
 fn paths(place: &Place, volume: Id) -> Vec<PathBuf> {
     let directories = match place {
         Place::Directory(directory) => vec![directory.clone()],
@@ -204,7 +208,7 @@ fn path_in(directory: &Path, volume: Id) -> PathBuf {
     directory.join(format!("{}.ledger", hemi_io::probe::hex(volume)))
 }
 
-/// Returns the run directory, or why no ledger is kept there.
+/// Returns the run directory, or the reason why no ledger is kept there.
 fn usual_directory() -> Result<PathBuf, String> {
     if let Some(sign) = container_sign() {
         return Err(format!(
@@ -215,7 +219,7 @@ fn usual_directory() -> Result<PathBuf, String> {
     run_directory().map_err(|_| no_run_directory())
 }
 
-/// Returns what says that this process runs in a container.
+/// Returns a sign that this process runs in a container, if there is one.
 fn container_sign() -> Option<&'static str> {
     CONTAINER_FILES
         .into_iter()
@@ -226,7 +230,7 @@ fn container_sign() -> Option<&'static str> {
 /// Returns the id of this boot of the machine.
 ///
 /// # Errors
-/// [`LedgerFileError::Boot`] if the system does not tell.
+/// Returns [`LedgerFileError::Boot`] if the system does not provide it.
 pub(crate) fn boot_id() -> Result<Id, LedgerFileError> {
     let text = std::fs::read_to_string(BOOT_ID)
         .map_err(|source| LedgerFileError::Boot { why: source.to_string() })?;

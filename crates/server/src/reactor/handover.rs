@@ -180,7 +180,7 @@ impl Reactor {
         }
     }
 
-    /// Takes the clients out and closes the volume. From here on there is no way back.
+    /// Detaches the clients and closes the volume. From here on there is no way back.
     fn close_for_successor(&mut self, attempt: Attempt, since: Instant) {
         let Attempt { wish, reply, .. } = attempt;
         let (mut state, descriptors) = self.with_exports(|exports, cx| exports.hand_over(cx));

@@ -243,11 +243,11 @@ pub struct BlockingNbd {
 }
 
 impl BlockingNbd {
-    /// Connects to what `spec` names and checks that it can be a leg.
+    /// Connects to the export named by `spec` and checks that it can be a leg.
+    ///
+    /// # Errors
     /// Returns the reason why it cannot be a leg. With [`Purpose::Create`] an export smaller
     /// than asked for is one.
-    /// Why it cannot. With [`Purpose::Create`] an export smaller than asked for is one
-    /// reason.
     pub fn open(
         spec: &LegSpec,
         options: NbdOptions,
@@ -258,7 +258,7 @@ impl BlockingNbd {
         let first = BlockingSession::open(&target)?;
         let export = first.session.export();
         let flags = export.flags;
-        // Requests of hemi are whole sectors, whatever less the server would take.
+        // hemi's requests are whole sectors, even if the server would accept less.
         let block = export.block_size.minimum.max(SECTOR_BYTES as u32);
         let size = export.size / u64::from(block) * u64::from(block);
         if let Purpose::Create { size: needed, .. } = purpose

@@ -1,4 +1,4 @@
-//! A connection at rest, which one program hands over and the next takes on.
+//! A connection at rest, which one program hands over and the next takes over.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::handover::state::ConnectionState;
 use hemi_io::ring::RingFile;
 
 impl Connection {
-    /// Ends the receive that is in the ring soon, without losing what it receives.
+    /// Cancels the receive in the ring. Bytes that it receives are kept.
     pub(in crate::export) fn cancel_receive(&self, cx: &mut ExportContext<'_>) {
         if self.input.busy {
             cx.ring.cancel(self.tag(RECEIVE));
         }
     }
 
-    /// Ends the send that is in the ring soon. The bytes that it did not send stay.
+    /// Cancels the send in the ring. Bytes that it did not send are kept.
     pub(in crate::export) fn cancel_send(&self, cx: &mut ExportContext<'_>) {
         if self.output.busy {
             cx.ring.cancel(self.tag(SEND));
@@ -54,13 +54,15 @@ impl Connection {
         self.output.busy
     }
 
-    /// Returns true if no other program could go on with it, because it uses TLS, whose keys stay here.
+    /// Returns true if no other program could continue it, because it uses TLS, whose keys stay
+    /// here.
     pub(in crate::export) fn is_bound_here(&self) -> bool {
         self.state != State::Closed && self.tls.is_some()
     }
 
-    /// Takes the connection apart for a successor. Nothing of it is in the ring or the engine. Returns `None`
-    /// if it is over, or no successor could go on with it.
+    /// Takes the connection apart for a successor. None of its entries may be in the ring and
+    /// none of its requests in the engine. Returns `None` if it is closed, or if no successor
+    /// could continue it.
     pub(in crate::export) fn hand_over(
         mut self,
         cx: &ExportContext<'_>,
@@ -84,7 +86,7 @@ impl Connection {
         match self.input.intake {
             Intake::Idle => {}
             Intake::Admitting(request) => request.save(&mut known.request),
-            // Nothing of the answer has been sent: the successor reads it anew.
+            // Nothing of the answer has been sent, so the successor reads it again.
             Intake::Reading { request, .. } => {
                 requests.get(request)?.as_asked().save(&mut known.request);
             }
@@ -103,10 +105,11 @@ impl Connection {
         Some((known, self.descriptor))
     }
 
-    /// Returns a predecessor's connection. [`Connection::take_up`] follows, once it has its slot.
+    /// Returns a predecessor's connection. The caller calls [`Connection::take_up`] once it has
+    /// its slot.
     ///
     /// # Errors
-    /// The reason why it cannot go on, with its socket.
+    /// Returns the reason why it cannot continue, with its socket.
     pub(in crate::export) fn taken_on(
         owner: u16,
         listener: &Listener,
@@ -134,7 +137,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Goes on with the work that the predecessor had begun.
+    /// Continues the work that the predecessor had begun.
     pub(in crate::export) fn take_up(
         &mut self,
         known: &ConnectionState,
@@ -160,8 +163,8 @@ impl Connection {
     }
 }
 
-/// Checks that the session would admit a request that a predecessor had received, since the configuration
-/// may have changed.
+/// Checks that the session would admit a request that a predecessor had received, since the
+/// configuration may have changed.
 fn check_request(known: &ConnectionState, session: &ServerSession) -> Result<(), &'static str> {
     if known.request.is_empty() {
         let begun = known.next > 0 || !known.payload.is_empty();

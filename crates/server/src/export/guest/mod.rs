@@ -1,10 +1,10 @@
 //! Requests of a virtual machine's disk (vhost-user-blk): from the guest's queues to the engine and back.
 //!
-//! The disk is one more client of the volume, like the block device. A kick completes an entry in the
-//! ring. Then requests are taken while there is room and the turn lasts. The answers of a turn become
-//! visible to the guest together, with one call for each queue. If the guest or its front end breaks a
-//! rule, its connection ends, and nothing else does. An unanswered request stays in the front end's
-//! inflight region, so that a stop refuses no request.
+//! The disk is one more client of the volume, like the block device. A kick completes an entry
+//! in the ring. Requests are then taken while there is space and the turn lasts. The answers of
+//! a turn become visible to the guest together, with one call for each queue. If the guest or
+//! its front end breaks a rule, only its connection ends. An unanswered request stays in the
+//! front end's inflight region, so a stop need not refuse any.
 
 mod queue;
 
@@ -33,25 +33,26 @@ use hemi_io::ring::{Completion, Source, Tag};
 use hemi_io::slots::{GENERATION_BITS, SlotId, SlotTable};
 use queue::{PartEnd, Queue};
 
-/// The bit of a token that says that the request is a guest's.
+/// The bit of a token that marks a request of a guest.
 const TOKEN: u64 = 1 << 62;
-/// The lowest bit of the guest's number in a token, above the part's name.
+/// Lowest bit of the guest's number in a token. The bits below identify the part.
 const GUEST_SHIFT: u32 = 48;
-/// Kinds of a queue's entries in the ring.
+/// Kinds of ring entries of a queue.
 const KICK: u32 = 0;
 const CALL: u32 = 1;
 const KIND_BITS: u32 = 1;
-/// Most parts of requests that a guest has in flight, in all its queues. The engine has room for others.
+/// Maximum number of parts of requests that a guest has in flight in all its queues. The engine
+/// has space for others.
 const IN_FLIGHT_MAX: usize = 1024;
 
-/// The objects of the ring that all queues of a guest use.
+/// The objects for the ring that all queues of a guest share.
 pub(super) struct Signals {
     guest: u16,
     memory: Mapping,
 }
 
 impl Signals {
-    /// Returns the value of a call.
+    /// Returns the memory with the value that a call writes.
     fn one(&self) -> Span {
         self.memory.span(0, 8)
     }
@@ -61,7 +62,7 @@ impl Signals {
     }
 }
 
-/// A front end that is connected.
+/// A connected front end.
 struct Connected {
     stream: UnixStream,
     disk: Disk,
@@ -79,7 +80,7 @@ struct Part {
     at: u64,
 }
 
-/// A reason to leave a queue.
+/// A reason to stop processing a queue.
 enum Left {
     /// The queue is empty.
     Empty,
@@ -98,7 +99,7 @@ impl From<Broken> for Left {
     }
 }
 
-/// A disk of a virtual machine, whether one is connected or not.
+/// A disk of a virtual machine, connected or not.
 pub(super) struct Guest {
     place: SlotId,
     client: BlockClient,
@@ -108,15 +109,15 @@ pub(super) struct Guest {
     signals: Signals,
     /// The number of queues started so far.
     starts: u32,
-    /// The queue that is looked at first.
+    /// The queue to process first.
     first: usize,
-    /// True while requests wait for others of its own.
+    /// True while requests wait because the guest has its maximum in flight.
     is_full: bool,
-    /// True while it is among those that wait for room or for their next turn.
+    /// True while it is among those that wait for space or for their next turn.
     queued: bool,
     /// True once no more requests are taken.
     stopped: bool,
-    /// The name of a connection that was ended, and the reason, to be logged.
+    /// The name of a connection that was ended, and the reason, for the log.
     complaint: Option<(String, String)>,
     /// The name of its socket, once a machine has been connected.
     socket: Option<String>,
@@ -124,12 +125,12 @@ pub(super) struct Guest {
     owed_loss: bool,
 }
 
-/// Returns the place of a guest among the connections. No connection has the same.
+/// Returns the place of a guest among the connections. No connection uses it.
 fn place_of(guest: u16) -> SlotId {
     SlotId { slot: DEVICE.slot + 1 + u32::from(guest), generation: 0 }
 }
 
-/// Returns the number of the guest that has this place, if any.
+/// Returns the number of the guest with this place, if any.
 pub(super) fn at_place(id: SlotId) -> Option<usize> {
     id.slot.checked_sub(DEVICE.slot + 1).map(|guest| guest as usize)
 }
@@ -146,13 +147,13 @@ fn running(queues: &mut [Option<Queue>], number: u16) -> Option<&mut Queue> {
 }
 
 impl Guest {
-    /// Makes the disk with this number, not connected yet.
+    /// Creates the disk with this number, not yet connected.
     ///
     /// # Errors
-    /// The system's error: no memory.
+    /// Returns the system's error if there is no memory.
     pub(super) fn new(guest: u16, cx: &mut ExportContext<'_>) -> io::Result<Guest> {
         let place = place_of(guest);
-        // This name is below the block device's, and no connection has it.
+        // This number is below the block device's, and no connection has it.
         let client = BlockClient::new(place, u32::MAX - 1 - u32::from(guest));
         client.open(cx);
         let memory = Mapping::new(8, false)?;
@@ -180,12 +181,12 @@ impl Guest {
         self.place
     }
 
-    /// Returns the engine's name for its stream of requests.
+    /// Returns the number by which the engine identifies its stream of requests.
     pub(super) fn connection(&self) -> u32 {
         self.client.connection()
     }
 
-    /// Has the guest's next flush fail.
+    /// Makes the guest's next flush fail.
     pub(super) fn owe_loss(&mut self) {
         self.owed_loss = true;
     }
@@ -200,7 +201,7 @@ impl Guest {
         self.connected.is_some()
     }
 
-    /// Carries out an order of the connection's thread, and answers it.
+    /// Carries out an order of the connection's thread and answers it.
     pub(super) fn order(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -225,7 +226,7 @@ impl Guest {
                 self.connected = Some(Connected { stream, disk, memory });
             }
             GuestOrder::Disconnect => self.close(cx),
-            // The reactor has hung up: orders that come meanwhile are of no use.
+            // The reactor has hung up, so orders that come meanwhile are useless.
             _ if self.connected.is_none() => {
                 reply(Err(ReactorError::Ended));
                 return Next::Nothing;
@@ -271,12 +272,12 @@ impl Guest {
         self.look(cx, requests)
     }
 
-    /// Looks for requests, unless a look is due already.
+    /// Processes the queues now, unless it is already waiting for a turn.
     fn look(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         if self.queued { Next::Nothing } else { self.process(cx, requests) }
     }
 
-    /// Handles the end of a queue's entry: the guest has kicked, or was called.
+    /// Handles the end of a queue's entry: a kick of the guest, or a call to it.
     pub(super) fn completion(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -309,7 +310,7 @@ impl Guest {
         self.look(cx, requests)
     }
 
-    /// Takes requests from the queues while there is room and the turn lasts.
+    /// Takes requests from the queues while there is space and the turn lasts.
     pub(super) fn process(&mut self, cx: &mut ExportContext<'_>, requests: &mut Requests) -> Next {
         self.queued = false;
         self.is_full = false;
@@ -364,7 +365,8 @@ impl Guest {
         }
     }
 
-    /// Hands a part of a request to the engine, or answers one. Returns the bytes that were copied.
+    /// Hands a part of a request to the engine, or answers a request. Returns the number of
+    /// bytes copied.
     fn step(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -438,8 +440,8 @@ impl Guest {
         Ok(copied)
     }
 
-    /// Handles the engine's answer to a part of a request. Returns the request's entry for a recording once
-    /// it is given back.
+    /// Handles the engine's answer to a part of a request. Returns the request's entry for a
+    /// recording once the request is given back.
     pub(super) fn reply(
         &mut self,
         cx: &mut ExportContext<'_>,
@@ -459,7 +461,7 @@ impl Guest {
         })
     }
 
-    /// Gives a part back to the guest, if the guest is still there.
+    /// Gives a part back to the guest, if it is still connected.
     fn give_back(
         &mut self,
         cx: &ExportContext<'_>,
@@ -488,8 +490,8 @@ impl Guest {
         queue.part_ended(memory, part.head, end)
     }
 
-    /// Makes the answers of this turn visible to the guest, and ends queues that are to stop. Returns the
-    /// name of a connection that was ended, and the reason, if there was one.
+    /// Makes the answers of this turn visible to the guest, and ends queues that are to stop.
+    /// Returns the name of a connection that was ended and the reason, if there was one.
     pub(super) fn finish_turn(&mut self, cx: &mut ExportContext<'_>) -> Option<(String, String)> {
         if self.connected.is_some() {
             let Guest { queues, signals, .. } = self;
@@ -506,7 +508,8 @@ impl Guest {
         self.complaint.take()
     }
 
-    /// Ends the connection because the guest or its front end broke a rule. Its thread does the rest.
+    /// Ends the connection because the guest or its front end broke a rule. The connection's
+    /// thread does the rest.
     fn hang_up(&mut self, cx: &mut ExportContext<'_>, reason: String) {
         if let Some(connected) = &self.connected {
             let _ = connected.stream.shutdown(Shutdown::Both);
@@ -515,8 +518,8 @@ impl Guest {
         self.close(cx);
     }
 
-    /// Drops a connection. The results of requests in flight are discarded, and their marks stay in the
-    /// inflight region.
+    /// Drops a connection. The results of requests in flight are discarded, and their marks
+    /// stay in the inflight region.
     fn close(&mut self, cx: &mut ExportContext<'_>) {
         self.connected = None;
         let Guest { queues, signals, .. } = self;
@@ -525,34 +528,35 @@ impl Guest {
         }
     }
 
-    /// Returns true if requests can go on now that another has ended.
+    /// Returns true if requests can continue because another has ended.
     pub(super) fn wants_turn(&self) -> bool {
         if self.queued || self.stopped {
             return false;
         }
         let waits = |queue: &Queue| !queue.long.is_empty();
         let long = !self.client.has_long() && self.queues.iter().flatten().any(waits);
-        // One turn serves many of them.
+        // One turn serves many requests.
         long || (self.is_full && self.parts.len() <= IN_FLIGHT_MAX / 2)
     }
 
-    /// Notes that it has joined those that wait.
+    /// Records that it has joined those that wait.
     pub(super) fn note_queued(&mut self) {
         self.queued = true;
     }
 
-    /// Returns true if the engine has a request of the guest's.
+    /// Returns true if the engine has a request of the guest.
     pub(super) fn is_in_flight(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// Takes requests again after [`Guest::stop`]. The caller puts it among those whose turn comes.
+    /// Takes requests again after [`Guest::stop`]. The caller puts it among those that wait for
+    /// a turn.
     pub(super) fn go_on(&mut self) {
         (self.stopped, self.queued) = (false, true);
     }
 
-    /// Takes no more requests. New ones, and those not handed to the engine yet, are left to the next
-    /// server.
+    /// Takes no more requests. New ones, and those not yet handed to the engine, are left to
+    /// the next server.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }

@@ -23,17 +23,18 @@ pub(super) struct Taken {
     pub(super) block: BlockRequest,
     /// Bytes of the segments before its payload.
     pub(super) skip: u64,
-    /// Bytes of its payload, or range, that were handed to the engine.
+    /// Bytes of its payload or range already handed to the engine.
     next: u64,
-    /// Parts that the engine works on.
+    /// Number of parts that the engine works on.
     left: u32,
     failed: bool,
-    /// True if it is left to the next server.
+    /// True if the request is left to the next server.
     left_over: bool,
 }
 
 impl Taken {
-    /// Returns its next part and the part's first byte; `None` if the engine has had all of it.
+    /// Returns its next part and the part's first byte, or `None` if the engine has had all of
+    /// it.
     pub(super) fn part(&self) -> Option<(BlockRequest, u64)> {
         let length = self.block.extent.bytes();
         if !self.block.has_payload() {
@@ -45,7 +46,7 @@ impl Taken {
         (bytes > 0).then_some((BlockRequest { extent, ..self.block }, self.next))
     }
 
-    /// Notes that the engine has the next part.
+    /// Records that the engine has the next part.
     pub(super) fn submitted(&mut self) {
         self.left += 1;
         self.next += match self.block.has_payload() {
@@ -55,7 +56,7 @@ impl Taken {
     }
 }
 
-/// The state of a descriptor that a chain can begin at.
+/// The state of a descriptor at which a chain can begin.
 #[derive(Debug)]
 struct Slot {
     /// Its request, if it is in flight.
@@ -74,25 +75,27 @@ pub(super) struct Queue {
     slots: Vec<Slot>,
     /// The number of requests in flight.
     taken: u16,
-    /// The requests of a previous server that were not looked at yet, in order.
+    /// The requests of a previous server that have not been processed yet, in order.
     again: VecDeque<u16>,
     /// The request whose parts are being handed to the engine.
     pub(super) current: Option<u16>,
     /// The requests that wait for another long one to end.
     pub(super) long: VecDeque<u16>,
     enabled: bool,
-    /// Receives the next entry once all requests are given back. While set, none is taken.
+    /// A callback that receives the next entry once all requests are given back. While it is
+    /// set, no request is taken.
     stopping: Option<ReplyTo<Result<u16, ReactorError>>>,
     kick: OwnedFd,
     kick_file: RingFile,
     call: Option<(OwnedFd, RingFile)>,
-    /// True while a call is in the ring, and if another is to follow it.
+    /// True while a call is in the ring (`calling`), and if another is to follow it
+    /// (`calls_again`).
     calling: bool,
     calls_again: bool,
 }
 
 impl Queue {
-    /// Starts the queue, and listens for kicks.
+    /// Starts the queue and listens for kicks.
     pub(super) fn start(
         opened: OpenQueue,
         number: u16,
@@ -132,7 +135,7 @@ impl Queue {
         started
     }
 
-    /// Closes the queue. Requests in flight go on, and are given back to nobody.
+    /// Closes the queue. Requests in flight continue and are given back to nobody.
     pub(super) fn close(mut self, ring: &mut Ring, signals: &Signals) {
         ring.cancel(signals.tag(self.number, KICK, self.generation));
         self.silence(ring, signals);
@@ -160,7 +163,8 @@ impl Queue {
         self.enabled = enabled;
     }
 
-    /// Redirects calls, and calls once at the new place, since calls to the old one may have been lost.
+    /// Redirects calls and makes one at the new place, since calls to the old one may have been
+    /// lost.
     pub(super) fn set_call(&mut self, call: Option<OwnedFd>, ring: &mut Ring, signals: &Signals) {
         self.silence(ring, signals);
         self.call = call.map(|call| {
@@ -171,12 +175,12 @@ impl Queue {
         self.call(ring, signals);
     }
 
-    /// Takes no more requests, and answers when all are given back.
+    /// Takes no more requests, and calls `reply` when all are given back.
     pub(super) fn stop(&mut self, reply: ReplyTo<Result<u16, ReactorError>>) {
         self.stopping = Some(reply);
     }
 
-    /// Returns true if it is to stop, and no request is in flight.
+    /// Returns true if the queue is to stop and no request is in flight.
     pub(super) fn has_stopped(&self) -> bool {
         self.stopping.is_some() && self.taken == 0 && !self.queue.has_unpublished()
     }
@@ -205,8 +209,9 @@ impl Queue {
         }
     }
 
-    /// Returns the request that is to be handed to the engine next, and takes it if it was not taken yet.
-    /// Returns `None` if there is none for now. `may_be_long` says that no long request is in flight.
+    /// Returns the request to hand to the engine next, and takes it if it was not taken yet.
+    /// Returns `None` if there is none for now. `may_be_long` means that no long request is in
+    /// flight.
     pub(super) fn next(
         &mut self,
         memory: &GuestMemory,
@@ -238,7 +243,7 @@ impl Queue {
                 return Err(Broken::InFlight { head });
             }
             let next = self.look_at(memory, disk, now, head)?;
-            // From here on the next server does it again if this one does not answer it.
+            // From here on the next server repeats the request if this one does not answer it.
             if let Some(inflight) = &mut self.inflight {
                 inflight.take(head);
                 if inflight.is_broken() {
@@ -344,11 +349,11 @@ impl Queue {
     }
 }
 
-/// The next work of a queue.
+/// The next task of a queue.
 pub(super) enum Next {
-    /// A request of which a part is to be handed to the engine.
+    /// A request with a part to hand to the engine.
     Request(u16),
-    /// A request that is answered at once.
+    /// A request to be answered at once.
     Answer(u16, Asked),
 }
 
@@ -357,12 +362,12 @@ pub(super) enum Next {
 pub(super) enum PartEnd {
     Done,
     Failed,
-    /// The next server does it.
+    /// Left to the next server.
     LeftOver,
 }
 
 impl Signals {
-    /// Returns the ring's name for a queue's entry.
+    /// Returns the tag of a queue's entry in the ring.
     pub(super) fn tag(&self, queue: u16, kind: u32, generation: u32) -> Tag {
         self.tag_of(u32::from(queue) << super::KIND_BITS | kind, generation)
     }
