@@ -1,4 +1,4 @@
-//! The served volume as the control thread sees it.
+//! The served volume, as the control thread sees it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,20 +26,20 @@ mod upgrading;
 
 use joining::Coming;
 
-/// A volume in the reactor's hands.
+/// A volume served by a reactor.
 #[derive(Debug)]
 pub struct ServedVolume {
     reactor: ReactorHandle,
     gates: GateFiles,
-    /// The reason why no other program can go on with it, if there is one.
+    /// The reason why no other program can continue it, if there is one.
     why_bound: Option<&'static str>,
-    /// Locked by the control thread only.
+    /// The receiver of notices. Only the control thread locks it.
     notices: Mutex<NoticeReceiver>,
 }
 
 impl ServedVolume {
-    /// Returns the volume of this reactor, whose exports have these TLS files. `why_bound` is the reason
-    /// why no other program can go on with it, if there is one.
+    /// Returns the volume of this reactor. `gates` are the TLS files of its exports.
+    /// `why_bound` is the reason why no other program can continue it, if there is one.
     pub(crate) fn new(
         reactor: ReactorHandle,
         gates: GateFiles,
@@ -49,13 +49,13 @@ impl ServedVolume {
         ServedVolume { reactor, gates, why_bound, notices: Mutex::new(notices) }
     }
 
-    /// Returns the volume of this reactor, whose notices are in the log alone.
+    /// Returns the volume of this reactor, whose notices only go to the log.
     pub fn unwatched(reactor: ReactorHandle, gates: GateFiles) -> ServedVolume {
         let (_, receiver) = Notices::new();
         ServedVolume::new(reactor, gates, None, receiver)
     }
 
-    /// Reads the TLS files again. Those in use stay if one is not good.
+    /// Rereads the TLS files. If one is not valid, those in use stay.
     fn reload(&self) -> Outcome {
         match self.gates.read() {
             Ok(gates) => self.ask(|reply| ReactorMessage::SetGates { gates, reply }),
@@ -67,20 +67,21 @@ impl ServedVolume {
         }
     }
 
-    /// Sends what `make` makes of a reply at once; the outcome is the reply.
+    /// Sends the reactor the message that `make` builds from a reply at once. The outcome is
+    /// the reply.
     fn ask<T: Send + 'static>(
         &self,
         make: impl FnOnce(ReplyTo<Result<T, ReactorError>>) -> ReactorMessage,
     ) -> Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> {
         let (sender, receiver) = oneshot::channel();
         let reply: ReplyTo<_> = Box::new(move |result| {
-            // Whoever asked may not wait any more.
+            // The caller may no longer wait.
             let _ = sender.send(result);
         });
         let sent = self.reactor.send(make(reply));
         Box::pin(async move {
             sent.map_err(refusal)?;
-            // A dropped reply: the reactor has ended without it.
+            // A dropped reply means that the reactor has ended without it.
             receiver.await.unwrap_or(Err(ReactorError::Ended)).map_err(refusal)
         })
     }
@@ -100,7 +101,7 @@ impl Volume for ServedVolume {
     }
 
     fn census(&self, cells: usize) -> CensusOutcome {
-        // Made here: the reactor allocates nothing.
+        // Allocated here, because the reactor allocates nothing.
         let cells = vec![RegionCounts::default(); cells];
         self.ask(|reply| ReactorMessage::Census { cells, reply })
     }
@@ -152,8 +153,8 @@ impl Volume for ServedVolume {
     }
 }
 
-/// Does what may block on a thread of its own, so that it ends though whoever asked is gone. `what`
-/// names it for the refusal if there is no thread, or the thread panics.
+/// Does work that may block on a thread of its own, so that it completes even if the caller is
+/// gone. `what` names it in the refusal if there is no thread or the thread panics.
 fn on_a_thread(
     name: &str,
     what: &'static str,
@@ -175,7 +176,7 @@ fn on_a_thread(
     })
 }
 
-/// Goes on with a slot that can exist.
+/// Calls `go_on` with the slot if it can exist.
 fn with_slot(leg: u8, go_on: impl FnOnce(LegIndex) -> Outcome) -> Outcome {
     if usize::from(leg) < LEGS_MAX {
         return go_on(LegIndex(leg));
@@ -204,7 +205,7 @@ fn injection(fault: Fault) -> Result<Injection, Refusal> {
     })
 }
 
-/// A reactor's error with its kind and way out.
+/// Returns a reactor's error with its kind and advice.
 fn refusal(error: ReactorError) -> Refusal {
     let (kind, way_out) = match &error {
         ReactorError::NoSuchLeg(_) | ReactorError::Command(CommandError::NoSuchLeg) => {

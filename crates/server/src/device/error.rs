@@ -1,10 +1,10 @@
-//! Reasons why a volume cannot become, or cannot cease to be, a block device.
+//! Errors in making a volume a block device, and in removing the device.
 
 use std::io;
 
 use crate::messages::ReactorError;
 
-/// A reason why a volume cannot become, or cannot cease to be, a block device.
+/// An error in making a volume a block device, or in removing the device.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The kernel has no ublk driver, or it is not loaded.
@@ -16,7 +16,7 @@ pub enum DeviceError {
          needed {needed:#x})"
     )]
     OldUblk {
-        /// Its features.
+        /// The features it has.
         found: u64,
         /// The features that a device must have.
         needed: u64,
@@ -27,7 +27,7 @@ pub enum DeviceError {
     /// The kernel's NBD client does not record the volume of a device.
     #[error("this kernel's NBD client does not keep which volume a device is ({path} is missing)")]
     OldNbd {
-        /// The file that would have it.
+        /// The file that would contain it.
         path: String,
     },
     /// Neither driver can be used.
@@ -43,10 +43,10 @@ pub enum DeviceError {
     NotAllowed {
         /// The driver's entry point.
         at: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The volume is already a block device that another process serves.
+    /// The volume is already a block device, and another process serves it.
     #[error("{path} is this volume already, served by process {server}")]
     Served {
         /// The device.
@@ -57,29 +57,29 @@ pub enum DeviceError {
     /// The previous server still holds the device.
     #[error("{path} is still held by the server before this one, which does not end")]
     Predecessor {
-        /// The device.
+        /// Path of the device.
         path: String,
     },
     /// The device and the volume differ in size.
     #[error("{path} has {device} bytes, the volume {volume}")]
     Size {
-        /// The device.
+        /// Path of the device.
         path: String,
-        /// Its bytes.
+        /// Size of the device in bytes.
         device: u64,
-        /// The volume's.
+        /// Size of the volume in bytes.
         volume: u64,
     },
     /// Somebody uses the device.
     #[error("{path} is in use: it is mounted, or held by another program")]
     InUse {
-        /// The device.
+        /// Path of the device.
         path: String,
     },
     /// There is no device.
     #[error("volume {name:?} is no block device of this machine")]
     None {
-        /// The volume.
+        /// Name of the volume.
         name: String,
     },
     /// A step failed.
@@ -87,7 +87,7 @@ pub enum DeviceError {
     Failed {
         /// The step.
         doing: &'static str,
-        /// The device, or its node.
+        /// Path of the device or of its node.
         path: String,
         /// The system's error.
         source: io::Error,

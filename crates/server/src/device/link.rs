@@ -1,18 +1,19 @@
-//! The device's own name: `/dev/hemi/NAME`, a link to the device, whose number changes.
+//! The stable name of a device: `/dev/hemi/NAME`, a link to the device, whose number changes.
 
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The directory of all volumes' names.
+/// The directory of the names of all volumes.
 const DIRECTORY: &str = "/dev/hemi";
 
-/// Returns the path of a volume's name.
+/// Returns the path of a volume's stable name.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
 
-/// Makes the name lead to a device, at once: whoever opens it meanwhile finds the one or the other.
+/// Points the name at a device atomically. A process that opens it meanwhile gets either the
+/// old or the new device.
 pub(super) fn put(name: &str, device: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(DIRECTORY)?;
     let path = path(name);
@@ -25,7 +26,7 @@ pub(super) fn put(name: &str, device: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the device that a name leads to, if it does.
+/// Returns the device that a name points at, if any.
 pub(super) fn target(name: &str) -> Option<PathBuf> {
     let target = std::fs::read_link(path(name)).ok()?;
     Some(Path::new("/dev").join(target.file_name()?))
@@ -42,7 +43,7 @@ pub(super) fn all() -> Vec<(String, String)> {
     named.collect()
 }
 
-/// Takes the name away.
+/// Removes the name.
 pub(super) fn remove(name: &str) {
     if let Err(error) = std::fs::remove_file(path(name)) {
         tracing::debug!(%error, "a name in {DIRECTORY} stays");

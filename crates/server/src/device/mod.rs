@@ -1,12 +1,12 @@
-//! The volume as a block device of this machine, through a driver of the kernel: ublk, or its NBD client
-//! where ublk is missing.
+//! The volume as a block device of this machine, through a driver of the kernel: ublk, or its
+//! NBD client if there is no ublk.
 //!
-//! `/dev/hemi/NAME` leads to the device, whatever its number. The device outlives its server. While there
-//! is no server, requests wait, and the next server gets those that the last one left unanswered. That is
-//! safe: every write of a volume may be done twice, and the legs' locks make sure that no I/O of the
-//! previous server is left in flight. The kernel keeps the volume's id with the device, which identifies
-//! it. A thread that may wait makes a device and takes one over. The reactor serves the requests
-//! (`export/`).
+//! `/dev/hemi/NAME` points at the device, whatever its number. The device outlives its server.
+//! While there is no server, requests wait, and the next server gets those that the last one
+//! left unanswered. That is safe, because every write of a volume may be done twice, and the
+//! legs' locks ensure that no I/O of the previous server is left in flight. The kernel keeps
+//! the volume's id with the device, which identifies it. A thread that may block creates a
+//! device or takes one over. The reactor serves the requests (`export/`).
 
 mod error;
 mod link;
@@ -31,15 +31,15 @@ pub use process::prepare;
 pub use ublk::OpenDevice;
 pub(crate) use ublk::{COMMIT_AND_FETCH, FETCH, io_command};
 
-/// Time for the server before this one to be gone altogether. It may have to wait for a drive that hangs.
+/// Time for the previous server to end completely. It may have to wait for a drive that hangs.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Held while the device is made, taken over or removed. Two who make it at once would make two devices, or
-/// take it over from each other.
+/// Held while the device is created, taken over or removed. Two threads at once would create
+/// two devices, or take the device over from each other.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 fn change() -> MutexGuard<'static, ()> {
-    // There is nothing that a panic could leave half changed.
+    // A panic cannot leave anything half changed.
     CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -66,7 +66,7 @@ impl Driver {
         }
     }
 
-    /// Returns the driver whose device the volume with this id is already.
+    /// Returns the driver of the volume's existing device, if there is one.
     fn of(id: [u8; 16]) -> Option<Driver> {
         match (ublk::exists(id), nbd::exists(id)) {
             (true, _) => Some(Driver::Ublk),
@@ -79,22 +79,22 @@ impl Driver {
 /// Checks that volumes can be block devices of this kind here.
 ///
 /// # Errors
-/// [`DeviceError`]: no driver, an old one, or no right to it.
+/// Returns a [`DeviceError`] if there is no driver, an old one, or no permission to use it.
 pub fn check(kind: DeviceKind) -> Result<(), DeviceError> {
     Driver::choose(kind).map(drop)
 }
 
-/// Returns true if the volume with this id has been made a block device, and is one still.
+/// Returns true if the volume with this id is a block device.
 pub fn exists(id: [u8; 16]) -> bool {
     Driver::of(id).is_some()
 }
 
-/// Makes the volume that this reactor serves a block device, or takes over its existing device, of
-/// whatever kind. Returns the device's path, at once if it is one already. Waits for the previous server
-/// to be gone, for the first requests, and for whoever changes the device at that moment.
-///
+/// Creates a block device for the volume that this reactor serves, or takes over its existing
+/// device, of whatever kind. Returns the device's path, at once if this process already serves
+/// it. Waits for the previous server to end, for the first requests, and for any other change
+/// of the device.
 /// # Errors
-/// [`DeviceError`]; what had been made is gone again.
+/// Returns a [`DeviceError`]. Everything that had been created is removed again.
 pub fn attach(reactor: &ReactorHandle, kind: DeviceKind) -> Result<String, DeviceError> {
     let _alone = change();
     let snapshot = reactor.snapshot();
@@ -119,10 +119,11 @@ pub fn attach(reactor: &ReactorHandle, kind: DeviceKind) -> Result<String, Devic
     Ok(path)
 }
 
-/// Makes the volume no block device any more.
+/// Removes the volume's block device.
 ///
 /// # Errors
-/// [`DeviceError::InUse`] while it is mounted, [`DeviceError::None`] if it is none, or what failed.
+/// Returns [`DeviceError::InUse`] while it is mounted, [`DeviceError::None`] if there is none,
+/// or the error of the step that failed.
 pub fn detach(reactor: &ReactorHandle) -> Result<(), DeviceError> {
     let _alone = change();
     let snapshot = reactor.snapshot();
@@ -137,12 +138,12 @@ pub fn detach(reactor: &ReactorHandle) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Removes the block device of a volume that nobody serves. Writes that still wait are lost. With `force`,
-/// a mount or program that still has it open sees errors from then on.
+/// Removes the block device of a volume that nobody serves. Writes that still wait are lost.
+/// With `force`, a mount or program that still has it open gets errors from then on.
 ///
 /// # Errors
-/// Those of [`detach`], without [`DeviceError::InUse`] if `force` is set, and [`DeviceError::Served`] if
-/// somebody serves it.
+/// Returns those of [`detach`], except [`DeviceError::InUse`] if `force` is set, and
+/// [`DeviceError::Served`] if somebody serves it.
 pub fn remove(name: &str, force: bool) -> Result<(), DeviceError> {
     let none = || DeviceError::None { name: name.to_owned() };
     let device = link::target(name).ok_or_else(none)?;
@@ -152,12 +153,13 @@ pub fn remove(name: &str, force: bool) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Returns the path of the link that always leads to a volume's block device.
+/// Returns the path of the link that always points at a volume's block device.
 pub fn link_of(name: &str) -> PathBuf {
     link::path(name)
 }
 
-/// Opens the block device for nobody else to mount it. `None` if there is none any more.
+/// Opens the block device exclusively, so that nobody else can mount it. Returns `None` if it
+/// no longer exists.
 fn hold(path: &str) -> Result<Option<File>, DeviceError> {
     let opened =
         OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(Path::new(path));
@@ -183,7 +185,8 @@ pub fn volume_at(path: &Path) -> Option<String> {
     link::all().into_iter().find(|(_, known)| known == device).map(|(name, _)| name)
 }
 
-/// Holds the block device as [`hold`] does, after flushing everything written to it to the legs.
+/// Opens the block device as [`hold`] does, and then flushes everything written to it to the
+/// legs.
 fn hold_flushed(path: &str) -> Result<Option<File>, DeviceError> {
     let held = hold(path)?;
     if let Some(file) = &held {
@@ -192,7 +195,7 @@ fn hold_flushed(path: &str) -> Result<Option<File>, DeviceError> {
     Ok(held)
 }
 
-/// Has udev look at a device again, now that its name in /dev/hemi is there.
+/// Has udev process a device again, now that its name in /dev/hemi exists.
 fn announce(device: &str) {
     let name = Path::new(device).file_name().unwrap_or_default();
     let path = Path::new("/sys/block").join(name).join("uevent");
@@ -201,7 +204,7 @@ fn announce(device: &str) {
     }
 }
 
-/// Sets a key of a block device's queue in sysfs. A failure costs speed only, and is logged.
+/// Sets a key of a block device's queue in sysfs. A failure is logged and only costs speed.
 fn tune(device: &str, key: &str, value: &str) {
     let path = PathBuf::from(format!("/sys/block/{device}/queue/{key}"));
     if let Err(error) = std::fs::write(&path, value) {

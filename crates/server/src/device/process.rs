@@ -1,22 +1,24 @@
-//! Readies a process to serve a block device of its own machine.
+//! Prepares a process to serve a block device of its own machine.
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 
-/// `PR_SET_IO_FLUSHER` of the kernel's interface (Linux 5.6).
+/// The kernel's `PR_SET_IO_FLUSHER` (Linux 5.6).
 const SET_IO_FLUSHER: i32 = 57;
 
-/// Readies the process before it starts threads, which have the same from it.
+/// Prepares the process before it starts threads, which inherit these settings.
 ///
-/// - Its memory stays: making room for a page of its own, the kernel might write to the very device that
-///   it serves, and wait for it for ever. For the same reason its allocations start no writes.
-/// - Its mounts are its own (changes elsewhere still come in): if it were the last to leave a
-///   container, its end would unmount what is on its device, which it serves no longer. Not so where the
-///   device is there already, as `was_device` says: what is mounted on it would be mounted here too, and
-///   be left to this process where unmounting it elsewhere does not reach.
+/// - Its memory is locked. To make room for one of its pages the kernel might write to the very
+///   device that it serves, and wait forever. For the same reason its allocations start no
+///   writes.
+/// - It gets its own mount namespace, which still receives changes from outside. Otherwise, if
+///   it were the last process to leave a container, its end would unmount the file systems on
+///   its device, which it no longer serves. This is left out if the device already exists
+///   (`was_device`): a file system mounted on it would be mounted here too, and stay so if it
+///   is unmounted elsewhere.
 ///
-/// A step that is not allowed is left out, and logged.
+/// A step that is not allowed is skipped and logged.
 pub fn prepare(was_device: bool) {
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if let Err(error) = rustix::mm::mlockall(flags) {
@@ -34,34 +36,35 @@ pub fn prepare(was_device: bool) {
 }
 
 fn own_mounts() -> rustix::io::Result<()> {
-    // SAFETY: the calls that this makes unsafe share descriptors between threads; mounts do not.
+    // SAFETY: the unsafe variants of this call share descriptors between threads. Mounts do
+    // not.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
     let slave = rustix::mount::MountPropagationFlags::DOWNSTREAM
         | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change("/", slave)
 }
 
-/// Returns true if it is this process.
+/// Returns true if `process` is this process.
 pub(super) fn is_this(process: i32) -> bool {
     process as u32 == std::process::id()
 }
 
-/// Returns true if another process runs that is not about to end.
+/// Returns true if another process is running and is not about to end.
 pub(super) fn is_running(process: i32) -> bool {
     if Pid::from_raw(process).is_none() || is_this(process) {
         return false;
     }
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Behind the name in parentheses, which may hold anything.
+    // The state follows the name in parentheses, which may contain anything.
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     if !matches!(state, Some('R' | 'S' | 'D' | 'T' | 't')) {
         return false;
     }
-    // One that was killed while it waits for a drive is in D, and is not served by any more.
+    // A process killed while it waits for a drive is in state D, but no longer serves.
     !is_killed(process)
 }
 
-/// Returns true if SIGKILL is on its way to a process.
+/// Returns true if a process has a pending SIGKILL.
 fn is_killed(process: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let pending = |key: &str| {

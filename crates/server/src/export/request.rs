@@ -153,7 +153,7 @@ pub(super) struct Requests {
     lists: Vec<List>,
     lists_free: Vec<u32>,
     pub(super) quota: Quota,
-    /// Regions that block status answers may still look at in this turn.
+    /// Number of regions that block status answers may still examine in this turn.
     pub(super) status_steps: usize,
     /// True if every leg can zero ranges without writing them.
     pub(super) fast_zeroes: bool,

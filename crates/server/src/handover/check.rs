@@ -1,4 +1,4 @@
-//! The question to a program whether it can go on, asked before anything changes.
+//! The question to another program if it can continue, asked before anything changes.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::state::FORMAT;
 
-/// Longest time the program has to answer.
+/// Longest time for the program to answer.
 pub const CHECK_TIME: Duration = Duration::from_secs(10);
-/// Pause between two looks for its end.
+/// Pause between two checks for its end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// Time for the rest of its output to arrive, once it has ended.
+/// Time for the rest of its output to arrive after it has ended.
 const PIPE_TIME: Duration = Duration::from_secs(1);
-/// Most bytes of its answer, or of its error message.
+/// Maximum size of its answer or error message in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// The suffix that the kernel appends to the path of a program whose file has been replaced.
 const DELETED: &str = " (deleted)";
@@ -24,9 +24,9 @@ const DELETED: &str = " (deleted)";
 /// valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckAnswer {
-    /// Its version.
+    /// Version of the program.
     pub version: String,
-    /// Newest format of a hand-over that it reads. It reads all older ones.
+    /// The newest format of a handover that it reads. It reads all older ones.
     pub reads: u32,
 }
 
@@ -37,10 +37,10 @@ impl CheckAnswer {
     }
 }
 
-/// A reason why a program is not handed the volume.
+/// A reason not to hand the volume to a program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
-    /// The path of the running program is not known.
+    /// The path of the running program is unknown.
     #[error("the path of the running program cannot be found: {0}")]
     NoPath(std::io::Error),
     /// The program cannot be run.
@@ -70,7 +70,7 @@ pub(crate) fn own_binary() -> Result<PathBuf, CheckError> {
     })
 }
 
-/// Asks `binary`, with the arguments of this process. Blocks for [`CHECK_TIME`] at most.
+/// Asks `binary`, with the arguments of this process. Blocks for at most [`CHECK_TIME`].
 pub(crate) fn check(binary: &Path) -> Result<CheckAnswer, CheckError> {
     let failed = |source| CheckError::Run { binary: binary.into(), source };
     let mut child = Command::new(binary)
@@ -83,7 +83,8 @@ pub(crate) fn check(binary: &Path) -> Result<CheckAnswer, CheckError> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    // Both pipes are read meanwhile: a program that writes more than a pipe takes would never end.
+    // Both pipes are read meanwhile. A program that writes more than a pipe holds would never
+    // end.
     let output = read_aside(child.stdout.take());
     let complaint = read_aside(child.stderr.take());
     let status = wait(&mut child).map_err(failed)?;
@@ -108,7 +109,8 @@ pub(crate) fn check(binary: &Path) -> Result<CheckAnswer, CheckError> {
     Ok(answer)
 }
 
-/// Returns a program's error message as one line, without the frame that points at a place in a file.
+/// Returns a program's error message as one line, without the frame that points at a position
+/// in a file.
 fn one_line(complaint: &str) -> String {
     let is_frame = |letter: char| "|^-~ 0123456789".contains(letter);
     let lines = complaint.lines().map(str::trim).filter(|line| !line.chars().all(is_frame));
@@ -123,7 +125,7 @@ fn read_aside(
     let read = move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // After an error, the bytes read so far have to do.
+            // After an error the bytes read so far have to suffice.
             let _ = pipe.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
         }
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());

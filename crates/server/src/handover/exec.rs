@@ -13,10 +13,10 @@ use sd_notify::NotifyState;
 
 use super::{DESCRIPTOR, FALLBACK, FILE_NAME, HandedOver};
 
-/// The program that runs now, even if its file was replaced or removed.
+/// The running program, even if its file was replaced or removed.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// A closed volume and its clients, ready for the program that goes on with them.
+/// A closed volume and its clients, ready for the next program.
 #[derive(Debug)]
 pub struct Successor {
     handed: HandedOver,
@@ -26,7 +26,7 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Joins the hand-over of a reactor and the sockets of control.
+    /// Joins the handover of a reactor and the sockets of control.
     pub(crate) fn new(
         handed: HandedOver,
         binary: PathBuf,
@@ -36,8 +36,9 @@ impl Successor {
         Successor { handed, binary, control, http }
     }
 
-    /// Becomes the program that goes on, with the arguments of this one. If it cannot be run, this program is
-    /// run anew and goes on. Returns only if that fails, too: the clients are cut off then.
+    /// Becomes the next program, with the arguments of this one. If that cannot be run, this
+    /// program is started anew and continues. Returns only if that fails too, and the clients
+    /// are then cut off.
     pub fn exec(self) -> io::Error {
         let Successor { handed, binary, control, http } = self;
         let HandedOver { mut state, descriptors, .. } = handed;
@@ -54,7 +55,8 @@ impl Successor {
                 return errno.into();
             }
         }
-        // systemd waits for READY=1 again, which the successor sends. A failure costs nothing.
+        // systemd waits for READY=1 again, which the successor sends. A failure here is
+        // harmless.
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             let _ = sd_notify::notify(&[NotifyState::Reloading, now]);
         }
@@ -64,7 +66,7 @@ impl Successor {
         replace(Path::new(THIS_PROGRAM), &file, Some(&reason))
     }
 
-    /// Returns the program that goes on.
+    /// Returns the next program.
     pub fn binary(&self) -> &PathBuf {
         &self.binary
     }
@@ -87,7 +89,7 @@ fn replace(binary: &Path, file: &OwnedFd, fallback: Option<&str>) -> io::Error {
     command.exec()
 }
 
-/// Makes a file in memory that holds `bytes`.
+/// Creates a file in memory with these bytes.
 pub(super) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let descriptor = rustix::fs::memfd_create(FILE_NAME, MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(descriptor);
@@ -95,8 +97,8 @@ pub(super) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Restores the default action of TERM and INT, since the volume is closed and nobody would handle them.
-/// HUP is ignored until the successor runs.
+/// Restores the default action of TERM and INT, since the volume is closed and nobody would
+/// handle them. HUP is ignored until the successor runs.
 pub(crate) fn reset_signals() {
     for (signal, handler) in [
         (libc::SIGTERM, libc::SIG_DFL),
@@ -108,7 +110,7 @@ pub(crate) fn reset_signals() {
     }
 }
 
-/// Blocks signals until there is a successor. A signal that came in between would be lost.
+/// Blocks signals until the successor runs. Otherwise a signal in between would be lost.
 fn block_signals() {
     mask(libc::SIG_BLOCK);
 }
@@ -120,7 +122,8 @@ pub(super) fn let_signals_in() {
 
 /// Changes the calling thread's mask for the signals that stop or reload a volume.
 fn mask(how: i32) {
-    // SAFETY: the set is initialised by `sigemptyset`, and the calls change nothing but this thread's mask.
+    // SAFETY: the set is initialised by `sigemptyset`, and the calls change only this thread's
+    // mask.
     unsafe {
         let mut signals = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(signals.as_mut_ptr());

@@ -1,4 +1,4 @@
-//! The inheritance of a successor: the state, and the sockets that it names.
+//! The inheritance of a successor: the state and its sockets.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Seek as _};
@@ -23,20 +23,22 @@ pub(crate) struct Inheritance {
     pub(crate) control: Option<OwnedFd>,
     pub(crate) http: Option<OwnedFd>,
     fallback: Option<String>,
-    /// The reason why the volume has not grown, if it was to grow.
+    /// The reason why the volume has not grown as requested.
     not_grown: Option<String>,
-    /// The time at which this program began, on the monotonic clock.
+    /// The time at which this program started, on the monotonic clock.
     taken_at: u64,
 }
 
 impl Inheritance {
-    /// Takes the state that the previous program handed over, in the same process or through systemd.
-    /// Returns `None` if there is none. It is called once, before anything else opens descriptors that it
-    /// keeps. A state that is not understood is logged and closed: its clients are cut off.
+    /// Takes the state that the previous program handed over, in the same process or through
+    /// systemd. Returns `None` if there is none. It is called once, before anything else opens
+    /// descriptors that it keeps. If a state is not understood, it is logged and its
+    /// descriptors are closed, which cuts off its clients.
     pub(crate) fn take() -> Option<Inheritance> {
         let taken = match std::env::var(DESCRIPTOR) {
             Ok(named) => {
-                // TERM ends this program from here on, like any that has not opened its volume yet.
+                // TERM ends this program from here on, like any program that has not opened its
+                // volume yet.
                 let_signals_in();
                 take_in_place(&named).inspect_err(|_| close_inherited())
             }
@@ -92,12 +94,12 @@ impl Inheritance {
         self.state.settled
     }
 
-    /// Returns the size that the volume is to grow to before it is opened.
+    /// Returns the size to which the volume grows before it is opened.
     pub(crate) fn grow(&self) -> Option<GrowTo> {
         self.state.grow
     }
 
-    /// Notes why the volume has not grown.
+    /// Remembers the reason why the volume has not grown.
     pub(crate) fn not_grown(&mut self, reason: String) {
         self.not_grown = Some(reason);
     }
@@ -117,7 +119,7 @@ impl Inheritance {
         found.into_iter().map(|(_, descriptor)| descriptor).collect()
     }
 
-    /// Returns the clients, and the report on them. Sockets that nobody has taken are closed.
+    /// Returns the clients and the report on them. Sockets that nobody has taken are closed.
     pub(crate) fn into_clients(self, options: ExportOptions) -> (CarriedClients, HandoverReport) {
         let report = HandoverReport {
             upgrades: self.state.upgrades,
@@ -148,8 +150,8 @@ impl Inheritance {
     }
 }
 
-/// Takes the descriptors that the previous program in this process left open. The memory file is at
-/// `named`. Returns `None` if it was left for another process.
+/// Takes the descriptors that the previous program in this process left open. `named` is the
+/// descriptor of the memory file. Returns `None` if it was left for another process.
 fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     let number: RawFd = named.parse().map_err(|_| format!("{named:?} is no descriptor"))?;
     let link = std::fs::read_link(format!("/proc/self/fd/{number}"))
@@ -157,7 +159,8 @@ fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     if number <= 2 || !link.to_string_lossy().contains(FILE_NAME) {
         return Err(format!("descriptor {number} is {}", link.display()));
     }
-    // SAFETY: it is the memory file that the previous program made for this one; nothing else has it.
+    // SAFETY: it is the memory file that the previous program created for this one, and nothing
+    // else owns it.
     let state = read(unsafe { OwnedFd::from_raw_fd(number) })?;
     if state.process != std::process::id() {
         // The variable came from elsewhere, and so did the descriptors.
@@ -175,8 +178,8 @@ fn take_in_place(named: &str) -> Result<Option<Taken>, String> {
     }
     let mut sockets = Vec::new();
     for number in all {
-        // SAFETY: the previous program left it open for this one, which has examined it and takes it once: no
-        // number is named twice.
+        // SAFETY: the previous program left it open for this one, which has examined it and
+        // takes it once, because no number occurs twice.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         rustix::io::fcntl_setfd(&descriptor, FdFlags::CLOEXEC)
             .map_err(|errno| format!("descriptor {number}: {errno}"))?;
@@ -194,14 +197,14 @@ pub(super) fn read(file: OwnedFd) -> Result<State, String> {
     State::decode(&bytes).map_err(|error| error.to_string())
 }
 
-/// Closes descriptors that the previous program left open and this one cannot use. Their clients would
-/// wait for ever.
+/// Closes descriptors that the previous program left open and this one cannot use. Their
+/// clients would otherwise wait forever.
 fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<RawFd> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // SAFETY: it is only examined; a closed one gives an error.
+        // SAFETY: it is only examined. A closed one gives an error.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let flags = rustix::io::fcntl_getfd(descriptor);
         if flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {

@@ -1,12 +1,12 @@
-//! The hand-over of a served volume to another program, which its clients see as a pause.
+//! The handover of a served volume to another program, which its clients see as a pause.
 //!
-//! The successor is asked first whether it understands what it will get ([`check`]). Then the reactor
-//! brings the clients to rest and closes the volume (`reactor/handover.rs`, `export/handover.rs`). The
-//! state of the clients goes into a memory file, and this process becomes the successor by `exec`
-//! ([`Successor`]). Sockets stay open, and the process keeps its number, so that a supervisor notices
-//! nothing. Alternatively systemd keeps the file and the sockets for the next start of the service
-//! (`store.rs`). The successor opens the volume as at any start and goes on with the clients
-//! ([`Inheritance`]).
+//! First the successor is asked if it understands the state it will get ([`check`]). Then the
+//! reactor brings the clients to rest and closes the volume (`reactor/handover.rs`,
+//! `export/handover.rs`). The state of the clients goes into a memory file, and this process
+//! becomes the successor by `exec` ([`Successor`]). Sockets stay open and the process keeps its
+//! id, so a supervisor notices nothing. Alternatively systemd keeps the file and the sockets
+//! for the next start of the service (`store.rs`). The successor opens the volume as at any
+//! start and continues with the clients ([`Inheritance`]).
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -27,18 +27,19 @@ pub(crate) use inherit::Inheritance;
 const DESCRIPTOR: &str = "HEMI_HANDOVER_FD";
 /// The environment variable with the reason why the intended successor could not be run.
 const FALLBACK: &str = "HEMI_HANDOVER_FALLBACK";
-/// Name of the memory file, as `/proc` shows it.
+/// Name of the memory file as `/proc` shows it.
 const FILE_NAME: &str = "hemi-handover";
 
-/// A state, and its sockets by the numbers that it calls them by.
+/// A state and its sockets, each with the number it has in the state.
 type Taken = (state::State, Vec<(RawFd, OwnedFd)>);
 
 /// The state and sockets that a reactor hands over at its end.
 #[derive(Debug)]
 pub(crate) struct HandedOver {
     pub(crate) state: state::State,
-    /// The sockets that the state names.
+    /// The sockets in the state.
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// The program that goes on in this process. Without one, the next start of the service goes on.
+    /// The program that continues in this process. Without one, the next start of the service
+    /// continues.
     pub(crate) binary: Option<PathBuf>,
 }

@@ -4,9 +4,10 @@
 //! magic (8)  format (4)  crc32c (4)  header bytes (8)  header: JSON  payloads
 //! ```
 //!
-//! Integers are little-endian. The checksum covers everything behind it. The header has the lengths of each
-//! connection's payloads, which follow in the same order. Fields of the header are added, never renamed: a
-//! reader ignores those it does not know. A change that an older reader would get wrong makes a new format.
+//! Integers are little-endian. The checksum covers everything after it. The header has the
+//! lengths of each connection's payloads, which follow in the same order. Fields of the header
+//! are added and never renamed, and a reader ignores those it does not know. A change that an
+//! older reader would get wrong makes a new format.
 
 use std::os::fd::RawFd;
 
@@ -17,19 +18,19 @@ use crate::grow::GrowTo;
 /// The format that is written, and the newest that is read.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"hemi-up\n";
-/// Bytes before the header.
+/// Number of bytes before the header.
 const PREFIX_BYTES: usize = 24;
 
-/// A reason why bytes are not a usable state.
+/// An error in decoding a state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
-    /// The bytes are something else.
+    /// The bytes are not a state.
     #[error("it does not begin as a hand-over does")]
     Magic,
     /// The bytes have another format.
     #[error("it is of format {0}; this program reads {FORMAT}")]
     Format(u32),
-    /// The bytes are not those that were written.
+    /// The bytes are damaged.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// This program does not understand the header.
@@ -41,28 +42,30 @@ pub(crate) enum StateError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
-    /// The process that hands over. In an upgrade in place the successor is the same process.
+    /// Id of the process that hands over. In an upgrade in place the successor has the same
+    /// one.
     pub(crate) process: u32,
     /// The volume's id.
     pub(crate) volume: [u8; 16],
     /// The version of the program that hands over.
     pub(crate) version: String,
-    /// The number of upgrades since clients first connected, this one included.
+    /// The number of upgrades since clients first connected, including this one.
     pub(crate) upgrades: u64,
-    /// The time at which clients began to wait: nanoseconds on the monotonic clock of this boot of the
-    /// machine.
+    /// The time at which clients began to wait, in nanoseconds on the monotonic clock of this
+    /// boot of the machine.
     pub(crate) paused_at: u64,
-    /// The times at which they were at rest and at which the volume was closed, on the same clock.
+    /// The times at which they were at rest (`rested_at`) and at which the volume was closed
+    /// (`closed_at`), on the same clock.
     pub(crate) rested_at: u64,
     pub(crate) closed_at: u64,
-    /// True if no write to a remote leg can land any more.
+    /// True if no write to a remote leg can still land.
     pub(crate) settled: bool,
-    /// The size that the volume is to grow to before it is opened.
+    /// The size to which the volume grows before it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grow: Option<GrowTo>,
     /// The number of clients that could not be handed over.
     pub(crate) cut: u64,
-    /// Connections accepted and refused since clients first connected.
+    /// Numbers of connections accepted and refused since clients first connected.
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     /// True if the block device's next flush has to fail, since a write to it was lost.
@@ -92,14 +95,14 @@ pub(crate) struct ListenerState {
 #[serde(default)]
 pub(crate) struct ConnectionState {
     pub(crate) descriptor: RawFd,
-    /// Its listener's place among those handed over.
+    /// Index of its listener among those handed over.
     pub(crate) listener: u32,
-    /// The path of the block device, if it is the kernel's.
+    /// The path of the block device, for the kernel's connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
-    /// The engine's name for it.
+    /// The number by which the engine identifies it.
     pub(crate) number: u32,
-    /// True if it has passed the handshake.
+    /// True if it has completed the handshake.
     pub(crate) served: bool,
     /// True if it only takes its last answers.
     pub(crate) finishing: bool,
@@ -111,7 +114,7 @@ pub(crate) struct ConnectionState {
     pub(crate) failed: bool,
     /// Lengths of the payloads below, in their order.
     pub(crate) lengths: [u64; 5],
-    /// Its session, as [`hemi_nbd`] saves it.
+    /// Its session as [`hemi_nbd`] saves it.
     #[serde(skip)]
     pub(crate) session: Vec<u8>,
     /// The request that has been received but not begun, or whose payload is coming. Empty if there is none.
@@ -140,7 +143,7 @@ impl ConnectionState {
 }
 
 impl State {
-    /// Returns the state as bytes.
+    /// Returns the encoded state.
     pub(crate) fn encode(&mut self) -> Vec<u8> {
         for connection in &mut self.connections {
             connection.lengths = connection.payloads().map(|payload| payload.len() as u64);
@@ -163,10 +166,10 @@ impl State {
         bytes
     }
 
-    /// Returns the state that `bytes` hold.
+    /// Returns the state in `bytes`.
     ///
     /// # Errors
-    /// [`StateError`].
+    /// Returns a [`StateError`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<State, StateError> {
         let (prefix, rest) =
             bytes.split_at_checked(PREFIX_BYTES).ok_or(StateError::Damaged("it is too short"))?;
@@ -254,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The layout is fixed: another program reads these bytes.
+    /// The layout is fixed, because another program reads these bytes.
     #[test]
     fn the_format_stays() {
         let bytes = example().encode();

@@ -1,9 +1,9 @@
 //! systemd's file descriptor store, in which a state outlives the process until the next start.
 //!
-//! A unit with `FileDescriptorStoreMax=` may give descriptors to systemd, which passes them to the next
-//! process of the unit. At a restart that is the successor. At a stop systemd closes them
-//! (`FileDescriptorStorePreserve=restart`). A process that is asked to end cannot tell the two apart, and
-//! hands over either way.
+//! A unit with `FileDescriptorStoreMax=` may give descriptors to systemd, which passes them to
+//! the next process of the unit. At a restart that is the successor. At a stop systemd closes
+//! them (`FileDescriptorStorePreserve=restart`). A process that is asked to end cannot tell the
+//! two apart, so it hands over either way.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,14 +15,15 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use super::exec::memory_file;
 use super::{HandedOver, Taken};
 
-/// Name of the memory file in the store. Sockets are called `hemi-N`, where N is their number in the
-/// state.
+/// Names in the store: that of the memory file, and the prefix of sockets, which are called
+/// `hemi-N`, where N is their number in the state.
 const STATE_NAME: &str = "hemi-state";
 const SOCKET_NAME: &str = "hemi-";
 /// The first descriptor that systemd passes.
 const FIRST: RawFd = 3;
 
-/// Returns how many descriptors systemd keeps for this process; zero if it offers no store.
+/// Returns the number of descriptors that systemd keeps for this process, or zero if it offers
+/// no store.
 pub(crate) fn room() -> usize {
     let offered = std::env::var("FDSTORE").ok().and_then(|count| count.parse().ok());
     if std::env::var_os("NOTIFY_SOCKET").is_some() { offered.unwrap_or(0) } else { 0 }
@@ -31,7 +32,8 @@ pub(crate) fn room() -> usize {
 /// Gives everything to systemd.
 ///
 /// # Errors
-/// There is no room for all of it, or systemd does not listen. It will close what it has received.
+/// Fails if there is no space for all of it or systemd does not listen. systemd will close the
+/// descriptors it has received.
 pub(crate) fn keep(
     handed: HandedOver,
     control: &OwnedFd,
@@ -52,7 +54,7 @@ pub(crate) fn keep(
         let name = format!("{SOCKET_NAME}{}", descriptor.as_raw_fd());
         notify.store(&name, descriptor.as_fd())?;
     }
-    // The state goes last: once it is there, everything is.
+    // The state goes last, so that if it is there, everything is.
     notify.store(STATE_NAME, memory_file(&state.encode())?.as_fd())?;
     Ok(state.connections.len())
 }
@@ -72,11 +74,12 @@ pub(super) fn take() -> Result<Option<Taken>, String> {
     let mut sockets = Vec::new();
     for (number, name) in (FIRST..).zip(&names) {
         let Some(known) = name.strip_prefix(SOCKET_NAME) else { continue };
-        // SAFETY: systemd passes this descriptor to this process by its name, for it to own; this function is
-        // called once, before anything else could have opened one of this number.
+        // SAFETY: systemd passes this descriptor to this process by its name, for it to own.
+        // This function is called once, before anything else could have opened a descriptor of
+        // this number.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         if let Err(error) = rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC) {
-            // No such descriptor is open, so it must not be closed, either.
+            // No such descriptor is open, so it must not be closed either.
             std::mem::forget(descriptor);
             return Err(format!("{name}: {error}"));
         }
@@ -93,8 +96,8 @@ pub(super) fn take() -> Result<Option<Taken>, String> {
     }
 }
 
-/// Has systemd forget the descriptors that were taken. A socket that it kept open would never end for its
-/// client.
+/// Has systemd forget the descriptors that were taken. A socket that it kept open would never
+/// end for its client.
 fn forget(names: &[&str]) {
     let Ok(notify) = Notify::new() else { return };
     for name in names.iter().filter(|name| name.starts_with(SOCKET_NAME)) {

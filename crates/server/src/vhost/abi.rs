@@ -1,6 +1,7 @@
 //! Constants and layouts of virtio 1.2: split virtqueues, block devices, and their configuration.
 
-/// The ring has an index at which either side wants a notification (`VIRTIO_RING_F_EVENT_IDX`).
+/// The ring has an index at which the other side wants a notification
+/// (`VIRTIO_RING_F_EVENT_IDX`).
 pub(super) const EVENT_INDEX: u64 = 1 << 29;
 /// A descriptor may lead to a table of descriptors (`VIRTIO_RING_F_INDIRECT_DESC`).
 pub(super) const INDIRECT: u64 = 1 << 28;
@@ -25,7 +26,7 @@ pub(super) const DESCRIPTOR_NEXT: u16 = 1;
 pub(super) const DESCRIPTOR_WRITE: u16 = 2;
 /// It holds a table of descriptors.
 pub(super) const DESCRIPTOR_INDIRECT: u16 = 4;
-/// Bytes of a descriptor.
+/// Size of a descriptor in bytes.
 pub(super) const DESCRIPTOR_BYTES: u64 = 16;
 
 /// Kinds of requests.
@@ -35,13 +36,13 @@ pub(super) const FLUSH_CACHE: u32 = 4;
 pub(super) const IDENTIFY: u32 = 8;
 pub(super) const DISCARD_RANGE: u32 = 11;
 pub(super) const WRITE_ZEROES_RANGE: u32 = 13;
-/// Bytes of a request's header: kind, reserved, sector.
+/// Size of a request's header in bytes: kind, reserved, sector.
 pub(super) const HEADER_BYTES: u64 = 16;
-/// Bytes of the range of a discard or zeroing: sector, sectors, flags.
+/// Size of the range of a discard or zeroing in bytes: sector, sectors, flags.
 pub(super) const RANGE_BYTES: u64 = 16;
 /// The range may be deallocated.
 pub(super) const RANGE_UNMAP: u32 = 1;
-/// Bytes of a device's identity.
+/// Size of a device's identity in bytes.
 pub(super) const IDENTITY_BYTES: usize = 20;
 
 /// The request was done.
@@ -51,13 +52,13 @@ pub(crate) const STATUS_ERROR: u8 = 1;
 /// The device has no such request.
 pub(crate) const STATUS_UNSUPPORTED: u8 = 2;
 
-/// Most segments of payload in one request.
+/// Maximum number of segments of payload in one request.
 pub const SEGMENTS_MAX: u32 = 126;
-/// Most bytes of a segment. With [`SEGMENTS_MAX`] a request has less than 32 MiB.
+/// Maximum size of a segment in bytes. With [`SEGMENTS_MAX`] a request has less than 32 MiB.
 pub const SEGMENT_BYTES_MAX: u32 = 256 << 10;
-/// Most bytes of one discard or zeroing.
+/// Maximum length of one discard or zeroing in bytes.
 pub const RANGE_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a block device's configuration.
+/// Size of a block device's configuration in bytes.
 const CONFIGURATION_BYTES: usize = 60;
 
 /// A disk as its guest sees it.
@@ -65,7 +66,7 @@ const CONFIGURATION_BYTES: usize = 60;
 pub(crate) struct Disk {
     /// Its name. The guest sees the first 20 bytes as the serial number.
     pub(crate) name: String,
-    /// The name of its socket in logs. The volume's disks differ in it.
+    /// The name of its socket in logs, by which a volume's disks differ.
     pub(crate) socket: String,
     /// The number of its sectors of 512 bytes.
     pub(crate) sectors: u64,
@@ -73,12 +74,12 @@ pub(crate) struct Disk {
     pub(crate) block_bytes: u32,
     /// True if writes are refused.
     pub(crate) read_only: bool,
-    /// The most queues that it may have.
+    /// Maximum number of queues.
     pub(crate) queues: u16,
 }
 
 impl Disk {
-    /// Returns the features that are offered.
+    /// Returns the offered features.
     pub(super) fn features(&self) -> u64 {
         let always = VERSION_1 | EVENT_INDEX | INDIRECT | PROTOCOL_FEATURES;
         let disk = SIZE_MAX | SEG_MAX | BLOCK_SIZE | FLUSH | TOPOLOGY | QUEUES;
@@ -96,16 +97,16 @@ impl Disk {
         put(8, &SEGMENT_BYTES_MAX.to_le_bytes());
         put(12, &SEGMENTS_MAX.to_le_bytes());
         put(20, &self.block_bytes.to_le_bytes());
-        // Topology: blocks of a physical block as a power of two, its first one, and the least and
-        // the best size of an I/O in blocks.
+        // Topology: the blocks of a physical block as a power of two, the first of them, and
+        // the minimum and the best size of an I/O in blocks.
         put(24, &[blocks_per_page.trailing_zeros() as u8, 0]);
         put(26, &blocks_per_page.to_le_bytes());
         put(28, &u32::from(blocks_per_page).to_le_bytes());
-        // The cache is written back, and stays so.
+        // The cache is write-back and stays so.
         put(32, &[1]);
         put(34, &self.queues.to_le_bytes());
         if !self.read_only {
-            // A range in one request, aligned to a page.
+            // One range per request, aligned to a page.
             put(36, &range);
             put(40, &1_u32.to_le_bytes());
             put(44, &u32::from(blocks_per_page * (self.block_bytes >> 9) as u16).to_le_bytes());
@@ -116,7 +117,7 @@ impl Disk {
         (offset..offset + length).map(|at| all.get(at).copied().unwrap_or(0)).collect()
     }
 
-    /// Returns the identity: the beginning of the name, filled up with zeros.
+    /// Returns the identity: the beginning of the name, padded with zeros.
     pub(crate) fn identity(&self) -> [u8; IDENTITY_BYTES] {
         let name = self.name.as_bytes();
         std::array::from_fn(|at| name.get(at).copied().unwrap_or(0))

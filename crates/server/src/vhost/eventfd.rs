@@ -1,13 +1,13 @@
-//! Event counters that a front end hands over: kicks from the guest, calls to it.
+//! Event counters that a front end hands over, for kicks from the guest and calls to it.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// Checks that a file is an event counter. A read or write of any other file might never end, and keep
-/// this process from ending.
+/// Checks that a file is an event counter. A read or write of any other file might never end
+/// and keep this process from ending.
 ///
 /// # Errors
-/// A message: the file is not an event counter.
+/// Returns a message if the file is not an event counter.
 pub(super) fn check(file: File) -> Result<OwnedFd, String> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let target = std::fs::read_link(&link).map_err(|error| format!("{link}: {error}"))?;

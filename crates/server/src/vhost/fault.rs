@@ -1,8 +1,9 @@
-//! Shared memory whose file another process may cut short.
+//! Shared memory whose file another process may truncate.
 //!
-//! An access to a page beyond its file's end raises SIGBUS, which by default ends the process. Here it only
-//! ends a connection. The handler puts private memory in place of the whole mapping and marks it as broken.
-//! The interrupted code goes on with meaningless bytes, and then checks the mark.
+//! An access to a page beyond the end of its file raises SIGBUS, which by default ends the
+//! process. Here it only ends a connection. The handler puts private memory in place of the
+//! whole mapping and marks it as broken. The interrupted code goes on with meaningless bytes
+//! and then checks the mark.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Most mappings at a time, of all connections together.
+/// Maximum number of mappings of all connections together.
 pub const MAPPINGS_MAX: usize = 1024;
 
-/// A mapping as the handler knows it. `start` is zero if the place is free, one while it is being filled.
+/// A mapping as the handler knows it. `start` is zero if the place is free, and one while it is
+/// being filled.
 struct Place {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -41,17 +43,18 @@ pub(crate) struct SharedMapping {
     place: usize,
 }
 
-// SAFETY: plain memory without thread affinity. Whoever uses it copies bytes and holds no references.
+// SAFETY: plain memory without thread affinity. Its users copy bytes and hold no references.
 unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Maps `length` bytes from the beginning of a file, to read and write. `page` is the size of the
-    /// file's pages.
+    /// Maps `length` bytes from the beginning of a file for reading and writing. `page` is the
+    /// size of the file's pages.
     ///
     /// # Errors
-    /// The system's error, or one that says that there are [`MAPPINGS_MAX`] mappings already.
+    /// Returns the system's error, or one that says that there are [`MAPPINGS_MAX`] mappings
+    /// already.
     pub(crate) fn new(file: &File, length: usize, page: usize) -> io::Result<SharedMapping> {
         install();
         let length = length.max(1).next_multiple_of(page);
@@ -103,7 +106,7 @@ impl SharedMapping {
         self.length
     }
 
-    /// Returns true if the file was cut short and its memory was replaced.
+    /// Returns true if the file was truncated and its memory was replaced.
     pub(crate) fn is_broken(&self) -> bool {
         PLACES[self.place].broken.load(Ordering::Relaxed)
     }
@@ -128,8 +131,8 @@ fn install() {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handle as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        // SAFETY: both point to valid actions. The old one is written here alone, before the handler
-        // reads it.
+        // SAFETY: both point to valid actions. The old one is written only here, before the
+        // handler reads it.
         let result = unsafe {
             let before = &raw mut BEFORE;
             libc::sigaction(libc::SIGBUS, std::ptr::null(), before.cast::<libc::sigaction>());
@@ -153,7 +156,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
             continue;
         }
         place.broken.store(true, Ordering::Relaxed);
-        // SAFETY: the range is that of one of our mappings, and still belongs to its owner.
+        // SAFETY: the range is that of one of our mappings and still belongs to its owner.
         let replaced = unsafe {
             libc::mmap(
                 start as *mut libc::c_void,
@@ -169,7 +172,8 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
         }
         break;
     }
-    // The address is not ours: restore the old action. The access is tried again and takes that action.
+    // The address is not ours, so restore the old action. The access is repeated and takes that
+    // action.
     // SAFETY: the old action was set before the handler was.
     unsafe {
         let before = &raw const BEFORE;

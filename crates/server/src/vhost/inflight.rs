@@ -1,9 +1,10 @@
-//! The inflight region: a list of the requests that a queue has taken and not given back. The front end
-//! keeps its memory, so that it outlives hemi (vhost-user: "Inflight I/O tracking", split virtqueues).
+//! The inflight region: a list of the requests that a queue has taken and not given back. The
+//! front end keeps its memory, so that it outlives hemi (vhost-user: "Inflight I/O tracking",
+//! split virtqueues).
 //!
-//! A request is marked before it is done, and its mark is cleared after the guest has seen its answer. So a
-//! killed server leaves a list of requests that may or may not have been done. The next server does them
-//! again, in the order in which they were taken.
+//! A request is marked before it is done, and its mark is cleared after the guest has seen its
+//! answer. So a killed server leaves a list of requests that may or may not have been done. The
+//! next server does them again in the order in which they were taken.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -18,11 +19,11 @@ use super::{Broken, QUEUE_SIZE_MAX, QUEUES_MAX, memory};
 
 /// The only existing version.
 const VERSION: u16 = 1;
-/// The alignment of a queue's part in bytes.
+/// Alignment of a queue's part in bytes.
 const ALIGNMENT: u64 = 64;
-/// Bytes before a queue's entries.
+/// Size of the head before a queue's entries, in bytes.
 const HEAD_BYTES: u64 = 16;
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 const ENTRY_BYTES: u64 = 16;
 
 const AT_VERSION: usize = 8;
@@ -41,12 +42,12 @@ pub(super) struct InflightRegion {
     size: u16,
 }
 
-/// Returns the bytes of a queue's part.
+/// Returns the size of a queue's part in bytes.
 fn part_bytes(size: u16) -> u64 {
     (HEAD_BYTES + ENTRY_BYTES * u64::from(size)).next_multiple_of(ALIGNMENT)
 }
 
-/// Checks the numbers of a front end's message. Returns the bytes that they need.
+/// Checks the numbers in a front end's message. Returns the number of bytes they need.
 fn bytes_for(queues: u16, size: u16) -> Result<u64, String> {
     if queues == 0 || queues > QUEUES_MAX || size == 0 || size > QUEUE_SIZE_MAX {
         return Err(format!("an inflight region of {queues} queues of {size} entries"));
@@ -54,10 +55,10 @@ fn bytes_for(queues: u16, size: u16) -> Result<u64, String> {
     Ok(u64::from(queues) * part_bytes(size))
 }
 
-/// Makes the memory for `queues` queues of `size` entries. Its size cannot be changed.
+/// Creates the memory for `queues` queues of `size` entries. Its size cannot be changed.
 ///
 /// # Errors
-/// A message: the numbers are too large, or the system's error.
+/// Returns a message if the numbers are too large, or the system's error.
 pub(super) fn create(queues: u16, size: u16) -> Result<(File, u64), String> {
     let bytes = bytes_for(queues, size)?;
     let make = || -> rustix::io::Result<OwnedFd> {
@@ -72,10 +73,11 @@ pub(super) fn create(queues: u16, size: u16) -> Result<(File, u64), String> {
 }
 
 impl InflightRegion {
-    /// Takes over the memory of `queues` queues of `size` entries: `bytes` at `offset` of a file.
+    /// Takes over the memory of `queues` queues of `size` entries, which is `bytes` long and
+    /// begins at `offset` of a file.
     ///
     /// # Errors
-    /// A message that says what is wrong with it.
+    /// Returns a message that names the error.
     pub(super) fn open(
         file: &File,
         offset: u64,
@@ -93,10 +95,10 @@ impl InflightRegion {
         Ok(InflightRegion { mapping: Arc::new(mapping), offset, queues, size })
     }
 
-    /// Returns the part of a queue with `entries` entries; `None` if it has none.
+    /// Returns the part of a queue with `entries` entries, or `None` if it has none.
     ///
     /// # Errors
-    /// A message: the part is made for fewer entries, or has a version that hemi does not know.
+    /// Returns a message if the part has fewer entries, or a version that hemi does not know.
     pub(super) fn queue(&self, index: u16, entries: u16) -> Result<Option<InflightQueue>, String> {
         if index >= self.queues {
             return Ok(None);
@@ -136,7 +138,7 @@ pub(crate) struct InflightQueue {
     base: NonNull<u8>,
     /// The number of entries that the queue uses.
     entries: u16,
-    /// The number of the next request that is taken.
+    /// The number of the next request to be taken.
     counter: u64,
     /// The requests that the next publication gives back.
     batch: Vec<u16>,
@@ -144,7 +146,7 @@ pub(crate) struct InflightQueue {
     mapping: Arc<SharedMapping>,
 }
 
-// SAFETY: shared memory without thread affinity; the owner of this is its only user here.
+// SAFETY: shared memory without thread affinity. The owner of this is its only user here.
 unsafe impl Send for InflightQueue {}
 
 impl InflightQueue {
@@ -175,16 +177,17 @@ impl InflightQueue {
         unsafe { AtomicU64::from_ptr(self.entry(head).add(ENTRY_COUNTER).cast()) }
     }
 
-    /// Returns true if the region's file was cut short.
+    /// Returns true if the region's file was truncated.
     pub(crate) fn is_broken(&self) -> bool {
         self.mapping.is_broken()
     }
 
-    /// Brings the region in line with the used ring, and returns the requests that are to be done again, in
-    /// order. A server may have been killed after the guest saw an answer and before its mark was cleared.
+    /// Brings the region in line with the used ring and returns the requests that have to be
+    /// done again, in order. A server may have been killed after the guest saw an answer and
+    /// before its mark was cleared.
     ///
     /// # Errors
-    /// [`Broken::Inflight`]: no server leaves such a region.
+    /// Returns [`Broken::Inflight`] if no server can have left such a region.
     pub(super) fn recover(&mut self, used: u16) -> Result<Vec<u16>, Broken> {
         let behind = used.wrapping_sub(self.u16_at(AT_USED).load(Ordering::Acquire));
         if behind > 0 && behind <= self.entries {
@@ -207,7 +210,7 @@ impl InflightQueue {
         Ok(left.into_iter().map(|(_, head)| head).collect())
     }
 
-    /// Marks a request as taken, before anything is done for it.
+    /// Marks a request as taken before anything is done for it.
     pub(crate) fn take(&mut self, head: u16) {
         self.number(head).store(self.counter, Ordering::Relaxed);
         self.counter = self.counter.wrapping_add(1);
@@ -216,7 +219,7 @@ impl InflightQueue {
         fence(Ordering::SeqCst);
     }
 
-    /// Adds a request that is given back to the batch, before the used ring's index is changed.
+    /// Adds a request that is given back to the batch, before the used ring's index changes.
     pub(crate) fn give_back(&mut self, head: u16) {
         let last = self.u16_at(AT_LAST_BATCH);
         self.next(head).store(last.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -224,7 +227,7 @@ impl InflightQueue {
         self.batch.push(head);
     }
 
-    /// Clears the marks of the batch, now that the guest sees the used ring's index `used`.
+    /// Clears the marks of the batch, after the guest has seen the used ring's index `used`.
     pub(crate) fn published(&mut self, used: u16) {
         fence(Ordering::SeqCst);
         for head in &self.batch {

@@ -52,7 +52,7 @@ fn what_is_left_is_done_again_in_order() {
     drop(queue);
     let mut next = open(&file, 8);
     assert_eq!(next.recover(1).unwrap(), [5, 7, 0]);
-    // Requests taken from now on come behind.
+    // Requests taken from now on come after those.
     next.take(2);
     drop(next);
     assert_eq!(open(&file, 8).recover(1).unwrap(), [5, 7, 0, 2]);
@@ -60,7 +60,8 @@ fn what_is_left_is_done_again_in_order() {
 
 #[test]
 fn a_kill_at_any_step_of_giving_back_loses_and_repeats_nothing() {
-    // Three are given back together; the kill comes after the guest saw them, before the marks went.
+    // Three are given back together. The kill comes after the guest saw them and before the
+    // marks were cleared.
     let (file, _) = create(1, 8).unwrap();
     let mut queue = open(&file, 8);
     queue.recover(10).unwrap();
@@ -105,6 +106,6 @@ fn a_region_that_no_server_left_is_refused() {
     assert_eq!(open(&file, 8).recover(1), Err(Broken::Inflight { head: 9 }));
     file.write_all_at(&[2], AT_VERSION as u64).unwrap();
     assert!(region.queue(0, 8).expect_err("another version").contains("version 2"));
-    // Nobody can cut it short.
+    // Nobody can truncate it.
     assert!(file.set_len(0).is_err());
 }

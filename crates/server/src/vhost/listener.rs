@@ -1,4 +1,4 @@
-//! The socket of a virtual machine's disk, and the thread that speaks with front ends.
+//! The socket of a virtual machine's disk, and the thread that talks to front ends.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,16 +19,16 @@ use crate::export::Complaints;
 use crate::messages::ReactorHandle;
 use hemi_io::clock;
 
-/// Mode of the socket's file. Anybody who may write to it can read and write the volume.
+/// Mode of the socket's file. Everyone who may write it can read and write the volume.
 const SOCKET_MODE: u32 = 0o600;
-/// Bytes of a message's header.
+/// Size of a message's header in bytes.
 const HEADER_BYTES: u64 = 12;
-/// Time for the rest of a message to come.
+/// Time for the rest of a message to arrive.
 pub const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before the next look for the rest of a header, and after a failed accept.
+/// Pause between two checks for the rest of a header, and after a failed accept.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// A bound socket, not served yet.
+/// A bound socket that is not served yet.
 pub(crate) struct GuestListener {
     name: String,
     read_only: bool,
@@ -36,10 +36,10 @@ pub(crate) struct GuestListener {
     file: SocketFile,
 }
 
-/// The state that the thread shares with its owner, who ends it.
+/// The state that the thread shares with its owner, which ends it.
 struct Shared {
     ending: OwnedFd,
-    /// The connection that is served. The owner shuts it down.
+    /// The connection being served. The owner shuts it down.
     stream: Mutex<Option<UnixStream>>,
 }
 
@@ -49,7 +49,7 @@ impl Shared {
     }
 }
 
-/// A socket that is served.
+/// A socket being served.
 pub(crate) struct Listening {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
@@ -59,7 +59,7 @@ impl GuestListener {
     /// Binds the configured socket.
     ///
     /// # Errors
-    /// [`SocketError`].
+    /// Returns a [`SocketError`].
     pub(crate) fn bind(config: &VhostConfig) -> Result<GuestListener, SocketError> {
         let (socket, file) =
             OwnedSocket::bind(&config.socket, SOCKET_MODE, "--vhost")?.into_parts();
@@ -72,10 +72,10 @@ impl GuestListener {
         &self.name
     }
 
-    /// Serves front ends on a thread of its own; `export` is its number among the volume's.
+    /// Serves front ends on a thread of its own. `export` is its number among the volume's.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub(crate) fn spawn(self, export: u16, reactor: ReactorHandle) -> io::Result<Listening> {
         let ending = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
         let shared = Arc::new(Shared { ending, stream: Mutex::new(None) });
@@ -93,7 +93,7 @@ impl GuestListener {
 }
 
 impl Listening {
-    /// Stops accepting, and hangs up. The volume's reactor has ended, or is ending.
+    /// Stops accepting and hangs up. The volume's reactor has ended or is ending.
     pub(crate) fn stop(self) {
         let _ = rustix::io::write(&self.shared.ending, &1_u64.to_ne_bytes());
         let stream = self.shared.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -106,7 +106,7 @@ impl Listening {
     }
 }
 
-/// A connection that is served.
+/// A connection being served.
 struct Served {
     handler: BackendReqHandler<Mutex<Session>>,
     session: Arc<Mutex<Session>>,
@@ -115,13 +115,13 @@ struct Served {
 
 /// The end of a connection.
 enum Ending {
-    /// The front end has hung up, or the reactor has, and has logged the reason.
+    /// The front end has hung up, or the reactor has and has logged the reason.
     Gone,
     /// The front end broke a rule.
     Broken(String),
 }
 
-/// The state of the thread.
+/// The state of the listener's thread.
 struct Server {
     export: u16,
     listener: GuestListener,
@@ -158,7 +158,7 @@ impl Server {
         drop(self.listener.file);
     }
 
-    /// Waits for the end, for a new client, or for the next message.
+    /// Waits for the end, a new client, or the next message.
     fn wait(&self, served: Option<&Served>) -> rustix::io::Result<(bool, bool, bool)> {
         let own = [self.shared.ending.as_fd(), self.listener.socket.as_fd()];
         let streams = served.map(|served| served.stream.as_fd());
@@ -231,7 +231,7 @@ impl Server {
     fn end(&mut self, served: Option<Served>, ending: &Ending) {
         let Some(served) = served else { return };
         self.shared.set(None);
-        // This comes before the stream is closed: the next client finds the disk free.
+        // This comes before the stream is closed, so that the next client finds the disk free.
         served.session.lock().unwrap_or_else(PoisonError::into_inner).end();
         let _ = served.stream.shutdown(std::net::Shutdown::Both);
         let now = clock::now();
@@ -249,7 +249,7 @@ impl Served {
     /// Handles a message.
     ///
     /// # Errors
-    /// The end of the connection, with its reason.
+    /// Returns the end of the connection with its reason.
     fn serve(&mut self) -> Result<(), Ending> {
         self.wait_for_header()?;
         let handled = self.handler.handle_request();
@@ -258,14 +258,15 @@ impl Served {
             return Err(Ending::Broken(reason));
         }
         match handled {
-            // The front end was told of the error, and may go on.
+            // The front end got the error and may continue.
             Ok(()) | Err(Error::InvalidOperation(_) | Error::ReqHandlerError(_)) => Ok(()),
             Err(Error::Disconnected) => Err(Ending::Gone),
             Err(error) => Err(Ending::Broken(format!("a message that is none: {error}"))),
         }
     }
 
-    /// Waits until a whole header is there, since the library would wait for ever for the rest of one.
+    /// Waits until a whole header has arrived, since the library would wait forever for the
+    /// rest of one.
     fn wait_for_header(&self) -> Result<(), Ending> {
         let until = Instant::now() + MESSAGE_PATIENCE;
         loop {

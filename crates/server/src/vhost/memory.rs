@@ -1,7 +1,8 @@
-//! A guest's memory, which its front end shares, by the guest's addresses.
+//! A guest's memory, shared by its front end and addressed by the guest's addresses.
 //!
-//! Every address and length here comes from the guest or its front end. Only bytes within a region are
-//! accessed. They are copied, never borrowed: the guest may change them at any time.
+//! Every address and length here comes from the guest or its front end. Only bytes within a
+//! region are accessed. They are copied and never borrowed, because the guest may change them
+//! at any time.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,10 +12,11 @@ use super::Broken;
 use super::fault::SharedMapping;
 use hemi_io::memory::Span;
 
-/// Most regions of a guest's memory: the number of files that one message carries.
+/// Maximum number of regions of a guest's memory, which is the number of files that one message
+/// carries.
 pub const REGIONS_MAX: usize = 32;
-/// In-memory file systems: tmpfs and hugetlbfs. Pages of others come from drives or other processes, and
-/// the reactor would wait for them.
+/// In-memory file systems: tmpfs and hugetlbfs. Pages of other file systems come from drives or
+/// other processes, and the reactor would wait for them.
 const FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x9584_58F6];
 
 /// A part of guest memory as the front end describes it.
@@ -22,9 +24,9 @@ const FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x9584_58F6];
 pub(super) struct RegionAt {
     /// First address in the guest.
     pub(super) guest: u64,
-    /// The same byte's address in the front end, which names rings by it.
+    /// The same byte's address in the front end. Messages give the addresses of rings this way.
     pub(super) front_end: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) length: u64,
     /// Its first byte in the file.
     pub(super) offset: u64,
@@ -36,14 +38,14 @@ struct Region {
     mapping: SharedMapping,
 }
 
-/// A run of guest memory that a descriptor names.
+/// A run of guest memory from a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// First address in the guest.
     pub(crate) address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u32,
-    /// The device writes into it.
+    /// True if the device writes into it.
     pub(crate) writable: bool,
 }
 
@@ -57,7 +59,7 @@ impl GuestMemory {
     /// Maps the regions of a front end's table.
     ///
     /// # Errors
-    /// A message that names the invalid region.
+    /// Returns a message that names the invalid region.
     pub(super) fn map(table: &[(RegionAt, File)]) -> Result<GuestMemory, String> {
         if table.len() > REGIONS_MAX {
             return Err(format!("{} regions of memory; at most {REGIONS_MAX}", table.len()));
@@ -82,30 +84,30 @@ impl GuestMemory {
         Ok(memory)
     }
 
-    /// Returns true if a region's file was cut short.
+    /// Returns true if a region's file was truncated.
     pub(crate) fn is_broken(&self) -> bool {
         self.regions.iter().any(|region| region.mapping.is_broken())
     }
 
-    /// Returns how many bytes are in it.
+    /// Returns its size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.at.length).sum()
     }
 
-    /// Finds `length` bytes at an address in one region. `start` returns a region's first address in the
-    /// address space that is meant.
+    /// Finds `address` in a region. Returns its place in memory and the number of bytes left in
+    /// the region. `start` returns a region's first address in the address space of `address`.
     fn find(&self, address: u64, start: impl Fn(&RegionAt) -> u64) -> Option<(NonNull<u8>, u64)> {
         self.regions.iter().find_map(|region| {
             let inside = address.checked_sub(start(&region.at))?;
             let left = region.at.length.checked_sub(inside).filter(|left| *left > 0)?;
-            // SAFETY: `inside` is less than the region's length, and offset and length together are
-            // within the mapping, as `map` has checked.
+            // SAFETY: `inside` is less than the region's length, and offset and length together
+            // are within the mapping, as `map` has checked.
             let at = unsafe { region.mapping.base().add((region.at.offset + inside) as usize) };
             Some((at, left))
         })
     }
 
-    /// Finds `length` bytes of a ring, all in one region, by the front end's address.
+    /// Finds `length` bytes of a ring in one region by the front end's address.
     pub(super) fn ring(&self, address: u64, length: u64) -> Option<NonNull<u8>> {
         let (at, left) = self.find(address, |region| region.front_end)?;
         (length <= left).then_some(at)
@@ -118,10 +120,11 @@ impl GuestMemory {
         pieces.left == 0
     }
 
-    /// Copies payload out of guest memory into all of `into`, `skip` bytes into the segments.
+    /// Copies payload from guest memory into all of `into`, beginning `skip` bytes into the
+    /// segments.
     ///
     /// # Errors
-    /// [`Broken`] if the segments are shorter than that, or are no longer in guest memory.
+    /// Returns [`Broken`] if the segments are shorter than that or no longer in guest memory.
     pub(crate) fn copy_in(
         &self,
         segments: &[Segment],
@@ -130,16 +133,16 @@ impl GuestMemory {
     ) -> Result<(), Broken> {
         self.copy(segments, skip, into.length(), |guest, done, length| {
             let into = into.slice(done, length).address();
-            // SAFETY: the source is in a region, the target in the span, both for `length` bytes, and
-            // they do not overlap: no region is ours alone.
+            // SAFETY: the source is in a region and the target in the span, both for `length`
+            // bytes. They do not overlap, because no region is memory of ours alone.
             unsafe { std::ptr::copy_nonoverlapping(guest.as_ptr(), into, length) };
         })
     }
 
-    /// Copies all of `from` into guest memory, `skip` bytes into the segments.
+    /// Copies all of `from` into guest memory, beginning `skip` bytes into the segments.
     ///
     /// # Errors
-    /// Those of [`GuestMemory::copy_in`].
+    /// Returns those of [`GuestMemory::copy_in`].
     pub(crate) fn copy_out(
         &self,
         segments: &[Segment],
@@ -148,15 +151,15 @@ impl GuestMemory {
     ) -> Result<(), Broken> {
         self.copy(segments, skip, from.length(), |guest, done, length| {
             let from = from.slice(done, length).address();
-            // SAFETY: as in `copy_in`, the other way.
+            // SAFETY: as in `copy_in`, in the other direction.
             unsafe { std::ptr::copy_nonoverlapping(from, guest.as_ptr(), length) };
         })
     }
 
-    /// Reads bytes from guest memory, `skip` bytes into the segments.
+    /// Reads bytes from guest memory, beginning `skip` bytes into the segments.
     ///
     /// # Errors
-    /// Those of [`GuestMemory::copy_in`].
+    /// Returns those of [`GuestMemory::copy_in`].
     pub(super) fn read<const N: usize>(
         &self,
         segments: &[Segment],
@@ -171,10 +174,10 @@ impl GuestMemory {
         Ok(bytes)
     }
 
-    /// Writes bytes into guest memory, `skip` bytes into the segments.
+    /// Writes bytes into guest memory, beginning `skip` bytes into the segments.
     ///
     /// # Errors
-    /// Those of [`GuestMemory::copy_in`].
+    /// Returns those of [`GuestMemory::copy_in`].
     pub(crate) fn write(
         &self,
         segments: &[Segment],
@@ -188,7 +191,8 @@ impl GuestMemory {
         })
     }
 
-    /// Walks `length` bytes of the segments, `skip` bytes into them, in runs that lie in one region each.
+    /// Walks `length` bytes of the segments, beginning `skip` bytes into them, in runs that
+    /// each lie in one region.
     fn copy(
         &self,
         segments: &[Segment],
@@ -218,8 +222,8 @@ impl GuestMemory {
     }
 }
 
-/// An iterator over the runs of a segment that lie in one region each. It ends early where there is no
-/// memory.
+/// An iterator over the runs of a segment that each lie in one region. It ends early at an
+/// address without memory.
 struct Pieces<'a> {
     memory: &'a GuestMemory,
     address: u64,
@@ -227,8 +231,8 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Returns an iterator that begins `skip` bytes into the segment, which is longer, and ends after `most`
-    /// bytes.
+    /// Returns an iterator that begins `skip` bytes into the segment, which is longer, and ends
+    /// after at most `most` bytes.
     fn new(memory: &'a GuestMemory, segment: &Segment, skip: u64, most: u64) -> Pieces<'a> {
         let left = (u64::from(segment.length) - skip).min(most);
         Pieces { memory, address: segment.address.saturating_add(skip), left }
@@ -253,14 +257,14 @@ impl Iterator for Pieces<'_> {
 /// Maps the first `length` bytes of a memory file.
 ///
 /// # Errors
-/// A message that says what is wrong with it.
+/// Returns a message that names the error.
 pub(super) fn map(file: &File, length: u64) -> Result<SharedMapping, String> {
     let failed = |error: std::io::Error| format!("cannot be used: {error}");
     let metadata = file.metadata().map_err(failed)?;
     let system = rustix::fs::fstatfs(file).map_err(|error| failed(error.into()))?;
     #[allow(clippy::unnecessary_cast)] // The field's type differs between machines.
     let in_memory = FILE_SYSTEMS.contains(&(system.f_type as i64));
-    // Device nodes lie on a tmpfs, too.
+    // Device nodes lie on a tmpfs too.
     if !(in_memory && metadata.is_file()) {
         return Err("is not in memory: share it from a memfd, /dev/shm or hugetlbfs".into());
     }

@@ -1,14 +1,15 @@
 //! The volume as a disk of a virtual machine (vhost-user-blk).
 //!
-//! The machine's monitor (qemu: the *front end*) connects to a unix socket, shares the guest's memory and
-//! hands over the guest's queues. Requests then go between guest and hemi without the monitor. A thread that
-//! may wait negotiates the connection (`session.rs`, by the `vhost` crate). The reactor serves the requests
-//! (`export/guest/`). A region of memory that the front end keeps (`inflight.rs`) lists the requests that
-//! were in flight when a server died. The guest's requests wait until the front end has found the next
-//! server, and nothing in the guest sees an error.
+//! The machine's monitor (the *front end*, for example qemu) connects to a unix socket, shares
+//! the guest's memory and hands over the guest's queues. Requests then go between guest and
+//! hemi without the monitor. A thread that may block negotiates the connection (`session.rs`,
+//! with the `vhost` crate). The reactor serves the requests (`export/guest/`). A region of
+//! memory that the front end keeps (`inflight.rs`) lists the requests that were in flight when
+//! a server died. The guest's requests wait until the front end has found the next server, and
+//! nothing in the guest sees an error.
 //!
-//! The guest and the front end are trusted with the disk and nothing else: `memory.rs` and `queue.rs` check
-//! all of their input.
+//! The guest and the front end are trusted with the disk and nothing else. `memory.rs` and
+//! `queue.rs` check all of their input.
 
 mod abi;
 mod eventfd;
@@ -33,22 +34,22 @@ pub(crate) use request::{Asked, lengths, parse};
 pub use session::GuestMessage;
 pub(crate) use session::{GuestOrder, OpenQueue};
 
-/// Most queues of a disk. One reactor serves them all.
+/// Maximum number of queues of a disk. One reactor serves them all.
 pub const QUEUES_MAX: u16 = 64;
-/// Most entries of a queue.
+/// Maximum number of entries of a queue.
 pub const QUEUE_SIZE_MAX: u16 = 256;
-/// Most descriptors of a chain: a request's segments, its header and its status.
+/// Maximum number of descriptors of a chain: a request's segments, its header and its status.
 pub const CHAIN_MAX: usize = abi::SEGMENTS_MAX as usize + 2;
-/// Most bytes of payload of one request.
+/// Maximum payload of one request in bytes.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
-/// A breach of a queue's rules by a guest or front end, which ends the connection.
+/// A violation of a queue's rules by a guest or front end, which ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
-    /// The file of its memory was cut short.
+    /// The file of its memory was truncated.
     #[error("the file of its memory was cut short")]
     CutShort,
-    /// A descriptor names an address outside of guest memory.
+    /// A descriptor has an address outside of guest memory.
     #[error("a descriptor leaves guest memory (address {address:#x})")]
     NoMemory { address: u64 },
     /// The guest offers more chains than the queue has entries.
@@ -75,10 +76,10 @@ pub(crate) enum Broken {
     /// The header is missing or too short.
     #[error("a request's header has {bytes} bytes")]
     NoHeader { bytes: u64 },
-    /// There is no room for the status.
+    /// There is no space for the status.
     #[error("a request has no room for its status")]
     NoStatus,
-    /// No server leaves such an inflight region.
+    /// No server can have left such an inflight region.
     #[error("the inflight region names request {head}, which the queue does not have")]
     Inflight { head: u16 },
 }

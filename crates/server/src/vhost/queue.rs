@@ -1,7 +1,8 @@
-//! A split virtqueue (virtio 1.2, 2.7): the guest offers requests in it, and gets them back.
+//! A split virtqueue (virtio 1.2, 2.7). The guest offers requests in it and gets them back.
 //!
-//! The guest may write to any part of it at any time and in any order, except for the device's own parts.
-//! So each value is read once, checked, and then used. An invalid value ends the connection.
+//! The guest may write to any part of it at any time and in any order, except for the device's
+//! own parts. So each value is read once, checked and then used. An invalid value ends the
+//! connection.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
@@ -10,10 +11,11 @@ use super::abi::{self, DESCRIPTOR_BYTES};
 use super::memory::{GuestMemory, Segment};
 use super::{Broken, CHAIN_MAX, QUEUE_SIZE_MAX};
 
-/// The guest wants no calls (`VIRTQ_AVAIL_F_NO_INTERRUPT`), the device no kicks (`VIRTQ_USED_F_NO_NOTIFY`).
+/// Flag by which the guest wants no calls (`VIRTQ_AVAIL_F_NO_INTERRUPT`) and the device no
+/// kicks (`VIRTQ_USED_F_NO_NOTIFY`).
 const QUIET: u16 = 1;
 
-/// The front end's addresses of a queue's three parts.
+/// The front end's addresses of the three parts of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QueueAddresses {
     pub(super) descriptors: u64,
@@ -21,7 +23,7 @@ pub(super) struct QueueAddresses {
     pub(super) used: u64,
 }
 
-/// A queue's three parts in hemi's memory.
+/// The places of a queue's three parts in hemi's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuePlaces {
     descriptors: NonNull<u8>,
@@ -29,14 +31,16 @@ pub(crate) struct QueuePlaces {
     used: NonNull<u8>,
 }
 
-// SAFETY: addresses of shared memory, which has no thread affinity; their owner has the memory, too.
+// SAFETY: addresses of shared memory, which has no thread affinity. Their owner also has the
+// memory.
 unsafe impl Send for QueuePlaces {}
 
 impl QueuePlaces {
     /// Finds a queue of `size` entries.
     ///
     /// # Errors
-    /// A message: the size is invalid, or a part is not in guest memory or not aligned.
+    /// Returns a message if the size is invalid, or if a part is not in guest memory or not
+    /// aligned.
     pub(super) fn find(
         memory: &GuestMemory,
         addresses: &QueueAddresses,
@@ -73,10 +77,11 @@ impl QueuePlaces {
     }
 }
 
-/// Returns a number of two bytes in a ring. The ring lasts as long as its memory does.
+/// Returns a two-byte number in a ring. The ring lasts as long as its memory does.
 fn at_u16<'a>(part: NonNull<u8>, offset: usize) -> &'a AtomicU16 {
-    // SAFETY: the part begins at an even address and is longer than `offset + 1`, as `find` has checked
-    // for every offset that a queue of its size uses; and atomics may be shared with other processes.
+    // SAFETY: the part begins at an even address and is longer than `offset + 1`, as `find` has
+    // checked for every offset that a queue of its size uses. Atomics may be shared with other
+    // processes.
     unsafe { AtomicU16::from_ptr(part.as_ptr().add(offset).cast()) }
 }
 
@@ -105,7 +110,7 @@ impl Descriptor {
     }
 }
 
-/// A table of descriptors: the queue's own, or one in guest memory that a descriptor leads to.
+/// A table of descriptors: the queue's own, or one in guest memory that a descriptor refers to.
 #[derive(Clone, Copy, Debug)]
 enum Table {
     Queue,
@@ -119,18 +124,19 @@ pub(crate) struct SplitQueue {
     size: u16,
     has_event_index: bool,
     has_indirect: bool,
-    /// The next entry of the available ring to be taken.
+    /// The next entry of the available ring to take.
     next_available: u16,
-    /// The next entry of the used ring to be filled, and the index that the guest sees.
+    /// The next entry of the used ring to fill (`next_used`), and the index that the guest sees
+    /// (`published`).
     next_used: u16,
     published: u16,
-    /// The index at the last check whether the guest wants a call; `None` before the first check.
+    /// The index at the last check if the guest wants a call. `None` before the first check.
     looked_at: Option<u16>,
 }
 
 impl SplitQueue {
-    /// Takes over a queue of which `used` entries have been given back and `taken` are still to be given
-    /// back. `features` are those of the connection.
+    /// Takes over a queue. `used` entries have been given back, and `taken` are still to be
+    /// given back. `features` are those of the connection.
     pub(super) fn new(
         places: QueuePlaces,
         size: u16,
@@ -155,7 +161,7 @@ impl SplitQueue {
         self.size
     }
 
-    /// Returns the next entry of the available ring to be taken.
+    /// Returns the next entry of the available ring to take.
     pub(crate) fn next_available(&self) -> u16 {
         self.next_available
     }
@@ -168,7 +174,7 @@ impl SplitQueue {
     /// Returns the head of the next chain that the guest offers, if there is one.
     ///
     /// # Errors
-    /// [`Broken::Ahead`], [`Broken::Head`].
+    /// Returns [`Broken::Ahead`] or [`Broken::Head`].
     pub(crate) fn peek(&self) -> Result<Option<u16>, Broken> {
         let index = u16::from_le(at_u16(self.places.available, 2).load(Ordering::Acquire));
         let entries = index.wrapping_sub(self.next_available);
@@ -184,15 +190,16 @@ impl SplitQueue {
         if head < self.size { Ok(Some(head)) } else { Err(Broken::Head { head, size: self.size }) }
     }
 
-    /// Takes the chain that [`SplitQueue::peek`] has returned.
+    /// Takes the chain that [`SplitQueue::peek`] returned.
     pub(crate) fn take(&mut self) {
         self.next_available = self.next_available.wrapping_add(1);
     }
 
-    /// Reads a chain into `segments`, those that the device reads before those that it writes.
+    /// Reads a chain into `segments`. Those that the device reads come before those that it
+    /// writes.
     ///
     /// # Errors
-    /// [`Broken`]: the chain breaks a rule.
+    /// Returns [`Broken`] if the chain breaks a rule.
     pub(crate) fn chain(
         &self,
         memory: &GuestMemory,
@@ -254,7 +261,8 @@ impl SplitQueue {
         Ok(Descriptor::from_bytes(bytes))
     }
 
-    /// Gives a chain back, with `written` bytes written into it. The guest sees it when it is published.
+    /// Gives a chain back with `written` bytes written into it. The guest sees it once it is
+    /// published.
     pub(crate) fn give_back(&mut self, head: u16, written: u32) {
         let slot = usize::from(self.next_used % self.size);
         let at = self.places.used.as_ptr().wrapping_add(4 + 8 * slot).cast::<u32>();
@@ -280,7 +288,8 @@ impl SplitQueue {
 
     /// Returns true if the guest wants a call for the chains published since the last check.
     pub(crate) fn wants_call(&mut self) -> bool {
-        // The published index is visible before the guest's wish is read, or the guest sees it by itself.
+        // The published index becomes visible before the guest's wish is read. Otherwise
+        // neither side might notice the other.
         fence(Ordering::SeqCst);
         let Some(before) = self.looked_at.replace(self.published) else { return true };
         if !self.has_event_index {
@@ -293,10 +302,11 @@ impl SplitQueue {
         now.wrapping_sub(event).wrapping_sub(1) < new
     }
 
-    /// Asks the guest for a kick when it offers more. Returns true if it has offered more meanwhile.
+    /// Asks the guest for a kick when it offers more requests. Returns true if it has offered
+    /// more meanwhile.
     ///
     /// # Errors
-    /// Those of [`SplitQueue::peek`].
+    /// Returns those of [`SplitQueue::peek`].
     pub(crate) fn ask_for_kick(&self) -> Result<bool, Broken> {
         if self.has_event_index {
             let event = at_u16(self.places.used, 4 + 8 * usize::from(self.size));
@@ -304,7 +314,8 @@ impl SplitQueue {
         } else {
             at_u16(self.places.used, 0).store(0, Ordering::Relaxed);
         }
-        // The wish is visible before the index is read again, or else a kick would be missed.
+        // The wish becomes visible before the index is read again. Otherwise a kick might be
+        // missed.
         fence(Ordering::SeqCst);
         Ok(self.peek()?.is_some())
     }

@@ -194,8 +194,8 @@ fn places_that_are_none_are_refused() {
 }
 
 proptest! {
-    /// Whatever a guest writes into its tables, a chain lies in its memory and is bounded, and its request
-    /// lies on the disk.
+    /// Whatever a guest writes into its tables, a chain lies in its memory and is bounded, and
+    /// its request lies on the disk.
     #[test]
     fn any_table_is_refused_or_harmless(
         table in proptest::collection::vec(

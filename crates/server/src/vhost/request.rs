@@ -16,15 +16,15 @@ pub(crate) enum Asked {
         operation: Operation,
         /// Its place in the volume.
         extent: Extent,
-        /// Bytes before the payload.
+        /// Number of bytes before the payload.
         skip: u64,
     },
-    /// The device's identity, at `skip` bytes into the segments.
+    /// A query of the device's identity, which goes `skip` bytes into the segments.
     Identity {
-        /// Bytes before the identity.
+        /// Number of bytes before the identity.
         skip: u64,
     },
-    /// A request that is not done, and is answered with this status.
+    /// A request that is not done but answered with this status.
     Refused(u8),
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn lengths(segments: &[Segment]) -> (u64, u64) {
 /// Parses the request of a chain.
 ///
 /// # Errors
-/// [`Broken::NoHeader`], [`Broken::NoStatus`]: it cannot be parsed, or cannot be answered.
+/// Returns [`Broken::NoHeader`] or [`Broken::NoStatus`] if it cannot be parsed or answered.
 pub(crate) fn parse(
     memory: &GuestMemory,
     segments: &[Segment],
@@ -102,8 +102,8 @@ fn range(disk: &Disk, kind: u32, range: [u8; RANGE_BYTES as usize]) -> Asked {
     }
 }
 
-/// Returns the place of a request that the disk can do: whole blocks on the disk, and no change to a
-/// read-only disk.
+/// Returns the extent of a request that the disk can do. It has whole blocks on the disk, and
+/// does not change a read-only disk.
 fn place(disk: &Disk, operation: Operation, sector: u64, sectors: u64) -> Option<Extent> {
     let block = u64::from(disk.block_bytes) / SECTOR_BYTES;
     let end = sector.checked_add(sectors)?;

@@ -14,8 +14,8 @@ fn disk() -> Disk {
     }
 }
 
-/// Asks the disk: `kind` and `sector` in a header that is cut in two, with a payload behind it and `room`
-/// bytes for the answer.
+/// Sends the disk a request: `kind` and `sector` in a header that is split in two, then a
+/// payload and space of `room` bytes for the answer.
 fn ask(disk: &Disk, kind: u32, sector: u64, payload: &[u8], room: u32) -> Result<Asked, Broken> {
     let (memory, _files) = memory(&[(BASE, 0x10_0000)]);
     let mut header = [0; 16];

@@ -1,4 +1,4 @@
-//! A front end's connection: its negotiation, and its orders to the reactor.
+//! A front end's connection: its negotiation and its orders to the reactor.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -24,8 +24,8 @@ pub struct GuestMessage {
     /// The number of the disk.
     pub(crate) export: u16,
     pub(crate) order: GuestOrder,
-    /// The reply, sent at once. That to the stop of a queue comes when all its requests have been given back,
-    /// with the next entry.
+    /// Receives the reply, which is sent at once. The reply to the stop of a queue is the next
+    /// entry, sent when all its requests have been given back.
     pub(crate) reply: ReplyTo<std::result::Result<u16, ReactorError>>,
 }
 
@@ -37,17 +37,18 @@ impl std::fmt::Debug for GuestMessage {
 
 /// An order of a front end's connection to the reactor.
 pub(crate) enum GuestOrder {
-    /// A front end has connected. The reactor hangs up by this stream.
+    /// A front end has connected. The reactor uses this stream to hang up.
     Connect { stream: UnixStream, disk: Disk },
-    /// The guest has this memory from now on. `places` are those of its running queues in it.
+    /// The guest has this memory from now on. `places` are the places of its running queues.
     Memory { memory: Arc<GuestMemory>, places: Vec<(u16, QueuePlaces)> },
     /// A queue runs from now on.
     Start { queue: u16, opened: Box<OpenQueue> },
-    /// A queue's calls go to this counter, or nowhere.
+    /// A queue's calls go to this counter or nowhere.
     Call { queue: u16, call: Option<OwnedFd> },
-    /// A queue is to be served, or left alone.
+    /// A queue is to be served or ignored.
     Enable { queue: u16, enabled: bool },
-    /// A queue stops. The reply comes when all its requests have been given back, with the next entry.
+    /// A queue stops. The reply is the next entry, sent when all its requests have been given
+    /// back.
     Stop { queue: u16 },
     /// The front end has gone.
     Disconnect,
@@ -74,7 +75,7 @@ pub(crate) struct OpenQueue {
     pub(crate) inflight: Option<InflightQueue>,
     /// The requests that a previous server took and did not give back, in order.
     pub(crate) again: Vec<u16>,
-    /// Room for the chains of its requests, one for each descriptor.
+    /// Space for the chains of its requests, one for each descriptor.
     pub(crate) slots: Vec<Vec<Segment>>,
     pub(crate) kick: OwnedFd,
     pub(crate) call: Option<OwnedFd>,
@@ -115,15 +116,15 @@ pub(super) struct Session {
     memory: Arc<GuestMemory>,
     inflight: Option<InflightRegion>,
     queues: Vec<QueueState>,
-    /// A reason to end the connection.
+    /// The reason to end the connection.
     refusal: Option<String>,
 }
 
 impl Session {
-    /// Begins a session of the export with this number. The reactor hangs up by `stream`.
+    /// Begins a session of the export with this number. The reactor uses `stream` to hang up.
     ///
     /// # Errors
-    /// The reactor's error: the volume is closing.
+    /// Returns the reactor's error if the volume is closing.
     pub(super) fn begin(
         export: u16,
         disk: Disk,
@@ -151,7 +152,7 @@ impl Session {
 
     /// Ends the session. Nothing of it is left in the reactor.
     pub(super) fn end(&self) {
-        // A reactor that has ended has nothing of it, either.
+        // Nothing of it is left in a reactor that has ended, either.
         let _ = self.order(GuestOrder::Disconnect);
     }
 
@@ -161,7 +162,7 @@ impl Session {
         self.reactor.wait_in_line(message)
     }
 
-    /// Has the reactor do something, or ends the connection.
+    /// Sends the reactor an order. If it fails, ends the connection.
     fn tell(&mut self, order: GuestOrder) -> Result<u16> {
         match self.order(order) {
             Ok(answer) => Ok(answer),
@@ -175,7 +176,7 @@ impl Session {
         Err(Error::InvalidParam)
     }
 
-    /// Returns a good result, or refuses the message.
+    /// Returns the value of a result. If it is an error, refuses the message.
     fn good<T>(&mut self, result: std::result::Result<T, String>) -> Result<T> {
         match result {
             Ok(value) => Ok(value),
@@ -183,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Returns a queue's place. With `idle`, the queue must not run.
+    /// Returns a queue's index. With `idle` the queue must not be running.
     fn queue(&mut self, index: u32, idle: bool) -> Result<usize> {
         match self.queues.get(index as usize) {
             None => self.refuse(format!("queue {index} of {QUEUES_MAX}")),
@@ -194,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Gets a queue ready to run.
+    /// Prepares a queue to run.
     fn open(&mut self, index: usize, kick: File) -> std::result::Result<OpenQueue, String> {
         let kick = eventfd::check(kick)?;
         let state = &mut self.queues[index];
@@ -206,7 +207,8 @@ impl Session {
         };
         let (used, again, inflight) = match inflight {
             Some(mut inflight) => {
-                // Requests not marked as in flight have been given back, whatever the front end counted.
+                // Requests not marked as in flight have been given back, whatever the front end
+                // counted.
                 let used = places.used_index();
                 let again = inflight.recover(used).map_err(|broken| broken.to_string())?;
                 (used, again, Some(inflight))

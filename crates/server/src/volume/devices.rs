@@ -1,5 +1,5 @@
-//! The volume as a block device, on request: made and removed on another thread, since both wait for
-//! requests that the reactor serves meanwhile.
+//! The volume's block device, created and removed on request. That happens on another thread,
+//! since both wait for requests that the reactor serves meanwhile.
 
 use super::on_a_thread;
 use crate::config::device::DeviceKind;
@@ -7,14 +7,14 @@ use crate::control::volume::{Outcome, Refusal, RefusalKind};
 use crate::device::{self, DeviceError};
 use crate::messages::ReactorHandle;
 
-/// Makes the volume a block device.
+/// Creates the volume's block device.
 pub(super) fn attach(reactor: ReactorHandle, driver: DeviceKind) -> Outcome {
     on_a_thread("hemi-device", "making the block device", move || {
         device::attach(&reactor, driver).map(drop).map_err(|error| refusal(&error))
     })
 }
 
-/// Makes it none any more.
+/// Removes it.
 pub(super) fn detach(reactor: ReactorHandle) -> Outcome {
     on_a_thread("hemi-device", "removing the block device", move || {
         device::detach(&reactor).map_err(|error| refusal(&error))

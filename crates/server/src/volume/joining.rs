@@ -1,5 +1,5 @@
-//! Legs that come to a volume being served: checked and made ready on another thread, then
-//! handed to the reactor.
+//! Legs that join a volume being served. They are checked and prepared on another thread and
+//! then handed to the reactor.
 
 use std::path::Path;
 
@@ -17,19 +17,19 @@ use crate::opening::is_path;
 use hemi_io::config::legs::{LegConfig, LegSpec};
 use hemi_io::probe::other_spec;
 
-/// How a leg comes.
+/// The way in which a leg joins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Coming {
-    /// Into a free slot.
+    /// It joins a free slot.
     Add { leg: Option<u8>, wipe: bool, spare: Option<Share> },
-    /// Into the slot of one that is out or gone.
+    /// It takes the slot of a leg that is out or gone.
     Replace { leg: u8, wipe: bool, spare: Option<Share> },
-    /// Back into its own slot.
+    /// It returns to its own slot.
     Attach { wipe: bool },
 }
 
-/// Checks, makes ready and joins a leg, on a thread of its own: looking at a drive blocks, and
-/// a leg half made ready would be left if it ended with whoever asked.
+/// Checks, prepares and joins a leg on a thread of its own. Reading a drive blocks, and the
+/// thread completes even if the caller is gone, so that no half-prepared leg is left behind.
 pub(super) fn join(reactor: ReactorHandle, config: LegConfig, coming: Coming) -> Outcome {
     let what = "making the leg ready";
     on_a_thread("hemi-join", what, move || join_blocking(&reactor, &config, coming))
@@ -43,7 +43,7 @@ fn join_blocking(
     let (leg, opened, id) = make_ready(&reactor.snapshot(), config, coming)?;
     let name = name_of(&reactor.snapshot().legs, leg, config, coming);
     if state(&reactor.snapshot(), leg.0) != LegState::Empty {
-        // The slot is freed only now that there is something to put into it.
+        // The slot is freed only now that a leg is ready for it.
         let command = Command::Remove { leg };
         match reactor.wait_for(|reply| ReactorMessage::Command { command, reply }) {
             Ok(()) | Err(ReactorError::Command(CommandError::NoSuchLeg)) => {}
@@ -56,8 +56,9 @@ fn join_blocking(
         .map_err(refusal)
 }
 
-/// Returns the name of a leg that comes. One that was in the slot before keeps its name, however its path
-/// is written now: log lines, metrics and the history go on under it.
+/// Returns the name of a leg that joins. One that was in the slot before keeps its name, even
+/// if its path is spelled differently now, so that log lines, metrics and the history continue
+/// under it.
 fn name_of(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Coming) -> String {
     if let Some(name) = &config.name {
         return name.clone();
@@ -70,10 +71,10 @@ fn name_of(known: &[LegIdentity], leg: LegIndex, config: &LegConfig, coming: Com
     before.filter(is_same).map_or_else(|| config.label(), |known| known.name.clone())
 }
 
-/// Returns true if a leg is configured by a spec that leads to the same place as this one.
+/// Returns true if the spec of a configured leg leads to the same place as `known`.
 fn is_place(config: &LegConfig, known: &str) -> bool {
     let known = Path::new(known);
-    // A path may have been written in another way. A spec that is none is compared as it is.
+    // A path may have been spelled differently. A spec that is not a path is compared as it is.
     let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
     let same = match (&config.path, resolved(known)) {
         (LegSpec::Path(own), Ok(known)) => resolved(own).is_ok_and(|own| own == known),
@@ -93,7 +94,8 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
     let (leg, wipe, spare) = match coming {
         Coming::Add { leg, wipe, spare } => (free_slot(snapshot, leg)?, wipe, spare),
         Coming::Replace { leg, wipe, spare } => (vacant_slot(snapshot, leg)?, wipe, spare),
-        // What it held is known to be of this volume's past, which all is drained over.
+        // Its content is known to be of this volume's past, and drains overwrite all that is
+        // stale.
         Coming::Attach { wipe } => (own_slot(snapshot, config, wipe)?, true, None),
     };
     let identity = &snapshot.identity;
@@ -126,7 +128,7 @@ fn slot(leg: u8) -> Result<LegIndex, Refusal> {
     Err(Refusal::new(RefusalKind::BadRequest, what, format!("Use 0 to {}.", LEGS_MAX - 1)))
 }
 
-/// The slot asked for if it is free, or the first free one.
+/// Returns the requested slot if it is free, or the first free one.
 fn free_slot(snapshot: &Snapshot, asked: Option<u8>) -> Result<LegIndex, Refusal> {
     let Some(leg) = asked else {
         let free = (0..LEGS_MAX as u8).find(|leg| state(snapshot, *leg) == LegState::Empty);
@@ -144,7 +146,7 @@ fn free_slot(snapshot: &Snapshot, asked: Option<u8>) -> Result<LegIndex, Refusal
     slot(leg)
 }
 
-/// The slot of a leg that can be replaced.
+/// Returns the slot of a leg that can be replaced.
 fn vacant_slot(snapshot: &Snapshot, leg: u8) -> Result<LegIndex, Refusal> {
     let way_out = match state(snapshot, leg) {
         LegState::Out | LegState::Gone => return slot(leg),
@@ -161,8 +163,8 @@ fn vacant_slot(snapshot: &Snapshot, leg: u8) -> Result<LegIndex, Refusal> {
     Err(Refusal::new(RefusalKind::Conflict, what, way_out))
 }
 
-/// Returns the slot that a leg of this volume had, if nothing that is only on it would be lost.
-/// A detached leg is a disk image of its own: only with `wipe` may it be overwritten.
+/// Returns the slot that a leg of this volume had, if no data that exists only on it would be
+/// lost. A detached leg is a disk image of its own and may only be overwritten with `wipe`.
 fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIndex, Refusal> {
     let label = config.label();
     let found = superblock_of(config).map_err(unprepared)?;
@@ -198,8 +200,8 @@ fn own_slot(snapshot: &Snapshot, config: &LegConfig, wipe: bool) -> Result<LegIn
     }
 }
 
-/// A leg that was used without the others may hold what nothing else does: it is not filled
-/// anew without an explicit word.
+/// Refuses a leg that was used without the others, because it may hold data that no other leg
+/// has. It is filled anew only if explicitly requested.
 fn check_history(snapshot: &Snapshot, label: &str, superblock: &Superblock) -> Result<(), Refusal> {
     if snapshot.generations.contains(&superblock.generation) {
         return Ok(());
@@ -209,7 +211,7 @@ fn check_history(snapshot: &Snapshot, label: &str, superblock: &Superblock) -> R
     Err(Refusal::new(RefusalKind::Unsafe, what, way_out))
 }
 
-/// Why a leg was not made ready, with its kind.
+/// Returns the reason why a leg was not prepared, with its kind.
 fn unprepared(error: CreateError) -> Refusal {
     let (kind, way_out) = match &error {
         CreateError::NotEmpty { what, contents } => {

@@ -8,8 +8,9 @@ use crate::grow::GrowTo;
 use crate::handover::{self, CheckError};
 use crate::messages::{ReactorHandle, ReactorMessage, UpgradeWish};
 
-/// Has the reactor close the volume for `binary`, or for the file that this program was started from. Ends
-/// once clients are at rest and there is no way back. With `grow`, the volume grows on the way.
+/// Has the reactor close the volume for `binary`, or for the file that this program was started
+/// from. Returns once clients are at rest and there is no way back. With `grow` the volume
+/// grows in the process.
 pub(super) fn upgrade(
     reactor: ReactorHandle,
     binary: Option<PathBuf>,

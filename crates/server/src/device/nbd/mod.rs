@@ -1,14 +1,15 @@
 //! The volume as a device of the kernel's NBD client, `/dev/nbdN`, for kernels without ublk.
 //!
-//! The kernel is given one end of a socket pair, and the reactor serves the other as it serves any
-//! client, past the handshake. When the server ends, the device stays. Requests wait for the next
-//! server's socket, and those left unanswered are sent again once they have waited for the time in
-//! `io_timeout`. The device's own thread gives the kernel another socket whenever the reactor's end of
-//! one has ended.
+//! The kernel gets one end of a socket pair, and the reactor serves the other as it serves any
+//! client, past the handshake. When the server ends, the device stays. Requests wait for the
+//! next server's socket, and those left unanswered are sent again once they have waited for the
+//! time in `io_timeout`. The device's own thread gives the kernel another socket whenever the
+//! reactor's end of one has ended.
 //!
-//! There is one connection, without a request time-out. With several, or with a time-out, the kernel
-//! takes a slow server for a dead one, cuts its connections and sends everything again. With one
-//! connection and no time-out it sends again only what went to a socket that has since been replaced.
+//! There is one connection, without a request timeout. With several, or with a timeout, the
+//! kernel takes a slow server for a dead one, cuts its connections and sends everything again.
+//! With one connection and no timeout it only resends requests whose socket has since been
+//! replaced.
 
 mod netlink;
 
@@ -32,19 +33,20 @@ use netlink::{Connect, Netlink};
 const BLOCK_DEVICES: &str = "/sys/block";
 /// The driver's entry point, as errors name it.
 const NETLINK: &str = "netlink family \"nbd\"";
-/// Time that requests wait for a server: for ever, as those of ublk do.
+/// Time that requests wait for a server, in effect forever, as with ublk.
 const WAIT: Duration = Duration::from_secs(3650 * 86400);
-/// Time after which an unanswered request is looked at: it is sent again if its socket has been replaced.
-/// The kernel rounds up by a second.
+/// Time after which the kernel checks an unanswered request and sends it again if its socket
+/// has been replaced. The kernel rounds up to a second.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
-/// Room for requests that the kernel sends ahead, so that it need not stop within one. A signal that comes
-/// meanwhile makes kernels before 6.13 send one in two halves with another between them.
+/// Size in bytes of the socket's buffer for requests that the kernel sends ahead, so that it
+/// need not stop in the middle of one. If a signal arrives there, kernels before 6.13 send the
+/// request in two halves with another between them.
 const SEND_BYTES: usize = 8 << 20;
-/// Most kibibytes of one request's payload: the size of the parts that the export cuts requests into.
+/// Maximum payload of one request in KiB. The export cuts requests into parts of this size.
 const REQUEST_KIB_MAX: u64 = 1024;
-/// Time within which a socket that the kernel has not taken is seen to end.
+/// Time within which the end of a socket that the kernel has not taken is noticed.
 const REFUSED_WITHIN: Duration = Duration::from_millis(50);
-/// Index that no device has: the highest minor number is 2^20 - 1.
+/// An index that no device has, because the highest minor number is 2^20 - 1.
 const INDEX_END: u32 = 1 << 20;
 
 /// The reactor's end of the kernel's connection.
@@ -54,16 +56,16 @@ pub struct KernelSocket {
     pub(crate) socket: OwnedFd,
     /// The path of the block device.
     pub(crate) path: String,
-    /// The volume, as the kernel knows it.
+    /// The volume as the kernel knows it.
     pub(crate) options: ExportOptions,
-    /// Receives a word when the connection has ended.
+    /// Receives a message when the connection has ended.
     pub(crate) ended: SyncSender<()>,
 }
 
 /// Checks that the driver can be used.
 pub(super) fn check() -> Result<(), DeviceError> {
     driver()?;
-    // Anybody may look the family up. Its commands, which come later, take this capability.
+    // Anybody may look up the family. Its commands, which come later, need this capability.
     let capable = rustix::thread::capabilities(None)
         .is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN));
     if capable { Ok(()) } else { Err(not_allowed(io::ErrorKind::PermissionDenied.into())) }
@@ -169,7 +171,7 @@ struct Served {
     index: u32,
     backend: String,
     options: ExportOptions,
-    /// The sender that is cloned for every socket, and told when it has ended.
+    /// The sender that is cloned for every socket. It gets a message when the socket has ended.
     sender: SyncSender<()>,
 }
 
@@ -178,7 +180,7 @@ impl Served {
         block_path(self.index)
     }
 
-    /// Looks after a device whose connection an upgrade has left.
+    /// Looks after a device whose connection was kept across an upgrade.
     fn watch(&mut self, index: u32) -> Result<(), ReactorError> {
         self.index = index;
         let ended = self.sender.clone();
@@ -190,7 +192,7 @@ impl Served {
         Ok(())
     }
 
-    /// Makes a new device: the first that is not connected, or one more.
+    /// Creates a new device: the first one not connected, or an additional one.
     fn make(&mut self) -> Result<(), DeviceError> {
         let known = indices();
         let free = known.iter().filter(|index| !is_connected(**index)).copied();
@@ -213,7 +215,7 @@ impl Served {
                     self.forget();
                     return Err(DeviceError::OldNbd { path: backend_path(index) });
                 }
-                // Another process was quicker.
+                // Another process was faster.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => self.forget(),
                 Err(error) => {
                     self.forget();
@@ -227,7 +229,7 @@ impl Served {
         Err(failed("cannot make", "/dev/nbdN")(io::Error::from_raw_os_error(libc::ENOSPC)))
     }
 
-    /// Takes over a device whose server is gone, or going.
+    /// Takes over a device whose server is gone or ending.
     fn take_over(&mut self, index: u32, ended: &Receiver<()>) -> Result<(), DeviceError> {
         self.index = index;
         let until = Instant::now() + PREDECESSOR_PATIENCE;
@@ -250,11 +252,11 @@ impl Served {
         }
     }
 
-    /// Gives the kernel another socket whenever one has ended, until the device is removed or the volume is
-    /// closed.
+    /// Gives the kernel another socket whenever one has ended, until the device is removed or
+    /// the volume is closed.
     fn keep(mut self, ended: &Receiver<()>) {
         while ended.recv().is_ok() {
-            // A socket that was not taken ends at once.
+            // A socket that the kernel did not take ends at once.
             std::thread::sleep(REFUSED_WITHIN);
             if backend(self.index).as_deref() != Some(&self.backend) {
                 return self.forget();
@@ -265,7 +267,7 @@ impl Served {
                 }
                 // The volume is closed.
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => return,
-                // Somebody disconnects it.
+                // Somebody is disconnecting it.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return self.forget(),
                 Err(error) => {
                     let path = self.path();
@@ -345,7 +347,7 @@ pub(super) fn remove(device: &Path, force: bool) -> Option<Result<(), DeviceErro
 fn remove_numbered(index: u32, force: bool) -> Result<(), DeviceError> {
     let path = block_path(index);
     if !backend(index).is_some_and(|found| found.starts_with("hemi:")) {
-        // It has been disconnected, and may belong to another server by now.
+        // It has been disconnected and may belong to another server by now.
         return Ok(());
     }
     if !force {
@@ -354,15 +356,15 @@ fn remove_numbered(index: u32, force: bool) -> Result<(), DeviceError> {
     driver()?.disconnect(index).map_err(failed("cannot disconnect", &path))
 }
 
-/// Makes sure that an unserved device is neither mounted nor held.
+/// Checks that an unserved device is neither mounted nor held.
 ///
-/// The first open of a device reads its partition table, and would wait for a server. By then the check is
-/// done. The open goes on when the device is disconnected.
+/// The first open of a device reads its partition table and would wait for a server. The
+/// exclusive claim is checked before that. The open continues when the device is disconnected.
 fn hold_unserved(path: &str) -> Result<(), DeviceError> {
     let (sender, opened) = sync_channel(1);
     let name = path.to_owned();
     let open = move || {
-        // The asker may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = sender.send(hold(&name));
     };
     std::thread::Builder::new()

@@ -12,17 +12,17 @@ use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 
-/// The family's name.
+/// Name of the generic netlink family.
 const FAMILY: &str = "nbd";
-/// Its version.
+/// Version of the family.
 const VERSION: u8 = 1;
 
-/// `NBD_CMD_…`.
+/// The family's commands, `NBD_CMD_…`.
 const CONNECT: u8 = 1;
 const DISCONNECT: u8 = 2;
 const RECONFIGURE: u8 = 3;
 
-/// `NBD_ATTR_…`.
+/// The attributes of commands, `NBD_ATTR_…`.
 const INDEX: u16 = 1;
 const SIZE_BYTES: u16 = 2;
 const BLOCK_BYTES: u16 = 3;
@@ -31,11 +31,11 @@ const SERVER_FLAGS: u16 = 5;
 const SOCKETS: u16 = 7;
 const DEAD_CONNECTION_TIMEOUT: u16 = 8;
 const BACKEND: u16 = 10;
-/// `NBD_SOCK_ITEM` and `NBD_SOCK_FD`.
+/// The attributes of a socket, `NBD_SOCK_ITEM` and `NBD_SOCK_FD`.
 const SOCKET_ITEM: u16 = 1;
 const SOCKET_DESCRIPTOR: u16 = 1;
 
-/// The properties of a device that the kernel is given.
+/// The properties of a device that are passed to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connect<'a> {
     /// The N of `/dev/nbdN`.
@@ -44,9 +44,10 @@ pub(super) struct Connect<'a> {
     pub(super) block_bytes: u32,
     /// The transmission flags of the protocol.
     pub(super) flags: u16,
-    /// Seconds that requests wait for a server.
+    /// Time that requests wait for a server, in seconds.
     pub(super) wait_seconds: u64,
-    /// The backend identifier of the device's owner. The kernel takes a later socket from nobody else.
+    /// The backend identifier of the device's owner. The kernel accepts later sockets only with
+    /// the same one.
     pub(super) backend: &'a str,
 }
 
@@ -60,7 +61,7 @@ impl Netlink {
     /// Finds the kernel's NBD client.
     ///
     /// # Errors
-    /// ENOENT if there is none, or another error of the system.
+    /// Returns ENOENT if there is none, or another error of the system.
     pub(super) fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
@@ -80,10 +81,10 @@ impl Netlink {
         Ok(netlink)
     }
 
-    /// Makes a device whose requests go to `socket`.
+    /// Creates a device whose requests go to `socket`.
     ///
     /// # Errors
-    /// EBUSY if the index is in use, or another error of the system.
+    /// Returns EBUSY if the index is in use, or another error of the system.
     pub(super) fn connect(
         &mut self,
         device: &Connect<'_>,
@@ -95,7 +96,7 @@ impl Netlink {
                 number(INDEX, device.index),
                 long(SIZE_BYTES, device.bytes),
                 long(BLOCK_BYTES, u64::from(device.block_bytes)),
-                // No time-out: a slow server is not a dead one.
+                // There is no timeout, because a slow server is not a dead one.
                 long(TIMEOUT, 0),
                 long(DEAD_CONNECTION_TIMEOUT, device.wait_seconds),
                 long(SERVER_FLAGS, u64::from(device.flags)),
@@ -105,10 +106,11 @@ impl Netlink {
         )
     }
 
-    /// Offers a device another socket, which it takes if its own is dead, and tells it its size.
+    /// Offers a device another socket, which it takes if its own is dead, and sets its size.
     ///
     /// # Errors
-    /// EINVAL if the device is not connected or has another backend, or another error of the system.
+    /// Returns EINVAL if the device is not connected or has another backend, or another error
+    /// of the system.
     pub(super) fn reconnect(
         &mut self,
         index: u32,
@@ -121,20 +123,20 @@ impl Netlink {
         self.command(RECONFIGURE, attributes)
     }
 
-    /// Tells a device its size.
+    /// Sets the size of a device.
     ///
     /// # Errors
-    /// Those of [`Netlink::reconnect`].
+    /// Returns those of [`Netlink::reconnect`].
     pub(super) fn resize(&mut self, index: u32, bytes: u64, backend: &str) -> io::Result<()> {
         let attributes =
             vec![number(INDEX, index), long(SIZE_BYTES, bytes), text(BACKEND, backend)];
         self.command(RECONFIGURE, attributes)
     }
 
-    /// Disconnects a device: requests that wait fail.
+    /// Disconnects a device. Waiting requests fail.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub(super) fn disconnect(&mut self, index: u32) -> io::Result<()> {
         self.command(DISCONNECT, vec![number(INDEX, index)])
     }
@@ -160,7 +162,7 @@ impl Netlink {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// Waits for the acknowledgement of a command, and hands answers before it to `take`.
+    /// Waits for the acknowledgement of a command. Passes answers before it to `take`.
     fn receive<F>(&self, mut take: impl FnMut(F)) -> io::Result<()>
     where
         F: ParseableParametrized<[u8], GenlHeader> + std::fmt::Debug,
@@ -217,7 +219,7 @@ impl Emitable for Message {
 }
 
 impl ParseableParametrized<[u8], GenlHeader> for Message {
-    /// Skips the attributes of an answer, which say nothing new.
+    /// Skips the attributes of an answer, which contain nothing new.
     fn parse_with_param(_: &[u8], header: GenlHeader) -> Result<Message, DecodeError> {
         Ok(Message { command: header.cmd, attributes: Vec::new() })
     }

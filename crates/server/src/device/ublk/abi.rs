@@ -4,16 +4,17 @@
 use hemi_engine::io::Operation;
 use hemi_units::Extent;
 
-/// An ioctl number of type 'u', as `_IOC` makes them: direction (2 bits), size (14), type, number.
+/// Returns the ioctl number of type 'u' as `_IOC` builds it: direction (2 bits), size (14),
+/// type, number.
 const fn command(direction: u32, size: u32, number: u32) -> u32 {
     direction << 30 | size << 16 | (b'u' as u32) << 8 | number
 }
 
 const READ: u32 = 2;
 const READ_WRITE: u32 = 3;
-/// Bytes of `struct ublksrv_ctrl_cmd`.
+/// Size of `struct ublksrv_ctrl_cmd` in bytes.
 pub(super) const CONTROL_BYTES: usize = 32;
-/// Bytes of `struct ublksrv_io_cmd`.
+/// Size of `struct ublksrv_io_cmd` in bytes.
 const IO_BYTES: u32 = 16;
 
 /// `UBLK_U_CMD_ADD_DEV`.
@@ -41,14 +42,14 @@ pub(super) const GET_INFO: u32 = command(READ, CONTROL_BYTES as u32, 0x02);
 /// `UBLK_U_CMD_GET_FEATURES`.
 pub(super) const GET_FEATURES: u32 = command(READ, CONTROL_BYTES as u32, 0x13);
 
-/// `UBLK_U_IO_FETCH_REQ`: takes requests under one tag from now on.
+/// `UBLK_U_IO_FETCH_REQ`: fetches requests for one tag from now on.
 pub(crate) const FETCH: u32 = command(READ_WRITE, IO_BYTES, 0x20);
-/// `UBLK_U_IO_COMMIT_AND_FETCH_REQ`: ends a tag's request, and takes the next.
+/// `UBLK_U_IO_COMMIT_AND_FETCH_REQ`: ends a tag's request and fetches the next.
 pub(crate) const COMMIT_AND_FETCH: u32 = command(READ_WRITE, IO_BYTES, 0x21);
 
 /// `UBLK_F_USER_RECOVERY`: the device outlives its server.
 pub(super) const USER_RECOVERY: u64 = 1 << 3;
-/// `UBLK_F_USER_RECOVERY_REISSUE`: what a server left unanswered goes to the next.
+/// `UBLK_F_USER_RECOVERY_REISSUE`: requests that a server left unanswered go to the next.
 pub(super) const REISSUE: u64 = 1 << 4;
 /// `UBLK_F_CMD_IOCTL_ENCODE`: commands are ioctl numbers.
 pub(super) const IOCTL_ENCODE: u64 = 1 << 6;
@@ -57,20 +58,20 @@ pub(super) const RESIZABLE: u64 = 1 << 10;
 /// `UBLK_F_USER_COPY`: payload is read and written through the character device.
 pub(super) const USER_COPY: u64 = 1 << 7;
 
-/// `UBLK_S_DEV_DEAD`: never started, or stopped.
+/// `UBLK_S_DEV_DEAD`: never started or stopped.
 pub(super) const STATE_DEAD: u16 = 0;
 /// `UBLK_S_DEV_LIVE`.
 pub(super) const STATE_LIVE: u16 = 1;
-/// `UBLK_S_DEV_QUIESCED`: its server is gone, and requests wait for the next.
+/// `UBLK_S_DEV_QUIESCED`: its server is gone and requests wait for the next.
 pub(super) const STATE_QUIESCED: u16 = 2;
 
 /// Offset at which queue 0's request descriptors are mapped (`UBLKSRV_CMD_BUF_OFFSET`).
 pub(super) const DESCRIPTORS_OFFSET: u64 = 0;
-/// Bytes of a request descriptor (`struct ublksrv_io_desc`).
+/// Size of a request descriptor (`struct ublksrv_io_desc`) in bytes.
 pub(super) const DESCRIPTOR_BYTES: usize = 24;
 /// Offset of the payload of queue 0's tag 0 in the character device (`UBLKSRV_IO_BUF_OFFSET`).
 const PAYLOAD_OFFSET: u64 = 0x8000_0000;
-/// Bits of an offset within one tag's payload (`UBLK_TAG_OFF`).
+/// Number of bits of an offset within one tag's payload (`UBLK_TAG_OFF`).
 const PAYLOAD_BITS: u32 = 25;
 
 /// Returns the offset of a tag's payload in the character device.
@@ -83,14 +84,14 @@ pub(super) const fn payload_at(tag: u16) -> u64 {
 pub(crate) struct Descriptor {
     /// Operation (bits 0 to 7) and flags.
     pub(crate) word: u32,
-    /// Sectors of 512 bytes.
+    /// Number of sectors of 512 bytes.
     pub(crate) sectors: u32,
     /// First sector.
     pub(crate) start: u64,
 }
 
 impl Descriptor {
-    /// Returns what it asks for (`UBLK_IO_OP_…`); `None` if hemi's device offers no such operation.
+    /// Returns its operation (`UBLK_IO_OP_…`), or `None` if hemi's device does not offer it.
     pub(crate) fn operation(&self) -> Option<Operation> {
         Some(match self.word & 0xFF {
             0 => Operation::Read,
@@ -102,7 +103,7 @@ impl Descriptor {
         })
     }
 
-    /// Returns its range; nothing for a flush, whose first sector is none.
+    /// Returns its range, which is empty for a flush.
     pub(crate) fn extent(&self) -> Extent {
         match self.sectors {
             0 => Extent::default(),
@@ -110,19 +111,19 @@ impl Descriptor {
         }
     }
 
-    /// Returns true if it is to be durable when answered (`UBLK_IO_F_FUA`).
+    /// Returns true if it has to be durable when answered (`UBLK_IO_F_FUA`).
     pub(crate) fn is_fua(&self) -> bool {
         self.word >> 13 & 1 == 1
     }
 
-    /// Returns true if zeroes must stay allocated (`UBLK_IO_F_NOUNMAP`).
+    /// Returns true if zeros must stay allocated (`UBLK_IO_F_NOUNMAP`).
     fn keeps_allocation(&self) -> bool {
         self.word >> 15 & 1 == 1
     }
 }
 
-/// Makes a `struct ublksrv_io_cmd` for queue 0. `result` is the bytes done or a negated errno; FETCH has
-/// none.
+/// Returns a `struct ublksrv_io_cmd` for queue 0. `result` is the number of bytes done or a
+/// negated errno. FETCH has none.
 pub(crate) fn io_command(tag: u16, result: i32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
@@ -143,14 +144,14 @@ pub(super) struct DeviceInfo {
     pub(super) server: i32,
     pub(super) pad1: u32,
     pub(super) flags: u64,
-    /// Kept for the server, and of no meaning to the kernel: hemi puts the volume's id here.
+    /// A field for the server that the kernel does not use. hemi puts the volume's id here.
     pub(super) volume: u64,
     pub(super) owner_user: u32,
     pub(super) owner_group: u32,
     pub(super) reserved: [u64; 2],
 }
 
-/// A device's limits (`struct ublk_params` without what zoned devices have).
+/// A device's limits (`struct ublk_params` without the parts for zoned devices).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Parameters {

@@ -1,7 +1,7 @@
 //! Commands to the kernel about whole devices, through `/dev/ublk-control`.
 //!
-//! They are io_uring commands of 128-byte entries, so they have a small ring of their own, used
-//! by one thread that may wait: a start waits until the reactor takes requests, and reads the
+//! They are io_uring commands of 128-byte entries, so they have a small ring of their own. One
+//! thread uses it and may block: a start waits until the reactor takes requests, and reads the
 //! partition table through it.
 
 use std::fs::File;
@@ -13,12 +13,12 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use super::abi::{self, CONTROL_BYTES, DeviceInfo, Parameters};
 use hemi_io::memory::{Mapping, Span};
 
-/// The node through which devices are made.
+/// The node through which devices are created.
 pub(super) const CONTROL_PATH: &str = "/dev/ublk-control";
-/// The device of a command that is about none, or about one yet to be numbered.
+/// The device number of a command about no device, or about one that has no number yet.
 const NO_DEVICE: u32 = u32::MAX;
 
-/// The way to the kernel's driver.
+/// The kernel's driver.
 pub(super) struct Control {
     file: File,
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
@@ -29,10 +29,10 @@ pub(super) struct Control {
 /// A plain structure that the kernel reads or writes.
 ///
 /// # Safety
-/// Any bytes are a valid value of it, and it has no padding.
+/// Any bytes must be a valid value of it, and it must have no padding.
 unsafe trait Plain: Copy {}
 
-// SAFETY: integers of all bits, in the kernel's layout, whose padding is named.
+// SAFETY: integers of all sizes in the kernel's layout, whose padding is made of named fields.
 unsafe impl Plain for DeviceInfo {}
 // SAFETY: as above.
 unsafe impl Plain for Parameters {}
@@ -52,27 +52,27 @@ impl Control {
     /// Opens the driver.
     ///
     /// # Errors
-    /// The system's: no such driver, no right to it, no io_uring.
+    /// Returns the system's error: no such driver, no permission to use it, or no io_uring.
     pub(super) fn open() -> io::Result<Control> {
         let file = File::options().read(true).write(true).open(CONTROL_PATH)?;
         let ring = IoUring::builder().dontfork().build(4)?;
         Ok(Control { file, ring, exchange: Mapping::new(size_of::<Parameters>(), false)? })
     }
 
-    /// Returns what the driver can do (`UBLK_F_…`).
+    /// Returns the driver's features (`UBLK_F_…`).
     ///
     /// # Errors
-    /// The system's; a driver before Linux 6.5 has no answer.
+    /// Returns the system's error. A driver before Linux 6.5 does not know the command.
     pub(super) fn features(&mut self) -> io::Result<u64> {
         let mut features = 0_u64;
         self.with_value(abi::GET_FEATURES, NO_DEVICE, &mut features)?;
         Ok(features)
     }
 
-    /// Returns what the driver knows of a device.
+    /// Returns the driver's information on a device.
     ///
     /// # Errors
-    /// ENODEV if there is none of this number, or another of the system's.
+    /// Returns ENODEV if there is none of this number, or another error of the system.
     pub(super) fn info(&mut self, device: u32) -> io::Result<DeviceInfo> {
         let mut info = DeviceInfo::default();
         self.with_value(abi::GET_INFO, device, &mut info)?;
@@ -82,7 +82,7 @@ impl Control {
     /// Returns a device's size in sectors of 512 bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn sectors(&mut self, device: u32) -> io::Result<u64> {
         let length = size_of::<Parameters>() as u32;
         let mut parameters = Parameters { length, ..Parameters::default() };
@@ -90,20 +90,20 @@ impl Control {
         Ok(parameters.device_sectors)
     }
 
-    /// Makes a device of a number the kernel chooses, and returns what it has become.
+    /// Creates a device with a number that the kernel chooses. Returns its information.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn add(&mut self, mut info: DeviceInfo) -> io::Result<DeviceInfo> {
         info.number = NO_DEVICE;
         self.with_value(abi::ADD, NO_DEVICE, &mut info)?;
         Ok(info)
     }
 
-    /// Sets a device's limits, before it is started.
+    /// Sets a device's limits before it is started.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn set_parameters(
         &mut self,
         device: u32,
@@ -112,10 +112,10 @@ impl Control {
         self.with_value(abi::SET_PARAMETERS, device, &mut parameters)
     }
 
-    /// Lets requests come. Waits until the reactor takes them.
+    /// Starts a device. Waits until the reactor takes requests.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn start(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::START, device, u64::from(std::process::id()))
     }
@@ -123,48 +123,48 @@ impl Control {
     /// Begins to take over a device whose server is gone.
     ///
     /// # Errors
-    /// EBUSY while something of that server is left, or another of the system's.
+    /// Returns EBUSY while a part of that server is left, or another error of the system.
     pub(super) fn start_recovery(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::START_RECOVERY, device, 0)
     }
 
-    /// Lets requests come again, those first that were left unanswered. Waits until the reactor
-    /// takes them.
+    /// Ends the takeover. Unanswered requests come first, then new ones. Waits until the
+    /// reactor takes them.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn end_recovery(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::END_RECOVERY, device, u64::from(std::process::id()))
     }
 
-    /// Tells a device its size in sectors of 512 bytes.
+    /// Sets the size of a device in sectors of 512 bytes.
     ///
     /// # Errors
-    /// EOPNOTSUPP before Linux 6.16, or another error of the system.
+    /// Returns EOPNOTSUPP before Linux 6.16, or another error of the system.
     pub(super) fn update_size(&mut self, device: u32, sectors: u64) -> io::Result<()> {
         self.plain(abi::UPDATE_SIZE, device, sectors)
     }
 
-    /// Takes the block device away. Requests that come still fail.
+    /// Removes the block device. Requests that still come fail.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn stop(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::STOP, device, 0)
     }
 
-    /// Forgets a device. Waits until nobody has its character device open.
+    /// Deletes a device. Waits until nobody has its character device open.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn delete(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::DELETE, device, 0)
     }
 
-    /// Forgets a device once nobody has it open, without waiting for that.
+    /// Deletes a device once nobody has it open, without waiting for that.
     ///
     /// # Errors
-    /// EOPNOTSUPP before Linux 6.9, or another error of the system.
+    /// Returns EOPNOTSUPP before Linux 6.9, or another error of the system.
     pub(super) fn delete_later(&mut self, device: u32) -> io::Result<()> {
         self.plain(abi::DELETE_LATER, device, 0)
     }
@@ -173,7 +173,7 @@ impl Control {
         self.issue(operation, &Arguments { device, data, ..Arguments::default() })
     }
 
-    /// Issues a command that reads or writes a value.
+    /// Issues a command that reads or writes `value`.
     fn with_value<T: Plain>(
         &mut self,
         operation: u32,
@@ -195,7 +195,7 @@ impl Control {
     fn issue(&mut self, operation: u32, arguments: &Arguments) -> io::Result<()> {
         let mut bytes = [0_u8; 80];
         bytes[0..4].copy_from_slice(&arguments.device.to_ne_bytes());
-        // The queue: none.
+        // The field of the queue: none.
         bytes[4..6].copy_from_slice(&u16::MAX.to_ne_bytes());
         bytes[6..8].copy_from_slice(&arguments.length.to_ne_bytes());
         bytes[8..16].copy_from_slice(&arguments.address.to_ne_bytes());
@@ -203,7 +203,7 @@ impl Control {
         debug_assert!(CONTROL_BYTES <= bytes.len());
         let entry =
             opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), operation).cmd(bytes).build();
-        // SAFETY: the file is open, and what the command reads or writes stays mapped for ever.
+        // SAFETY: the file is open, and the memory of the command stays mapped forever.
         unsafe { self.ring.submission().push(&entry) }
             .map_err(|_| io::Error::other("the ring of one command is full"))?;
         loop {

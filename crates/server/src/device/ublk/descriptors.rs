@@ -1,4 +1,5 @@
-//! The request descriptors of a device's one queue: memory the kernel writes and hemi reads.
+//! The request descriptors of a device's only queue: memory that the kernel writes and hemi
+//! reads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +10,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::abi::{self, DESCRIPTOR_BYTES, Descriptor};
 use hemi_io::memory::PAGE_BYTES;
 
-/// The mapping. The device cannot go before it does, since it keeps the character device open.
+/// The mapping of the descriptors. It keeps the character device open, so the device cannot be
+/// deleted before it is dropped.
 pub(super) struct Descriptors {
     base: NonNull<u8>,
     length: usize,
@@ -20,10 +22,10 @@ pub(super) struct Descriptors {
 unsafe impl Send for Descriptors {}
 
 impl Descriptors {
-    /// Maps those of so many tags from the character device.
+    /// Maps the descriptors of `depth` tags from the character device.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn map(file: &OwnedFd, depth: u16) -> io::Result<Descriptors> {
         let length = (usize::from(depth) * DESCRIPTOR_BYTES).next_multiple_of(PAGE_BYTES);
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists.
@@ -42,14 +44,16 @@ impl Descriptors {
         Ok(Descriptors { base, length, depth })
     }
 
-    /// Returns a tag's descriptor. It is a request's from the fetch's completion to the commit.
+    /// Returns a tag's descriptor. It describes a request from the fetch's completion to the
+    /// commit.
     ///
     /// # Panics
-    /// If there is no such tag: tags are this table's own.
+    /// If there is no such tag. Tags come from this process's own table.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "tag {tag} of {}", self.depth);
-        // SAFETY: the descriptor lies within the mapping, and its fields are aligned: it begins at a
-        // multiple of 24. The kernel writes none of a request that it has handed over.
+        // SAFETY: the descriptor lies within the mapping, and its fields are aligned, because
+        // it begins at a multiple of 24. The kernel does not write the descriptor of a request
+        // that it has handed over.
         unsafe {
             let at = self.base.as_ptr().add(usize::from(tag) * DESCRIPTOR_BYTES);
             Descriptor {

@@ -1,7 +1,7 @@
 //! The volume as a ublk device: `/dev/ublkbN`, whose requests come from `/dev/ublkcN`.
 //!
-//! The device outlives its server by `UBLK_F_USER_RECOVERY_REISSUE`: the next server gets the requests
-//! that were left unanswered.
+//! The device outlives its server by `UBLK_F_USER_RECOVERY_REISSUE`: the next server gets the
+//! requests that were left unanswered.
 
 mod abi;
 mod control;
@@ -24,13 +24,14 @@ use abi::{DeviceInfo, Parameters};
 use control::{CONTROL_PATH, Control};
 pub use payload::OpenDevice;
 
-/// Most requests of a device in flight.
+/// Maximum number of requests of a device in flight.
 const DEPTH: u16 = 128;
-/// Most bytes of one request's payload: the size of the parts that the export cuts requests into.
+/// Maximum payload of one request in bytes. The export cuts requests into parts of this size.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Most bytes of one discard or zeroing.
+/// Maximum length of one discard or zeroing in bytes.
 const RANGE_BYTES_MAX: u32 = 1 << 30;
-/// Features that the driver must have: payload by copy (Linux 6.5), and devices that outlive their server.
+/// Features that the driver must have: payload by copy (Linux 6.5), and devices that outlive
+/// their server.
 const NEEDED: u64 = abi::USER_COPY | abi::USER_RECOVERY | abi::REISSUE | abi::IOCTL_ENCODE;
 /// Time for the device's node to appear.
 const NODE_PATIENCE: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ fn not_allowed(source: io::Error) -> DeviceError {
     DeviceError::NotAllowed { at: CONTROL_PATH, source }
 }
 
-/// Opens the driver, and checks that it has the features in [`NEEDED`].
+/// Opens the driver and checks that it has the features in [`NEEDED`].
 fn driver() -> Result<Control, DeviceError> {
     let mut control = Control::open().map_err(|error| match is_refusal(&error) {
         true => not_allowed(error),
@@ -54,13 +55,13 @@ fn driver() -> Result<Control, DeviceError> {
     Ok(control)
 }
 
-/// Checks the driver's answer to the question for its features.
+/// Checks the driver's answer to the query of its features.
 fn fits(features: io::Result<u64>) -> Result<(), DeviceError> {
     match features {
         Ok(found) if found & NEEDED == NEEDED => Ok(()),
         Ok(found) => Err(DeviceError::OldUblk { found, needed: NEEDED }),
         Err(error) if is_refusal(&error) => Err(not_allowed(error)),
-        // Drivers before Linux 6.5 do not know the question.
+        // Drivers before Linux 6.5 do not know the query.
         Err(_) => Err(DeviceError::OldUblk { found: 0, needed: NEEDED }),
     }
 }
@@ -70,7 +71,7 @@ fn mark_of(id: [u8; 16]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| id[byte]))
 }
 
-/// Finds the device that is, or was, the volume with this id.
+/// Finds the existing device of the volume with this id, if any.
 fn find(control: &mut Control, id: [u8; 16]) -> Result<Option<DeviceInfo>, DeviceError> {
     let entries = match std::fs::read_dir("/sys/class/ublk-char") {
         Ok(entries) => entries,
@@ -82,7 +83,8 @@ fn find(control: &mut Control, id: [u8; 16]) -> Result<Option<DeviceInfo>, Devic
         .collect();
     numbers.sort_unstable();
     for number in numbers {
-        // A device that has gone meanwhile, or that belongs to another user, is not ours.
+        // A device that has disappeared meanwhile, or that belongs to another user, is not
+        // ours.
         let Ok(info) = control.info(number) else { continue };
         if info.volume == mark_of(id) && info.flags & NEEDED == NEEDED {
             return Ok(Some(info));
@@ -103,11 +105,11 @@ pub(super) fn exists(id: [u8; 16]) -> bool {
     found.is_some_and(|info| info.state != abi::STATE_DEAD)
 }
 
-/// Makes the volume a device, or takes over its existing one. Returns its path.
+/// Makes the volume a device or takes over its existing one. Returns its path.
 pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<String, DeviceError> {
     let mut control = driver()?;
     let number = match find(&mut control, identity.id)? {
-        // After an upgrade this process may be its server in name only.
+        // After an upgrade this process may be its server without serving it yet.
         Some(info)
             if info.state == abi::STATE_LIVE
                 && process::is_this(info.server)
@@ -133,17 +135,17 @@ pub(super) fn attach(reactor: &ReactorHandle, identity: &Identity) -> Result<Str
 
 /// Sets the scheduler and the number of requests.
 ///
-/// - No scheduler: the engine has its own, which knows the drives.
-/// - One request fewer than there are tags, so that one command is always in the ring. The driver notices
-///   that its server is gone when the kernel takes back one of its commands. With none there it would wait
-///   30 s for a request to time out.
+/// - No scheduler, because the engine has its own, which knows the drives.
+/// - One request fewer than there are tags, so that one command is always in the ring. The
+///   driver notices that its server is gone when the kernel takes back one of its commands.
+///   With none there it would wait 30 s for a request to time out.
 fn tune_queue(number: u32) {
     let device = format!("ublkb{number}");
     tune(&device, "scheduler", "none");
     tune(&device, "nr_requests", &(DEPTH - 1).to_string());
 }
 
-/// Makes a new device.
+/// Creates a new device.
 fn make(
     control: &mut Control,
     reactor: &ReactorHandle,
@@ -177,7 +179,7 @@ fn make(
     started.map(|()| info.number)
 }
 
-/// Returns the volume's limits in the driver's terms.
+/// Returns the volume's limits as the driver's parameters.
 fn parameters(identity: &Identity) -> Parameters {
     let block_shift = identity.block_bytes.trailing_zeros() as u8;
     Parameters {
@@ -198,7 +200,7 @@ fn parameters(identity: &Identity) -> Parameters {
     }
 }
 
-/// Takes over a device whose server is gone, or going.
+/// Takes over a device whose server is gone or ending.
 fn take_over(
     control: &mut Control,
     reactor: &ReactorHandle,
@@ -224,13 +226,14 @@ fn take_over(
                 }
                 std::thread::sleep(RETRY_AFTER);
             }
-            // A server was killed while it took the device over, so that this has begun already. The driver
-            // has no other reason to answer EINVAL here (`ublk_ctrl_start_recovery` of Linux 6.12):
+            // A server was killed while it took the device over, so this has begun already. The
+            // driver has no other reason to answer EINVAL here (`ublk_ctrl_start_recovery` of
+            // Linux 6.12):
             // - The device cannot outlive its server. `find` returns no such device.
-            // - No queue is ready. A device that was ever started has its queue ready until a recovery
-            //   begins, and a recovery begins only when the device is quiesced.
-            // - The command is malformed, or we have no right to the device. The driver has just answered
-            //   a command of the same form about it.
+            // - No queue is ready. A device that was ever started has its queue ready until a
+            //   recovery begins, and a recovery begins only when the device is quiesced.
+            // - The command is malformed, or we have no permission for the device. The driver
+            //   has just answered a command of the same form about it.
             Err(error)
                 if error.raw_os_error() == Some(libc::EINVAL)
                     && info.state == abi::STATE_QUIESCED =>
@@ -257,8 +260,8 @@ fn take_over(
     Ok(())
 }
 
-/// Hands the character device to the reactor, which takes requests from then on. Waits until `free_by` for
-/// another server to let go of it.
+/// Hands the character device to the reactor, which takes requests from then on. Waits until
+/// `free_by` for another server to let go of it.
 fn hand_over(
     reactor: &ReactorHandle,
     info: &DeviceInfo,
@@ -276,8 +279,9 @@ fn hand_over(
     Ok(reactor.wait_for(|reply| ReactorMessage::AttachDevice { opened, reply })?)
 }
 
-/// Opens the character device, whose node udev may still be making. One server at a time has it open: a server
-/// that was killed while it took the device over may still hold it, and is waited for until `free_by`.
+/// Opens the character device, whose node udev may not have created yet. Only one server at a
+/// time may have it open. A server that was killed while it took the device over may still hold
+/// it, so this waits for it until `free_by`.
 fn open_node(node: &str, free_by: Instant) -> io::Result<OwnedFd> {
     let there_by = Instant::now() + NODE_PATIENCE;
     loop {
@@ -324,7 +328,8 @@ fn remove_numbered(number: u32, force: bool) -> Result<(), DeviceError> {
     let stopped = failed("cannot stop", &path);
     if force {
         control.stop(number).map_err(stopped)?;
-        // A program that has it open keeps it. Before Linux 6.9 the next start of the volume deletes it.
+        // A program that has it open keeps it. Before Linux 6.9 the next start of the volume
+        // deletes it.
         if let Err(error) = control.delete_later(number) {
             tracing::warn!(path, %error, "the block device is dead, and not deleted yet");
         }

@@ -1,9 +1,10 @@
-//! A device opened for serving: its requests, and the way to and from their payload.
+//! A device opened for serving: its requests and the transfer of their payload.
 //!
-//! Payload is copied by `pread` and `pwrite` on the character device (`UBLK_F_USER_COPY`): once,
-//! between the client's pages and the arena, whose buffer then serves every leg and every debt. They
-//! only copy memory and never wait, so the reactor calls them itself. As io_uring entries they would go
-//! to a thread each: the driver has no way to say that they do not block.
+//! Payload is copied by `pread` and `pwrite` on the character device (`UBLK_F_USER_COPY`). It
+//! is copied once, between the client's pages and the arena, whose buffer then serves every leg
+//! and every debt. The calls only copy memory and never wait, so the reactor makes them itself.
+//! As io_uring entries they would go to a thread each, because the driver cannot indicate that
+//! they do not block.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,29 +15,30 @@ use super::abi::{self, Descriptor};
 use super::descriptors::Descriptors;
 use hemi_io::memory::Span;
 
-/// A device whose requests this process is to serve.
+/// A device whose requests this process serves.
 pub struct OpenDevice {
     file: OwnedFd,
     depth: u16,
-    /// None before [`OpenDevice::map`].
+    /// `None` before [`OpenDevice::map`].
     descriptors: Option<Descriptors>,
     path: String,
     sectors: u64,
 }
 
 impl OpenDevice {
-    /// Takes the character device of a block device at `path` of so many sectors, whose queue has so many
-    /// tags.
+    /// Creates an open device from the character device `file`, the path of the block device,
+    /// its size in `sectors`, and the number of tags of its queue (`depth`).
     pub(super) fn new(file: OwnedFd, depth: u16, path: String, sectors: u64) -> OpenDevice {
         OpenDevice { file, depth, descriptors: None, path, sectors }
     }
 
-    /// Maps the requests' descriptors. All tags have been fetched by then, because from here on the driver
-    /// keeps this process's memory in mind: it forgets that of a server that was killed only if its queue
-    /// was ready, and would refuse any other server's mapping for ever.
+    /// Maps the requests' descriptors. All tags must have been fetched by then, because from
+    /// here on the driver remembers this process's memory. It forgets that of a killed server
+    /// only if its queue was ready, and would otherwise refuse any other server's mapping
+    /// forever.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub(crate) fn map(&mut self) -> io::Result<()> {
         self.descriptors = Some(Descriptors::map(&self.file, self.depth)?);
         Ok(())
@@ -47,7 +49,7 @@ impl OpenDevice {
         &self.file
     }
 
-    /// Gives the character device back, the descriptors unmapped.
+    /// Unmaps the descriptors and returns the character device.
     pub(crate) fn into_file(self) -> OwnedFd {
         self.file
     }
@@ -57,13 +59,13 @@ impl OpenDevice {
         &self.path
     }
 
-    /// Returns how many requests it has in flight at most.
+    /// Returns the maximum number of requests in flight.
     pub(crate) fn depth(&self) -> u16 {
         self.depth
     }
 
-    /// Returns what a tag's request asks for; `None` if it is of a kind that hemi has not offered, or
-    /// leaves the device.
+    /// Returns the operation and descriptor of a tag's request, or `None` if hemi does not
+    /// offer that kind of request or it exceeds the device.
     pub(crate) fn request(&self, tag: u16) -> Option<(Operation, Descriptor)> {
         let descriptor = self.descriptors.as_ref()?.get(tag);
         let operation = descriptor.operation()?;
@@ -72,24 +74,25 @@ impl OpenDevice {
         (descriptor.sectors == 0 || end.is_some_and(fits)).then_some((operation, descriptor))
     }
 
-    /// Copies a write's payload from its client into `span`, which is as long.
+    /// Copies a write's payload from its client into `span`, which has the same length.
     ///
     /// # Errors
-    /// The system's: the request is not the server's any more.
+    /// Returns the system's error if the request is no longer the server's.
     pub(crate) fn copy_in(&self, tag: u16, span: Span) -> io::Result<()> {
         self.copy(tag, span, |file, span, at| {
-            // SAFETY: the span stays mapped for ever, and nobody else uses a buffer being filled.
+            // SAFETY: the span stays mapped forever, and nobody else uses a buffer that is
+            // being filled.
             unsafe { libc::pread64(file, span.address().cast(), span.length(), at) }
         })
     }
 
-    /// Copies a read's payload from `span`, which is as long, to its client.
+    /// Copies a read's payload from `span`, which has the same length, to its client.
     ///
     /// # Errors
-    /// Those of [`OpenDevice::copy_in`].
+    /// Returns those of [`OpenDevice::copy_in`].
     pub(crate) fn copy_out(&self, tag: u16, span: Span) -> io::Result<()> {
         self.copy(tag, span, |file, span, at| {
-            // SAFETY: the span stays mapped for ever.
+            // SAFETY: the span stays mapped forever.
             unsafe { libc::pwrite64(file, span.address().cast(), span.length(), at) }
         })
     }

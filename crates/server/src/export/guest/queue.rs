@@ -334,7 +334,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Makes the requests given back visible to the guest, and calls the guest if it wants to be called.
+    /// Makes the requests given back visible to the guest, and calls it if it wants to be
+    /// called.
     pub(super) fn publish(&mut self, ring: &mut Ring, signals: &Signals) {
         if !self.queue.has_unpublished() {
             return;
