@@ -1,9 +1,9 @@
-//! Fixed-size headers out of a byte stream that may be cut anywhere.
+//! Collection of fixed-size headers from a byte stream that may be cut anywhere.
 
-/// Longest header gathered: a reply header with its chunk's fixed fields.
+/// Longest header in bytes: a reply header with its chunk's fixed fields.
 const HEADER_BYTES_MAX: usize = 48;
 
-/// Collects one header. Empty between headers.
+/// A collector of one header. It is empty between headers.
 #[derive(Debug)]
 pub(crate) struct Gather {
     bytes: [u8; HEADER_BYTES_MAX],
@@ -15,7 +15,8 @@ impl Gather {
         Gather { bytes: [0; HEADER_BYTES_MAX], filled: 0 }
     }
 
-    /// Returns one that holds `bytes` already; `None` if they are more than a header has.
+    /// Returns a collector that already holds `bytes`, or `None` if a header is shorter than
+    /// that.
     pub(crate) fn of(bytes: &[u8]) -> Option<Gather> {
         let mut gather = Gather::new();
         gather.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -23,8 +24,8 @@ impl Gather {
         Some(gather)
     }
 
-    /// Takes from `input` what a header of `N` bytes still lacks: how many bytes that was,
-    /// and the header once it is whole.
+    /// Takes the missing bytes of a header of `N` bytes from `input`. Returns the number of
+    /// bytes used, and the header once it is complete.
     pub(crate) fn take<const N: usize>(&mut self, input: &[u8]) -> (usize, Option<[u8; N]>) {
         const { assert!(N <= HEADER_BYTES_MAX) };
         if self.filled == 0
@@ -42,8 +43,8 @@ impl Gather {
         (used, header)
     }
 
-    /// Takes from `input` what `length` bytes still lack, at most [`HEADER_BYTES_MAX`].
-    /// Once they are whole, [`Gather::finish`] gives them.
+    /// Takes the missing bytes of `length`, at most [`HEADER_BYTES_MAX`], from `input`. Returns
+    /// the number of bytes used. Once all have arrived, [`Gather::finish`] returns them.
     pub(crate) fn fill(&mut self, input: &[u8], length: usize) -> usize {
         let length = length.min(HEADER_BYTES_MAX);
         let used = length.saturating_sub(self.filled).min(input.len());
@@ -52,7 +53,7 @@ impl Gather {
         used
     }
 
-    /// The first `length` bytes, if that many have arrived; then it is empty again.
+    /// Returns the first `length` bytes and empties the collector, if that many have arrived.
     pub(crate) fn finish(&mut self, length: usize) -> Option<&[u8]> {
         if length > HEADER_BYTES_MAX || self.filled < length {
             return None;
@@ -61,7 +62,7 @@ impl Gather {
         Some(&self.bytes[..length])
     }
 
-    /// What has arrived so far.
+    /// Returns the bytes that have arrived so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }

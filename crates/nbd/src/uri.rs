@@ -8,10 +8,10 @@ use core::fmt;
 
 use crate::limits::STRING_BYTES_MAX;
 
-/// Port of `nbd://` and `nbds://` where none is given.
+/// Default port of `nbd://` and `nbds://`.
 pub const DEFAULT_PORT: u16 = 10809;
 
-/// Where a server listens.
+/// The address at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A host name or address (IPv6 without brackets) and a port.
@@ -21,7 +21,7 @@ pub enum Address {
         /// Port.
         port: u16,
     },
-    /// A unix socket's path.
+    /// The path of a unix socket.
     Unix {
         /// Path.
         path: String,
@@ -31,64 +31,64 @@ pub enum Address {
 /// A parsed NBD URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdUri {
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub address: Address,
-    /// Whether to use TLS.
+    /// True to use TLS.
     pub tls: bool,
-    /// The export's name; empty for the server's default.
+    /// The export's name, or empty for the server's default.
     pub export: String,
-    /// `tls-certificates`: folder with `ca-cert.pem`, `client-cert.pem`, `client-key.pem`.
+    /// `tls-certificates`: directory with `ca-cert.pem`, `client-cert.pem`, `client-key.pem`.
     pub tls_certificates: Option<String>,
-    /// `tls-hostname`: name the server's certificate must have, if not the host.
+    /// `tls-hostname`: the name in the server's certificate, if it is not the host.
     pub tls_hostname: Option<String>,
 }
 
-/// Why a text is no usable NBD URI.
+/// The reason why a text is not a usable NBD URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
-    /// Another scheme.
+    /// The scheme is another one.
     #[error("{uri:?} begins with none of nbd://, nbds://, nbd+unix://, nbds+unix://")]
     Scheme {
         /// The text.
         uri: String,
     },
-    /// A broken `%` escape, or one that makes no UTF-8 or a NUL.
+    /// A `%` escape is broken, or produces invalid UTF-8 or a NUL.
     #[error("{part:?} has a broken percent escape; write % itself as %25")]
     Escape {
-        /// The part it stands in.
+        /// The part that contains it.
         part: String,
     },
-    /// No host.
+    /// There is no host.
     #[error("{uri:?} names no host; write nbd://HOST[:PORT]/EXPORT")]
     NoHost {
         /// The text.
         uri: String,
     },
-    /// A port that is no port, or brackets that do not match.
+    /// The port is not valid, or brackets do not match.
     #[error("{authority:?} is not HOST, HOST:PORT or [IPV6]:PORT with a port from 1 to 65535")]
     Authority {
         /// The part between `//` and `/`.
         authority: String,
     },
-    /// A user name.
+    /// There is a user name.
     #[error("{authority:?} names a user, which hemi does not use")]
     User {
         /// The part between `//` and `/`.
         authority: String,
     },
-    /// `nbd+unix://` with a host.
+    /// `nbd+unix://` has a host.
     #[error("{uri:?} names a host; write nbd+unix:///EXPORT?socket=PATH (three slashes)")]
     UnixHost {
         /// The text.
         uri: String,
     },
-    /// `nbd+unix://` without a socket.
+    /// `nbd+unix://` has no socket.
     #[error("{uri:?} names no socket; write nbd+unix:///EXPORT?socket=PATH")]
     NoSocket {
         /// The text.
         uri: String,
     },
-    /// A query parameter that means nothing here.
+    /// A query parameter has no meaning here.
     #[error(
         "{uri:?} has the parameter {name:?}; known are socket (with nbd+unix), tls-certificates and tls-hostname (with nbds)"
     )]
@@ -98,7 +98,7 @@ pub enum UriError {
         /// The parameter.
         name: String,
     },
-    /// A fragment.
+    /// There is a fragment.
     #[error("{uri:?} has a fragment (#…), which an NBD URI cannot have; write # itself as %23")]
     Fragment {
         /// The text.
@@ -107,21 +107,21 @@ pub enum UriError {
     /// The export's name is too long.
     #[error("the export name of {bytes} bytes is longer than {STRING_BYTES_MAX}")]
     LongExport {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
 }
 
 impl NbdUri {
-    /// Whether a text is meant to be an NBD URI, well-formed or not.
+    /// Returns true if a text is meant to be an NBD URI, well-formed or not.
     pub fn is_nbd(text: &str) -> bool {
         scheme(text).is_some()
     }
 
-    /// Reads a URI.
+    /// Parses a URI.
     ///
     /// # Errors
-    /// What is wrong with it, and how to write it.
+    /// Returns the error in the text and its correction.
     pub fn parse(text: &str) -> Result<NbdUri, UriError> {
         let uri = || text.to_string();
         let (unix, tls, rest) = scheme(text).ok_or_else(|| UriError::Scheme { uri: uri() })?;
@@ -200,7 +200,7 @@ impl core::str::FromStr for NbdUri {
     }
 }
 
-/// Whether it is a unix socket's, whether it is TLS, and what follows the `://`.
+/// Returns two flags, for a unix socket and for TLS, and the text after the `://`.
 fn scheme(text: &str) -> Option<(bool, bool, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let schemes = [
@@ -242,7 +242,8 @@ fn parse_authority(authority: &str) -> Result<Address, UriError> {
         }
         Some(_) => return Err(bad()),
     };
-    // As a percent escape, too: no host has them, and it could not be shown as it was written.
+    // This includes percent escapes: no host has such characters, and they could not be shown
+    // as written.
     let no_name = |c: char| matches!(c, ':' | '/' | '@' | '[' | ']' | '?' | '#') || c.is_control();
     if host.is_empty() || (host.contains(no_name) && !authority.starts_with('[')) {
         return Err(bad());
@@ -261,7 +262,7 @@ fn unescape(part: &str) -> Result<String, UriError> {
                     let digit = rest.next().map(char::from).and_then(|digit| digit.to_digit(16));
                     digit.ok_or_else(broken)
                 };
-                // Two hexadecimal digits.
+                // The escape has two hexadecimal digits.
                 (digit()? * 16 + digit()?) as u8
             }
             byte => byte,
@@ -272,7 +273,7 @@ fn unescape(part: &str) -> Result<String, UriError> {
     if text.contains('\0') { Err(broken()) } else { Ok(text) }
 }
 
-/// A text with all but the harmless characters escaped.
+/// A text that is displayed with all but the harmless characters escaped.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

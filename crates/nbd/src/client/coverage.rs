@@ -1,16 +1,16 @@
-//! Which bytes of a read have arrived.
+//! The bytes of a read that have arrived.
 
 use crate::limits::READ_PIECES_MAX;
 
-/// Up to [`READ_PIECES_MAX`] separate pieces, each `start..end` in bytes from the
-/// beginning of the request, ascending, none touching another.
+/// Up to [`READ_PIECES_MAX`] separate pieces in ascending order, each `start..end` in bytes
+/// from the beginning of the request. No two touch each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coverage {
     pieces: [(u32, u32); READ_PIECES_MAX],
     count: usize,
 }
 
-/// Why a piece cannot be added.
+/// The reason why a piece cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CoverageError {
     /// This byte has arrived before.
@@ -55,7 +55,7 @@ impl Coverage {
         Ok(())
     }
 
-    /// Bytes that have arrived.
+    /// Returns the number of bytes that have arrived.
     pub(super) fn bytes(&self) -> u64 {
         self.pieces[..self.count].iter().map(|piece| u64::from(piece.1 - piece.0)).sum()
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a set of bytes.
+        /// Compares the coverage with a set of bytes.
         #[test]
         fn agrees_with_a_set(pieces in proptest::collection::vec((0_u32..40, 1_u32..10), 0..30)) {
             let mut coverage = Coverage::EMPTY;

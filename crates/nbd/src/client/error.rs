@@ -1,17 +1,17 @@
-//! What can go wrong with a server.
+//! Errors of a server and of the session with it.
 
 use alloc::string::String;
 
 use crate::codec::BlockSizeError;
 use crate::limits::{OPTION_REPLIES_MAX, OPTION_REPLY_BYTES_MAX, READ_PIECES_MAX};
 
-/// Why a session ended.
+/// The error that ended a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// In the handshake.
+    /// An error in the handshake.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// In transmission.
+    /// An error in transmission.
     #[error("the server broke the NBD protocol: {0}")]
     Reply(#[from] ReplyError),
     /// The session has already ended with an error.
@@ -19,38 +19,38 @@ pub enum ClientError {
     Failed,
 }
 
-/// Why the handshake failed.
+/// The reason why the handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The peer speaks another protocol.
     #[error("this is not an NBD server: it begins with {magic:#018x} instead of NBDMAGIC")]
     NotNbd {
-        /// What it begins with.
+        /// The first eight bytes it sent.
         magic: u64,
     },
-    /// The server speaks a style of the protocol that was given up long ago.
+    /// The server uses a style of the protocol that was abandoned long ago.
     #[error(
         "the server speaks NBD's oldstyle or an unknown style ({style:#018x}); newstyle is needed"
     )]
     Style {
-        /// What stands in place of IHAVEOPT.
+        /// The value in place of IHAVEOPT.
         style: u64,
     },
-    /// TLS was asked for and the server has none.
+    /// TLS was requested and the server does not have it.
     #[error("TLS is wanted but the server refuses it: {message}")]
     TlsRefused {
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
-    /// The server insists on TLS.
+    /// The server requires TLS.
     #[error("the server requires TLS: use nbds:// or nbds+unix://")]
     TlsRequired,
-    /// No such export.
+    /// The export does not exist.
     #[error("the server has no export named {export:?}: {message}")]
     UnknownExport {
-        /// The name asked for.
+        /// The name requested.
         export: String,
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
     /// Any other refusal.
@@ -60,40 +60,40 @@ pub enum HandshakeError {
         option: &'static str,
         /// The reply's name.
         reply: &'static str,
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
-    /// An option reply without its magic number.
+    /// An option reply has no magic number.
     #[error("option reply begins with {magic:#018x}")]
     ReplyMagic {
-        /// What it begins with.
+        /// The value in its place.
         magic: u64,
     },
-    /// A reply to an option that was not asked.
+    /// A reply answers an option that was not sent.
     #[error("the server answers option {answered} while {asked} was asked")]
     WrongOption {
-        /// The option answered.
+        /// The option in the reply.
         answered: u32,
-        /// The option asked.
+        /// The option that was sent.
         asked: &'static str,
     },
-    /// A reply of a type that does not belong to its option, or data of the wrong shape.
+    /// A reply has a type that does not belong to its option, or data of the wrong form.
     #[error("the server answers {option} with {reply} of {length} bytes, which makes no sense")]
     Malformed {
         /// The option's name.
         option: &'static str,
         /// The reply's name.
         reply: &'static str,
-        /// Bytes of data.
+        /// Bytes of data in the reply.
         length: usize,
     },
-    /// Too much data in one reply.
+    /// A reply has too much data.
     #[error("option reply of {length} bytes; at most {OPTION_REPLY_BYTES_MAX} make sense")]
     ReplyTooLong {
         /// Bytes announced.
         length: u32,
     },
-    /// Replies without end.
+    /// The replies to an option do not end.
     #[error("more than {OPTION_REPLIES_MAX} replies to {option}")]
     TooManyReplies {
         /// The option's name.
@@ -102,33 +102,33 @@ pub enum HandshakeError {
     /// `NBD_OPT_GO` succeeded without `NBD_INFO_EXPORT`.
     #[error("the server accepts the export without stating its size")]
     NoSize,
-    /// Larger than 2^63 - 1 bytes.
+    /// The export is larger than 2^63 - 1 bytes.
     #[error("the server states an export of {size} bytes, more than 2^63 - 1")]
     Size {
-        /// The size stated.
+        /// The size stated, in bytes.
         size: u64,
     },
-    /// Block sizes that break the protocol's rules.
+    /// The block sizes break the protocol's rules.
     #[error("the server states impossible block sizes: {0}")]
     BlockSize(#[from] BlockSizeError),
 }
 
-/// A reply that cannot be.
+/// An invalid reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// A reply without a magic number that was negotiated.
+    /// A reply has no magic number that was negotiated.
     #[error("a reply begins with {magic:#010x}")]
     Magic {
-        /// What it begins with.
+        /// The value in its place.
         magic: u32,
     },
-    /// A reply to nothing.
+    /// A reply does not belong to a request in flight.
     #[error("a reply names the cookie {cookie:#x}, which is not in flight")]
     Cookie {
-        /// The cookie.
+        /// Its cookie.
         cookie: u64,
     },
-    /// A reply of a type the request cannot have.
+    /// A reply has a type that its request cannot get.
     #[error("a {command} is answered with chunk type {kind:#06x} (a simple reply counts as 0)")]
     Kind {
         /// The command's name.
@@ -136,68 +136,69 @@ pub enum ReplyError {
         /// The chunk's type.
         kind: u16,
     },
-    /// A chunk whose length does not fit its type.
+    /// A chunk has a length that does not fit its type.
     #[error("a chunk of type {kind:#06x} has {length} bytes")]
     Length {
         /// The chunk's type.
         kind: u16,
-        /// Its length.
+        /// Its length in bytes.
         length: u64,
     },
-    /// An extended reply repeats another offset than the request's.
+    /// An extended reply states another offset than its request's.
     #[error("a reply repeats offset {stated}, but the request's is {requested}")]
     Offset {
         /// The offset stated.
         stated: u64,
-        /// The request's.
+        /// The request's offset.
         requested: u64,
     },
-    /// Content or an error outside the request.
+    /// A chunk lies outside of its request.
     #[error(
         "a chunk covers {length} bytes at {offset}, outside the request for {requested_length} bytes at {requested_offset}"
     )]
     Range {
-        /// First byte.
+        /// First byte of the chunk.
         offset: u64,
-        /// Bytes.
+        /// Length of the chunk in bytes.
         length: u64,
-        /// The request's first byte.
+        /// First byte of the request.
         requested_offset: u64,
-        /// The request's bytes.
+        /// Length of the request in bytes.
         requested_length: u64,
     },
-    /// The same byte twice.
+    /// The same byte was sent twice.
     #[error("two chunks of one reply cover the byte at {offset}")]
     Overlap {
         /// A byte covered twice.
         offset: u64,
     },
-    /// More pieces than are kept account of.
+    /// A read's reply has too many separate pieces to keep track of.
     #[error("a read's reply comes in more than {READ_PIECES_MAX} separate pieces at once")]
     Fragments,
-    /// Success without all the data.
+    /// A read succeeded without all of its data.
     #[error("a read of {wanted} bytes ends well after {got} bytes")]
     Incomplete {
-        /// Bytes that came.
+        /// Bytes that arrived.
         got: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         wanted: u64,
     },
-    /// A block status for an unknown context, or two for one, or none at the end.
+    /// A block status has an unknown context or one context twice, or one is missing at the
+    /// end.
     #[error(
         "a block status answers for meta context {context} wrongly: unknown, repeated or missing"
     )]
     Context {
-        /// The context's id; zero if one is missing.
+        /// The context's id, or zero if one is missing.
         context: u32,
     },
-    /// An extent of no bytes, or a second one where one was asked for.
+    /// An extent is empty, or is a second one where one was requested.
     #[error("a block status states an impossible extent of {length} bytes")]
     Extent {
-        /// Its length.
+        /// Its length in bytes.
         length: u64,
     },
-    /// An error chunk that states no error.
+    /// An error chunk contains no error.
     #[error("an error chunk states error value 0")]
     NoError,
 }

@@ -1,4 +1,4 @@
-//! Option haggling, the client's side. Section "Fixed newstyle negotiation".
+//! The client's side of option haggling, section "Fixed newstyle negotiation".
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -18,13 +18,13 @@ use crate::codec::{
 };
 use crate::limits::{CONTEXTS_MAX, OPTION_REPLIES_MAX, OPTION_REPLY_BYTES_MAX};
 
-/// Where the handshake stands.
+/// The progress of the handshake.
 #[derive(Debug)]
 enum Step {
     Greeting,
-    /// `asked` was sent; its replies come.
+    /// The option `asked` was sent, and its replies come.
     Reply,
-    /// Data of a reply comes.
+    /// The data of a reply comes.
     ReplyData {
         kind: u32,
         length: usize,
@@ -87,7 +87,7 @@ impl Handshake {
         }
     }
 
-    /// After the framing is settled.
+    /// Requests the meta contexts, once the framing is settled.
     fn ask_contexts(&mut self, output: &mut Vec<u8>) {
         if self.config.contexts.is_empty() || self.style == ReplyStyle::Simple {
             return self.ask_go(output);
@@ -172,7 +172,7 @@ impl Handshake {
         Ok(length as usize)
     }
 
-    /// Acts on a reply whose data is complete.
+    /// Handles a reply whose data is complete.
     fn reply(
         &mut self,
         kind: u32,
@@ -239,7 +239,7 @@ impl Handshake {
             }
             _ => self.refusal(kind, message),
         };
-        // A refused client leaves with an ABORT: section "Termination of the session".
+        // A refused client leaves with an ABORT, section "Termination of the session".
         push_option(option::ABORT, &[], output);
         Err(error)
     }
@@ -283,7 +283,7 @@ impl Handshake {
             }
             info::NAME => export.name = Some(text_of(text)),
             info::DESCRIPTION => export.description = Some(text_of(text)),
-            // Unknown information is to be ignored.
+            // Unknown information must be ignored.
             _ => {}
         }
         Ok(())
@@ -366,7 +366,7 @@ impl ClientSession {
         if let Phase::Handshake(handshake) = &self.phase {
             self.style = handshake.style;
         }
-        // DF without chunks has no meaning, whatever the server announces.
+        // DF is meaningless without chunks, whatever the server announces.
         if self.style == ReplyStyle::Simple {
             self.export.flags = self.export.flags.without(TransmissionFlags::SEND_DF);
         }
@@ -374,7 +374,7 @@ impl ClientSession {
     }
 }
 
-/// The message that ends a session in the handshake.
+/// Returns the message that ends a session in the handshake.
 pub(super) fn abort() -> Packet {
     Packet::of(&option_header(option::ABORT, 0))
 }
@@ -396,7 +396,7 @@ fn option_header(option: u32, length: usize) -> OptionHeader {
     OptionHeader {
         magic: values::MAGIC_OPTION.into(),
         option: option.into(),
-        // A few strings of at most STRING_BYTES_MAX.
+        // The data is a few strings of at most STRING_BYTES_MAX.
         length: (length as u32).into(),
     }
 }

@@ -1,8 +1,8 @@
 //! The client's end of one connection.
 //!
-//! The session keeps account of every request in flight in a table of fixed size, so that
-//! each reply is checked against what was asked: a chunk outside the request, a byte sent
-//! twice, a success that leaves bytes out, all are errors and never wrong data.
+//! The session keeps every request in flight in a table of fixed size, so that each reply is
+//! checked against its request. A chunk outside of the request, a byte sent twice, or a success
+//! that leaves bytes out is an error and never wrong data.
 //!
 //! ```text
 //! connect; session = ClientSession::new(config)
@@ -25,7 +25,7 @@
 //! }
 //! ```
 //!
-//! Time is the caller's: a server that does not answer is for the caller to give up on.
+//! The caller measures time and gives up on a server that does not answer.
 
 mod coverage;
 mod error;
@@ -48,26 +48,26 @@ use handshake::Handshake;
 use replies::Receiving;
 use requests::{InFlight, SlotIndex};
 
-/// What a client wants of its server.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// Name of the export; empty for the server's default.
+    /// Name of the export, or empty for the server's default.
     pub export: String,
-    /// Whether to insist on TLS. Without, TLS is not used.
+    /// True to require TLS. Otherwise TLS is not used.
     pub tls: bool,
-    /// The richest reply style to ask for; a server that lacks it gets the next.
+    /// The richest reply style to request. A server that lacks it gets the next one.
     pub style: ReplyStyle,
-    /// Meta contexts to select, as far as the server has them; at most
-    /// [`crate::limits::CONTEXTS_MAX`] are asked for.
+    /// Meta contexts to select, as far as the server has them. At most
+    /// [`crate::limits::CONTEXTS_MAX`] are requested.
     pub contexts: Vec<String>,
-    /// Most requests in flight, 1 to [`CLIENT_IN_FLIGHT_MAX`]; other values are brought
-    /// into this range.
+    /// Maximum number of requests in flight, 1 to [`CLIENT_IN_FLIGHT_MAX`]. Other values are
+    /// brought into this range.
     pub in_flight: usize,
 }
 
 impl ClientConfig {
-    /// For an export, without TLS or meta contexts, with the best reply style the server
-    /// has and 64 requests in flight.
+    /// Returns the settings for an export: no TLS, no meta contexts, the best reply style the
+    /// server has, and 64 requests in flight.
     pub fn new(export: impl Into<String>) -> ClientConfig {
         ClientConfig {
             export: export.into(),
@@ -79,61 +79,61 @@ impl ClientConfig {
     }
 }
 
-/// What the server said of the export.
+/// The server's description of the export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
     /// Size in bytes.
     pub size: u64,
-    /// What it can do.
+    /// Features of the export.
     pub flags: TransmissionFlags,
-    /// Block sizes; [`BlockSize::UNSPECIFIED`] where the server said nothing.
+    /// Block sizes, or [`BlockSize::UNSPECIFIED`] if the server stated none.
     pub block_size: BlockSize,
-    /// Whether the server stated the block sizes.
+    /// True if the server stated the block sizes.
     pub block_size_stated: bool,
     /// The server's canonical name, if it gave one.
     pub name: Option<String>,
     /// The server's description, if it gave one.
     pub description: Option<String>,
-    /// Meta contexts selected, by their id on this connection.
+    /// Selected meta contexts with their ids on this connection.
     pub contexts: Vec<(u32, String)>,
 }
 
 /// One step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advance {
-    /// Bytes of the input that were used; the rest is to be given again.
+    /// Bytes of the input that were used. The rest has to be passed again.
     pub consumed: usize,
-    /// What they meant.
+    /// The event they caused.
     pub event: ClientEvent,
 }
 
-/// What a session has to say. `token` is the caller's name for a request.
+/// An event of a session. `token` is the caller's identifier of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// All input is used and more is needed.
     NeedMore,
-    /// Handshake messages were appended to the output: send them, go on.
+    /// Handshake messages were appended to the output. Send them and continue.
     Send,
-    /// The server agrees to TLS: begin it, then call [`ClientSession::tls_established`].
+    /// The server agrees to TLS. Begin it, then call [`ClientSession::tls_established`].
     StartTls,
-    /// The handshake is over.
+    /// The handshake has ended.
     Ready,
-    /// Data of a read follows: take it, then call [`ClientSession::payload_taken`].
+    /// Data of a read follows. Take it, then call [`ClientSession::payload_taken`].
     Data {
         /// The read.
         token: u64,
-        /// Where it belongs, in bytes from the beginning of the request.
+        /// The data's offset in bytes from the beginning of the request.
         at: u32,
-        /// Bytes.
+        /// Number of bytes.
         length: u32,
     },
-    /// Part of a read is zeros.
+    /// A part of a read is zeros.
     Hole {
         /// The read.
         token: u64,
-        /// Where, in bytes from the beginning of the request.
+        /// The part's offset in bytes from the beginning of the request.
         at: u32,
-        /// Bytes.
+        /// Number of bytes.
         length: u32,
     },
     /// One extent of a block status. A context's extents follow each other from the
@@ -143,32 +143,32 @@ pub enum ClientEvent {
         token: u64,
         /// Id of the meta context.
         context: u32,
-        /// Bytes; can reach past the request.
+        /// Length in bytes, which can reach past the request.
         length: u64,
         /// Status.
         status: u64,
     },
-    /// A request is finished. After an error, [`ClientSession::error_message`] has what
-    /// the server said; read data is then not to be used.
+    /// A request has ended. After an error [`ClientSession::error_message`] returns the
+    /// server's message, and data already read must not be used.
     Done {
         /// The request.
         token: u64,
-        /// Outcome.
+        /// Its result.
         result: Result<(), ErrorCode>,
     },
-    /// Announced data is still the caller's to take.
+    /// Announced data has still to be taken by the caller.
     Payload {
-        /// Bytes left of it.
+        /// Bytes left to take.
         remaining: u32,
     },
 }
 
-/// Which half of its life a session is in.
+/// The phase of a session.
 #[derive(Debug)]
 enum Phase {
     Handshake(Handshake),
     Transmission(Receiving),
-    /// An error was reported; nothing more is understood.
+    /// An error was reported, and nothing more can be parsed.
     Failed,
 }
 
@@ -181,13 +181,13 @@ pub struct ClientSession {
     style: ReplyStyle,
     in_flight: InFlight,
     message: Vec<u8>,
-    /// The request `message` belongs to.
+    /// The request that `message` belongs to.
     message_of: Option<SlotIndex>,
     disconnecting: bool,
 }
 
 impl ClientSession {
-    /// A session with a server that is just being connected to. The server speaks first.
+    /// Returns a session with a server that is just being connected to. The server sends first.
     pub fn new(config: ClientConfig) -> ClientSession {
         ClientSession {
             in_flight: InFlight::new(config.in_flight.clamp(1, CLIENT_IN_FLIGHT_MAX)),
@@ -209,13 +209,13 @@ impl ClientSession {
         }
     }
 
-    /// Uses bytes from the front of `input`, up to the first event; messages to the server
-    /// are appended to `output`. `NeedMore` means that all of `input` was used. Call it
-    /// until then, also with empty input: a finished payload can make an event due.
+    /// Uses bytes from the front of `input`, up to the first event. Appends messages to the
+    /// server to `output`. `NeedMore` means that all of `input` was used. Call it until then,
+    /// also with empty input, because the end of a payload can make an event due.
     ///
     /// # Errors
-    /// The server refuses, or broke the protocol. Send what is in `output` if that is
-    /// possible at once, and close the connection.
+    /// Fails if the server refuses or broke the protocol. Send the output if that is possible
+    /// at once, and close the connection.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Advance, ClientError> {
         let mut consumed = 0;
         loop {
@@ -244,48 +244,49 @@ impl ClientSession {
         }
     }
 
-    /// Tells the session that `bytes` more of the announced data were taken. More than was
-    /// left counts as all of it.
+    /// Records that `bytes` more of the announced data were taken. A number above the rest
+    /// counts as the rest.
     pub fn payload_taken(&mut self, bytes: u32) {
         if let Phase::Transmission(receiving) = &mut self.phase {
             receiving.payload_taken(bytes);
         }
     }
 
-    /// Tells the session that TLS is up: all input and output from here on is TLS's
-    /// plaintext. The next messages are appended to `output`.
+    /// Records that TLS is established. All input and output from here on is the plaintext of
+    /// TLS. Appends the next messages to `output`.
     pub fn tls_established(&mut self, output: &mut Vec<u8>) {
         if let Phase::Handshake(handshake) = &mut self.phase {
             handshake.tls_established(output);
         }
     }
 
-    /// What the server said of the export; complete once the session is ready.
+    /// Returns the server's description of the export, which is complete once the session is
+    /// ready.
     pub fn export(&self) -> &ExportInfo {
         &self.export
     }
 
-    /// How replies are framed; meaningful once the session is ready.
+    /// Returns the framing of replies, which is meaningful once the session is ready.
     pub fn style(&self) -> ReplyStyle {
         self.style
     }
 
-    /// Whether requests can be submitted.
+    /// Returns true if requests can be submitted.
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Transmission(_)) && !self.disconnecting
     }
 
-    /// Returns what the server said with the error last reported, as plain text of at most
-    /// 256 characters; empty if it said nothing.
+    /// Returns the server's message with the error last reported, as plain text of at most 256
+    /// characters. Empty if there was none.
     pub fn error_message(&self) -> String {
         Plain(&String::from_utf8_lossy(&self.message)).to_string()
     }
 
-    /// Begins a request: the header to be sent, followed by the payload of a write.
-    /// `token` comes back with every event about it.
+    /// Begins a request. Returns its header, which is sent before the payload of a write. Every
+    /// event about the request has its `token`.
     ///
     /// # Errors
-    /// The export does not offer it, or too many are in flight. Nothing was begun.
+    /// Fails if the export does not offer it or too many are in flight. Nothing was begun then.
     pub fn submit(&mut self, token: u64, request: Request) -> Result<Packet, SubmitError> {
         if !self.is_ready() {
             return Err(SubmitError::NotReady);
@@ -295,19 +296,19 @@ impl ClientSession {
         Ok(request.encode(cookie, self.style))
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Tokens of the requests in flight. After a disconnect these are the requests whose
-    /// fate is unknown.
+    /// Returns the tokens of the requests in flight. After a disconnect these are the requests
+    /// whose fate is unknown.
     pub fn tokens_in_flight(&self) -> impl Iterator<Item = u64> {
         self.in_flight.tokens()
     }
 
-    /// The message that ends the session. Nothing can be submitted after it; replies to
-    /// what is in flight still come.
+    /// Returns the message that ends the session. Nothing can be submitted after it. Replies to
+    /// requests in flight still come.
     pub fn disconnect(&mut self) -> Packet {
         let packet = match self.phase {
             Phase::Transmission(_) => requests::disconnect(self.style),

@@ -1,4 +1,4 @@
-//! Replies, each checked against the request it answers.
+//! Replies, each checked against its request.
 
 use super::coverage::CoverageError;
 use super::requests::{Command, Slot, SlotIndex};
@@ -11,7 +11,7 @@ use crate::codec::wire::{
 use crate::codec::{ErrorCode, ReplyFlags, ReplyStyle};
 use crate::limits::{STATUS_EXTENTS_MAX, STRING_BYTES_MAX};
 
-/// Bytes of fields an error chunk may have besides its message; more is no error chunk.
+/// Maximum number of bytes of fields that an error chunk may have besides its message.
 const ERROR_FIELDS_MAX: u64 = 1024;
 
 /// A chunk whose header has arrived.
@@ -19,12 +19,12 @@ const ERROR_FIELDS_MAX: u64 = 1024;
 struct Chunk {
     slot: SlotIndex,
     kind: u16,
-    /// Bytes of it that have not been used.
+    /// Bytes of it that have not been used yet.
     length: u64,
     done: bool,
 }
 
-/// Where the session stands in the byte stream.
+/// The position of the session in the byte stream.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Header,
@@ -57,7 +57,7 @@ enum Step {
     },
 }
 
-/// Reply parsing's own state.
+/// The state of reply parsing.
 #[derive(Debug)]
 pub(super) struct Receiving {
     step: Step,
@@ -70,7 +70,7 @@ impl Receiving {
         Receiving { step: Step::Header }
     }
 
-    /// Whether an event is due without further input.
+    /// Returns true if an event is due without further input.
     pub(super) fn event_due(&self) -> bool {
         matches!(self.step, Step::Ended { done: true, .. })
     }
@@ -141,7 +141,7 @@ impl ClientSession {
         }
     }
 
-    /// With structured replies the magic number decides how long the header is.
+    /// Parses a header whose length depends on the magic number, with structured replies.
     fn simple_or_structured(&mut self, input: &[u8]) -> StepResult {
         let mut used = self.gather.fill(input, SimpleReply::BYTES);
         let Some(magic) = self.gather.bytes().first_chunk::<4>() else { return Ok((used, None)) };
@@ -186,7 +186,7 @@ impl ClientSession {
             slot.error = Some(code);
             self.begin_message(index);
         } else if is_read {
-            // At most the maximum payload, which is 32 bits.
+            // It is at most the maximum payload, which has 32 bits.
             let length = slot.request.length as u32;
             let token = slot.token;
             cover(slot, slot.request.offset, u64::from(length))?;
@@ -261,7 +261,7 @@ impl ClientSession {
         let slot = self.in_flight.slot(chunk.slot);
         let at = cover(slot, offset, length)?;
         let token = slot.token;
-        // Within the request, which is shorter than 32 bits.
+        // It lies within the request, which is shorter than 32 bits.
         let length = length as u32;
         self.go(Step::Payload { slot: chunk.slot, remaining: length, done: chunk.done });
         Ok((used, Some(ClientEvent::Data { token, at, length })))
@@ -301,7 +301,7 @@ impl ClientSession {
         };
         let position = self.export.contexts.iter().position(|(id, _)| *id == context);
         let slot = self.in_flight.slot(chunk.slot);
-        // At most CONTEXTS_MAX contexts, so the bit exists.
+        // There are at most CONTEXTS_MAX contexts, so the bit exists.
         let bit = position.map_or(0, |position| 1_u8 << position);
         if bit == 0 || slot.contexts & bit != 0 {
             return Err(ReplyError::Context { context });
@@ -358,7 +358,7 @@ impl ClientSession {
         }
         let code = ErrorCode::from_wire(fields.error.get()).ok_or(ReplyError::NoError)?;
         let slot = self.in_flight.slot(chunk.slot);
-        // Of several errors the first is the cause.
+        // The first of several errors is the cause.
         slot.error = slot.error.or(Some(code));
         self.begin_message(chunk.slot);
         self.go(match message {
@@ -405,13 +405,14 @@ impl ClientSession {
         self.in_flight.find(cookie).ok_or(ReplyError::Cookie { cookie })
     }
 
-    /// Ends a request: checks that a success is whole.
+    /// Ends a request, and checks that a success is complete.
     fn finish(&mut self, index: SlotIndex) -> Result<ClientEvent, ReplyError> {
         let slot = *self.in_flight.slot(index);
         let token = slot.token;
         if let Some(code) = slot.error {
             if self.message_of != Some(index) {
-                // Another request's error came between: better no message than a wrong one.
+                // Another request's error came in between. No message is better than a wrong
+                // one.
                 self.message.clear();
             }
             self.in_flight.end(index);
@@ -440,7 +441,7 @@ fn ended(chunk: Chunk) -> Step {
     Step::Ended { slot: chunk.slot, done: chunk.done }
 }
 
-/// What follows an error chunk's message.
+/// Returns the step after an error chunk's message.
 fn after_message(chunk: Chunk) -> Step {
     match (chunk.kind, chunk.length) {
         (chunk::ERROR_OFFSET, _) => Step::ErrorOffset(chunk),
@@ -449,13 +450,13 @@ fn after_message(chunk: Chunk) -> Step {
     }
 }
 
-/// Whether a status chunk is its fixed fields and a sensible number of extents.
+/// Returns true if a status chunk has its fixed fields and a permitted number of extents.
 fn status_fits(length: u64, fields: u64, extent: u64) -> bool {
     let extents = length.saturating_sub(fields) / extent;
     (1..=STATUS_EXTENTS_MAX).contains(&extents) && length == fields + extents * extent
 }
 
-/// Where a chunk lies in the request it answers.
+/// Returns the offset of a chunk within its request.
 fn relative(slot: &Slot, offset: u64, length: u64) -> Result<u32, ReplyError> {
     let request = &slot.request;
     let at = offset.checked_sub(request.offset);
@@ -469,10 +470,10 @@ fn relative(slot: &Slot, offset: u64, length: u64) -> Result<u32, ReplyError> {
     })
 }
 
-/// Notes that content arrives.
+/// Records that content has arrived. Returns its offset within the request.
 fn cover(slot: &mut Slot, offset: u64, length: u64) -> Result<u32, ReplyError> {
     let at = relative(slot, offset, length)?;
-    // `relative` has seen that both lie within the request.
+    // `relative` has checked that both lie within the request.
     let end = at + length as u32;
     match slot.coverage.add(at, end) {
         Ok(()) => Ok(at),

@@ -8,39 +8,39 @@ use crate::codec::values::command;
 use crate::codec::wire::{CompactRequest, ExtendedRequest};
 use crate::codec::{CommandFlags, ErrorCode, Packet, ReplyStyle, TransmissionFlags, values};
 
-/// What to ask of the server.
+/// A command for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read.
+    /// Reads data.
     Read {
         /// In one piece where the server can (`NBD_CMD_FLAG_DF`): spares it the search for
         /// holes, at the price of zeros being sent. Ignored where it cannot.
         unfragmented: bool,
     },
-    /// Write the payload that is sent after the header.
+    /// Writes the payload that is sent after the header.
     Write,
-    /// Make answered writes durable.
+    /// Makes answered writes durable.
     Flush,
-    /// The data is no longer needed.
+    /// Declares that the data is no longer needed.
     Trim,
-    /// Bring the data near.
+    /// Prefetches the data into a cache.
     Cache,
-    /// Write zeros.
+    /// Writes zeros.
     WriteZeroes {
-        /// Keep the extent allocated.
+        /// Keeps the extent allocated.
         no_hole: bool,
-        /// Fail with `ENOTSUP` unless faster than a write.
+        /// Fails with `ENOTSUP` unless it is faster than a write.
         fast: bool,
     },
-    /// Report extents.
+    /// Reports extents.
     BlockStatus {
-        /// One extent per context, not past the request.
+        /// Asks for one extent per context, which does not reach past the request.
         one: bool,
     },
 }
 
 impl Command {
-    /// The command's name for messages.
+    /// Returns the command's name for messages.
     pub fn name(self) -> &'static str {
         command::name(self.number())
     }
@@ -57,7 +57,7 @@ impl Command {
         }
     }
 
-    /// The flag an export must have for it.
+    /// Returns the flag an export must have for it.
     fn feature(self) -> TransmissionFlags {
         match self {
             Command::Read { .. } | Command::Write | Command::BlockStatus { .. } => {
@@ -77,66 +77,66 @@ impl Command {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What.
+    /// The command.
     pub command: Command,
-    /// Durable before it is answered.
+    /// True if it must be durable before it is answered.
     pub fua: bool,
-    /// First byte; ignored for a flush.
+    /// First byte. Ignored for a flush.
     pub offset: u64,
-    /// Bytes; ignored for a flush.
+    /// Length in bytes. Ignored for a flush.
     pub length: u64,
 }
 
-/// Why a request cannot be submitted.
+/// The reason why a request cannot be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The handshake is not over, or the session is ending.
+    /// The handshake has not ended, or the session is ending.
     #[error("the NBD session is not ready for requests")]
     NotReady,
-    /// As many requests as the session keeps account of are in flight.
+    /// The maximum number of requests is in flight.
     #[error("too many NBD requests in flight")]
     Full,
     /// The server does not offer this command or flag.
     #[error("the NBD server does not offer {0}")]
     Unsupported(&'static str),
-    /// Past the end of the export, or of no length.
+    /// The request is empty or reaches past the end of the export.
     #[error("{length} bytes at {offset} are not within the export's {size} bytes")]
     Range {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
-        /// The export's size.
+        /// Size of the export in bytes.
         size: u64,
     },
-    /// Longer than one request may be.
+    /// The request is too long.
     #[error("{length} bytes are more than the {maximum} one NBD request may have")]
     TooLong {
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
-        /// Most bytes.
+        /// Maximum length in bytes.
         maximum: u64,
     },
-    /// Not a multiple of the minimum block size.
+    /// The request is not aligned to the minimum block size.
     #[error(
         "{length} bytes at {offset} are not aligned to the server's minimum block of {minimum}"
     )]
     Unaligned {
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
         /// The minimum block size.
         minimum: u32,
     },
 }
 
-/// Longest effect a compact request can have in whole blocks of any legal size. Used for
-/// extended ones as well, so that a caller's splitting does not depend on the style.
+/// Longest range that a compact request can have in whole blocks of any legal size. It also
+/// bounds extended requests, so that callers split requests the same way in every style.
 const EFFECT_BYTES_MAX: u64 = (u32::MAX - 0xffff) as u64;
 
 impl Request {
-    /// Whether the export can take it.
+    /// Checks that the export can take it.
     pub(super) fn check(&self, export: &ExportInfo) -> Result<(), SubmitError> {
         let Request { command, fua, offset, length } = *self;
         if !export.flags.contains(command.feature()) {
@@ -175,8 +175,8 @@ impl Request {
         Ok(())
     }
 
-    /// The request as it is kept in flight and sent: a flush has no place, `DF` only where
-    /// it has a meaning.
+    /// Returns the request as it is kept in flight and sent. A flush has no range, and `DF` is
+    /// set only if it has a meaning.
     fn normalized(mut self, style: ReplyStyle) -> Request {
         match &mut self.command {
             Command::Flush => (self.offset, self.length) = (0, 0),
@@ -186,7 +186,7 @@ impl Request {
         self
     }
 
-    /// Its header on the wire.
+    /// Returns its header as sent.
     pub(super) fn encode(&self, cookie: u64, style: ReplyStyle) -> Packet {
         let Request { command, fua, offset, length } = self.normalized(style);
         let mut flags = CommandFlags::NONE;
@@ -212,7 +212,7 @@ impl Request {
     }
 }
 
-/// The message that ends a session in transmission.
+/// Returns the message that ends a session in transmission.
 pub(super) fn disconnect(style: ReplyStyle) -> Packet {
     header(style, CommandFlags::NONE, command::DISC, 0, 0, 0)
 }
@@ -232,7 +232,7 @@ fn header(
             command: command.into(),
             cookie: cookie.into(),
             offset: offset.into(),
-            // At most EFFECT_BYTES_MAX: `check` has seen to it.
+            // It is at most EFFECT_BYTES_MAX, as `check` ensures.
             length: (length as u32).into(),
         }),
         ReplyStyle::Extended => Packet::of(&ExtendedRequest {
@@ -246,14 +246,14 @@ fn header(
     }
 }
 
-/// A request in flight and what has come of its reply.
+/// A request in flight and the state of its reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) token: u64,
     pub(super) request: Request,
     pub(super) coverage: Coverage,
     pub(super) error: Option<ErrorCode>,
-    /// Meta contexts answered for, by their index in the export's list.
+    /// Meta contexts already answered, by their index in the export's list.
     pub(super) contexts: u8,
     busy: bool,
     generation: u32,
@@ -262,10 +262,10 @@ pub(super) struct Slot {
 /// Index of a [`Slot`].
 pub(super) type SlotIndex = u32;
 
-/// The table of requests in flight. Allocates once.
+/// The table of requests in flight. It allocates once.
 ///
-/// A cookie is the slot's index and the number of times it was used, so that a late or
-/// repeated reply is not taken for another request's.
+/// A cookie consists of the slot's index and the number of times the slot was used, so that a
+/// late or repeated reply does not pass for another request's.
 #[derive(Debug)]
 pub(super) struct InFlight {
     slots: Vec<Slot>,
@@ -283,12 +283,12 @@ impl InFlight {
             busy: false,
             generation: 0,
         };
-        // At most CLIENT_IN_FLIGHT_MAX.
+        // The capacity is at most CLIENT_IN_FLIGHT_MAX.
         let free = (0..capacity as SlotIndex).rev().collect();
         InFlight { slots: alloc::vec![slot; capacity], free }
     }
 
-    /// Takes a slot; its cookie, or `None` if none is free.
+    /// Takes a slot. Returns its cookie, or `None` if none is free.
     pub(super) fn begin(&mut self, token: u64, request: Request, style: ReplyStyle) -> Option<u64> {
         let index = self.free.pop()?;
         let slot = &mut self.slots[index as usize];
@@ -305,7 +305,7 @@ impl InFlight {
         Some(u64::from(generation) << 32 | u64::from(index))
     }
 
-    /// The slot of a cookie in flight.
+    /// Returns the slot of a cookie in flight.
     pub(super) fn find(&self, cookie: u64) -> Option<SlotIndex> {
         let index = cookie as u32;
         let slot = self.slots.get(index as usize)?;

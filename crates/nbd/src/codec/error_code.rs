@@ -2,7 +2,7 @@
 
 /// An error value the protocol defines, section "Error values".
 ///
-/// The numbers are the protocol's own; they equal Linux's errno of that name.
+/// The numbers are the protocol's own and equal Linux's errno of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ErrorCode {
@@ -37,13 +37,13 @@ impl ErrorCode {
         ErrorCode::Shutdown,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn to_wire(self) -> u32 {
         self as u32
     }
 
-    /// The code of a non-zero error field. An unknown value counts as `NBD_EINVAL`, as
-    /// the protocol asks of clients; zero is no error.
+    /// Returns the code of an error field, or `None` if it is zero, which is no error. An
+    /// unknown value counts as `NBD_EINVAL`, as the protocol requires of clients.
     pub fn from_wire(value: u32) -> Option<ErrorCode> {
         if value == 0 {
             return None;
@@ -52,7 +52,7 @@ impl ErrorCode {
         Some(known.unwrap_or(ErrorCode::Invalid))
     }
 
-    /// The protocol's name for it.
+    /// Returns the protocol's name for it.
     pub fn name(self) -> &'static str {
         match self {
             ErrorCode::NotPermitted => "EPERM",

@@ -13,24 +13,24 @@ macro_rules! flag_field {
             /// Every flag this implementation knows.
             pub const KNOWN: $name = $name(0 $(| 1 << $bit)*);
 
-            /// Whether all flags of `other` are set.
+            /// Returns true if all flags of `other` are set.
             pub const fn contains(self, other: $name) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// These flags and those of `other`.
+            /// Returns these flags and those of `other`.
             #[must_use]
             pub const fn with(self, other: $name) -> $name {
                 $name(self.0 | other.0)
             }
 
-            /// These flags except those of `other`.
+            /// Returns these flags except those of `other`.
             #[must_use]
             pub const fn without(self, other: $name) -> $name {
                 $name(self.0 & !other.0)
             }
 
-            /// Whether no flag is set.
+            /// Returns true if no flag is set.
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
@@ -46,7 +46,7 @@ macro_rules! flag_field {
 }
 
 flag_field! {
-    /// What the server can do in the handshake. Section "Handshake flags".
+    /// Features of the server in the handshake, section "Handshake flags".
     HandshakeFlags: u16 {
         /// Options are answered.
         FIXED_NEWSTYLE = 0,
@@ -56,7 +56,7 @@ flag_field! {
 }
 
 flag_field! {
-    /// What the client can do in the handshake. Section "Client flags".
+    /// Features of the client in the handshake, section "Client flags".
     ClientFlags: u32 {
         /// The client knows that options are answered.
         FIXED_NEWSTYLE = 0,
@@ -66,7 +66,7 @@ flag_field! {
 }
 
 flag_field! {
-    /// What an export can do. Section "Transmission flags".
+    /// Features of an export, section "Transmission flags".
     TransmissionFlags: u16 {
         /// Always set.
         HAS_FLAGS = 0,
@@ -82,7 +82,7 @@ flag_field! {
         SEND_TRIM = 5,
         /// `NBD_CMD_WRITE_ZEROES` and `NBD_CMD_FLAG_NO_HOLE` are understood.
         SEND_WRITE_ZEROES = 6,
-        /// `NBD_CMD_FLAG_DF` is understood; only with structured or extended replies.
+        /// `NBD_CMD_FLAG_DF` is understood. Only with structured or extended replies.
         SEND_DF = 7,
         /// A flush or FUA on one connection covers all of them.
         CAN_MULTI_CONN = 8,
@@ -90,13 +90,13 @@ flag_field! {
         SEND_CACHE = 10,
         /// `NBD_CMD_FLAG_FAST_ZERO` is understood.
         SEND_FAST_ZERO = 11,
-        /// `NBD_CMD_BLOCK_STATUS` can name the contexts it wants; only with extended headers.
+        /// `NBD_CMD_BLOCK_STATUS` can name the contexts it wants. Only with extended headers.
         BLOCK_STATUS_PAYLOAD = 12,
     }
 }
 
 flag_field! {
-    /// Flags of one request. Section "Command flags".
+    /// Flags of one request, section "Command flags".
     CommandFlags: u16 {
         /// The write is durable before it is answered.
         FUA = 0,
@@ -108,13 +108,13 @@ flag_field! {
         REQ_ONE = 3,
         /// Write-zeroes fails at once unless it is faster than a write.
         FAST_ZERO = 4,
-        /// The length field counts payload that follows; only with extended headers.
+        /// The length field counts payload that follows. Only with extended headers.
         PAYLOAD_LEN = 5,
     }
 }
 
 flag_field! {
-    /// Flags of one reply chunk. Section "Structured reply flags".
+    /// Flags of one reply chunk, section "Structured reply flags".
     ReplyFlags: u16 {
         /// The last chunk of this reply.
         DONE = 0,

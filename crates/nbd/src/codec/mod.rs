@@ -1,7 +1,7 @@
-//! The wire: magic numbers, flags, codes and the layout of every structure.
+//! The wire format: magic numbers, flags, codes and the layout of every structure.
 //!
-//! All integers are big-endian. Layouts are `zerocopy` structures whose sizes are asserted;
-//! the golden-byte tests pin each of them.
+//! All integers are big-endian. Layouts are `zerocopy` structures whose sizes are asserted.
+//! Golden-byte tests pin each of them.
 
 mod error_code;
 mod flags;
@@ -15,24 +15,24 @@ pub use flags::{ClientFlags, CommandFlags, HandshakeFlags, ReplyFlags, Transmiss
 pub use packet::{PACKET_BYTES_MAX, Packet};
 pub(crate) use reader::{Reader, Short};
 
-/// The meta context every NBD tool knows: which extents are allocated, which read as zeros.
-/// Section "The `base:` metadata namespace".
+/// The meta context that every NBD tool knows. It reports which extents are allocated and which
+/// read as zeros. Section "The `base:` metadata namespace".
 pub const CONTEXT_BASE_ALLOCATION: &str = "base:allocation";
 
-/// hemi's own meta context: the status of an extent is the number of legs that hold its
-/// newest acknowledged data. 1 means that losing one leg loses the extent; 0 means it is
-/// lost and answers `EIO` until rewritten.
+/// hemi's own meta context. The status of an extent is the number of legs that hold its newest
+/// acknowledged data. 1 means that losing one leg loses the extent. 0 means that it is lost and
+/// reads fail with `EIO` until it is rewritten.
 pub const CONTEXT_HEMI_COPIES: &str = "hemi:copies";
 
-/// `base:allocation`: the extent is a hole, a later write may meet `ENOSPC`.
+/// `base:allocation`: the extent is a hole, and a later write may fail with `ENOSPC`.
 pub const STATE_HOLE: u64 = 1;
 /// `base:allocation`: the extent reads as zeros.
 pub const STATE_ZERO: u64 = 2;
 
-/// How replies are framed, fixed when the transmission phase begins.
+/// The framing of replies, fixed when the transmission phase begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyStyle {
-    /// 16-byte replies; only reads carry a payload and errors carry no message.
+    /// 16-byte replies. Only reads carry a payload, and errors carry no message.
     Simple,
     /// 20-byte chunks, `NBD_OPT_STRUCTURED_REPLY`.
     Structured,
@@ -53,7 +53,7 @@ pub struct BlockSize {
 }
 
 impl BlockSize {
-    /// What both sides assume when nothing was negotiated.
+    /// The sizes that both sides assume if nothing was negotiated.
     pub const UNSPECIFIED: BlockSize = BlockSize {
         minimum: 1,
         preferred: 4096,
@@ -63,7 +63,7 @@ impl BlockSize {
     /// Checks the protocol's rules for the three sizes against each other.
     ///
     /// # Errors
-    /// The rule that is broken, with the values.
+    /// Returns the rule that is broken, with the values.
     pub fn validate(self) -> Result<(), BlockSizeError> {
         let BlockSize { minimum, preferred, maximum_payload } = self;
         if !minimum.is_power_of_two() || minimum > crate::limits::MINIMUM_BLOCK_MAX {
@@ -79,7 +79,7 @@ impl BlockSize {
     }
 }
 
-/// A rule of section "Size constraints" that a set of block sizes breaks.
+/// A rule of section "Size constraints" that block sizes break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockSizeError {
     /// The minimum is not a power of two up to 64 KiB.
@@ -106,7 +106,7 @@ pub enum BlockSizeError {
     },
 }
 
-/// As much of a text as a string on the wire may hold.
+/// Returns the longest prefix of a text that fits into a string on the wire.
 pub(crate) fn cut_text(text: &str) -> &str {
     let mut end = text.len().min(crate::limits::STRING_BYTES_MAX);
     while !text.is_char_boundary(end) {

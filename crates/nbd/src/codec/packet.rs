@@ -2,7 +2,7 @@
 
 use zerocopy::{Immutable, IntoBytes};
 
-/// Longest packet: an extended reply header with `OFFSET_HOLE`'s 12 bytes, rounded up.
+/// Longest packet in bytes: an extended reply header with `OFFSET_HOLE`'s 12 bytes, rounded up.
 pub const PACKET_BYTES_MAX: usize = 48;
 
 /// One encoded header, to be sent as the first part of a gather send.
@@ -13,14 +13,14 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Of one structure.
+    /// Returns the packet of one structure.
     pub(crate) fn of(head: &(impl IntoBytes + Immutable)) -> Packet {
         let mut packet = Packet { bytes: [0; PACKET_BYTES_MAX], length: 0 };
         packet.push(head);
         packet
     }
 
-    /// Of a header and the fixed fields that follow it.
+    /// Returns the packet of a header and the fixed fields that follow it.
     pub(crate) fn of_two(
         head: &(impl IntoBytes + Immutable),
         tail: &(impl IntoBytes + Immutable),
@@ -34,11 +34,11 @@ impl Packet {
         let part = part.as_bytes();
         let start = usize::from(self.length);
         self.bytes[start..start + part.len()].copy_from_slice(part);
-        // At most 48, so the cast cannot lose anything.
+        // It is at most 48, so the cast cannot lose anything.
         self.length = (start + part.len()) as u8;
     }
 
-    /// The encoded bytes.
+    /// Returns the encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }

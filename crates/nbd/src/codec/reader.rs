@@ -1,4 +1,4 @@
-//! Fields of variable-length data that has fully arrived.
+//! Parsing of the fields of variable-length data that has fully arrived.
 
 /// The data ended before the field did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

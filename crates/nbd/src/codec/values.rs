@@ -1,8 +1,8 @@
 //! Magic numbers and codes.
 
-/// `NBDMAGIC`: first eight bytes a server sends.
+/// `NBDMAGIC`, the first eight bytes that a server sends.
 pub const MAGIC_SERVER: u64 = 0x4e42_444d_4147_4943;
-/// `IHAVEOPT`: second eight bytes of a newstyle server, and first of every option.
+/// `IHAVEOPT`, the second eight bytes of a newstyle server and the first of every option.
 pub const MAGIC_OPTION: u64 = 0x4948_4156_454f_5054;
 /// Second eight bytes of an oldstyle server.
 pub const MAGIC_OLDSTYLE: u64 = 0x0000_4202_8186_1253;
@@ -19,12 +19,13 @@ pub const MAGIC_REPLY_STRUCTURED: u32 = 0x668e_33ef;
 /// Begins every extended reply chunk.
 pub const MAGIC_REPLY_EXTENDED: u32 = 0x6e8a_278c;
 
-/// Zero bytes after `NBD_OPT_EXPORT_NAME`'s answer unless both sides agreed to none.
+/// Number of zero bytes after the answer to `NBD_OPT_EXPORT_NAME`, unless both sides agreed to
+/// none.
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
-/// Options. Section "Option types".
+/// Options, section "Option types".
 pub mod option {
-    /// Choose an export and begin transmission; cannot answer errors.
+    /// Choose an export and begin transmission. It cannot answer errors.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
@@ -45,7 +46,7 @@ pub mod option {
     /// Use extended headers.
     pub const EXTENDED_HEADERS: u32 = 11;
 
-    /// The option's name for messages.
+    /// Returns the option's name for messages.
     pub fn name(option: u32) -> &'static str {
         match option {
             EXPORT_NAME => "EXPORT_NAME",
@@ -63,7 +64,7 @@ pub mod option {
     }
 }
 
-/// Option reply types. Section "Option reply types".
+/// Option reply types, section "Option reply types".
 pub mod option_reply {
     /// Accepted, or the end of a list.
     pub const ACK: u32 = 1;
@@ -83,20 +84,20 @@ pub mod option_reply {
     pub const ERR_INVALID: u32 = ERROR_BIT + 3;
     /// Not available on this platform.
     pub const ERR_PLATFORM: u32 = ERROR_BIT + 4;
-    /// TLS first.
+    /// TLS is required first.
     pub const ERR_TLS_REQD: u32 = ERROR_BIT + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = ERROR_BIT + 6;
     /// The server is going away.
     pub const ERR_SHUTDOWN: u32 = ERROR_BIT + 7;
-    /// Ask for the block sizes first.
+    /// The block sizes have to be requested first.
     pub const ERR_BLOCK_SIZE_REQD: u32 = ERROR_BIT + 8;
     /// Too large to process.
     pub const ERR_TOO_BIG: u32 = ERROR_BIT + 9;
-    /// Extended headers first, or already in use.
+    /// Extended headers are required first, or already in use.
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT + 10;
 
-    /// The reply's name for messages.
+    /// Returns the reply's name for messages.
     pub fn name(reply: u32) -> &'static str {
         match reply {
             ACK => "ACK",
@@ -131,7 +132,7 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// Request types. Section "Request types".
+/// Request types, section "Request types".
 pub mod command {
     /// Read.
     pub const READ: u16 = 0;
@@ -150,7 +151,7 @@ pub mod command {
     /// Block status.
     pub const BLOCK_STATUS: u16 = 7;
 
-    /// The command's name for messages.
+    /// Returns the command's name for messages.
     pub fn name(command: u16) -> &'static str {
         match command {
             READ => "read",
@@ -166,9 +167,9 @@ pub mod command {
     }
 }
 
-/// Chunk types. Section "Structured reply types".
+/// Chunk types, section "Structured reply types".
 pub mod chunk {
-    /// Nothing but the end.
+    /// Only the end of the reply.
     pub const NONE: u16 = 0;
     /// Data at an offset.
     pub const OFFSET_DATA: u16 = 1;

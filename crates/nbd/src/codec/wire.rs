@@ -15,10 +15,10 @@ macro_rules! wire {
         const _: () = assert!(size_of::<$name>() == $size);
 
         impl $name {
-            /// Bytes on the wire.
+            /// Size on the wire in bytes.
             pub const BYTES: usize = $size;
 
-            /// From its bytes; every bit pattern is one.
+            /// Parses it. Every bit pattern is valid.
             pub fn parse(bytes: &[u8; $size]) -> $name {
                 zerocopy::transmute!(*bytes)
             }
@@ -27,7 +27,7 @@ macro_rules! wire {
 }
 
 wire! {
-    /// What a newstyle server sends first.
+    /// The first message of a newstyle server.
     Greeting, 18 {
         /// [`super::values::MAGIC_SERVER`].
         magic: U64,
@@ -39,19 +39,19 @@ wire! {
 }
 
 wire! {
-    /// Begins every option.
+    /// The header of an option.
     OptionHeader, 16 {
         /// [`super::values::MAGIC_OPTION`].
         magic: U64,
         /// One of [`super::values::option`].
         option: U32,
-        /// Bytes of data that follow.
+        /// Number of bytes of data that follow.
         length: U32,
     }
 }
 
 wire! {
-    /// Begins every option reply.
+    /// The header of an option reply.
     OptionReplyHeader, 20 {
         /// [`super::values::MAGIC_OPTION_REPLY`].
         magic: U64,
@@ -59,13 +59,13 @@ wire! {
         option: U32,
         /// One of [`super::values::option_reply`].
         kind: U32,
-        /// Bytes of data that follow.
+        /// Number of bytes of data that follow.
         length: U32,
     }
 }
 
 wire! {
-    /// Answer to `NBD_OPT_EXPORT_NAME`.
+    /// The answer to `NBD_OPT_EXPORT_NAME`.
     ExportNameReply, 10 {
         /// Size of the export in bytes.
         size: U64,
@@ -91,11 +91,11 @@ wire! {
     InfoBlockSize, 14 {
         /// [`super::values::info::BLOCK_SIZE`].
         kind: U16,
-        /// Smallest block.
+        /// Smallest block in bytes.
         minimum: U32,
-        /// Preferred block.
+        /// Preferred block in bytes.
         preferred: U32,
-        /// Longest payload.
+        /// Longest payload in bytes.
         maximum: U32,
     }
 }
@@ -109,11 +109,11 @@ wire! {
         flags: U16,
         /// One of [`super::values::command`].
         command: U16,
-        /// The client's name for the request.
+        /// The client's identifier of the request.
         cookie: U64,
         /// First byte.
         offset: U64,
-        /// Bytes.
+        /// Length in bytes.
         length: U32,
     }
 }
@@ -127,11 +127,11 @@ wire! {
         flags: U16,
         /// One of [`super::values::command`].
         command: U16,
-        /// The client's name for the request.
+        /// The client's identifier of the request.
         cookie: U64,
         /// First byte.
         offset: U64,
-        /// Bytes of payload with `PAYLOAD_LEN`, else bytes of the export.
+        /// Bytes of payload with `PAYLOAD_LEN`, otherwise bytes of the export.
         length: U64,
     }
 }
@@ -141,7 +141,7 @@ wire! {
     SimpleReply, 16 {
         /// [`super::values::MAGIC_REPLY_SIMPLE`].
         magic: U32,
-        /// Zero, or an error value.
+        /// Zero or an error value.
         error: U32,
         /// The request's cookie.
         cookie: U64,
@@ -149,7 +149,7 @@ wire! {
 }
 
 wire! {
-    /// Begins a structured reply chunk.
+    /// The header of a structured reply chunk.
     StructuredReply, 20 {
         /// [`super::values::MAGIC_REPLY_STRUCTURED`].
         magic: U32,
@@ -159,13 +159,13 @@ wire! {
         kind: U16,
         /// The request's cookie.
         cookie: U64,
-        /// Bytes that follow.
+        /// Number of bytes that follow.
         length: U32,
     }
 }
 
 wire! {
-    /// Begins an extended reply chunk.
+    /// The header of an extended reply chunk.
     ExtendedReply, 32 {
         /// [`super::values::MAGIC_REPLY_EXTENDED`].
         magic: U32,
@@ -177,13 +177,13 @@ wire! {
         cookie: U64,
         /// The request's offset.
         offset: U64,
-        /// Bytes that follow.
+        /// Number of bytes that follow.
         length: U64,
     }
 }
 
 wire! {
-    /// Fixed part of `NBD_REPLY_TYPE_OFFSET_DATA`; the data follows.
+    /// The fixed part of `NBD_REPLY_TYPE_OFFSET_DATA`, before the data.
     OffsetData, 8 {
         /// First byte of the data in the export.
         offset: U64,
@@ -195,23 +195,23 @@ wire! {
     OffsetHole, 12 {
         /// First byte of the hole in the export.
         offset: U64,
-        /// Bytes of zeros.
+        /// Number of zeros in bytes.
         size: U32,
     }
 }
 
 wire! {
-    /// Fixed part of an error chunk; the message follows.
+    /// The fixed part of an error chunk, before the message.
     ErrorChunk, 6 {
         /// Error value.
         error: U32,
-        /// Bytes of message.
+        /// Length of the message in bytes.
         message_length: U16,
     }
 }
 
 wire! {
-    /// Fixed part of `NBD_REPLY_TYPE_BLOCK_STATUS`; descriptors follow.
+    /// The fixed part of `NBD_REPLY_TYPE_BLOCK_STATUS`, before the descriptors.
     BlockStatus, 4 {
         /// The meta context's id.
         context: U32,
@@ -221,7 +221,7 @@ wire! {
 wire! {
     /// One extent of `NBD_REPLY_TYPE_BLOCK_STATUS`.
     BlockDescriptor, 8 {
-        /// Bytes.
+        /// Length in bytes.
         length: U32,
         /// Status.
         status: U32,
@@ -229,11 +229,11 @@ wire! {
 }
 
 wire! {
-    /// Fixed part of `NBD_REPLY_TYPE_BLOCK_STATUS_EXT`; descriptors follow.
+    /// The fixed part of `NBD_REPLY_TYPE_BLOCK_STATUS_EXT`, before the descriptors.
     BlockStatusExtended, 8 {
         /// The meta context's id.
         context: U32,
-        /// How many descriptors follow.
+        /// Number of descriptors that follow.
         count: U32,
     }
 }
@@ -241,7 +241,7 @@ wire! {
 wire! {
     /// One extent of `NBD_REPLY_TYPE_BLOCK_STATUS_EXT`.
     BlockDescriptorExtended, 16 {
-        /// Bytes.
+        /// Length in bytes.
         length: U64,
         /// Status.
         status: U64,
@@ -249,9 +249,9 @@ wire! {
 }
 
 wire! {
-    /// Fixed part of a block status request's payload; context ids follow.
+    /// The fixed part of a block status request's payload, before the context ids.
     BlockStatusPayload, 8 {
-        /// Bytes of the export asked about.
+        /// Number of bytes of the export that the request covers.
         effect_length: U64,
     }
 }

@@ -1,4 +1,4 @@
-//! What a server offers: exports, TLS policy, limits.
+//! The offer of a server: exports, TLS policy, limits.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,21 +11,21 @@ use crate::limits::{CONTEXTS_MAX, EXPORTS_MAX, STRING_BYTES_MAX};
 pub struct Export {
     /// Name clients ask for, at most 4096 bytes.
     pub name: String,
-    /// Text for humans, at most 4096 bytes; empty for none.
+    /// Text for humans, at most 4096 bytes. Empty for none.
     pub description: String,
     /// Size in bytes.
     pub size: u64,
-    /// What it can do. `HAS_FLAGS`, `SEND_DF` and `BLOCK_STATUS_PAYLOAD` are the session's
-    /// to set and are ignored here.
+    /// Features of the export. `HAS_FLAGS`, `SEND_DF` and `BLOCK_STATUS_PAYLOAD` are set by the
+    /// session and ignored here.
     pub features: TransmissionFlags,
-    /// Block sizes; requests that break `minimum` or `maximum_payload` are refused.
+    /// Block sizes. Requests that break `minimum` or `maximum_payload` are refused.
     pub block_size: BlockSize,
-    /// Names of the meta contexts block status can be asked for, at most
-    /// [`CONTEXTS_MAX`]. A context's id is its index plus one.
+    /// Names of the meta contexts for block status, at most [`CONTEXTS_MAX`]. A context's id is
+    /// its index plus one.
     pub contexts: Vec<String>,
 }
 
-/// Whether connections use TLS. Section "TLS support".
+/// The use of TLS by connections, section "TLS support".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// `STARTTLS` is refused.
@@ -33,11 +33,11 @@ pub enum TlsMode {
     Off,
     /// The client chooses.
     Allowed,
-    /// Nothing but `STARTTLS` and `ABORT` works before TLS.
+    /// Only `STARTTLS` and `ABORT` work before TLS.
     Required,
 }
 
-/// What every session of a server shares. Checked when built.
+/// The configuration that all sessions of a server share. It is checked when built.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     exports: Vec<Export>,
@@ -45,11 +45,11 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// A server of these exports. The empty name chooses the export of that name, or else
-    /// the first.
+    /// Returns the configuration of a server with these exports. The empty name chooses the
+    /// export of that name, or else the first.
     ///
     /// # Errors
-    /// The first rule of the protocol that an export breaks.
+    /// Returns the first rule of the protocol that an export breaks.
     pub fn new(exports: Vec<Export>, tls: TlsMode) -> Result<ServerConfig, ConfigError> {
         if exports.is_empty() || exports.len() > EXPORTS_MAX {
             return Err(ConfigError::ExportCount { count: exports.len() });
@@ -63,17 +63,17 @@ impl ServerConfig {
         Ok(ServerConfig { exports, tls })
     }
 
-    /// The exports.
+    /// Returns the exports.
     pub fn exports(&self) -> &[Export] {
         &self.exports
     }
 
-    /// The TLS policy.
+    /// Returns the TLS policy.
     pub fn tls(&self) -> TlsMode {
         self.tls
     }
 
-    /// Index of the export a client means by `name`.
+    /// Returns the index of the export that a client means by `name`.
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         let named = self.exports.iter().position(|export| export.name.as_bytes() == name);
         named.or(name.is_empty().then_some(0))
@@ -108,13 +108,13 @@ fn validate(export: &Export) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A configuration no server can offer.
+/// An error in a server's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No export, or too many.
+    /// There is no export, or there are too many.
     #[error("a server offers 1 to {EXPORTS_MAX} exports, not {count}")]
     ExportCount {
-        /// How many were given.
+        /// Number of exports given.
         count: usize,
     },
     /// Two exports share a name.
@@ -130,17 +130,17 @@ pub enum ConfigError {
     BadString {
         /// Name or description.
         what: &'static str,
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
         /// The export.
         export: String,
     },
-    /// Larger than signed 64-bit offsets reach, which clients use.
+    /// The export is larger than signed 64-bit offsets reach, which clients use.
     #[error("export {export:?} of {size} bytes is larger than the 2^63 - 1 clients can address")]
     TooLarge {
         /// The export.
         export: String,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
     },
     /// Its block sizes break a rule.
@@ -148,15 +148,15 @@ pub enum ConfigError {
     BlockSize {
         /// The export.
         export: String,
-        /// The rule.
+        /// The rule that they break.
         source: BlockSizeError,
     },
-    /// Too many meta contexts.
+    /// The export has too many meta contexts.
     #[error("export {export:?} offers {count} meta contexts; at most {CONTEXTS_MAX} are possible")]
     ContextCount {
         /// The export.
         export: String,
-        /// How many were given.
+        /// Number of contexts given.
         count: usize,
     },
     /// A meta context's name is not `namespace:leaf`.

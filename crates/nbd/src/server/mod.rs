@@ -18,8 +18,8 @@
 //! }
 //! ```
 //!
-//! Timeouts are the caller's: a client that is silent in the handshake should be dropped
-//! after a while ([`ServerSession::in_transmission`] tells).
+//! The caller handles timeouts. It should drop a client that stays silent in the handshake
+//! ([`ServerSession::in_transmission`]).
 
 mod export;
 mod options;
@@ -52,70 +52,70 @@ use request::{RawRequest, Rules, Verdict};
 /// One step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advance {
-    /// Bytes of the input that were used; the rest is to be given again.
+    /// Bytes of the input that were used. The rest has to be passed again.
     pub consumed: usize,
-    /// What they meant.
+    /// The event they caused.
     pub event: ServerEvent,
 }
 
-/// What a session has to say.
+/// An event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// All input is used and more is needed.
     NeedMore,
-    /// Handshake answers were appended to the output; go on.
+    /// Handshake answers were appended to the output. Continue.
     Reply,
     /// An answer was appended to the output. Once it is sent, begin TLS, then call
-    /// [`ServerSession::tls_established`]. Input that is left belongs to TLS.
+    /// [`ServerSession::tls_established`]. Remaining input belongs to TLS.
     StartTls,
-    /// The last handshake answer was appended to the output; requests follow.
+    /// The last handshake answer was appended to the output. Requests follow.
     Ready,
-    /// A valid request. If it is a write, its payload follows: take it, then call
+    /// A valid request. If it is a write, its payload follows. Take it, then call
     /// [`ServerSession::payload_taken`].
     Request(Request),
-    /// A request was refused and the answer appended to the output; its payload, if any,
-    /// will be skipped.
+    /// A request was refused and the answer appended to the output. Its payload, if any, will
+    /// be skipped.
     Refused {
-        /// The client's name for the request.
+        /// The client's identifier of the request.
         cookie: u64,
-        /// Why.
+        /// The error.
         code: ErrorCode,
     },
-    /// The write's payload is still the caller's to take.
+    /// The write's payload has still to be taken by the caller.
     Payload {
-        /// Bytes left of it.
+        /// Bytes left to take.
         remaining: u64,
     },
-    /// The client aborts the handshake: send the output, close.
+    /// The client aborts the handshake. Send the output and close.
     Abort,
-    /// The client disconnects: finish what is in flight, close.
+    /// The client disconnects. Finish the requests in flight and close.
     Disconnect,
 }
 
-/// Why a session ends at once. The connection is to be closed.
+/// The reason why a session ends at once. The connection has to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionEnd {
-    /// Client flags this server did not offer.
+    /// The client sent flags that this server did not offer.
     #[error("client sent the unknown handshake flags {flags:#x}")]
     UnknownClientFlags {
-        /// Those not offered.
+        /// The flags that were not offered.
         flags: u32,
     },
-    /// An option without its magic number.
+    /// An option has no magic number.
     #[error("option begins with {magic:#018x} instead of IHAVEOPT")]
     OptionMagic {
-        /// What it begins with.
+        /// The value in its place.
         magic: u64,
     },
-    /// An option with more data than anyone needs.
+    /// An option has too much data.
     #[error("option {option} carries {length} bytes; at most {DRAIN_BYTES_MAX} can be skipped")]
     OptionTooLong {
-        /// Its name.
+        /// The option's name.
         option: &'static str,
-        /// Bytes of data announced.
+        /// Bytes announced.
         length: u32,
     },
-    /// A handshake without end.
+    /// The handshake does not end.
     #[error(
         "client sent more than {} options without choosing an export",
         crate::limits::OPTIONS_MAX
@@ -124,28 +124,28 @@ pub enum SessionEnd {
     /// `NBD_OPT_EXPORT_NAME`, which cannot answer errors, was not possible.
     #[error("EXPORT_NAME refused: {reason}")]
     ExportNameRefused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A request without its magic number.
+    /// A request has no magic number.
     #[error("request begins with {magic:#010x} instead of {expected:#010x}")]
     RequestMagic {
-        /// What it begins with.
+        /// The value in its place.
         magic: u32,
-        /// What was negotiated.
+        /// The magic number that was negotiated.
         expected: u32,
     },
-    /// A payload too long even to skip.
+    /// A payload is too long even to be skipped.
     #[error("{command} carries {length} bytes; at most {DRAIN_BYTES_MAX} can be skipped")]
     PayloadTooLong {
         /// The command's name.
         command: &'static str,
-        /// Bytes of payload announced.
+        /// Bytes announced.
         length: u64,
     },
 }
 
-/// Where the session stands in the byte stream.
+/// The position of the session in the byte stream.
 #[derive(Debug)]
 enum Phase {
     ClientFlags,
@@ -182,7 +182,7 @@ pub struct ServerSession {
     phase: Phase,
     gather: Gather,
     haggling: Haggling,
-    /// Index of the export chosen; meaningful in transmission.
+    /// Index of the chosen export, which is meaningful in transmission.
     export: usize,
     announced: TransmissionFlags,
     style: ReplyStyle,
@@ -190,7 +190,7 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session with a client that has just connected. The greeting is appended to
+    /// Returns a session with a client that has just connected, and appends the greeting to
     /// `output`.
     pub fn new(config: Arc<ServerConfig>, output: &mut Vec<u8>) -> ServerSession {
         let greeting = Greeting {
@@ -211,8 +211,8 @@ impl ServerSession {
         }
     }
 
-    /// Returns a session with a client that knows the first export without a handshake, and expects
-    /// simple replies: the kernel's client, which learns of the export by other means.
+    /// Returns a session with a client that knows the first export without a handshake and
+    /// expects simple replies. The kernel's client learns of the export by other means.
     pub fn past_handshake(config: Arc<ServerConfig>) -> ServerSession {
         ServerSession {
             announced: config.exports()[0].features | TransmissionFlags::HAS_FLAGS,
@@ -226,11 +226,11 @@ impl ServerSession {
         }
     }
 
-    /// Uses bytes from the front of `input`, up to the first event. Answers are appended
-    /// to `output`. `NeedMore` means that all of `input` was used.
+    /// Uses bytes from the front of `input`, up to the first event. Appends answers to
+    /// `output`. `NeedMore` means that all of `input` was used.
     ///
     /// # Errors
-    /// The client broke the protocol beyond repair; close the connection.
+    /// Fails if the client broke the protocol beyond repair. The connection has to be closed.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Advance, SessionEnd> {
         let mut consumed = 0;
         loop {
@@ -247,9 +247,9 @@ impl ServerSession {
         }
     }
 
-    /// Tells the session that `bytes` more of the current write's payload were taken.
+    /// Records that `bytes` more of the current write's payload were taken.
     ///
-    /// More than was left counts as all of it.
+    /// A number above the rest counts as the rest.
     pub fn payload_taken(&mut self, bytes: u64) {
         if let Phase::Payload { remaining } = &mut self.phase {
             *remaining = remaining.saturating_sub(bytes);
@@ -259,8 +259,8 @@ impl ServerSession {
         }
     }
 
-    /// Tells the session that TLS is up: all input from here on is plaintext out of TLS.
-    /// What was negotiated before is forgotten, as the protocol demands.
+    /// Records that TLS is established. All input from here on is the plaintext of TLS.
+    /// Everything negotiated before is forgotten, as the protocol requires.
     pub fn tls_established(&mut self) {
         if let Phase::StartTls = self.phase {
             self.haggling.restart_over_tls();
@@ -268,15 +268,15 @@ impl ServerSession {
         }
     }
 
-    /// Serves this client by another configuration from here on, which TLS has shown to be its own.
-    /// Without effect once an export has been chosen.
+    /// Switches this client to another configuration, to which its TLS certificate entitles it.
+    /// Has no effect once an export has been chosen.
     pub fn serve_by(&mut self, config: Arc<ServerConfig>) {
         if !self.in_transmission() {
             self.config = config;
         }
     }
 
-    /// Whether the handshake is over.
+    /// Returns true if the handshake has ended.
     pub fn in_transmission(&self) -> bool {
         matches!(
             self.phase,
@@ -288,7 +288,8 @@ impl ServerSession {
         )
     }
 
-    /// Returns the bytes of a write's payload that are still to be taken; `None` if no payload comes now.
+    /// Returns the bytes of a write's payload that are still to be taken, or `None` if no
+    /// payload comes now.
     pub fn payload_left(&self) -> Option<u64> {
         match self.phase {
             Phase::Payload { remaining } => Some(remaining),
@@ -296,12 +297,12 @@ impl ServerSession {
         }
     }
 
-    /// How to frame replies; meaningful in transmission.
+    /// Returns the framing of replies, which is meaningful in transmission.
     pub fn style(&self) -> ReplyStyle {
         self.style
     }
 
-    /// The export chosen; meaningful in transmission.
+    /// Returns the chosen export, which is meaningful in transmission.
     pub fn export(&self) -> &Export {
         &self.config.exports()[self.export]
     }
@@ -424,14 +425,14 @@ impl ServerSession {
         Ok((used, Some(self.conclude(&raw, verdict, raw.payload, output))))
     }
 
-    /// A block status request whose payload names contexts, section "Request types".
+    /// Handles a block status request whose payload names contexts, section "Request types".
     fn status_payload(
         &mut self,
         raw: &RawRequest,
         input: &[u8],
         output: &mut Vec<u8>,
     ) -> (usize, Option<ServerEvent>) {
-        // At most a few dozen bytes: `request_header` has checked.
+        // It is at most a few dozen bytes, as `request_header` has checked.
         let length = raw.payload as usize;
         let used = self.gather.fill(input, length);
         let Some(payload) = self.gather.finish(length) else { return (used, None) };
@@ -446,7 +447,7 @@ impl ServerSession {
         (used, Some(self.conclude(raw, verdict, 0, output)))
     }
 
-    /// Acts on a verdict; `payload` bytes of the request are still to come.
+    /// Carries out a verdict while `payload` bytes of the request are still to come.
     fn conclude(
         &mut self,
         raw: &RawRequest,
@@ -501,7 +502,7 @@ fn expect_magic(magic: u32, expected: u32) -> Result<(), SessionEnd> {
     if magic == expected { Ok(()) } else { Err(SessionEnd::RequestMagic { magic, expected }) }
 }
 
-/// How much of `input` belongs to `remaining` bytes to be skipped.
+/// Returns the number of bytes of `input` that belong to `remaining` bytes to be skipped.
 fn skip(input: &[u8], remaining: u64) -> usize {
     usize::try_from(remaining).map_or(input.len(), |remaining| remaining.min(input.len()))
 }

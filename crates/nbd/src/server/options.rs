@@ -1,4 +1,4 @@
-//! Option haggling, the server's side. Section "Fixed newstyle negotiation".
+//! The server's side of option haggling, section "Fixed newstyle negotiation".
 
 use alloc::format;
 use alloc::string::String;
@@ -17,14 +17,14 @@ use crate::limits::{
     CONTEXTS_MAX, DRAIN_BYTES_MAX, OPTION_BYTES_MAX, OPTIONS_MAX, QUERIES_MAX, STRING_BYTES_MAX,
 };
 
-/// What has been agreed so far.
+/// The options agreed so far.
 #[derive(Debug)]
 pub(super) struct Haggling {
     pub(super) no_zeroes: bool,
     over_tls: bool,
     structured: bool,
     extended: bool,
-    /// Contexts selected, and for which export.
+    /// The selected contexts and the index of their export.
     selected: Option<(usize, ContextSet)>,
     options: u32,
     data: Vec<u8>,
@@ -46,8 +46,9 @@ impl Haggling {
         }
     }
 
-    /// Returns the state of a handshake that another program began: zeroes, structured replies and
-    /// extended headers as agreed, the contexts selected, options so far, and the data of the present one.
+    /// Returns the state of a handshake that another program began: the agreement on zeroes,
+    /// structured replies and extended headers, the selected contexts, the number of options so
+    /// far, and the data of the current one.
     pub(super) fn resumed(
         (no_zeroes, structured, extended): (bool, bool, bool),
         selected: Option<(usize, ContextSet)>,
@@ -58,7 +59,7 @@ impl Haggling {
         Haggling { no_zeroes, structured, extended, selected, options, data, ..new }
     }
 
-    /// Returns the agreed options: zeroes left out, structured replies, extended headers.
+    /// Returns the agreed options: no zeroes, structured replies, extended headers.
     pub(super) fn agreed(&self) -> (bool, bool, bool) {
         (self.no_zeroes, self.structured, self.extended)
     }
@@ -88,7 +89,7 @@ impl Haggling {
         };
     }
 
-    /// Takes from `input` what the option's data still lacks.
+    /// Takes the missing bytes of the option's data from `input`. Returns their number.
     pub(super) fn collect(&mut self, input: &[u8], length: usize) -> usize {
         let used = (length - self.data.len()).min(input.len());
         self.data.extend_from_slice(&input[..used]);
@@ -152,7 +153,7 @@ impl ServerSession {
             return self.export_name(&data, output);
         }
         let answer = self.answer(option, &data, output);
-        // Give the buffer back for the next option.
+        // The buffer serves the next option.
         self.haggling.data = data;
         match answer {
             Ok(event) => {
@@ -167,7 +168,7 @@ impl ServerSession {
         }
     }
 
-    /// Everything of an answer but the final `ACK` or error.
+    /// Produces an answer except its final `ACK` or error.
     fn answer(
         &mut self,
         option: u32,
@@ -238,7 +239,7 @@ impl ServerSession {
         let mut entry = Vec::new();
         for export in self.config.exports() {
             entry.clear();
-            // At most STRING_BYTES_MAX.
+            // It is at most STRING_BYTES_MAX.
             entry.extend_from_slice(&(export.name.len() as u32).to_be_bytes());
             entry.extend_from_slice(export.name.as_bytes());
             entry.extend_from_slice(export.description.as_bytes());
@@ -334,7 +335,7 @@ impl ServerSession {
 
     fn set_contexts(&mut self, data: &[u8], output: &mut Vec<u8>) -> Result<ServerEvent, Refusal> {
         let option = option::SET_META_CONTEXT;
-        // A failed selection replaces the one before it, too.
+        // A failed selection also replaces the one before it.
         self.haggling.selected = None;
         let (index, queries) = self.context_queries(option, data)?;
         let export = &self.config.exports()[index];
@@ -349,7 +350,7 @@ impl ServerSession {
         Ok(ServerEvent::Reply)
     }
 
-    /// The export and the queries of a meta context option.
+    /// Returns the export and the queries of a meta context option.
     fn context_queries<'a>(
         &self,
         option: u32,
@@ -389,7 +390,7 @@ impl ServerSession {
         })
     }
 
-    /// Flags of an export for this client as things stand.
+    /// Returns an export's flags for this client in its current state.
     fn announce(&self, index: usize) -> TransmissionFlags {
         let managed = TransmissionFlags::SEND_DF | TransmissionFlags::BLOCK_STATUS_PAYLOAD;
         let mut flags =
@@ -424,8 +425,8 @@ impl ServerSession {
     }
 }
 
-/// Effect length and contexts a block status payload names, if all of them are among
-/// `selected` and none is named twice.
+/// Returns the effect length and the contexts in a block status payload, if all contexts are
+/// among `selected` and none occurs twice.
 pub(super) fn parse_status_payload(
     payload: &[u8],
     selected: ContextSet,
@@ -448,7 +449,7 @@ pub(super) fn parse_status_payload(
     Some((effect_length, contexts))
 }
 
-/// Why a string field cannot be taken.
+/// The reason why a string field is not valid.
 enum StringError {
     Short,
     Long { what: &'static str, bytes: u32 },
@@ -493,7 +494,7 @@ fn reply(option: u32, kind: u32, data: &[u8], output: &mut Vec<u8>) {
         magic: values::MAGIC_OPTION_REPLY.into(),
         option: option.into(),
         kind: kind.into(),
-        // Never more than a few strings.
+        // It is never more than a few strings.
         length: (data.len() as u32).into(),
     };
     output.extend_from_slice(head.as_bytes());

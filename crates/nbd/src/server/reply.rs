@@ -1,7 +1,7 @@
 //! Encoding of replies.
 //!
 //! A read's success is a [`Packet`] followed by the payload, sent together by a gather send.
-//! Everything else is complete as encoded.
+//! All other replies are complete as encoded.
 
 use alloc::vec::Vec;
 
@@ -17,17 +17,18 @@ use crate::codec::{ErrorCode, Packet, ReplyFlags, ReplyStyle, cut_text, values, 
 /// A run of bytes with one status in one meta context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusExtent {
-    /// Bytes, not zero. A multiple of the minimum block size.
+    /// Length in bytes, not zero. A multiple of the minimum block size.
     pub length: u64,
-    /// Meaning depends on the context; at most 32 bits without extended headers.
+    /// The status, whose meaning depends on the context. At most 32 bits without extended
+    /// headers.
     pub status: u64,
 }
 
 impl ReplyStyle {
-    /// Header of a successful read's data: `length` bytes from `offset` of the export, to
-    /// be sent right after it. `done` ends the reply.
+    /// Returns the header of a successful read's data: `length` bytes from `offset` of the
+    /// export, which have to be sent right after it. `done` ends the reply.
     ///
-    /// With [`ReplyStyle::Simple`] a read has exactly one such header, for all of it.
+    /// With [`ReplyStyle::Simple`] a read has exactly one such header for all of its data.
     pub fn read_data(self, to: ReplyTo, offset: u64, length: u32, done: bool) -> Packet {
         let tail = OffsetData { offset: offset.into() };
         let bytes = length as usize + OffsetData::BYTES;
@@ -42,8 +43,8 @@ impl ReplyStyle {
         }
     }
 
-    /// A read's answer that `length` bytes from `offset` of the export are zeros; no
-    /// payload follows. `None` with [`ReplyStyle::Simple`], which cannot say it.
+    /// Returns a read's answer that `length` bytes from `offset` of the export are zeros,
+    /// without payload. Returns `None` with [`ReplyStyle::Simple`], which cannot express it.
     pub fn read_hole(self, to: ReplyTo, offset: u64, length: u32, done: bool) -> Option<Packet> {
         let tail = OffsetHole { offset: offset.into(), size: length.into() };
         let kind = chunk::OFFSET_HOLE;
@@ -58,8 +59,8 @@ impl ReplyStyle {
         }
     }
 
-    /// Success of anything without a payload: all but reads and block status; also the
-    /// end of a structured read whose last chunk did not end it.
+    /// Returns the success of a request without a payload: any but reads and block status. It
+    /// also ends a structured read whose last chunk did not end it.
     pub fn success(self, to: ReplyTo) -> Packet {
         match self {
             ReplyStyle::Simple | ReplyStyle::Structured => simple(to, 0),
@@ -67,7 +68,7 @@ impl ReplyStyle {
         }
     }
 
-    /// The end of a reply that had chunks before, or of a read of nothing.
+    /// Returns the end of a reply that had chunks before, or of an empty read.
     pub fn end(self, to: ReplyTo) -> Packet {
         match self {
             ReplyStyle::Structured => Packet::of(&structured(to, chunk::NONE, 0, true)),
@@ -75,14 +76,14 @@ impl ReplyStyle {
         }
     }
 
-    /// Appends a failure, with a message for humans where the style can carry one
-    /// (cut to 4096 bytes). It ends the reply.
+    /// Appends a failure, with a message for humans if the style can carry one (cut to 4096
+    /// bytes). It ends the reply.
     pub fn error(self, to: ReplyTo, code: ErrorCode, message: &str, output: &mut Vec<u8>) {
         self.error_chunk(to, code, message, None, output);
     }
 
-    /// As [`ReplyStyle::error`], saying which byte of the export failed first. For every
-    /// request but a flush.
+    /// Appends a failure like [`ReplyStyle::error`] with the first byte of the export that
+    /// failed. For every request except a flush.
     pub fn error_at(
         self,
         to: ReplyTo,
@@ -117,7 +118,7 @@ impl ReplyStyle {
                 output.extend_from_slice(extended(to, kind, bytes, true).as_bytes());
             }
         }
-        // At most STRING_BYTES_MAX, so the cast cannot lose anything.
+        // It is at most STRING_BYTES_MAX, so the cast cannot lose anything.
         let message_length = (message.len() as u16).into();
         let head = ErrorChunk { error: code.to_wire().into(), message_length };
         output.extend_from_slice(head.as_bytes());
@@ -127,14 +128,14 @@ impl ReplyStyle {
         }
     }
 
-    /// Appends one context's chunk of a block status reply: extents that follow each other
-    /// from the request's offset, at least one. `context` is the export's index of it;
-    /// `done` ends the reply. Without extended headers an extent longer than 32 bits is
-    /// cut to the largest multiple of 64 KiB below, and the extents after it are left
+    /// Appends one context's chunk of a block status reply. It has at least one extent, and the
+    /// extents follow each other from the request's offset. `context` is its index in the
+    /// export, and `done` ends the reply. Without extended headers an extent longer than 32
+    /// bits is cut to the largest multiple of 64 KiB below, and the extents after it are left
     /// out, which the protocol allows.
     ///
-    /// Block status needs structured or extended replies; with [`ReplyStyle::Simple`]
-    /// nothing is appended.
+    /// Block status needs structured or extended replies. With [`ReplyStyle::Simple`] nothing
+    /// is appended.
     pub fn block_status(
         self,
         to: ReplyTo,
@@ -154,7 +155,8 @@ impl ReplyStyle {
                 output.extend_from_slice(head.as_bytes());
                 output.extend_from_slice(BlockStatus { context: id.into() }.as_bytes());
                 for extent in extents {
-                    // Cut to 32 bits above; contexts with wider status need extended headers.
+                    // The length was cut to 32 bits above. Contexts with wider status need
+                    // extended headers.
                     let length = extent.length.min(EXTENT_32_MAX) as u32;
                     let status = extent.status.min(u64::from(u32::MAX)) as u32;
                     let wire = BlockDescriptor { length: length.into(), status: status.into() };
@@ -179,12 +181,12 @@ impl ReplyStyle {
     }
 }
 
-/// Longest extent a 32-bit descriptor can state in whole blocks of any legal size.
+/// Longest extent that a 32-bit descriptor can have in whole blocks of any legal size.
 const EXTENT_32_MAX: u64 = (u32::MAX - 0xffff) as u64;
 
-/// A context's id on the wire.
+/// Returns a context's id on the wire.
 pub(super) fn context_id(index: usize) -> u32 {
-    // At most CONTEXTS_MAX.
+    // The index is below CONTEXTS_MAX.
     index as u32 + 1
 }
 

@@ -1,4 +1,4 @@
-//! Requests, and what makes one invalid.
+//! Requests and the checks of their validity.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,12 +7,12 @@ use super::Export;
 use crate::codec::wire::{CompactRequest, ExtendedRequest};
 use crate::codec::{CommandFlags, ErrorCode, ReplyStyle, TransmissionFlags, values::command};
 
-/// What a reply must repeat of its request. Keep it with the I/O; 16 bytes.
+/// The fields of a request that its reply must repeat, in 16 bytes. They are kept with the I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
-    /// The client's name for the request.
+    /// The client's identifier of the request.
     pub cookie: u64,
-    /// The request's offset; extended replies carry it.
+    /// The request's offset, for extended replies.
     pub offset: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct ReplyTo {
 pub struct ContextSet(u8);
 
 impl ContextSet {
-    /// No context.
+    /// The empty set.
     pub const EMPTY: ContextSet = ContextSet(0);
 
     pub(super) fn of(bits: u8) -> ContextSet {
@@ -36,55 +36,56 @@ impl ContextSet {
         self.0 |= 1 << index;
     }
 
-    /// Whether the export's context of this index is in the set.
+    /// Returns true if the export's context of this index is in the set.
     pub fn contains(self, index: usize) -> bool {
         index < 8 && self.0 & (1 << index) != 0
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many contexts: how many chunks a block status reply has.
+    /// Returns the number of contexts, which is the number of chunks of a block status reply.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The indices, ascending.
+    /// Returns the indices in ascending order.
     pub fn indices(self) -> impl Iterator<Item = usize> {
         (0..8).filter(move |&index| self.contains(index))
     }
 }
 
-/// What a client asks of the export.
+/// A command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read. With `unfragmented`, in one chunk.
+    /// Reads data. With `unfragmented`, in one chunk.
     Read {
         /// `NBD_CMD_FLAG_DF`.
         unfragmented: bool,
     },
-    /// Write the payload that follows.
+    /// Writes the payload that follows.
     Write,
-    /// Make answered writes durable.
+    /// Makes answered writes durable.
     Flush,
-    /// The data is no longer needed.
+    /// Declares that the data is no longer needed.
     Trim,
-    /// Bring the data near; may be a no-op.
+    /// Prefetches the data. It may do nothing.
     Cache,
-    /// Write zeros.
+    /// Writes zeros.
     WriteZeroes {
-        /// `NBD_CMD_FLAG_NO_HOLE`: keep the extent allocated.
+        /// `NBD_CMD_FLAG_NO_HOLE`: keeps the extent allocated.
         no_hole: bool,
-        /// `NBD_CMD_FLAG_FAST_ZERO`: answer `ENOTSUP` unless faster than a write.
+        /// `NBD_CMD_FLAG_FAST_ZERO`: fails with `ENOTSUP` unless it is faster than a write.
         fast: bool,
     },
-    /// Report the status of extents, one chunk per context.
+    /// Reports the status of extents, one chunk per context.
     BlockStatus {
-        /// `NBD_CMD_FLAG_REQ_ONE`: one extent per context, not past the request.
+        /// `NBD_CMD_FLAG_REQ_ONE`: one extent per context, which does not reach past the
+        /// request.
         one: bool,
-        /// The contexts asked about.
+        /// The requested contexts.
         contexts: ContextSet,
     },
 }
@@ -92,32 +93,33 @@ pub enum Command {
 /// A valid request: within the export, aligned, and of a kind the export supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// Durable before it is answered. Only writes, zero-writes and trims need to care.
+    /// True if it must be durable before it is answered. Only writes, zero-writes and trims are
+    /// affected.
     pub fua: bool,
     /// First byte. Zero for a flush.
     pub offset: u64,
-    /// Bytes; zero for a flush. At most the maximum payload for reads and writes, at most
-    /// the export's size otherwise.
+    /// Length in bytes, zero for a flush. At most the maximum payload for reads and writes, and
+    /// at most the export's size otherwise.
     pub length: u64,
-    /// The client's name for the request.
+    /// The client's identifier of the request.
     pub cookie: u64,
 }
 
 impl Request {
-    /// What its replies must repeat.
+    /// Returns the fields that its replies must repeat.
     pub fn reply_to(&self) -> ReplyTo {
         ReplyTo { cookie: self.cookie, offset: self.offset }
     }
 
-    /// Bytes of payload that follow it on the connection.
+    /// Returns the number of payload bytes that follow it on the connection.
     pub fn payload_length(&self) -> u64 {
         if self.command == Command::Write { self.length } else { 0 }
     }
 }
 
-/// A request as it stands on the wire.
+/// A request as received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawRequest {
     pub(super) flags: CommandFlags,
@@ -125,7 +127,7 @@ pub(super) struct RawRequest {
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// Bytes on the connection after the header.
+    /// Number of bytes on the connection after the header.
     pub(super) payload: u64,
 }
 
@@ -160,24 +162,24 @@ impl RawRequest {
         ReplyTo { cookie: self.cookie, offset: self.offset }
     }
 
-    /// Whether it is a block status request whose payload names contexts.
+    /// Returns true if it is a block status request whose payload names contexts.
     pub(super) fn names_contexts(&self) -> bool {
         self.command == command::BLOCK_STATUS && self.payload > 0
     }
 }
 
-/// What is to be done with a request.
+/// The result of judging a request.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Perform it.
+    /// The request is valid and has to be performed.
     Perform(Request),
-    /// It asks for nothing: answer success.
+    /// The request is empty and succeeds.
     Nothing,
-    /// Answer this error.
+    /// The request is refused with this error.
     Refuse(ErrorCode, String),
 }
 
-/// The rules a connection's requests are held to.
+/// The rules for a connection's requests.
 pub(super) struct Rules<'a> {
     pub(super) export: &'a Export,
     /// Flags as announced to this client.
@@ -187,8 +189,8 @@ pub(super) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Judges a request: range, flags, negotiated features, size, read-only, alignment, in
-    /// this order, as nbdkit does.
+    /// Judges a request by its range, flags, negotiated features, size, read-only state and
+    /// alignment, in this order, as nbdkit does.
     pub(super) fn judge(&self, raw: &RawRequest) -> Verdict {
         let checks = [
             Self::check_range,
@@ -366,7 +368,7 @@ impl Rules<'_> {
 
     fn check_alignment(&self, raw: &RawRequest) -> Result<(), (ErrorCode, String)> {
         let minimum = u64::from(self.export.block_size.minimum);
-        // A power of two, so one mask covers both fields.
+        // It is a power of two, so one mask covers both fields.
         if (raw.offset | raw.length) & (minimum - 1) == 0 {
             return Ok(());
         }

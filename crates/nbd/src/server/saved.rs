@@ -1,8 +1,9 @@
-//! A session as bytes, for the program that goes on with its connection.
+//! Serialization of a session for the program that continues its connection.
 //!
-//! A server that is replaced by another program hands the connection's socket over, and with it the
-//! options agreed with the client and the position in the stream. The bytes begin with [`FORMAT`].
-//! Integers are little-endian. A session over TLS cannot go on elsewhere: its keys are not here.
+//! A server that is replaced by another program hands the connection's socket over, and with it
+//! the options agreed with the client and the position in the stream. The bytes begin with
+//! [`FORMAT`]. Integers are little-endian. A session over TLS cannot continue elsewhere,
+//! because its keys are not in the bytes.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,26 +19,26 @@ use crate::limits::{CONTEXTS_MAX, DRAIN_BYTES_MAX, OPTION_BYTES_MAX};
 /// The format of saved sessions and requests.
 pub const FORMAT: u8 = 1;
 
-/// Longest payload of a block status request that is gathered.
+/// Longest payload of a block status request that is gathered, in bytes.
 const STATUS_PAYLOAD_MAX: u64 = (BlockStatusPayload::BYTES + 4 * CONTEXTS_MAX) as u64;
 
-/// The bytes are not a saved session or request, or this server cannot go on with it.
+/// An error in restoring a session or request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SavedError {
     /// The bytes have another format.
     #[error("a saved session of format {0}; this program reads {FORMAT}")]
     Format(u8),
-    /// The bytes end early, go on beyond the end, or hold an invalid value.
+    /// The bytes end early, continue after the end, or contain an invalid value.
     #[error("a saved session is damaged: {0}")]
     Damaged(&'static str),
-    /// The chosen export is not offered any more.
+    /// The chosen export is no longer offered.
     #[error("a saved session is of export {0}, which is not offered any more")]
     NoExport(u32),
 }
 
 impl ServerSession {
-    /// Appends the session to `into`. Returns false, and appends nothing, if it cannot go on elsewhere: the
-    /// client has disconnected, or TLS is being negotiated.
+    /// Appends the session to `into`. Returns false and appends nothing if it cannot continue
+    /// elsewhere, because the client has disconnected or TLS is being negotiated.
     pub fn save(&self, into: &mut Vec<u8>) -> bool {
         let phase: (u8, u64, u64) = match self.phase {
             Phase::ClientFlags => (0, 0, 0),
@@ -75,16 +76,16 @@ impl ServerSession {
         into.push(self.contexts.bits());
         into.push(self.gather.bytes().len() as u8);
         into.extend_from_slice(self.gather.bytes());
-        // The rest of the last option means nothing once the next begins.
+        // The rest of the last option is irrelevant once the next begins.
         let has_data = matches!(self.phase, Phase::OptionData { .. });
         self.haggling.save(has_data, into);
         true
     }
 
-    /// Returns the session that [`ServerSession::save`] saved, to go on by `config`.
+    /// Returns the session saved by [`ServerSession::save`], with the configuration `config`.
     ///
     /// # Errors
-    /// [`SavedError`].
+    /// Returns a [`SavedError`].
     pub fn restore(config: Arc<ServerConfig>, saved: &[u8]) -> Result<ServerSession, SavedError> {
         let mut from = Source::new(saved)?;
         let (phase, first, second) = (from.byte()?, from.long()?, from.long()?);
@@ -161,10 +162,10 @@ impl Request {
         }
     }
 
-    /// Returns the request that [`Request::save`] saved.
+    /// Returns the request saved by [`Request::save`].
     ///
     /// # Errors
-    /// [`SavedError`]. That the request suits an export is not checked.
+    /// Returns a [`SavedError`]. It is not checked that the request fits an export.
     pub fn restore(saved: &[u8]) -> Result<Request, SavedError> {
         let mut from = Source::new(saved)?;
         let (kind, flags) = (from.byte()?, from.byte()?);

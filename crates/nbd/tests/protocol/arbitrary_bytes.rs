@@ -1,4 +1,4 @@
-//! Whatever bytes come, neither end panics, uses more input than it was given, or answers
+//! Tests that no bytes make either end panic, use more input than it was given, or answer
 //! without bound.
 
 use crate::common::{export, memory, session};
@@ -7,7 +7,7 @@ use hemi_nbd::codec::ReplyStyle;
 use hemi_nbd::server::{ServerEvent, ServerSession, TlsMode};
 use proptest::prelude::*;
 
-/// Messages to a server that are nearly right, and plain noise.
+/// Generates messages to a server that are nearly right, and plain noise.
 fn client_message() -> impl Strategy<Value = Vec<u8>> {
     let option =
         (0_u32..13, prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(option, data)| {
@@ -43,7 +43,7 @@ fn client_message() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Feeds a server until it needs more or ends; how many bytes it sent.
+/// Feeds a server until it needs more or ends. Returns the number of bytes it sent.
 fn drive_server(session: &mut ServerSession, mut input: &[u8]) -> usize {
     let mut output = Vec::new();
     loop {
@@ -104,7 +104,7 @@ fn drive_client(client: &mut ClientSession, mut input: &[u8]) {
     }
 }
 
-/// A client in transmission with a read, a write and a block status in flight.
+/// Returns a client in transmission with a read, a write and a block status in flight.
 fn busy_client(style: ReplyStyle) -> ClientSession {
     let cuts = memory::Cuts::of(vec![usize::MAX]);
     let mut client = memory::Pair::new(style, false, cuts).client;
@@ -119,7 +119,7 @@ fn busy_client(style: ReplyStyle) -> ClientSession {
     client
 }
 
-/// Replies that are nearly right, and plain noise.
+/// Generates replies that are nearly right, and plain noise.
 fn server_message() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![0_u16, 1, 2, 5, 6, 0x8001, 0x8002, 3]);
     let cookie = (0_u64..3).prop_map(|index| 1 << 32 | index);
@@ -154,7 +154,7 @@ fn server_message() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![chunk, simple, prop::collection::vec(any::<u8>(), 0..64)]
 }
 
-/// Handshake messages of a server, nearly right.
+/// Generates handshake messages of a server that are nearly right.
 fn handshake_message() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![1_u32, 2, 3, 4, 0x8000_0001, 0x8000_0006]);
     let option = prop::sample::select(vec![7_u32, 8, 10, 11]);
@@ -190,7 +190,8 @@ proptest! {
         }
         input.extend(messages.concat());
         let sent = drive_server(&mut session, &input);
-        // The longest answer to the shortest message (LIST, refused requests): well below.
+        // The longest answer to the shortest message (LIST, refused requests) is well below
+        // this.
         prop_assert!(sent <= 512 + 64 * input.len(), "{sent} bytes for {}", input.len());
     }
 

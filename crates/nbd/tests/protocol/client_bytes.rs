@@ -1,5 +1,5 @@
-//! The client against bytes written out by hand: what it sends, and what it makes of
-//! answers no server should give.
+//! Tests of the client against bytes written out by hand: the bytes it sends, and its handling
+//! of answers that no server should give.
 
 use crate::common::bytes;
 use hemi_nbd::client::{
@@ -18,7 +18,7 @@ fn client(style: ReplyStyle, contexts: &[&str]) -> ClientSession {
     ClientSession::new(config)
 }
 
-/// Feeds all of `input`; the events and what the client sends.
+/// Feeds all of `input`. Returns the events and the bytes that the client sends.
 fn feed(
     client: &mut ClientSession,
     input: &[u8],
@@ -51,7 +51,7 @@ const ACK: &str = "0003e889045565a9 00000007 00000001 00000000";
 fn the_whole_handshake_byte_for_byte() {
     let mut client = client(ReplyStyle::Extended, &["base:allocation"]);
     assert_eq!(send(&mut client, GREETING), bytes("00000003 49484156454f5054 0000000b 00000000"));
-    // No extended headers: structured replies.
+    // The server refuses extended headers, so structured replies are next.
     let sent = send(&mut client, "0003e889045565a9 0000000b 80000001 00000003 6e6f21");
     assert_eq!(sent, bytes("49484156454f5054 00000008 00000000"));
     let sent = send(&mut client, "0003e889045565a9 00000008 00000001 00000000");
@@ -81,7 +81,7 @@ fn the_whole_handshake_byte_for_byte() {
 
 #[test]
 fn old_servers_are_met_with_export_name() {
-    // Neither structured replies nor GO.
+    // The server knows neither structured replies nor GO.
     let mut old = client(ReplyStyle::Structured, &[]);
     send(&mut old, "4e42444d41474943 49484156454f5054 0001");
     let sent = send(&mut old, "0003e889045565a9 00000008 80000001 00000000");
@@ -92,7 +92,7 @@ fn old_servers_are_met_with_export_name() {
     answer.resize(10 + 123, 0);
     assert_eq!(feed(&mut old, &answer).unwrap().0, []);
     assert_eq!(feed(&mut old, &[0]).unwrap().0, [ClientEvent::Ready]);
-    // Not even options.
+    // The server does not even answer options.
     let mut older = client(ReplyStyle::Structured, &[]);
     let sent = send(&mut older, "4e42444d41474943 49484156454f5054 0002");
     assert_eq!(sent, bytes("00000002 49484156454f5054 00000001 00000003 766f6c"));
@@ -100,7 +100,7 @@ fn old_servers_are_met_with_export_name() {
     assert_eq!(ready, [ClientEvent::Ready]);
 }
 
-/// The error a handshake ends in, and what the client sends last.
+/// Returns the error that ends a handshake, and the last message of the client.
 fn handshake_error(config: ClientConfig, input: &str) -> (HandshakeError, Vec<u8>) {
     let mut client = ClientSession::new(config);
     let (mut output, mut input) = (Vec::new(), &bytes(input)[..]);
@@ -216,7 +216,7 @@ fn tls_comes_before_everything_else() {
     assert_eq!(output, bytes("49484156454f5054 0000000b 00000000"));
 }
 
-/// A client in transmission over 1 MiB with every feature.
+/// Returns a client in transmission over 1 MiB with every feature.
 fn ready(style: ReplyStyle) -> ClientSession {
     let mut client = client(style, &["base:allocation"]);
     let framing = match style {
@@ -281,13 +281,13 @@ fn requests_byte_for_byte() {
     );
     let packet = ready(ReplyStyle::Extended).disconnect();
     assert_eq!(packet.len(), 32);
-    // DF has no meaning without chunks.
+    // DF is meaningless without chunks.
     let unfragmented = request(Command::Read { unfragmented: true });
     let packet = ready(ReplyStyle::Simple).submit(0, unfragmented).unwrap();
     assert_eq!(packet[4..6], [0, 0]);
 }
 
-/// What a reply to one request brings about. `C` stands for the request's cookie.
+/// Returns the events of a reply to one request. `C` stands for the request's cookie.
 fn answer(style: ReplyStyle, command: Command, reply: &str) -> Result<Vec<ClientEvent>, String> {
     let mut client = ready(style);
     client.submit(5, request(command)).unwrap();
@@ -315,7 +315,7 @@ fn sound_replies() {
         (Simple, Command::Flush, "67446698 00000000 C".into(), vec![done(Ok(()))]),
         (Structured, Command::Flush, "67446698 00000000 C".into(), vec![done(Ok(()))]),
         (Structured, Command::Write, "668e33ef 0001 0000 C 00000000".into(), vec![done(Ok(()))]),
-        // A hole of half the request before data of the other half.
+        // A hole in half of the request comes before data of the other half.
         (
             Structured,
             READ,
@@ -330,7 +330,7 @@ fn sound_replies() {
                 done(Ok(())),
             ],
         ),
-        // An error value nobody knows counts as EINVAL; fields after the message are skipped.
+        // An unknown error value counts as EINVAL, and fields after the message are skipped.
         (
             Structured,
             READ,

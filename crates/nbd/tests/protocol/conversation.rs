@@ -1,5 +1,5 @@
-//! Client and server against each other: every command in every reply style, the stream
-//! cut at every place.
+//! Tests of client and server against each other: every command in every reply style, with the
+//! stream cut at every position.
 
 use crate::common::memory::{Cuts, Outcome, Pair};
 use hemi_nbd::client::{Command, Request, SubmitError};
@@ -49,7 +49,7 @@ fn the_handshake_agrees_on_everything() {
     }
 }
 
-/// What every command does, whatever the style and the cuts.
+/// Checks every command, whatever the style and the cuts.
 fn every_command(pair: &mut Pair) {
     let data: Vec<u8> = (0..8192_u32).map(|i| (i * 7 + 1) as u8).collect();
     let style = pair.server.style();
@@ -115,7 +115,7 @@ fn every_command_in_every_style() {
     }
 }
 
-/// The first piece ends at every place of the first few hundred bytes in turn.
+/// The first piece ends at every position of the first few hundred bytes in turn.
 #[test]
 fn a_cut_at_every_byte() {
     for style in STYLES {

@@ -1,5 +1,5 @@
-//! A session that is saved and restored anywhere in the stream goes on as if nothing had been, and no
-//! bytes make a restored one misbehave.
+//! Tests that a session saved and restored anywhere in the stream continues as if nothing had
+//! happened, and that no bytes make a restored one misbehave.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn config() -> Arc<ServerConfig> {
     Arc::new(ServerConfig::new(vec![export("vol")], TlsMode::Off).unwrap())
 }
 
-/// `SET_META_CONTEXT` for `base:` of `vol`, then `GO`.
+/// Returns `SET_META_CONTEXT` for `base:` of `vol`, then `GO`.
 fn choose() -> Vec<u8> {
     let mut meta = b"\0\0\0\x03vol\0\0\0\x01\0\0\0\x0fbase:allocation".to_vec();
     meta = option(10, &meta);
@@ -22,7 +22,7 @@ fn choose() -> Vec<u8> {
     meta
 }
 
-/// A whole conversation: a handshake of some style, then requests of every kind.
+/// Returns a whole conversation: a handshake of some style, then requests of every kind.
 fn conversation(style: u32) -> Vec<u8> {
     let mut all = vec![0, 0, 0, 3];
     all.extend(option(99, &[7; 300]));
@@ -60,8 +60,8 @@ fn conversation(style: u32) -> Vec<u8> {
     all
 }
 
-/// Feeds all of `input`; every event that means something, and all output. Stops where a payload's
-/// rest is still to come, as a server does.
+/// Feeds all of `input` and collects the output. Returns the events, without those that ask for
+/// more input or payload. Stops before the rest of a payload, as a server does.
 fn feed(
     session: &mut ServerSession,
     mut input: &[u8],
@@ -132,7 +132,8 @@ proptest! {
         prop_assert_eq!(output, expected);
     }
 
-    /// Bytes with one bit flipped, cut short or made up are refused, or make a session that goes on.
+    /// Bytes with one bit flipped, truncated or made up are refused, or make a session that
+    /// continues.
     #[test]
     fn damaged_bytes_are_refused_or_harmless(
         style in 0_u32..3,
@@ -178,7 +179,7 @@ proptest! {
     }
 }
 
-/// The bytes are read by other programs than those that wrote them.
+/// Other programs read these bytes than those that wrote them.
 #[test]
 fn the_format_stays() {
     let mut output = Vec::new();

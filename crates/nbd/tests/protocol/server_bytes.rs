@@ -1,5 +1,5 @@
-//! The server against bytes written out by hand, so that a mistake made in encoder and
-//! decoder alike is seen.
+//! Tests of the server against bytes written out by hand, so that the same mistake in encoder
+//! and decoder does not go unnoticed.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use hemi_nbd::server::{
 
 const TO: ReplyTo = ReplyTo { cookie: 0x0102_0304_0506_0708, offset: 0x1000 };
 
-/// Feeds all of `input`, which must end a step exactly, and gives the last event and all
-/// output.
+/// Feeds all of `input`, which must end a step exactly. Returns the last event and all output.
 fn feed(session: &mut ServerSession, input: &[u8]) -> Result<(ServerEvent, Vec<u8>), SessionEnd> {
     let mut output = Vec::new();
     let mut at = 0;
@@ -37,7 +36,7 @@ fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reply type and message of the only reply in `output`.
+/// Returns the type and message of the only reply in `output`.
 fn refusal(output: &[u8]) -> (u32, String) {
     let kind = u32::from_be_bytes(output[12..16].try_into().unwrap());
     let length = u32::from_be_bytes(output[16..20].try_into().unwrap()) as usize;
@@ -291,7 +290,7 @@ fn meta_contexts_are_listed_and_selected() {
     }
 }
 
-/// A session in transmission over an export of 1 GiB.
+/// Returns a session in transmission over an export of 1 GiB.
 fn transmitting(style: ReplyStyle) -> ServerSession {
     let mut session = greeted(TlsMode::Off);
     let framing = match style {
@@ -386,7 +385,7 @@ fn a_write_names_its_payload_and_waits_for_it() {
     }
 }
 
-/// Error value of the only reply in `output`, and its message if it has one.
+/// Returns the error value of the only reply in `output`, and its message if it has one.
 fn error_of(style: ReplyStyle, output: &[u8]) -> (u32, String) {
     let number = |at: usize| u32::from_be_bytes(output[at..at + 4].try_into().unwrap());
     let body = match style {
@@ -507,7 +506,7 @@ fn wrong_magic_ends_the_session() {
 
 #[test]
 fn extended_payload_rules() {
-    // A write must announce its payload; nothing else may.
+    // A write must announce its payload. Nothing else may.
     for (flags, command, payload) in [(0, 1, 0), (0x20, 0, 512), (0x20, 4, 512), (0x20, 77, 512)] {
         let mut session = transmitting(ReplyStyle::Extended);
         let mut input = extended(flags, command, 0, 512);
@@ -640,7 +639,7 @@ fn block_status_byte_for_byte() {
              0000000000000200 0000000000000003 0000000000000400 0000000000000000"
         )
     );
-    // An extent past 32 bits is cut, and what follows it left out.
+    // An extent longer than 32 bits is cut, and the extents after it are left out.
     output.clear();
     let long = [StatusExtent { length: 1 << 33, status: 2 }, extents[0]];
     ReplyStyle::Structured.block_status(TO, 0, &long, true, &mut output);
@@ -673,14 +672,14 @@ fn the_kernel_asks_without_a_handshake() {
     let mut session = ServerSession::past_handshake(Arc::new(config));
     assert!(session.in_transmission());
     assert_eq!(session.style(), ReplyStyle::Simple);
-    // A write with FUA, as announced.
+    // This is a write with FUA, as announced.
     let head = bytes("25609513 0001 0001 0102030405060708 0000000000001000 00000200");
     let (event, output) = feed(&mut session, &head).unwrap();
     let ServerEvent::Request(request) = event else { panic!("{event:?}") };
     assert_eq!((request.offset, request.length, request.fua), (0x1000, 0x200, true));
     assert!(output.is_empty());
     session.payload_taken(0x200);
-    // Beyond the end: the error's reply is a simple one.
+    // This is beyond the end. The error's reply is a simple one.
     let head = bytes("25609513 0000 0000 0102030405060708 0000000040000000 00001000");
     let (_, output) = feed(&mut session, &head).unwrap();
     assert_eq!(output, bytes("67446698 00000016 0102030405060708"));

@@ -49,9 +49,9 @@ pub enum DeviceError {
     /// The volume is already a block device, and another process serves it.
     #[error("{path} is this volume already, served by process {server}")]
     Served {
-        /// The device.
+        /// Path of the device.
         path: String,
-        /// Its server.
+        /// Process id of its server.
         server: i32,
     },
     /// The previous server still holds the device.

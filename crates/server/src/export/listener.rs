@@ -67,13 +67,13 @@ pub enum ListenError {
 /// The properties of the export that all listeners of a volume share.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// The volume's name: the export's name unless configured.
+    /// Name of the volume, and of the export unless configured.
     pub volume: String,
     /// Size in bytes.
     pub size: u64,
     /// Smallest request in bytes.
     pub block: u32,
-    /// Buffer budget in bytes; bounds the largest request.
+    /// Buffer budget in bytes. It bounds the largest request.
     pub buffer_budget: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Listener {
     pub(super) name: String,
     /// The address as configured, and the socket's number among those of the address.
     known: (String, u32),
-    /// `None` for the kernel's client.
+    /// The socket, or `None` for the kernel's client.
     descriptor: Option<OwnedFd>,
     tcp: bool,
     /// The socket's file, which is removed with the listener.

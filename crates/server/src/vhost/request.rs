@@ -10,7 +10,7 @@ use super::{Broken, REQUEST_BYTES_MAX};
 /// The request of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Work for the engine. Its payload begins `skip` bytes into the segments.
+    /// An operation for the engine. Its payload begins `skip` bytes into the segments.
     Operation {
         /// The operation.
         operation: Operation,

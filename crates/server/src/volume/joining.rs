@@ -94,8 +94,8 @@ fn make_ready(snapshot: &Snapshot, config: &LegConfig, coming: Coming) -> Result
     let (leg, wipe, spare) = match coming {
         Coming::Add { leg, wipe, spare } => (free_slot(snapshot, leg)?, wipe, spare),
         Coming::Replace { leg, wipe, spare } => (vacant_slot(snapshot, leg)?, wipe, spare),
-        // Its content is known to be of this volume's past, and drains overwrite all that is
-        // stale.
+        // Its content is known to be from this volume's past, and the drain overwrites all of
+        // it.
         Coming::Attach { wipe } => (own_slot(snapshot, config, wipe)?, true, None),
     };
     let identity = &snapshot.identity;

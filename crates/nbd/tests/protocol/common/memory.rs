@@ -6,7 +6,7 @@ use hemi_nbd::server::{self, ServerEvent, ServerSession, StatusExtent, TlsMode};
 
 use super::{export, session};
 
-/// How the wire cuts the byte stream: at most so many bytes at a time, in turn.
+/// The sizes of the pieces into which the wire cuts the byte stream, used in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Cuts {
     sizes: Vec<usize>,
@@ -25,7 +25,7 @@ impl Cuts {
     }
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) result: Option<Result<(), ErrorCode>>,
@@ -35,25 +35,25 @@ pub(crate) struct Outcome {
     pub(crate) message: String,
 }
 
-/// Client, server, and the device behind it.
+/// A client, a server, and the device behind it.
 pub(crate) struct Pair {
     pub(crate) client: ClientSession,
     pub(crate) server: ServerSession,
     pub(crate) device: Vec<u8>,
     pub(crate) cuts: Cuts,
-    /// Whether the device answers reads in pieces, with holes.
+    /// True if the device answers reads in pieces, with holes.
     pub(crate) sparse: bool,
     pub(crate) disconnected: bool,
     to_server: Vec<u8>,
     to_client: Vec<u8>,
     write: Option<(server::Request, Vec<u8>)>,
-    /// Token, place and length of the data being announced.
+    /// Token, offset and length of the announced data.
     data: Option<(u64, u32, u32)>,
     pub(crate) seen: Vec<server::Request>,
 }
 
 impl Pair {
-    /// Both ends, connected and through the handshake.
+    /// Returns both ends, connected and through the handshake.
     pub(crate) fn new(style: ReplyStyle, tls: bool, cuts: Cuts) -> Pair {
         let mode = if tls { TlsMode::Required } else { TlsMode::Off };
         let small = server::Export { size: 1 << 20, ..export("vol") };
@@ -83,7 +83,7 @@ impl Pair {
         pair
     }
 
-    /// Submits requests (writes with their payload) and runs until all are finished.
+    /// Submits requests (writes with their payload) and runs until all have ended.
     pub(crate) fn run(&mut self, requests: &[(Request, &[u8])]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = Vec::new();
         for (token, (request, payload)) in requests.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Pair {
         outcomes
     }
 
-    /// Says goodbye and waits until the server has heard it.
+    /// Disconnects, and waits until the server has received that.
     pub(crate) fn disconnect(&mut self) {
         let packet = self.client.disconnect();
         self.to_server.extend_from_slice(&packet);
@@ -170,7 +170,7 @@ impl Pair {
         }
     }
 
-    /// The device: the sector at 1 MiB - 512 is bad.
+    /// Performs a request on the device, whose sector at 1 MiB - 512 is bad.
     fn perform(&mut self, request: server::Request, payload: &[u8]) {
         let (style, to, out) = (self.server.style(), request.reply_to(), &mut self.to_client);
         let (offset, length) = (request.offset as usize, request.length as usize);
@@ -212,7 +212,7 @@ impl Pair {
         }
     }
 
-    /// The last sector first, then the sectors from the front, zeros as holes.
+    /// Answers with the last sector first, then the sectors from the front, zeros as holes.
     fn read_sparse(&mut self, request: server::Request) {
         let (style, to, out) = (self.server.style(), request.reply_to(), &mut self.to_client);
         let sectors = request.length / 512;

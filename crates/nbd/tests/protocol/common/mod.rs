@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Helpers that several tests share.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 pub(crate) mod memory;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use hemi_nbd::codec::{BlockSize, CONTEXT_BASE_ALLOCATION, CONTEXT_HEMI_COPIES, TransmissionFlags};
 use hemi_nbd::server::{Export, ServerConfig, ServerSession, TlsMode};
 
-/// Bytes written as hexadecimal digits; white space is ignored.
+/// Returns the bytes written as hexadecimal digits. White space is ignored.
 pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> =
         hex.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).unwrap()).collect();
     digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
 }
 
-/// An export of 1 GiB that can do everything.
+/// Returns an export of 1 GiB with every feature.
 pub(crate) fn export(name: &str) -> Export {
     Export {
         name: name.into(),
@@ -33,7 +33,7 @@ pub(crate) fn export(name: &str) -> Export {
     }
 }
 
-/// A server session and its greeting.
+/// Returns a server session and its greeting.
 pub(crate) fn session(exports: Vec<Export>, tls: TlsMode) -> (ServerSession, Vec<u8>) {
     let mut greeting = Vec::new();
     let config = ServerConfig::new(exports, tls).unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn session(exports: Vec<Export>, tls: TlsMode) -> (ServerSession, Vec
     (session, greeting)
 }
 
-/// An option of the handshake.
+/// Returns an option of the handshake.
 pub(crate) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = b"IHAVEOPT".to_vec();
     bytes.extend(option.to_be_bytes());
@@ -50,12 +50,12 @@ pub(crate) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The head of a request, in the compact form.
+/// Returns the header of a request in the compact form.
 pub(crate) fn compact(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
     head(0x2560_9513, (flags, command), cookie, offset, &length.to_be_bytes())
 }
 
-/// The head of a request, in the extended form.
+/// Returns the header of a request in the extended form.
 pub(crate) fn extended(flags: u16, command: u16, cookie: u64, offset: u64, length: u64) -> Vec<u8> {
     head(0x21e4_1c71, (flags, command), cookie, offset, &length.to_be_bytes())
 }

@@ -36,7 +36,7 @@ const NETLINK: &str = "netlink family \"nbd\"";
 /// Time that requests wait for a server, in effect forever, as with ublk.
 const WAIT: Duration = Duration::from_secs(3650 * 86400);
 /// Time after which the kernel checks an unanswered request and sends it again if its socket
-/// has been replaced. The kernel rounds up to a second.
+/// has been replaced. The kernel rounds it up to whole seconds.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 /// Size in bytes of the socket's buffer for requests that the kernel sends ahead, so that it
 /// need not stop in the middle of one. If a signal arrives there, kernels before 6.13 send the

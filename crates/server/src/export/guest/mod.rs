@@ -86,9 +86,9 @@ enum Left {
     Empty,
     /// The turn is over.
     Turn,
-    /// There is no room.
+    /// There is no space.
     Room,
-    /// The guest has as much in flight as it may.
+    /// The guest has its maximum of parts in flight.
     Full,
     Broken(Broken),
 }
