@@ -1,31 +1,30 @@
-//! Payload buffers of sector versions, counted like the server's.
+//! Payload buffers of sector versions, counted as the server counts its buffers.
 //!
-//! A sector's payload is one number, the **version**: unique to the request that wrote it,
-//! zero for zeros. A buffer that nobody references any more is poisoned, so that an I/O that
-//! still used it would put the poison on a disk and the checker would find it.
+//! A sector's payload is one number, its **version**: unique to the request that wrote it, and zero
+//! for zeros. A buffer is poisoned once its last reference is gone. An I/O that still used it would
+//! put the poison on a disk, where the checker finds it.
 
 use std::collections::BTreeSet;
 
 use hemi_engine::identifiers::{BufferAt, BufferId};
 use hemi_engine::io::Buffers;
 
-/// What a buffer holds that nobody may use.
+/// The version that fills buffers without a reference.
 pub const POISON: u64 = u64::MAX;
-/// Buffers come in powers of two of sectors, up to 2^16.
+/// The number of size classes: buffers are powers of two of sectors, up to 2^16.
 const CLASSES: usize = 17;
 
 struct Entry {
     references: u32,
     class: u8,
-    /// The engine asked for it; a client's comes with its request.
+    /// The engine allocated it. A client's buffer comes with its request.
     is_engines: bool,
-    /// A leg's data has been read into it: no debt is paid from it later.
+    /// Data of a leg has been read into it, so no debt is paid from it later.
     is_read: bool,
     data: Vec<u64>,
 }
 
-/// The buffers of one engine. Never gives memory back, so that a run allocates only while
-/// it grows.
+/// The buffers of one engine. Memory is never given back, so a run allocates only while it grows.
 #[derive(Default)]
 pub struct Pool {
     entries: Vec<Entry>,
@@ -36,7 +35,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Forgets what is in use and sets the budget, in sectors.
+    /// Forgets all buffers in use and sets the budget, in sectors.
     pub fn reset(&mut self, budget_sectors: u64) {
         self.free.iter_mut().for_each(Vec::clear);
         for (id, entry) in self.entries.iter_mut().enumerate().rev() {
@@ -51,7 +50,8 @@ impl Pool {
         self.in_use = 0;
     }
 
-    /// A client's buffer, not held against the budget: the driver's own bound is elsewhere.
+    /// Takes a buffer for a client. It is not counted against the budget: the driver has a bound of
+    /// its own.
     pub fn take(&mut self, sectors: u32) -> BufferId {
         self.take_for(sectors, false)
     }
@@ -70,31 +70,33 @@ impl Pool {
         BufferId(self.entries.len() as u32 - 1)
     }
 
-    /// Tells whether the engine allocated the buffer, be it for a client's read that begins anew.
+    /// Returns true if the engine allocated the buffer, even if for a client's read that starts
+    /// over.
     pub fn is_engines(&self, buffer: BufferId) -> bool {
         self.entries[buffer.0 as usize].is_engines
     }
 
-    /// The versions in a part of a buffer.
+    /// Returns the versions in a part of a buffer.
     pub fn part(&self, at: BufferAt, sectors: u64) -> &[u64] {
         let start = at.offset as usize;
         &self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
     }
 
-    /// The same, to be changed.
+    /// Returns the versions in a part of a buffer, to be changed.
     pub fn part_mut(&mut self, at: BufferAt, sectors: u64) -> &mut [u64] {
         let start = at.offset as usize;
         &mut self.entries[at.buffer.0 as usize].data[start..start + sectors as usize]
     }
 
-    /// A part of a buffer, for what a leg is read for.
+    /// Returns a part of a buffer for data that is read from a leg.
     pub fn part_to_read(&mut self, at: BufferAt, sectors: u64) -> &mut [u64] {
         self.entries[at.buffer.0 as usize].is_read = true;
         self.part_mut(at, sectors)
     }
 
-    /// Takes away from `versions` those that a buffer of a write holds for more than the I/O in flight:
-    /// `in_flight` has the buffer of each. No debt is paid from a buffer that was read into.
+    /// Removes from `versions` those that a write's buffer holds for more than the I/O in flight.
+    /// `in_flight` lists the buffer of each I/O. Buffers that were read into are skipped, because
+    /// no debt is paid from them.
     pub fn leave_out_kept(&self, versions: &mut BTreeSet<u64>, in_flight: &[BufferId]) {
         for (id, entry) in self.entries.iter().enumerate() {
             let of_io = in_flight.iter().filter(|buffer| buffer.0 as usize == id).count();
@@ -107,17 +109,17 @@ impl Pool {
         }
     }
 
-    /// Sectors of memory that some buffers take together, each counted once.
+    /// Returns the sectors of memory that `buffers` take together, each buffer counted once.
     pub fn sectors_of(&self, buffers: &BTreeSet<u32>) -> u64 {
         buffers.iter().map(|&id| 1 << self.entries[id as usize].class).sum()
     }
 
-    /// Sectors in use.
+    /// Returns the sectors in use.
     pub fn used_sectors(&self) -> u64 {
         self.used_sectors
     }
 
-    /// Buffers in use.
+    /// Returns the number of buffers in use.
     pub fn in_use(&self) -> usize {
         self.in_use
     }

@@ -1,5 +1,5 @@
-//! The end of a run: load stops, every leg answers, and P6 is checked. Within a bounded time
-//! the legs are identical and the volume says so.
+//! The end of a run: load stops, every leg answers, and P6 is checked. Within a bounded time the
+//! legs are identical and the volume reports so.
 
 use hemi_engine::io::Operation;
 use hemi_units::{Extent, MILLISECOND, SECOND};
@@ -8,11 +8,11 @@ use crate::plan::{Ending, Start};
 use crate::starts::{PATIENCE, VERIFY_SECTORS};
 use crate::world::{VERIFIER, World};
 
-/// How long convergence may take once nothing goes wrong any more.
+/// The longest that convergence may take once nothing goes wrong any more, in nanoseconds.
 const CONVERGENCE: u64 = 120 * SECOND;
 
 impl World {
-    /// Lets everything come to rest and checks what is left.
+    /// Brings the volume to rest, then checks that the legs converge and are identical.
     pub(crate) fn calm_down(&mut self) {
         self.clients.paused = true;
         self.stall.close();
@@ -43,13 +43,13 @@ impl World {
         self.end_hangs();
     }
 
-    /// A leg is as at its best, but for what does not end yet.
+    /// Ends the faults of a leg that can end now, and restores its best pace.
     pub(crate) fn end_faults_of(&mut self, leg: usize) {
         let was_late = self.may_owe_for_long(self.legs[leg].longest());
         let (pace, state) = (self.shape.paces[leg], &mut self.legs[leg]);
         (state.latency, state.jitter, state.serial) = (pace.latency, pace.jitter, pace.serial);
         if was_late || state.read_errors > 0 || self.disks[leg].has_unreadable() {
-            // What it was too slow for, or what could not be read, is still owed.
+            // It still owes what it was too slow for, and what could not be read.
             state.disturbed = state.disturbed.max(self.now);
         }
         (state.read_errors, state.write_errors, state.flush_errors) = (0, 0, 0);
@@ -104,8 +104,8 @@ impl World {
         }
     }
 
-    /// Rewrites some of what is recorded as lost, as whoever restores it would: the volume does
-    /// not converge before.
+    /// Rewrites some of the extents recorded as lost, as an operator who restores a backup would.
+    /// The volume does not converge before.
     pub(crate) fn rewrite_lost(&mut self) {
         let lost = self.engine().lost_extents().first().copied();
         if let Some(lost) = lost {
@@ -122,7 +122,7 @@ impl World {
         self.compare(&all);
     }
 
-    /// Some legs are identical.
+    /// Checks that the given legs are identical.
     pub(crate) fn compare(&mut self, legs: &[usize]) {
         let Some((&reference, others)) = legs.split_first() else { return };
         for &leg in others {

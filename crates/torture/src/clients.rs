@@ -1,5 +1,5 @@
-//! Simulated clients: connections that send their planned requests, each with a bounded
-//! number under way and pauses in between.
+//! Simulated clients: connections that send their planned requests, with a bounded number in flight
+//! and pauses in between.
 
 use hemi_units::{Extent, Instant};
 
@@ -9,11 +9,11 @@ use crate::world::{VERIFIER, World};
 
 #[derive(Default)]
 struct Client {
-    /// Its requests still to be sent, the next one last.
+    /// The requests still to be sent, the next one last.
     queue: Vec<PlannedRequest>,
     under_way: u32,
     depth: u32,
-    /// When it sent its last.
+    /// The time at which it sent its last request.
     sent: Instant,
     /// An event will wake it.
     asleep: bool,
@@ -25,16 +25,16 @@ struct Client {
 #[derive(Default)]
 pub struct Clients {
     all: Vec<Client>,
-    /// While hemi is down or the simulator verifies, nobody sends.
+    /// Nobody sends, because hemi is down or the simulator verifies.
     pub(crate) paused: bool,
-    /// Faults come after the request of this number was sent.
+    /// The number of the last request sent, from which faults are timed.
     pub(crate) progress: u32,
-    /// Requests not sent yet.
+    /// The number of requests not sent yet.
     pub(crate) left: usize,
 }
 
 impl Clients {
-    /// The clients of a plan.
+    /// Resets to the clients of a plan.
     pub(crate) fn reset(&mut self, plan: &Plan) {
         self.all.resize_with(plan.shape.clients, Client::default);
         for (client, &depth) in self.all.iter_mut().zip(&plan.shape.depths) {
@@ -54,7 +54,7 @@ impl Clients {
         }
     }
 
-    /// What was under way will not be answered any more.
+    /// Drops the requests in flight, which will not be answered any more.
     pub(crate) fn disconnect(&mut self) {
         for client in &mut self.all {
             client.under_way = 0;
@@ -64,14 +64,14 @@ impl Clients {
 }
 
 impl World {
-    /// Lets every client send what it may.
+    /// Lets every client send the requests it may send now.
     pub(crate) fn let_clients_go_on(&mut self) {
         for client in 0..self.clients.all.len() {
             self.let_client_go_on(client as u8);
         }
     }
 
-    /// Lets a client send what it may now.
+    /// Lets a client send the requests it may send now.
     pub(crate) fn let_client_go_on(&mut self, number: u8) {
         while !self.clients.paused && self.engine.is_some() && self.violation.is_none() {
             let client = &mut self.clients.all[usize::from(number)];
@@ -100,8 +100,8 @@ impl World {
         }
     }
 
-    /// A client has an answer: it, and who waited for room, may go on. Not at once: the
-    /// engine is in the middle of telling.
+    /// Lets a client that has an answer go on, and those that wait for room. This happens in an
+    /// event of its own, because the engine is still handing out its actions.
     pub(crate) fn client_answered(&mut self, number: u8) {
         if number != VERIFIER {
             let client = &mut self.clients.all[usize::from(number)];

@@ -1,4 +1,4 @@
-//! Disks as `hemi create` leaves them: every region whole on every leg, closed.
+//! Creates disks as `hemi create` leaves them: every region whole on every leg, and closed.
 
 use hemi_engine::format::create::{self, NewVolume};
 use hemi_engine::format::superblock::Name;
@@ -11,14 +11,14 @@ use crate::plan::Shape;
 const VOLUME_ID: Id = [7; 16];
 const GENERATION: Id = [9; 16];
 
-/// The layout of a volume of this shape.
+/// Returns the layout of a volume of this shape.
 fn layout(shape: &Shape) -> Layout {
     Layout::new(shape.volume_bytes, shape.region_bytes)
         .expect("plans draw good sizes only")
         .with_short_pages(shape.page_regions)
 }
 
-/// Makes `disk` leg number `leg`.
+/// Formats `disk` as leg number `leg`.
 pub(crate) fn format(disk: &mut Disk, shape: &Shape, leg: usize) {
     let layout = layout(shape);
     disk.reset(layout.data_offset() as usize, layout.volume_sectors() as usize, 0);

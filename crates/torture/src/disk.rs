@@ -1,48 +1,47 @@
-//! One leg's medium and its fault model.
+//! The medium of a leg and its fault model.
 //!
-//! **Superblock, lost list and region table** (everything before the data area) are real
-//! bytes, written by the engine and read back by recovery. A completed metadata write is
-//! durable, as drivers write them with FUA. One in flight at a crash lands, does not land,
-//! or is torn: each of its eight 512-byte sectors lands or not on its own. A sector can rot
-//! while hemi is not running.
+//! **Superblock, lost list and region table** (everything before the data area) are real bytes,
+//! written by the engine and read back by recovery. A completed metadata write is durable, since
+//! drivers write metadata with FUA. One in flight at a crash lands, does not land, or is torn: each
+//! of its eight 512-byte sectors lands or not on its own. A sector can rot while hemi is not
+//! running.
 //!
 //! In seeds of their own a metadata write can be **lost** or **misdirected**: it reports success,
-//! and nothing of it lands, or it lands whole at another metadata block of the leg. What follows
-//! shows when the leg is next read, at a start; until then the disk knows what it should hold.
-//! A later write to the place, or the same record on another leg that is in, makes it good. A
-//! block at a wrong place does not check out (its address is in its checksum), and is refused
-//! where it may hide something. What cannot be noticed is said below.
+//! but nothing of it lands, or it lands whole at another metadata block of the leg. The effect
+//! shows at a start, when the leg is next read. Until then the disk knows what it should hold. A
+//! later write to the place, or the same record on another leg that is in, makes it good. A block
+//! at a wrong place does not check out (its address is in its checksum), and is refused where it
+//! may hide something. The losses that cannot be noticed are listed below.
 //!
-//! **Data** is one version per 512-byte sector, with a volatile write cache. A write that
-//! completed but was not covered by a flush that *started* later is kept, dropped or rolled
-//! back at a power cut, sector by sector, to any version the sector had since the last
-//! flush. A write in flight at a crash, or one that failed, lands sector by sector or not.
-//! A FUA write is durable for its own sectors only. Sectors can be unreadable until they are
-//! rewritten.
+//! **Data** is one version per 512-byte sector, with a volatile write cache. A write that completed
+//! but was not covered by a flush that *started* later is kept, dropped or rolled back at a power
+//! cut, sector by sector, to any version the sector had since the last flush. A write in flight at
+//! a crash, or one that failed, lands sector by sector or not. A FUA write is durable for its own
+//! sectors only. Sectors can be unreadable until they are rewritten.
 //!
-//! **Not survivable**: what one leg alone holds (no other is fresh, or a crash has left the
-//! region to its authority) and cannot read any more. Sectors become unreadable only while
-//! every leg holds everything, and crashes make them readable.
+//! **Not survivable**: data that one leg alone holds (no other is fresh, or a crash has left the
+//! region to its authority) and cannot read any more. So sectors become unreadable only while every
+//! leg holds everything, and crashes make them readable.
 //!
 //! **Not survivable** either: a lost metadata write on the only leg that was given the record. The
-//! slot beside it holds the record before, which is valid, and nothing says that there was a newer
+//! slot beside it holds the record before, which is valid, and nothing shows that there was a newer
 //! one. Such starts are counted, and go on from what should be there (see [`crate::lies`]).
 //!
-//! **Not survivable** either, hence not injected: a disk that says a flush is durable when it is
+//! **Not survivable** either, hence not injected: a disk that reports a flush as durable when it is
 //! not; data sectors that silently change; metadata that rots on every leg at once.
 
 use hemi_units::Extent;
 
 use hemi_random::Rng;
 
-/// What a power cut leaves of a volatile cache.
+/// The part of a volatile cache that survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// Everything.
+    /// Everything is kept.
     Kept,
-    /// Nothing.
+    /// Nothing is kept.
     Dropped,
-    /// Any subset, each sector rolled back to any of its versions.
+    /// Any subset is kept, each sector rolled back to any of its versions.
     Any,
 }
 
@@ -54,36 +53,36 @@ struct Cached {
     mark: u32,
 }
 
-/// One disk.
+/// A simulated disk.
 #[derive(Default)]
 pub struct Disk {
     /// The bytes before the data area.
     pub metadata: Vec<u8>,
-    /// What they should be, once a write of them was lost or misdirected.
+    /// The bytes they should be, once a metadata write was lost or misdirected.
     meant: Option<Vec<u8>>,
-    /// Where such writes should have landed, and what would be there without them.
+    /// The places where such writes should have landed, and what would be there without them.
     lied: Vec<(usize, Box<[u8; 4096]>)>,
-    /// Which 4 KiB blocks of them were ever written.
+    /// The 4 KiB metadata blocks that were ever written.
     touched: Vec<u32>,
     data_start: u64,
     current: Vec<u64>,
     durable: Vec<u64>,
-    /// When a FUA write last made a sector durable, in completed writes.
+    /// The count of completed writes at which a FUA write last made each sector durable.
     fixed: Vec<u32>,
     /// Writes not flushed yet, oldest first, from `log_start` on.
     log: Vec<Cached>,
     log_start: usize,
     completed: u32,
-    /// The part of these that the last flush covers.
+    /// The last completed write that the last flush covers.
     flushed: u32,
-    /// How often a sector is in the log: for power cuts only, zero otherwise.
+    /// The number of times each sector is in the log. Used only during power cuts, zero otherwise.
     counts: Vec<u32>,
     unreadable: Vec<Extent>,
 }
 
 impl Disk {
-    /// Makes this a disk of `sectors` data sectors behind `metadata_bytes` bytes, each
-    /// sector at `version`. Keeps its memory.
+    /// Makes this a disk of `sectors` data sectors behind `metadata_bytes` bytes, each sector at
+    /// `version`. Keeps its memory.
     pub fn reset(&mut self, metadata_bytes: usize, sectors: usize, version: u64) {
         if self.metadata.len() == metadata_bytes {
             for block in self.touched.drain(..) {
@@ -130,18 +129,18 @@ impl Disk {
         self.unreadable.clone_from(&other.unreadable);
     }
 
-    /// What a flush submitted now covers.
+    /// Returns the count of completed writes, which a flush submitted now covers.
     pub fn mark(&self) -> u32 {
         self.completed
     }
 
-    /// What each sector of the data area reads as.
+    /// Returns the version that each sector of the data area reads as.
     pub fn contents(&self) -> &[u64] {
         &self.current
     }
 
-    /// The sectors of the data area with a version that no flush covers yet, be it that a write with
-    /// FUA made it durable: a volume may keep no account of that.
+    /// Returns the sectors of the data area with a version that no flush covers yet, even if a
+    /// write with FUA made it durable: a volume need not keep account of that.
     pub fn unflushed(&self) -> impl Iterator<Item = u64> {
         let in_log = self.log[self.log_start..].iter().map(|cached| u64::from(cached.sector));
         let fixed = (0..).zip(&self.fixed).filter(|(_, mark)| **mark > self.flushed);
@@ -152,12 +151,13 @@ impl Disk {
         (extent.start - self.data_start) as usize..(extent.end - self.data_start) as usize
     }
 
-    /// The versions of an extent of the leg.
+    /// Returns the versions of an extent of the leg.
     pub fn read(&self, extent: Extent) -> &[u64] {
         &self.current[self.local(extent)]
     }
 
-    /// A write lands: `versions` of its data, or zeros; only the sectors `lands` says.
+    /// Lands a write: `versions` of its data, or zeros, on those sectors for which `lands` returns
+    /// true.
     pub fn write(
         &mut self,
         extent: Extent,
@@ -201,7 +201,7 @@ impl Disk {
         }
     }
 
-    /// Power goes.
+    /// Cuts power, and keeps of the cache what `cache` allows.
     pub fn lose_cache(&mut self, cache: Cache, random: &mut Rng) {
         let log = std::mem::take(&mut self.log);
         let unflushed = &log[self.log_start..];
@@ -215,7 +215,7 @@ impl Disk {
             let kept = match cache {
                 Cache::Kept => true,
                 Cache::Dropped => false,
-                // One of its versions since the last flush, or the one before, all alike.
+                // One of its versions since the last flush, or the one before, all equally likely.
                 Cache::Any => random.one_in(u64::from(self.counts[sector]) + 1),
             };
             if kept {
@@ -231,7 +231,7 @@ impl Disk {
         self.log.clear();
     }
 
-    /// Writes a block of metadata; only its sectors whose bit is set in `parts`.
+    /// Writes those sectors of a metadata block whose bit is set in `parts`.
     pub fn write_metadata(&mut self, address: u64, block: &[u8; 4096], parts: u8) {
         self.note_touched(address);
         let start = address as usize;
@@ -246,7 +246,7 @@ impl Disk {
         }
     }
 
-    /// A block is no longer what it was when the disk was made.
+    /// Notes that a block is no longer as it was when the disk was made.
     fn note_touched(&mut self, address: u64) {
         let number = (address / 4096) as u32;
         if !self.touched.contains(&number) {
@@ -254,7 +254,7 @@ impl Disk {
         }
     }
 
-    /// A block of metadata is said to be written, and is not; it may land elsewhere instead.
+    /// Accepts a metadata write without performing it. With `lands` it lands on that block instead.
     pub fn lie(&mut self, address: u64, block: &[u8; 4096], lands: Option<u64>) {
         let meant = self.meant.get_or_insert_with(|| self.metadata.clone());
         let start = address as usize;
@@ -271,14 +271,14 @@ impl Disk {
         self.note_touched(address);
     }
 
-    /// What the metadata should be, if that is not what it is.
+    /// Returns what the metadata should be, if it differs from what it is.
     pub fn meant(&self) -> Option<&[u8]> {
         self.meant.as_deref().filter(|meant| **meant != self.metadata[..])
     }
 
-    /// hemi has been started from what is there, without the records that were lost: they have
-    /// never been, and their sequences are given again. What misdirected writes have overwritten
-    /// is still damaged.
+    /// Forgets the records that were lost, because hemi has been started without them: they have
+    /// never been, and their sequences are used again. Blocks that misdirected writes have
+    /// overwritten stay damaged.
     pub fn forget_lost_records(&mut self) {
         for (start, before) in self.lied.drain(..) {
             if let Some(meant) = &mut self.meant {
@@ -287,7 +287,7 @@ impl Disk {
         }
     }
 
-    /// Makes the metadata what it should be.
+    /// Restores the metadata to what it should be.
     pub fn end_lies(&mut self) {
         self.lied.clear();
         if let Some(meant) = self.meant.take() {
@@ -295,7 +295,7 @@ impl Disk {
         }
     }
 
-    /// Blocks of metadata ever written, in order of their first write.
+    /// Returns the metadata blocks ever written, in order of their first write.
     pub fn metadata_blocks(&self) -> &[u32] {
         &self.touched
     }
@@ -305,7 +305,7 @@ impl Disk {
         self.unreadable.push(self.of_volume(volume));
     }
 
-    /// Returns where an extent of the volume lies on the disk.
+    /// Returns the extent of the disk that holds an extent of the volume.
     pub fn of_volume(&self, volume: Extent) -> Extent {
         Extent { start: volume.start + self.data_start, end: volume.end + self.data_start }
     }
@@ -320,7 +320,7 @@ impl Disk {
         self.unreadable.clear();
     }
 
-    /// Whether a read of this extent fails.
+    /// Returns true if a read of this extent fails.
     pub fn is_unreadable(&self, extent: Extent) -> bool {
         self.unreadable.iter().any(|bad| bad.overlaps(extent))
     }

@@ -1,23 +1,23 @@
-//! The virtual clock's agenda: events in order of (time, sequence), so that what is due at
-//! one instant happens in the order it was planned.
+//! The virtual clock's agenda: events in order of (time, sequence), so that events due at the same
+//! instant happen in the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use hemi_units::Instant;
 
-/// What happens.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// A leg I/O ends: its slot, and which use of the slot.
+    /// A leg I/O ends: its slot, and the use count of the slot.
     IoEnds(u32, u32),
     /// A client may go on.
     Client(u8),
-    /// What was in flight when a leg's session dropped can no longer land.
+    /// I/O that was in flight when a leg's session dropped can no longer land.
     ZombiesEnd(u8, u32),
     /// A leg that was gone is back.
     Back(u8, u32),
-    /// Nothing: lets time pass until then.
+    /// Nothing happens: lets time pass until then.
     Wait,
 }
 
@@ -35,7 +35,7 @@ impl Events {
         self.heap.push(Reverse((time, self.sequence, event)));
     }
 
-    /// When the next event is; [`Instant::NEVER`] if there is none.
+    /// Returns the time of the next event, or [`Instant::NEVER`] if there is none.
     pub fn next_time(&self) -> Instant {
         self.heap.peek().map_or(Instant::NEVER, |Reverse((time, _, _))| *time)
     }
@@ -45,13 +45,14 @@ impl Events {
         self.heap.pop().map(|Reverse((_, _, event))| event)
     }
 
-    /// Counts the events, and those of them that are due by then.
+    /// Returns the number of events, and the number of those due by `by`.
     pub fn count(&self, by: Instant) -> (usize, usize) {
         let due = self.heap.iter().filter(|Reverse((time, ..))| *time <= by);
         (self.heap.len(), due.count())
     }
 
-    /// Takes the event before which so many come, which stay, and when it was due.
+    /// Takes the event after the first `passed` events, which stay, and returns it with the time it
+    /// was due.
     pub fn take_after(&mut self, passed: usize) -> Option<(Instant, Event)> {
         let before: Vec<_> = (0..passed).map_while(|_| self.heap.pop()).collect();
         let taken = self.heap.pop().map(|Reverse((time, _, event))| (time, event));

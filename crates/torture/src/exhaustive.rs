@@ -1,10 +1,10 @@
-//! Every order of a small thing. Two legs, one region, three writes, a flush, a read and a freeze:
-//! at each step any pending I/O or timer may come next instead of the earliest. With at most so
-//! many of these deviations in a run, every run is played, and each of them once more for every
-//! step after its last deviation, with a crash there.
+//! Every order of a small scenario: two legs, one region, three writes, a flush, a read and a
+//! freeze. At each step any pending I/O or timer may come next instead of the earliest. Every run
+//! with at most a given number of these deviations is played, and each once more for every step
+//! after its last deviation, with a crash there.
 //!
-//! A **case** names one such run: its scenario, its deviations as `step+passed` (how many earlier
-//! events are passed over), and its crash, as in `0/12+2,20+1/kill@33`.
+//! A **case** names one such run by its scenario, its deviations as `step+passed` (the number of
+//! earlier events that are passed over), and its crash, as in `0/12+2,20+1/kill@33`.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,19 +22,19 @@ use crate::starts::PATIENCE;
 use crate::trace::Line;
 use crate::world::World;
 
-/// The scenarios: either leg freezes, and a flush has to be on one leg or on both.
+/// The number of scenarios: either leg freezes, and a flush has to be on one leg or on both.
 pub const SCENARIOS: u8 = 4;
-/// Failing cases that are told.
+/// The most failing cases that are reported.
 const TOLD_MAX: usize = 10;
 
-/// Earlier events are passed over at one step.
+/// A step at which earlier events are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Deviation {
     step: u64,
     passes: usize,
 }
 
-/// One run.
+/// A run by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     scenario: u8,
@@ -82,15 +82,15 @@ impl FromStr for Case {
 /// The outcome of all cases.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// Runs played.
+    /// The number of runs played.
     pub runs: u64,
-    /// Runs that broke a promise.
+    /// The number of runs that broke a promise.
     pub failed: u64,
-    /// Some of them.
+    /// The first failing cases.
     pub told: Vec<(Case, Violation)>,
 }
 
-/// The plan that all runs of a scenario have in common.
+/// Returns the plan that all runs of a scenario have in common.
 fn plan_of(scenario: u8) -> Plan {
     let pace = |micros: u64| Pace { latency: micros * MICROSECOND, jitter: 0, serial: 0 };
     let shape = Shape {
@@ -134,10 +134,10 @@ fn plan_of(scenario: u8) -> Plan {
     Plan { seed, weather: Weather::default(), shape, settings, requests, faults }
 }
 
-/// Plays every case with at most `deviations` deviations, on so many threads.
+/// Plays every case with at most `deviations` deviations, on `jobs` threads.
 pub fn explore(deviations: usize, jobs: usize) -> Explored {
     let explored = Mutex::new(Explored::default());
-    // The work is cut by the scenario and the first deviation.
+    // The work is divided by scenario and first deviation.
     let mut firsts: Vec<Case> = Vec::new();
     let mut world = World::default();
     for scenario in 0..SCENARIOS {
@@ -169,7 +169,7 @@ pub fn explore(deviations: usize, jobs: usize) -> Explored {
     explored.into_inner().expect("as above")
 }
 
-/// Plays a case, with a crash after each step, and with up to `left` deviations more.
+/// Plays a case, with a crash after each step, and with up to `left` more deviations.
 fn explore_from(world: &mut World, case: &Case, left: usize, found: &mut Explored) {
     let note = |case: &Case, violation: Option<Violation>, found: &mut Explored| {
         found.runs += 1;
@@ -201,7 +201,7 @@ fn explore_from(world: &mut World, case: &Case, left: usize, found: &mut Explore
     }
 }
 
-/// The cases that have one deviation more, later than the last.
+/// Returns the cases that have one more deviation, later than the last.
 fn deviating(case: &Case, choices: &[usize]) -> Vec<Case> {
     let from = case.deviations.last().map_or(0, |last| last.step as usize + 1);
     let later = choices.iter().enumerate().skip(from);
@@ -217,7 +217,8 @@ fn deviating(case: &Case, choices: &[usize]) -> Vec<Case> {
         .collect()
 }
 
-/// Plays one case; what it broke, and how many events could have come next at each step.
+/// Plays a case. Returns the promise it broke, if any, and the number of events that could have
+/// come next at each step.
 fn play(world: &mut World, case: &Case) -> (Option<Violation>, Vec<usize>) {
     let plan = plan_of(case.scenario);
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -237,7 +238,7 @@ fn play(world: &mut World, case: &Case) -> (Option<Violation>, Vec<usize>) {
     }
 }
 
-/// Plays one case and keeps what happened.
+/// Plays a case and keeps the trace. Returns the promise it broke, if any, and the lines.
 pub fn tell(case: &Case) -> (Option<Violation>, Vec<Line>) {
     let plan = plan_of(case.scenario);
     let mut world = World::default();

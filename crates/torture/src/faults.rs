@@ -1,4 +1,4 @@
-//! What goes wrong while hemi runs: freezes, slow legs, errors, dropped sessions.
+//! Faults that happen while hemi runs: freezes, slow legs, errors, dropped sessions.
 
 use hemi_engine::command::Command;
 use hemi_engine::format::Layout;
@@ -15,7 +15,7 @@ use crate::lies::Lie;
 use crate::plan::{Ending, FOREVER, Fault, Start};
 use crate::world::{CachesLost, World};
 
-/// A kind of a leg's I/O.
+/// A kind of leg I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes of data.
@@ -26,13 +26,13 @@ pub enum Kind {
     Pages,
     /// Reads into a client's own buffer.
     Reads,
-    /// Reads into the engine's: of drains and scrubs, and clients' read once more.
+    /// Reads into the engine's buffers: of drains and scrubs, and a client's read that starts over.
     OwnReads,
     /// Flushes.
     Flushes,
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(crate) const KINDS: usize = Kind::ALL.len();
 
 impl Kind {
@@ -40,7 +40,7 @@ impl Kind {
     pub const ALL: [Kind; 6] =
         [Kind::Writes, Kind::Superblocks, Kind::Pages, Kind::Reads, Kind::OwnReads, Kind::Flushes];
 
-    /// The kind of an I/O that is being started.
+    /// Returns the kind of an I/O that is being started.
     pub(crate) fn of(io: &LegIo, buffers: &Pool) -> Kind {
         match io.operation {
             LegOperation::Write { .. } | LegOperation::WriteZeroes { .. } => Kind::Writes,
@@ -58,25 +58,25 @@ impl Kind {
     }
 }
 
-/// A time in words.
+/// Formats a time for the trace.
 fn told(time: u64) -> String {
     if time == FOREVER { "ever".into() } else { format!("{} ms", time as f64 / 1e6) }
 }
 
-/// A crash that comes when the engine has done something rare.
+/// A crash that comes once the engine has done something rare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ambush {
     mark: Mark,
-    /// The engine's count of it by then.
+    /// The engine's count of the mark at which it comes.
     until: u64,
-    /// Things that happen between that and the crash.
+    /// The number of steps between the mark and the crash.
     steps: u32,
     ending: Ending,
     settings: Settings,
 }
 
 impl World {
-    /// After each step: a crash that was laid comes.
+    /// Carries out a crash that was laid, if its time has come. Called after each step.
     pub(crate) fn spring_ambush(&mut self) {
         let (Some(ambush), Some(engine)) = (&mut self.ambush, &self.engine) else { return };
         if engine.marks().count(ambush.mark) < ambush.until {
@@ -91,7 +91,7 @@ impl World {
         self.restart(ending, Start::All, settings, false);
     }
 
-    /// A planned fault comes.
+    /// Carries out a planned fault.
     pub(crate) fn strike(&mut self, fault: &Fault) {
         self.counts.faults += 1;
         let now = self.now;
@@ -123,7 +123,7 @@ impl World {
                 behaviour.disturbed = now;
             }
             Fault::Unreadable { leg, start, sectors } => {
-                // What one leg alone holds and cannot read is gone: not survivable.
+                // Data that one leg alone holds and cannot read is gone: not survivable.
                 let status = self.refresh_status();
                 if status.legs.iter().any(|l| l.owed_bytes > 0 || l.state != LegState::Healthy) {
                     return;
@@ -192,7 +192,7 @@ impl World {
         behaviour.frozen_until = behaviour.frozen_until.max(until);
     }
 
-    /// Gives the engine a command; its number.
+    /// Gives the engine a command and returns its number.
     pub(crate) fn command(&mut self, command: Command) -> u64 {
         self.next_command += 1;
         let (now, token) = (self.now, self.next_command);
@@ -209,7 +209,7 @@ impl World {
         self.take_actions();
     }
 
-    /// A session drops, with or without the leg's cache.
+    /// Drops a session, with or without the leg's cache.
     fn session_drops(
         &mut self,
         leg: u8,
@@ -231,8 +231,8 @@ impl World {
             && status.legs.iter().all(|other| {
                 other.leg == leg || other.owed_bytes == 0 && other.state == LegState::Healthy
             });
-        // With two caches lost at once nobody can say which leg has what: what was not
-        // flushed may be gone, and the flush says so.
+        // With two caches lost at once nobody can tell which leg has what. Unflushed data may be
+        // gone, and the flush reports so.
         let twice = self.cache_lost.is_some();
         if twice && !self.weather.caches {
             return;
@@ -276,10 +276,10 @@ impl World {
         }
     }
 
-    /// Which sectors no leg but this one, and those whose sessions have dropped, has the newest
-    /// data of: what another is fresh for, caches that are lost do not take. (What the volume
-    /// itself says of that is good enough: it must keep what it says it has.) Where flushes
-    /// fail, the other may have lost its cache as well before this one is back.
+    /// Notes the sectors whose newest data is only on this leg and on those whose sessions have
+    /// dropped. Lost caches do not take what another leg is fresh for. (The volume's own account is
+    /// good enough here: it must keep what it claims to have.) Where flushes fail, the other may
+    /// have lost its cache as well before this one is back.
     fn note_risks(&mut self, leg: u8) {
         if !self.unsure {
             self.at_risk.clear();
@@ -294,9 +294,9 @@ impl World {
         self.at_risk = at_risk;
     }
 
-    /// A leg that lost its cache is back. It gets what it lost from others, but not from one that
-    /// is being marked out and silent: a superblock may say already that it is out, so that nobody
-    /// may wait for it.
+    /// Handles the return of a leg that lost its cache. It gets what it lost from others, but not
+    /// from one that is silent and being marked out: a superblock may already record that one as
+    /// out, so nobody may wait for it.
     fn note_silent_that_leave(&mut self, leg: u8) {
         if self.cache_lost.is_none_or(|lost| lost.legs >> leg & 1 == 0) {
             return;
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// Tells the checker that what no other leg has, as [`World::note_only_on`] says, may be gone.
+    /// Tells the checker that data no other leg has, as [`World::note_only_on`] finds, may be gone.
     fn lose_what_is_only_on(&mut self, leg: u8) {
         let mut at_risk = vec![false; self.sectors() as usize];
         self.note_only_on(leg, &mut at_risk);
@@ -314,7 +314,7 @@ impl World {
         self.register.cache_lost(&at_risk, oldest_read);
     }
 
-    /// Returns the legs that are being marked out and silent, as a mask.
+    /// Returns the legs that are silent and being marked out, as a mask.
     fn silent_that_leave(&mut self) -> u8 {
         self.refresh_status();
         let engine = self.engine.as_ref().expect("legs are used while the volume is open");
@@ -323,8 +323,8 @@ impl World {
         leaving.fold(0, |mask, leg| mask | 1 << leg)
     }
 
-    /// Notes the sectors no leg has the newest data of but this one, those whose sessions have
-    /// dropped, and those that are being marked out and silent.
+    /// Notes the sectors whose newest data is only on this leg, on those whose sessions have
+    /// dropped, and on those that are silent and being marked out.
     fn note_only_on(&mut self, leg: u8, at_risk: &mut [bool]) {
         let sectors = at_risk.len() as u64;
         let leave = self.silent_that_leave();
@@ -342,11 +342,11 @@ impl World {
         }
     }
 
-    /// A flush of a leg fails, and with it goes what the leg had not flushed, for all anybody
-    /// knows. Where another leg has lost its cache and has not been given back yet what this
-    /// one had, neither can be relied on for that: what the other has stands, and flushes say
-    /// so. Nothing is lost in this way of what a flush answered well has covered; and once one
-    /// that was sent after the other's loss is, that leg has everything again.
+    /// Handles a failed flush of a leg, after which its unflushed data must be presumed lost. Where
+    /// another leg has lost its cache and has not yet been given back what this one had, neither
+    /// can be relied on for it: what the other has stands, and flushes report so. Data covered by a
+    /// successful flush is never lost this way, and once a flush sent after the other's loss
+    /// succeeds, that leg has everything again.
     pub(crate) fn flush_fails(&mut self, leg: u8) {
         if self.cache_lost.is_none_or(|lost| lost.legs & !(1 << leg) == 0) {
             return;
@@ -354,8 +354,8 @@ impl World {
         self.lose_what_is_only_on(leg);
     }
 
-    /// Ends I/O in flight on a leg as a driver does that knows that none of it can land any
-    /// more: each has landed, in part, or not.
+    /// Ends I/O in flight on a leg, as a driver does that knows that none of it can land any more.
+    /// Each I/O has landed in part or not at all.
     fn abort(&mut self, leg: u8, which: impl Fn(&crate::world::InFlight) -> bool) {
         let is_meant = |i: &crate::world::InFlight| i.live && i.io.leg.0 == leg && which(i);
         while let Some(slot) = self.ios.iter().position(is_meant) {
@@ -363,8 +363,9 @@ impl World {
         }
     }
 
-    /// What was in flight when a leg's session dropped cannot land any more: a driver ends it, be
-    /// it that the leg has been detached since. (A leg that joins after it finds none of it.)
+    /// Ends I/O that was in flight when a leg's session dropped, because it cannot land any more.
+    /// The driver does so even if the leg has been detached since. (A leg that joins after it finds
+    /// none of it.)
     pub(crate) fn zombies_end(&mut self, leg: u8, times: u32) {
         let behaviour = &self.legs[usize::from(leg)];
         let is_this = behaviour.times_gone == times || behaviour.is_empty;
@@ -373,7 +374,7 @@ impl World {
         }
     }
 
-    /// A leg that was gone is back.
+    /// Brings back a leg that was gone.
     pub(crate) fn leg_is_back(&mut self, leg: u8, times: u32) {
         let behaviour = &mut self.legs[usize::from(leg)];
         if behaviour.times_gone != times || !behaviour.is_gone || self.engine.is_none() {

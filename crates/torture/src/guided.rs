@@ -1,7 +1,7 @@
-//! Coverage as a guide. A run is worth more than another if two rare paths of the engine were taken
-//! in it within a few steps that never were before ([`Pairs`]). Its plan is kept, and changed a
-//! little for further runs: a fault comes at another moment, or twice, or some of another seed's
-//! faults are put between.
+//! Coverage-guided torture. A run is worth keeping if two rare paths of the engine were taken
+//! within a few steps of each other for the first time ([`Pairs`]). Its plan is kept and mutated
+//! for further runs: a fault comes at another moment, or twice, or some faults of another seed are
+//! inserted.
 //!
 //! A **recipe** names such a plan: a seed and the changes made to it, as in
 //! `8000000000012~shift:3:120:4~double:2:500:0~splice:8000000000044:10:3:700`.
@@ -21,24 +21,24 @@ use crate::plan::{Fault, Plan, Weather};
 use crate::run::run;
 use crate::world::World;
 
-/// Two rare paths belong together if no more steps than this lie between them.
+/// The most steps between two rare paths that count as a pair.
 const WINDOW: u64 = 12;
-/// Recipes kept.
+/// The number of recipes kept.
 const KEPT_MAX: usize = 512;
-/// Changes a recipe has at most.
+/// The most changes of a recipe.
 const CHANGES_MAX: usize = 12;
-/// Of other seeds' faults, so many at most go into a plan at once.
+/// The most faults of another seed that are inserted at once.
 const SPLICED_MAX: u64 = 8;
 
 const MARKS: usize = Mark::ALL.len();
 
-/// Which rare paths were taken shortly after which others.
+/// The pairs of rare paths of which one was taken shortly after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs {
     seen: Vec<bool>,
-    /// Rare paths taken lately, and at which step.
+    /// Rare paths taken lately, and the step of each.
     recent: VecDeque<(usize, u64)>,
-    /// What the engine had counted at the step before.
+    /// The engine's counts at the step before.
     before: Marks,
 }
 
@@ -50,7 +50,7 @@ impl Default for Pairs {
 }
 
 impl Pairs {
-    /// Takes in what the engine has counted by this step.
+    /// Takes in the engine's counts at this step.
     pub(crate) fn note(&mut self, marks: &Marks, step: u64) {
         if *marks == self.before {
             return;
@@ -71,7 +71,7 @@ impl Pairs {
         self.before.clone_from(marks);
     }
 
-    /// Adds what another has seen; returns how much of it is new.
+    /// Adds the pairs of another and returns the number of new ones.
     fn merge(&mut self, other: &Pairs) -> usize {
         let mut new = 0;
         for (seen, other) in self.seen.iter_mut().zip(&other.seen) {
@@ -86,7 +86,7 @@ impl Pairs {
     }
 }
 
-/// A change of a plan's faults. Those it names by number are counted round.
+/// A change of a plan's faults. Numbers of faults are taken modulo their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// A fault comes at another moment.
@@ -97,7 +97,7 @@ enum Change {
     Splice { seed: u64, fault: usize, count: usize, after: u32 },
 }
 
-/// A plan by name: a seed and what was changed.
+/// A plan by name: a seed and the changes made to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     seed: u64,
@@ -158,7 +158,7 @@ impl FromStr for Recipe {
 }
 
 impl Recipe {
-    /// Returns the plan it names.
+    /// Returns the plan that the recipe names.
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::of_seed(self.seed);
         for change in &self.changes {
@@ -167,7 +167,8 @@ impl Recipe {
         plan
     }
 
-    /// Returns one with a change more, drawn by chance; other seeds are taken from `seeds`.
+    /// Returns the recipe with one more change, drawn at random. Other seeds are taken from
+    /// `seeds`.
     fn changed(&self, random: &mut Rng, seeds: &Range<u64>) -> Recipe {
         let mut recipe = self.clone();
         if recipe.changes.len() == CHANGES_MAX {
@@ -175,7 +176,7 @@ impl Recipe {
         }
         let plan = self.plan();
         let fault = random.below(plan.faults.len().max(1) as u64) as usize;
-        // Mostly near something that happens anyway: that is where pairs come from.
+        // Mostly near an event that happens anyway, because that is where pairs come from.
         let near = plan.faults.get(random.below(plan.faults.len().max(1) as u64) as usize);
         let after = match near {
             Some(near) if !random.one_in(3) => near.after + random.below(4) as u32,
@@ -216,7 +217,7 @@ impl Change {
     }
 }
 
-/// Puts faults of another seed into a plan, as far as its weather has their kind.
+/// Inserts faults of another seed into a plan, if its weather includes theirs.
 fn splice(plan: &mut Plan, seed: u64, fault: usize, count: usize, after: u32) {
     let other = Plan::of_seed(seed);
     if !covers(plan.weather, other.weather) {
@@ -251,7 +252,7 @@ fn splice(plan: &mut Plan, seed: u64, fault: usize, count: usize, after: u32) {
     }
 }
 
-/// Whether whatever may happen in one weather may happen in another.
+/// Returns true if everything that may happen in `other` may happen in `weather`.
 fn covers(weather: Weather, other: Weather) -> bool {
     let flags = |weather: Weather| {
         let Weather {
@@ -274,23 +275,23 @@ fn covers(weather: Weather, other: Weather) -> bool {
     alike && flags(weather).into_iter().zip(flags(other)).all(|(has, needs)| has || !needs)
 }
 
-/// What came of it.
+/// The outcome of a guided run.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Runs played.
+    /// The number of runs played.
     pub runs: u64,
-    /// Client operations in them.
+    /// The number of client operations in them.
     pub operations: u64,
-    /// Pairs of rare paths seen.
+    /// The number of pairs of rare paths seen.
     pub pairs: usize,
-    /// Plans that were kept for a new pair.
+    /// The number of plans kept for a new pair.
     pub kept: u64,
-    /// Plans that broke a promise.
+    /// The plans that broke a promise.
     pub failures: Vec<(Recipe, Violation)>,
 }
 
-/// Plays as many runs as there are seeds, every other of them a seed as it is. With one job the same
-/// seeds give the same runs. Ends after so many failures; `told` hears of each.
+/// Plays one run per seed, every other one a seed as it is. With one job the same seeds give the
+/// same runs. Ends after `failures_max` failures and calls `told` for each.
 pub fn explore(
     seeds: &Range<u64>,
     jobs: usize,

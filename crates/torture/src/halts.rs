@@ -1,5 +1,5 @@
-//! What follows when the engine halts: hemi is gone as after a kill, and the operator either brings
-//! the drive back that is missed, or lets another leg decide.
+//! The aftermath of a halt of the engine: hemi is gone as after a kill, and the operator either
+//! brings the missing drive back, or lets another leg decide.
 
 use hemi_engine::io::Notice;
 
@@ -7,7 +7,7 @@ use crate::plan::{Ending, Start};
 use crate::world::World;
 
 impl World {
-    /// Takes the engine's word that it has halted.
+    /// Notes that the engine reports a halt.
     pub(crate) fn take_halt(&mut self, notice: Notice) {
         if let Notice::Halted { leg, regions } = notice {
             self.halted = Some(leg.0);
@@ -17,8 +17,8 @@ impl World {
         }
     }
 
-    /// Starts hemi again if it has halted, which it may for a leg that was removed. Returns true if
-    /// it had.
+    /// Starts hemi again if it has halted, which it may do only for a leg that was removed. Returns
+    /// true if it had.
     pub(crate) fn end_halt(&mut self) -> bool {
         let Some(leg) = self.halted.take() else { return false };
         if !self.legs[usize::from(leg)].is_gone {

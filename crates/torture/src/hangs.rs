@@ -1,6 +1,7 @@
-//! I/O that never ends: until a restart, the end of the run's weather, or until all that waits may
-//! rightly wait for it; then the operator sees to the leg. And the judgement of that: what needs
-//! only what other legs have goes on (P4), and once the leg is out, the others converge (P6).
+//! I/O that never ends on its own. It lasts until a restart, until the end of the run's weather, or
+//! until everything that waits may rightly wait for it, at which point the operator repairs the
+//! leg. Requests that need only what other legs have must go on (P4), and once the leg is out, the
+//! others must converge (P6).
 
 use std::collections::BTreeSet;
 
@@ -16,14 +17,15 @@ use crate::disk::Disk;
 use crate::events::Event;
 use crate::world::World;
 
-/// After a leg went out its peers may take so long to answer what waited for it.
+/// The longest that other legs may take, after a leg went out, to answer the requests that waited
+/// for it.
 const OUT_SETTLES: u64 = 10 * SECOND;
-/// Time that a leg that hangs is given beside `out_after` at the end of a run, before the others
+/// The time that a hanging leg is given beyond `out_after` at the end of a run, before the others
 /// are judged.
 const OUT_SLACK: u64 = 5 * SECOND;
-/// A longer `out_after` is not waited for.
+/// The longest `out_after` that is waited for.
 const OUT_AFTER_MAX: u64 = 60 * SECOND;
-/// Time that the other legs' convergence may take.
+/// The longest that convergence of the other legs may take.
 const CONVERGENCE: u64 = 120 * SECOND;
 
 fn writes(asked: &Asked) -> bool {
@@ -31,7 +33,7 @@ fn writes(asked: &Asked) -> bool {
 }
 
 impl World {
-    /// The leg of which some I/O never ends, if one has any.
+    /// Returns the leg with some I/O that never ends, if there is one.
     pub(crate) fn hung_leg(&self) -> Option<u8> {
         let hangs = |leg: usize| {
             let behaviour = &self.legs[leg];
@@ -43,8 +45,8 @@ impl World {
         (0..self.legs.len()).find(|&leg| hangs(leg)).map(|leg| leg as u8)
     }
 
-    /// Tells whether I/O of a leg may hang for ever from now on: of one leg at a time, and only
-    /// beside a leg that is well.
+    /// Returns true if I/O of a leg may hang forever from now on. Only one leg may hang at a time,
+    /// and only beside a healthy one.
     pub(crate) fn may_hang_forever(&mut self, leg: u8) -> bool {
         if self.engine.is_none() || self.hung_leg().is_some_and(|hung| hung != leg) {
             return false;
@@ -53,7 +55,7 @@ impl World {
         status.legs.iter().any(|other| other.leg != leg && other.state == LegState::Healthy)
     }
 
-    /// Ends what never would have ended.
+    /// Ends everything that would never have ended.
     pub(crate) fn end_hangs(&mut self) {
         let now = self.now;
         if let Some(hung) = self.hung_leg() {
@@ -78,8 +80,8 @@ impl World {
         }
     }
 
-    /// Nothing has been answered for so long. Either all of it may wait for a leg that hangs, and
-    /// the hang ends, or that breaks P4.
+    /// Handles a run in which nothing has been answered for `limit`. If everything may rightly wait
+    /// for a leg that hangs, the hang ends. Otherwise that breaks P4.
     pub(crate) fn hang(&mut self, limit: u64) {
         if let Some(hung) = self.hung_leg()
             && self.may_all_wait_for(hung)
@@ -111,12 +113,14 @@ impl World {
         self.broken("P4", text);
     }
 
-    /// Tells whether each request under way may wait because reads or flushes keep failing: a flush of
-    /// several copies waits until legs have everything. Each block that cannot be read takes seconds,
-    /// and a leg that fails flushes may lose what it is given back sooner than slow legs give it. So may
-    /// they on account of a leg that takes longer than it is ever given: it counts as frozen again and
-    /// again, and the other is paid from it one read at a time. Where all legs are to have a write, so
-    /// may writes, and reads behind them. Where no leg that is in has everything, so may all.
+    /// Returns true if each request in flight may wait because reads or flushes keep failing.
+    ///
+    /// A flush of several copies waits until legs have everything. Each unreadable block takes
+    /// seconds, and a leg that fails flushes may lose data faster than slow legs give it back. The
+    /// same holds for a leg that takes longer than any is given: it counts as frozen again and
+    /// again, and the other is paid from it one read at a time. Where all legs must have a write,
+    /// writes may wait, and so may reads behind them. Where no leg that is in has everything, all
+    /// requests may.
     fn may_wait_for_errors(&mut self) -> bool {
         let legs = &self.refresh_status().legs;
         let owes = legs.iter().any(|leg| leg.owed_bytes > 0);
@@ -138,13 +142,13 @@ impl World {
         all_may && fails && owes && several
     }
 
-    /// Tells whether a leg may take longer for an I/O than any leg is given.
+    /// Returns true if a leg may take longer for an I/O than any leg is given.
     fn is_always_late(&self, leg: usize) -> bool {
         self.legs[leg].longest() >= self.settings.wait_ceiling
     }
 
-    /// Ends all errors, those of the medium included, and makes legs that are always late as fast as
-    /// they were.
+    /// Ends all errors, those of the medium included, and restores the pace of legs that are always
+    /// late.
     fn end_errors(&mut self) {
         let now = self.now;
         for leg in (0..self.legs.len()).filter(|&leg| self.is_always_late(leg)).collect::<Vec<_>>()
@@ -158,12 +162,12 @@ impl World {
         self.disks.iter_mut().for_each(Disk::heal);
     }
 
-    /// Tells whether each request under way may wait for a leg that does not answer: see P4.
+    /// Returns true if each request in flight may wait for a leg that does not answer: see P4.
     fn may_all_wait_for(&mut self, hung: u8) -> bool {
         let settings = self.settings;
         self.refresh_status();
         let status = &self.status;
-        // One that is being marked out decides nothing: the leg that hangs may have it on record.
+        // A leg that is being marked out decides nothing: the leg that hangs may have it on record.
         let engine = self.engine.as_ref().expect("something is under way");
         let is_leaving = |leg: &LegStatus| engine.is_leaving(LegIndex(leg.leg));
         let others = || status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state));
@@ -188,14 +192,15 @@ impl World {
         waiting.iter().all(|(_, waits)| *waits)
     }
 
-    /// Marks what may wait because of others that wait: behind their ranges, or because they take what
-    /// all share. A read that was given up starts over behind writes that came after it.
+    /// Marks the requests that may wait because of others that wait: behind their ranges, or
+    /// because those take shared resources. A read that was given up starts over behind writes that
+    /// came after it.
     fn let_wait_behind(&self, waiting: &mut [(Asked, bool)], exposed: u64) {
         let capacity = self.settings.requests_max + self.settings.limits.operations_more;
         let mut found = true;
         while std::mem::take(&mut found) {
             let who_waits = || waiting.iter().filter(|(_, waits)| *waits).map(|(asked, _)| asked);
-            // Two legs may each lack what is under way.
+            // Two legs may each lack the data in flight.
             let bytes = |asked: &Asked| if writes(asked) { 2 * asked.extent.bytes() } else { 0 };
             let exposed = exposed + who_waits().map(bytes).sum::<u64>();
             let taken: u32 = who_waits().map(|asked| self.operations_of(asked)).sum();
@@ -216,7 +221,7 @@ impl World {
         }
     }
 
-    /// Counts the operations at most that a request is split into at once.
+    /// Returns the most operations that a request is split into at once.
     fn operations_of(&self, asked: &Asked) -> u32 {
         const PIECE_MIN: u64 = 16 << 10;
         let limits = &self.settings.limits;
@@ -225,7 +230,8 @@ impl World {
         limits.operations_per_request.min((regions + pieces) as u32 + 1)
     }
 
-    /// Tells whether a request may wait for the leg whatever it waits behind.
+    /// Returns true if a request may wait for the leg on its own account, regardless of the
+    /// requests ahead of it.
     fn may_wait_itself(&self, asked: &Asked, hung: u8) -> bool {
         let writes = writes(asked);
         let flushes = asked.operation == Operation::Flush || asked.fua;
@@ -237,8 +243,8 @@ impl World {
         if !self.deceives() && self.is_excused(asked) {
             return true;
         }
-        // What another leg has and is not known to have, because a cache or a write may be lost or
-        // the leg owes all of the region, it does not have.
+        // Data counts as missing on another leg if that leg is not known to have it, because a
+        // cache or a write may be lost or because it owes the whole region.
         let extent = match asked.operation {
             Operation::Flush => Extent { start: 0, end: self.sectors() },
             Operation::Read => asked.extent,
@@ -249,8 +255,8 @@ impl World {
         unreadable || !self.others_have(extent, hung)
     }
 
-    /// Tells whether each other leg has a block of an extent that its medium cannot read. What the leg
-    /// that hangs may still have is not given up as long as that one may answer.
+    /// Returns true if each other leg has a block of an extent that its medium cannot read. Data
+    /// that the hanging leg may still have is not given up as long as it may answer.
     fn others_cannot_read(&self, extent: Extent, hung: u8) -> bool {
         self.status.legs.iter().filter(|leg| leg.leg != hung && is_in(leg.state)).all(|leg| {
             let disk = &self.disks[usize::from(leg.leg)];
@@ -258,8 +264,9 @@ impl World {
         })
     }
 
-    /// Tells whether I/O that a leg never ends keeps so much memory that a request has to wait for a
-    /// buffer: a read that starts over for its own, a write for those of what has to be drained.
+    /// Returns true if I/O that a leg never ends takes so much memory that a request has to wait
+    /// for a buffer. A read that starts over needs one of its own, a write those of data to be
+    /// drained.
     fn has_no_memory(&self, asked: &Asked, hung: u8) -> bool {
         match asked.operation {
             Operation::Read => self.has_no_buffer(asked.extent.sectors(), hung),
@@ -267,7 +274,7 @@ impl World {
         }
     }
 
-    /// Tells whether nothing can be drained because of the memory that such I/O keeps.
+    /// Returns true if nothing can be drained because of the memory that such I/O takes.
     fn keeps_all_memory(&self, hung: u8) -> bool {
         self.has_no_buffer(u64::from(self.settings.drain_bytes) / SECTOR_BYTES, hung)
     }
@@ -282,7 +289,7 @@ impl World {
         kept >= memory / 4 && pool.used_sectors() + sectors.next_power_of_two() > memory
     }
 
-    /// Tells whether legs other than this one have all of an extent, by the volume's own word.
+    /// Returns true if legs other than this one have all of an extent, by the volume's own account.
     fn others_have(&self, extent: Extent, hung: u8) -> bool {
         let engine = self.engine.as_ref().expect("something is under way");
         let answers = |leg: &&LegStatus| leg.leg != hung && is_in(leg.state);
@@ -299,7 +306,8 @@ impl World {
         true
     }
 
-    /// At the end of a run: if a leg still hangs and is out, the others converge without it.
+    /// Checks at the end of a run that, if a leg still hangs and is out, the others converge
+    /// without it.
     pub(crate) fn converge_beside_hang(&mut self) {
         let Some(hung) = self.hung_leg() else { return };
         for leg in (0..self.legs.len()).filter(|&leg| leg != usize::from(hung)) {
@@ -311,7 +319,7 @@ impl World {
             let status = world.refresh_status();
             let out = status.legs.iter().any(|l| l.leg == hung && l.state == LegState::Out);
             let stay = status.legs.iter().filter(|l| l.leg != hung);
-            // Another that is out may wait for what that one alone has.
+            // Another leg that is out may wait for data that the hanging one alone has.
             let judged = stay.clone().count() > 1 && stay.clone().all(|l| is_in(l.state));
             out && !changes
                 && judged
@@ -342,8 +350,8 @@ impl World {
         }
     }
 
-    /// Returns true if a leg alone has the newest of a sector: an authority has lost that with its cache,
-    /// and waits for the leg that may still have it. P1 comes before P6.
+    /// Returns true if this leg alone has the newest version of some sector: an authority has lost
+    /// it with its cache, and waits for the leg that may still have it. P1 comes before P6.
     fn is_newest_alone(&self, leg: usize) -> bool {
         let others: Vec<&[u64]> = (0..self.disks.len())
             .filter(|&other| other != leg)

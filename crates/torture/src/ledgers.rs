@@ -1,10 +1,10 @@
-//! The ledger of a simulated volume: memory that outlives kills and not power cuts, and what becomes of
-//! it in between. A kill may come in the middle of an input: after some of the engine's stores, and
-//! then nothing it wanted done happens; or after some of its actions.
+//! The ledger of a simulated volume: memory that survives kills but not power cuts, and its fate in
+//! between. A kill may come in the middle of an input: either after some of the engine's stores,
+//! with none of its actions carried out, or after some of its actions.
 //!
-//! Now and then the ledger is gone when hemi is started again, or is an older one, or has a flipped bit.
-//! Such a start must be refused by its name (P7), if the ledger was relied on. Then the operator brings
-//! the right one back, or accepts to lose what a power cut may cost.
+//! At times the ledger is missing when hemi is started again, or is an older one, or has a flipped
+//! bit. Such a start must be refused with that reason (P7) if the ledger was relied on. The
+//! operator then brings the right one back, or accepts the loss that a power cut may cause.
 
 use hemi_engine::format::Ledger;
 use hemi_engine::format::ledger::{SimulatedMemory, ledger_bytes};
@@ -14,11 +14,11 @@ use hemi_random::Rng;
 use crate::plan::Plan;
 use crate::world::World;
 
-/// One kill in so many comes in the middle of an input.
+/// One kill in this many comes in the middle of an input.
 const INSIDE: u64 = 3;
-/// Steps in which it comes, at most.
+/// The most steps until it comes.
 const INSIDE_STEPS: u32 = 40;
-/// One kill in so many costs the ledger.
+/// One kill in this many costs the ledger.
 const LOST: u64 = 8;
 
 /// The ledger's fate between two starts.
@@ -31,17 +31,17 @@ enum Fate {
 
 /// The ledger, and what is planned for it.
 pub(crate) struct Kept {
-    /// The volume is served with one.
+    /// The volume is served with a ledger.
     is_on: bool,
     memory: Option<SimulatedMemory>,
-    /// The ledger as the hemi before left it.
+    /// The ledger as the previous hemi left it.
     older: Vec<u8>,
-    /// The operator accepts to lose what a ledger could have told.
+    /// The operator accepts the loss that a ledger could have prevented.
     accepts_loss: bool,
-    /// The boot of the machine, which power cuts change.
+    /// The boot number of the machine, which power cuts change.
     boot: u8,
     random: Rng,
-    /// Actions of the engine that are still taken.
+    /// The number of engine actions that are still carried out, if a kill is planned.
     actions_left: Option<u64>,
     /// hemi was killed in the middle of an input.
     is_killed: bool,
@@ -68,21 +68,22 @@ impl Kept {
             Kept { is_on: plan.shape.ledger, random: Rng::new(plan.seed, 8), ..Kept::default() };
     }
 
-    /// The machine has lost its memory.
+    /// Loses the machine's memory.
     pub(crate) fn lose_power(&mut self) {
         self.memory = None;
         self.older.clear();
         self.boot = self.boot.wrapping_add(1).max(1);
     }
 
-    /// Returns this boot of the machine, the ledger's bytes, and whether they may be gone.
+    /// Calls `then` with this boot of the machine, the ledger's bytes, and whether their loss is
+    /// accepted.
     pub(crate) fn with_outlived<T>(&self, then: impl FnOnce(&Outlived) -> T) -> T {
         let bytes = self.memory.as_ref().map(SimulatedMemory::bytes);
         let accept_loss = self.accepts_loss;
         then(&Outlived { boot: [self.boot; 16], ledger: bytes.as_deref(), accept_loss })
     }
 
-    /// Returns the ledger that a start goes on with, or begins.
+    /// Returns the ledger that a start goes on with, or a new one.
     pub(crate) fn ledger_for(&mut self, opening: &Opening) -> Option<Ledger> {
         let layout = &opening.superblock.layout;
         let boot = [self.boot; 16];
@@ -101,7 +102,7 @@ impl Kept {
         Some(Ledger::begin(Box::new(memory), layout, opening.superblock.volume_id, boot))
     }
 
-    /// Returns true if the engine's next action is still taken: hemi lives.
+    /// Returns true if the engine's next action is still carried out, because hemi lives.
     pub(crate) fn takes_action(&mut self) -> bool {
         let stopped = self.memory.as_ref().is_some_and(SimulatedMemory::has_stopped);
         match &mut self.actions_left {
@@ -181,8 +182,8 @@ impl World {
         }
     }
 
-    /// The ledger is not there, or not the right one. A start must say so if it was relied on; then
-    /// the operator decides.
+    /// Starts without the ledger, or with the wrong one. The start must be refused if the ledger
+    /// was relied on. The operator then decides.
     pub(crate) fn start_without_ledger(&mut self, mut loss: LedgerLoss) {
         let is_leg = |leg: &u8| {
             let state = &self.legs[usize::from(*leg)];
@@ -207,13 +208,13 @@ impl World {
         }
     }
 
-    /// The operator has decided.
+    /// Ends the operator's acceptance of the loss.
     pub(crate) fn end_ledger_loss(&mut self) {
         self.kept.accepts_loss = false;
     }
 }
 
-/// Returns true if a start is refused for its ledger.
+/// Returns true if a start is refused because of its ledger.
 pub(crate) fn is_ledger(problem: &Problem) -> bool {
     matches!(problem, Problem::Ledger { .. })
 }

@@ -1,14 +1,14 @@
-//! hemi under torture: the very engine that serves volumes, in virtual time, against
-//! simulated disks, clients and operators, and a checker that knows what a disk must do.
+//! Torture of hemi: the engine that serves volumes runs in virtual time against simulated disks,
+//! clients and operators, and a checker verifies that it behaves as a disk must.
 //!
-//! A **seed** names a run. [`plan`] draws everything it asks for up front: the volume, every
-//! request, every fault. [`run`] plays the plan in a [`world`] whose only clock is an agenda
-//! of [`events`] and whose only chance is [`hemi_random`]; so the same seed and the same code give
-//! the same run to the byte, and [`trace`] has its hash. [`disk`] says what disks may do;
-//! [`faults`], [`operators`] and [`starts`] what goes wrong and who does what; [`checker`]
-//! what has to hold all the same. A failing run is made smaller by [`shrink`]; [`torture`]
-//! runs many seeds, [`guided`] changes plans that took new paths, and [`exhaustive`] plays a small
-//! thing in every order. How to use it and how to read a failure: `docs/torture.md`.
+//! A **seed** names a run. [`plan`] draws all of its input in advance: the volume, every request,
+//! every fault. [`run`] plays the plan in a [`world`] whose only clock is an agenda of [`events`]
+//! and whose only randomness is [`hemi_random`]. The same seed and the same code therefore give the
+//! same run to the byte, and [`trace`] keeps its hash. [`disk`] defines what disks may do,
+//! [`faults`], [`operators`] and [`starts`] what goes wrong and who reacts to it, and [`checker`]
+//! what must hold throughout. [`shrink`] reduces a failing run. [`torture`] runs many seeds,
+//! [`guided`] mutates plans that took new paths, and [`exhaustive`] plays a small scenario in every
+//! order. `docs/torture.md` explains how to use it and how to read a failure.
 #![forbid(unsafe_code)]
 
 pub mod buffers;

@@ -1,15 +1,17 @@
-//! Metadata writes that report success and are not where they should be, and what a start makes
-//! of that. The disk keeps what it should hold; a start is judged against one from that:
+//! Metadata writes that report success but are not where they should be, and how a start handles
+//! them. The disk keeps what it should hold, and a start is judged against one from that:
 //!
-//! - it **survives** if it finds what was recorded: another leg that is in has it, or what is
-//!   wrong is known to be older than what decides;
+//! - it **survives** if it finds what was recorded: another leg that is in has it, or the damage is
+//!   known to be older than what decides;
 //! - it may be **refused** if it names damage on a leg that has some;
-//! - it cannot **notice** that a record is gone which no leg that is in was left with: the format
-//!   has none of a block's sequence anywhere else. Everything else is a broken promise (P7).
+//! - it cannot **notice** the loss of a record that no leg that is in was left with: the format
+//!   keeps a block's sequence nowhere else.
+//!
+//! Everything else is a broken promise (P7).
 //!
 //! After the last two the operator finds what should be there in a copy. After the first hemi goes
-//! on from what is there, and what should have been counts no more: a record of the same sequence
-//! may be written again, with something else in it.
+//! on from what is there, and what should have been there counts no more: a record of the same
+//! sequence may be written again with other contents.
 
 use hemi_engine::format::ledger::LedgerError;
 use hemi_engine::format::{Layout, LegRecord, Membership, RegionEntry, Superblock, lost, page};
@@ -21,7 +23,7 @@ use crate::starts::describe;
 use crate::world::World;
 use hemi_random::Rng;
 
-/// What becomes of the next metadata write of a kind.
+/// The fate of the next metadata write of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lie {
     pub(crate) kind: Kind,
@@ -29,7 +31,7 @@ pub(crate) struct Lie {
     pub(crate) elsewhere: bool,
 }
 
-/// The address of a metadata block other than one.
+/// Returns the address of a random metadata block other than the one at `address`.
 pub(crate) fn another(disk: &Disk, address: u64, random: &mut Rng) -> u64 {
     let others: Vec<u64> = disk
         .metadata_blocks()
@@ -41,8 +43,8 @@ pub(crate) fn another(disk: &Disk, address: u64, random: &mut Rng) -> u64 {
     others[random.below(others.len() as u64) as usize]
 }
 
-/// The highest sequence of each object that some of the images hold: pages, the superblock, the
-/// lost list. Told from the bytes, not by recovery, which is what is judged.
+/// Returns the highest sequence of each object in the images: pages, the superblock, the lost list.
+/// It is read from the bytes, not by recovery, which is what is judged.
 fn sequences(images: &[&[u8]], superblock: &Superblock) -> Vec<u64> {
     let (layout, volume) = (superblock.layout, superblock.volume_id);
     let newest = |read: &dyn Fn(&[u8], u8) -> Option<u64>| {
@@ -76,7 +78,7 @@ fn sequences(images: &[&[u8]], superblock: &Superblock) -> Vec<u64> {
 }
 
 impl World {
-    /// Before a start: what it would make of lost and misdirected metadata writes.
+    /// Judges, before a start, what it would make of lost and misdirected metadata writes.
     pub(crate) fn judge_lies(&mut self) {
         if self.violation.is_some() || self.disks.iter().all(|disk| disk.meant().is_none()) {
             return;
@@ -125,12 +127,12 @@ impl World {
         }
     }
 
-    /// The operator finds what should be there in a copy.
+    /// Restores the metadata, as the operator does who finds it in a copy.
     fn end_lies(&mut self) {
         self.disks.iter_mut().for_each(Disk::end_lies);
     }
 
-    /// Whether a refusal names damage, and legs that have some.
+    /// Returns true if a refusal names damage, and only on legs that have some.
     fn names_lies(&self, refusal: &Refusal) -> bool {
         refusal.problems.iter().all(|problem| match problem {
             Problem::PageDamaged { image, .. }
@@ -145,8 +147,8 @@ impl World {
     }
 }
 
-/// Whether a start finds what another does. It may know less of who is whole: a leg that lacks
-/// the record of a clean close is doubted, and begins a new epoch.
+/// Returns true if a start finds what another does. It may know less of who is whole: a leg that
+/// lacks the record of a clean close is doubted, and begins a new epoch.
 fn is_same(one: &Opening, other: &Opening) -> bool {
     let agrees = |(one, other): (&RegionEntry, &RegionEntry)| {
         let fewer = one.whole() != 0 && one.whole() & !other.whole() == 0;

@@ -1,4 +1,4 @@
-//! `hemi-torture`: runs seeds of the simulator and says what they broke.
+//! `hemi-torture`: runs seeds of the simulator and reports the promises they broke.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,46 +18,48 @@ use hemi_torture::world::World;
 
 /// Tortures the hemi engine in virtual time and checks that it keeps its promises.
 ///
-/// Each seed is one run: 2,200 client requests, at least 10 faults and a crash. Exits with 1 if
-/// a promise was broken.
+/// Each seed is one run: 2,200 client requests, at least 10 faults and a crash. Exits with 1 if a
+/// promise was broken.
 #[derive(Parser)]
 #[command(name = "hemi-torture", version)]
 struct Arguments {
-    /// Seeds to run, from and up to (not including), as in 0..20000; several with commas between.
+    /// Seeds to run, from and up to (not including), as in 0..20000. Separate several ranges with
+    /// commas.
     #[arg(long, value_parser = parse_seeds, default_value = "0..1000", value_name = "A..B")]
     seeds: Seeds,
-    /// One seed alone.
+    /// Run this one seed.
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
     /// With --seed or --recipe: print everything that happens.
     #[arg(long)]
     trace: bool,
-    /// With --seed or --recipe: reduce the run to what it takes to fail, and tell it as a story.
+    /// With --seed or --recipe: reduce the run to what it takes to fail, and print it as a story.
     #[arg(long)]
     shrink: bool,
     /// Plant this mistake in the engine first (see hemi-planted).
     #[cfg(feature = "planted")]
     #[arg(long, value_parser = hemi_torture::planted::named, value_name = "BUG")]
     plant: Option<hemi_engine::planted::Planted>,
-    /// Seeds run side by side.
+    /// Number of seeds to run in parallel.
     #[arg(long, default_value_t = 1, value_name = "N")]
     jobs: usize,
     /// Run one seed in sixteen twice and compare.
     #[arg(long)]
     doublecheck: bool,
-    /// Remember here which seeds are done, and go on from there. Good for one build only.
+    /// Keep the seeds done in this file, and resume from it. Valid for one build only.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Instead of seeds: every order of a small thing with at most so many events out of turn.
+    /// Instead of seeds: play every order of a small scenario with at most this many events out of
+    /// turn.
     #[arg(long, value_name = "D", conflicts_with_all = ["seeds", "seed"])]
     exhaustive: Option<usize>,
-    /// Instead of every seed as it is: change plans that took new pairs of rare paths.
+    /// Instead of plain seeds: mutate plans that took new pairs of rare paths.
     #[arg(long, conflicts_with = "seed")]
     guided: bool,
-    /// One plan of --guided alone; --trace and --shrink as with --seed.
+    /// Run one plan of --guided, with --trace and --shrink as for --seed.
     #[arg(long, value_name = "RECIPE", conflicts_with_all = ["seeds", "seed", "guided"])]
     recipe: Option<Recipe>,
-    /// One case of --exhaustive alone, with everything that happens.
+    /// Play one case of --exhaustive and print everything that happens.
     #[arg(long, value_name = "CASE", conflicts_with_all = ["seeds", "seed", "exhaustive"])]
     case: Option<Case>,
     /// Stop after this many failing seeds.
@@ -66,7 +68,7 @@ struct Arguments {
     /// Fail if a rare path of the engine was never taken.
     #[arg(long)]
     require_marks: bool,
-    /// Take no new seeds after this many seconds.
+    /// Start no new seeds after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     time: Option<u64>,
 }

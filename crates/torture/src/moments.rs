@@ -1,8 +1,8 @@
-//! When to strike: after what the engine does seldom.
+//! The rare moments of the engine after which a crash strikes.
 
 use hemi_engine::marks::Mark;
 
-/// Moments at which a crash is likeliest to find something.
+/// The marks after which a crash is likeliest to find something.
 pub(crate) const MOMENTS: [Mark; 24] = [
     Mark::AuthorityMoved,
     Mark::AuthorityMovedDuringFlush,

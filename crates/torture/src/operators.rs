@@ -1,5 +1,5 @@
-//! What operators do: legs are detached, replaced and forgotten; P8 is checked on what a
-//! detached leg leaves behind. Starts and their refusals are in [`crate::starts`].
+//! Operators: they detach, replace and forget legs. P8 is checked on what a detached leg leaves
+//! behind. Starts and their refusals are in [`crate::starts`].
 
 use hemi_engine::command::{Command, CommandError};
 use hemi_engine::io::LegError;
@@ -8,10 +8,10 @@ use hemi_engine::status::LegState;
 use crate::disk::Cache;
 use crate::world::World;
 
-/// What a disk that is new to the volume holds: no client ever wrote it.
+/// The version on a disk that is new to the volume, which no client ever wrote.
 pub const GARBAGE: u64 = 1 << 40;
 
-/// What is being changed about a leg.
+/// A kind of change of the legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     Detach,
@@ -19,15 +19,15 @@ pub(crate) enum ChangeKind {
     Remove,
 }
 
-/// A change of the legs under way.
+/// A change of the legs in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     token: u64,
     pub(crate) leg: u8,
     kind: ChangeKind,
-    /// When it was asked for, by the register's clock.
+    /// The time at which it was asked for, by the register's clock.
     asked: u32,
-    /// The leg has been in since, and never silent for so long that it is given up.
+    /// The leg has been in since, and was never silent for so long that it was given up.
     pub(crate) was_in: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Rot {
 }
 
 impl World {
-    /// Detaches a leg, or gives an empty slot a new one.
+    /// Detaches a leg, or joins a new one to an empty slot.
     pub(crate) fn change_members(&mut self, leg: u8) {
         if self.changing.is_some() {
             return;
@@ -53,7 +53,7 @@ impl World {
         self.new_legs += 1;
         self.put_in_new_disk(leg);
         let traits = self.traits(leg);
-        // One in 256 would have the same, were it only the lower byte.
+        // With the lower byte alone, one in 256 would have the same.
         let [low, high] = self.new_legs.to_le_bytes();
         let mut id = [low; 16];
         id[0] ^= high;
@@ -61,7 +61,7 @@ impl World {
         self.begin_change(leg, ChangeKind::Join, join);
     }
 
-    /// Forgets a leg that is out, if it is.
+    /// Forgets a leg, if it is out.
     pub(crate) fn remove_leg(&mut self, leg: u8) {
         if self.changing.is_none() && !self.legs[usize::from(leg)].is_empty {
             self.begin_change(leg, ChangeKind::Remove, Command::Remove { leg: World::index(leg) });
@@ -76,7 +76,8 @@ impl World {
         self.command(command);
     }
 
-    /// A disk of no volume, with rubbish on it. What the old one had in flight ends first.
+    /// Inserts a disk that belongs to no volume and holds rubbish. I/O in flight on the old one
+    /// ends first.
     pub(crate) fn put_in_new_disk(&mut self, leg: u8) {
         while let Some(slot) = self.ios.iter().position(|i| i.live && i.io.leg.0 == leg) {
             self.end_io(slot as u32, Err(LegError::Gone));
@@ -89,7 +90,7 @@ impl World {
         self.legs[usize::from(leg)].is_new = true;
     }
 
-    /// A command has ended: if it changed the legs, that is so now.
+    /// Applies a change of the legs whose command has ended.
     pub(crate) fn follow_change(&mut self, token: u64, result: Result<(), CommandError>) {
         let Some(change) = self.changing.filter(|change| change.token == token) else { return };
         self.changing = None;
@@ -105,16 +106,17 @@ impl World {
         }
     }
 
-    /// P8: a leg that was in and is detached, unplugged at once, is an image of the volume.
+    /// Checks P8: a leg that was in and is detached, then unplugged at once, is an image of the
+    /// volume.
     fn check_walk_away(&mut self, change: Change) {
         if self.ios.iter().any(|i| i.live && i.io.leg.0 == change.leg) {
-            // It fell silent while it was being detached: it could not be made whole.
+            // It fell silent while it was being detached, so it could not be made whole.
             return;
         }
         let disk = &mut self.disks[usize::from(change.leg)];
         disk.lose_cache(Cache::Dropped, &mut self.random);
         if self.weather.removed || self.weather.caches || self.weather.promotions {
-            // What is lost on the volume may be anything on the image.
+            // Data that is lost on the volume may be anything on the image.
             return;
         }
         let wrong = (0..self.sectors() as usize).find(|&sector| {

@@ -1,6 +1,6 @@
-//! What one seed asks for, drawn up front as plain lists: the volume's shape, the requests of
-//! every client, and every fault with the request it follows. Because these are lists, a
-//! failing run can be made smaller by leaving parts out (see [`crate::shrink`]).
+//! The plan of a seed, drawn in advance as plain lists: the volume's shape, the requests of every
+//! client, and every fault with the request it follows. Because these are lists, a failing run can
+//! be reduced by leaving parts out (see [`crate::shrink`]).
 
 use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
@@ -13,44 +13,44 @@ use crate::scenes::{add_ambushes, plan_of_scenes};
 use crate::wider::{WIDER_FROM, widen};
 use hemi_random::Rng;
 
-/// Client requests of one seed.
+/// The number of client requests of a seed.
 pub const OPERATIONS: u32 = 2200;
-/// Faults of one seed, at least.
+/// The least number of faults of a seed.
 pub const FAULTS_MIN: u64 = 10;
-/// A fault's time that only a restart, or the end of the run's weather, ends.
+/// The duration of a fault that ends only with a restart, or with the run's weather.
 pub const FOREVER: u64 = u64::MAX;
-/// Sectors in the largest request: 1 MiB.
+/// The number of sectors in the largest request: 1 MiB.
 pub const REQUEST_SECTORS_MAX: u64 = 2048;
 
-/// Seeds of this range are ordinary all: `regressions.txt` names some of them by what they
-/// drew before there were any others.
+/// The seeds that are all ordinary: `regressions.txt` lists some of them by what they drew before
+/// there were other kinds.
 const ORDINARY: std::ops::Range<u64> = 2_000..20_000;
-/// Of eight other seeds this one is made of scenes …
+/// Of every eight other seeds, the one with this remainder is made of scenes …
 const OF_SCENES: u64 = 2;
-/// … and this one has ambushes.
+/// … and the one with this remainder has ambushes …
 const WITH_AMBUSHES: u64 = 7;
 
-/// … and on this one metadata writes are lost or misdirected (from 20,000 on, so that those
-/// below are what they were).
+/// … and on this one metadata writes are lost or misdirected (from 20,000 on, so that lower seeds
+/// stay as they were) …
 const WITH_LIES: u64 = 4;
-/// How many, at least, and how many more.
+/// The least number of such writes, and the bound of the number added at random.
 const LIES: [u64; 2] = [4, 12];
-/// … and on this one legs have a small window in bytes (from 20,000 on, too).
+/// … and on this one legs have a small window in bytes (also from 20,000 on).
 const WITH_NARROW_LEGS: u64 = 1;
 
-/// What may happen beside freezes, changes of latency, kills and power cuts. Each changes
-/// what the checker can demand (see [`Weather::requests_may_fail`]).
+/// The kinds of fault a run may have besides freezes, changes of latency, kills and power cuts. Each
+/// changes what the checker can demand (see [`Weather::requests_may_fail`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// Reads and writes fail, transiently or until rewritten.
     pub errors: bool,
     /// Flushes fail.
     pub flush_errors: bool,
-    /// Sessions drop and come back; caches are lost where every other leg has everything.
+    /// Sessions drop and reconnect. Caches are lost where every other leg has everything.
     pub gone: bool,
-    /// Caches are lost wherever: what only that leg had may be lost.
+    /// Caches are lost anywhere, so data that only one leg had may be lost.
     pub caches: bool,
-    /// Devices are removed for good, or so it seems.
+    /// Devices are removed for good, or seem to be.
     pub removed: bool,
     /// Legs are detached and replaced.
     pub members: bool,
@@ -58,7 +58,7 @@ pub struct Weather {
     pub scrub: bool,
     /// Legs have 4 KiB blocks.
     pub blocks: bool,
-    /// Operators promote legs with accepted loss, start legs alone in turns, and see forks.
+    /// Operators promote legs with accepted loss, start legs alone in turn, and meet forks.
     pub promotions: bool,
     /// Metadata blocks rot while hemi is down.
     pub rot: bool,
@@ -67,7 +67,7 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// Whether a request other than a flush may fail.
+    /// Returns true if a request other than a flush may fail.
     pub fn requests_may_fail(self) -> bool {
         self.errors
             || self.flush_errors
@@ -78,204 +78,207 @@ impl Weather {
     }
 }
 
-/// How legs are at their best.
+/// The best pace of a leg.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Least latency, nanoseconds.
+    /// The least latency, in nanoseconds.
     pub latency: u64,
-    /// What chance adds to it at most.
+    /// The most that chance adds to it, in nanoseconds.
     pub jitter: u64,
-    /// Time each I/O takes of a leg that works them off one by one; zero for side by side.
+    /// The time of each I/O on a leg that serves them one by one, in nanoseconds, or zero if it
+    /// serves them in parallel.
     pub serial: u64,
 }
 
 /// The volume and its legs.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// How many legs.
+    /// The number of legs.
     pub legs: usize,
     /// The volume's size in bytes.
     pub volume_bytes: u64,
-    /// A region's.
+    /// The size of a region in bytes.
     pub region_bytes: u64,
     /// The legs' logical block, in sectors.
     pub block_sectors: u64,
-    /// Regions of which each page of the region table tells; a page has room for more.
+    /// The number of regions in each page of the region table, which has room for more.
     pub page_regions: u32,
-    /// Budget of buffers, in sectors.
+    /// The budget of buffers, in sectors.
     pub memory_sectors: u64,
-    /// Whether it is served with a ledger.
+    /// The volume is served with a ledger.
     pub ledger: bool,
-    /// Each leg's pace.
+    /// The pace of each leg.
     pub paces: Vec<Pace>,
-    /// Legs that zero ranges without writing them, as bits.
+    /// Legs that zero ranges without writing them, as a mask.
     pub fast_zeroes: u8,
-    /// Client connections.
+    /// The number of client connections.
     pub clients: usize,
-    /// Requests each has under way at most.
+    /// The most requests that each client has in flight.
     pub depths: Vec<u32>,
 }
 
-/// One request of a client.
+/// A planned request of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedRequest {
-    /// Its place among all of the seed.
+    /// Its number among all requests of the seed.
     pub number: u32,
-    /// Which client.
+    /// The client that sends it.
     pub client: u8,
-    /// Time since that client's request before, at least, nanoseconds.
+    /// The least time since that client's previous request, in nanoseconds.
     pub gap: u64,
-    /// What.
+    /// The operation.
     pub operation: Operation,
-    /// First sector.
+    /// The first sector.
     pub start: u64,
-    /// How many sectors.
+    /// The number of sectors.
     pub sectors: u64,
-    /// Durable before it is answered.
+    /// The data must be durable before the answer.
     pub fua: bool,
 }
 
-/// How hemi ends.
+/// The way hemi ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Killed; the disks go on.
+    /// It is killed, and the disks go on.
     Kill,
     /// Everything loses power.
     PowerCut,
-    /// Closed by the operator.
+    /// The operator closes the volume.
     Close,
 }
 
-/// How the volume is started again.
+/// The way the volume is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With every leg.
+    /// It starts with every leg.
     All,
-    /// First without one leg, which has to be refused if it is in.
+    /// It starts first without one leg, which has to be refused if the leg is in.
     Without(u8),
-    /// One leg is promoted; the others come along or stay away until the next start.
+    /// One leg is promoted. The others come along, or stay away until the next start.
     Promote {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// Whether the others come along.
+        /// The others come along.
         together: bool,
-        /// Whether the promotion is cut short once before.
+        /// The promotion is first cut short once.
         cut: bool,
     },
-    /// A leg that stayed away is promoted too: a fork, to be refused; the operator keeps the
-    /// other and makes this one a new leg.
+    /// A leg that stayed away is promoted too: a fork, to be refused. The operator keeps the other
+    /// side and makes this one a new leg.
     Fork(u8),
     /// A metadata block of a leg has rotted.
     Rot(u8),
 }
 
-/// What goes wrong, or what an operator does.
+/// A fault, or an operator's action.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// A leg does not answer for so many nanoseconds.
+    /// A leg does not answer for this many nanoseconds.
     Freeze(u8, u64),
-    /// A leg's latency changes.
+    /// A leg's latency changes to this many nanoseconds.
     Latency(u8, u64),
-    /// A leg works its I/Os off one by one, each taking so long.
+    /// A leg serves its I/Os one by one, each in this many nanoseconds.
     Serial(u8, u64),
-    /// One in so many I/Os of a leg fails; zero for none.
+    /// One in this many I/Os of a leg fails, or none if zero.
     Errors {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// Reads.
+        /// The rate for reads.
         reads: u32,
-        /// Writes, metadata included.
+        /// The rate for writes, metadata included.
         writes: u32,
-        /// Flushes.
+        /// The rate for flushes.
         flushes: u32,
     },
     /// Sectors of a leg are unreadable until they are rewritten.
     Unreadable {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// First sector of the volume.
+        /// The first sector of the volume.
         start: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
     /// A leg's session drops.
     Gone {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// The driver says it will not come back by itself.
+        /// The driver reports that the leg will not reconnect by itself.
         removed: bool,
-        /// What happens to its cache.
+        /// The fate of its cache.
         cache: Cache,
-        /// After how long it is back.
+        /// The time until it is back, in nanoseconds.
         back: u64,
-        /// How much later what was in flight is known not to land any more; `None`: at once.
+        /// The further time until its in-flight I/O is known not to land any more, in nanoseconds.
+        /// `None` if at once.
         zombies: Option<u64>,
     },
     /// A leg is detached, or an empty slot gets a new one.
     Members(u8),
     /// A leg that is out or detached is forgotten.
     Remove(u8),
-    /// A scrub, with repair or without.
+    /// A scrub runs, with repair or without.
     Scrub(bool),
     /// The running scrub is stopped.
     ScrubStop,
-    /// A leg's I/O of one kind does not end for so many nanoseconds.
+    /// A leg's I/O of one kind does not end for a time.
     Hang {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// Which of its I/O.
+        /// The kind of I/O.
         kind: Kind,
-        /// How long.
+        /// The time, in nanoseconds.
         time: u64,
     },
-    /// A leg's next I/O of one kind, so many of them, never end.
+    /// The next `count` I/Os of one kind on a leg never end.
     Lose {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// Which of its I/O.
+        /// The kind of I/O.
         kind: Kind,
-        /// How many.
+        /// The number of I/Os.
         count: u32,
     },
-    /// A look at what would be left if legs were lost now (see [`crate::checker::copies`]).
+    /// The checker judges what would be left if legs were lost now (see
+    /// [`crate::checker::copies`]).
     Judge,
     /// A leg's next metadata write of a kind reports success and is not there.
     Lie {
-        /// Which leg.
+        /// The leg.
         leg: u8,
-        /// Which of its I/O.
+        /// The kind of I/O.
         kind: Kind,
-        /// Whether it lands on another block of metadata.
+        /// It lands on another block of metadata.
         elsewhere: bool,
     },
-    /// A crash is laid: it comes when the engine has taken a rare path so many more times.
+    /// A crash is laid: it comes once the engine has taken a rare path this many more times.
     Ambush {
         /// The path.
         mark: Mark,
-        /// How many times.
+        /// The number of times.
         count: u32,
-        /// Things that happen between that and the crash.
+        /// The number of steps between that and the crash.
         steps: u32,
-        /// How hemi ends; then it starts with every leg.
+        /// The way hemi ends. It then starts with every leg.
         ending: Ending,
-        /// With which settings.
+        /// The settings of that start.
         settings: Settings,
     },
     /// hemi ends and is started again.
     Restart {
-        /// How it ends.
+        /// The way it ends.
         ending: Ending,
-        /// How it starts.
+        /// The way it starts.
         start: Start,
-        /// With which settings.
+        /// The settings of that start.
         settings: Settings,
-        /// Whether reads check the whole volume twice, over different routes.
+        /// Reads check the whole volume twice, over different routes.
         reread: bool,
     },
 }
 
 impl Fault {
-    /// The leg it is about, to be changed.
+    /// Returns the leg that the fault concerns, to be changed.
     pub(crate) fn leg_mut(&mut self) -> Option<&mut u8> {
         match self {
             Fault::Freeze(leg, _)
@@ -301,36 +304,36 @@ impl Fault {
     }
 }
 
-/// A fault and when it comes.
+/// A fault and the moment at which it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedFault {
-    /// After the request of this number was sent …
+    /// It comes after the request of this number was sent …
     pub after: u32,
-    /// … and so many more things have happened.
+    /// … and after this many more steps.
     pub steps: u32,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// All of one seed.
+/// Everything that one seed draws.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// What may happen.
+    /// The kinds of fault that may happen.
     pub weather: Weather,
     /// The volume.
     pub shape: Shape,
-    /// Settings of the first start.
+    /// The settings of the first start.
     pub settings: Settings,
-    /// Requests, by number.
+    /// The requests, by number.
     pub requests: Vec<PlannedRequest>,
-    /// Faults, in order.
+    /// The faults, in order.
     pub faults: Vec<PlannedFault>,
 }
 
 impl Plan {
-    /// What a seed asks for.
+    /// Returns the plan of a seed.
     pub fn of_seed(seed: u64) -> Plan {
         let mut plan = Plan::as_ever(seed);
         if seed >= WIDER_FROM {
@@ -339,12 +342,12 @@ impl Plan {
         plan
     }
 
-    /// Tells whether it is made of scenes.
+    /// Returns true if the plan is made of scenes.
     pub(crate) fn is_of_scenes(&self) -> bool {
         !ORDINARY.contains(&self.seed) && self.seed % 8 == OF_SCENES
     }
 
-    /// Draws what a seed asks for that all seeds may have.
+    /// Draws the part of a plan that is independent of [`WIDER_FROM`].
     fn as_ever(seed: u64) -> Plan {
         let mut random = Rng::new(seed, 1);
         let aims = !ORDINARY.contains(&seed);
@@ -362,7 +365,7 @@ impl Plan {
         } else if seed >= ORDINARY.end && seed % 8 == WITH_LIES {
             add_lies(&mut plan);
         } else if seed >= ORDINARY.end && seed % 8 == WITH_NARROW_LEGS {
-            // A stream of its own here, too.
+            // A random stream of its own here, too.
             let random = &mut Rng::new(seed, 4);
             plan.settings.leg_window_bytes = random.pick(&[1, 16 << 10, 256 << 10]);
         }
@@ -372,19 +375,19 @@ impl Plan {
 
 /// Makes a plan one of freezes, crashes and metadata writes that are not where they should be.
 fn add_lies(plan: &mut Plan) {
-    // A stream of its own: the rest of the seed is what it would be without.
+    // A random stream of its own: the rest of the plan stays as it is without.
     let random = &mut Rng::new(plan.seed, 3);
     plan.weather = Weather { lies: true, ..Weather::default() };
     plan.shape.block_sectors = 1;
     plan.faults.retain_mut(|planned| match &mut planned.fault {
         Fault::Restart { start, .. } => {
-            // What is judged is a start with all that is there.
+            // A start is judged with all legs present.
             *start = Start::All;
             true
         }
         fault => matches!(fault, Fault::Freeze(..) | Fault::Latency(..) | Fault::Serial(..)),
     });
-    // Rather shortly before a crash: what is written again meanwhile is made good.
+    // Mostly shortly before a crash, because a later write of the block makes it good.
     let crashes: Vec<u32> = plan
         .faults
         .iter()
@@ -492,7 +495,7 @@ fn draw_settings(random: &mut Rng, shape: &Shape) -> Settings {
     }
 }
 
-/// Shares of each kind of request, in twentieths: reads, writes, zeroes, discards.
+/// The share of each kind of request, in twentieths: reads, writes, zeroes, discards.
 const MIXES: [[u64; 4]; 4] = [[7, 8, 1, 1], [12, 6, 0, 0], [2, 12, 2, 1], [4, 9, 0, 0]];
 
 fn draw_requests(random: &mut Rng, shape: &Shape) -> Vec<PlannedRequest> {

@@ -1,13 +1,13 @@
-//! Shows that the checker sees what it is there to see: a mistake is planted in the engine
+//! Shows that the checker finds what it exists to find: a bug is planted in the engine
 //! ([`hemi_engine::planted`]), and the torture's own seeds are run until one breaks a promise.
 //!
-//! A seed counts as a **catch** if the checker says that a promise is broken, judged by what
-//! clients, disks and operators can see, and the same seed passes without the mistake. The
-//! engine's own assertions count for nothing, and the thorough ones are off, so that they do
-//! not end a run the checker would have judged.
+//! A seed is a **catch** if the checker finds a broken promise, judged by what clients, disks and
+//! operators can see, and the same seed passes without the bug. The engine's own assertions do not
+//! count, and the thorough ones are off, so that they do not end a run that the checker would have
+//! judged.
 //!
-//! Each mistake is hunted in a process of its own ([`hunt_apart`] runs [`hunt`]): which one
-//! is planted holds for the whole process, and some end in a crash or go round for ever.
+//! Each bug is hunted in a process of its own ([`hunt_apart`] runs [`hunt`]): the planted bug
+//! applies to the whole process, and some end in a crash or an endless loop.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -24,30 +24,30 @@ use crate::plan::Plan;
 use crate::run::run;
 use crate::world::World;
 
-/// A seed that takes longer goes round for ever.
+/// A seed that takes longer is in an endless loop.
 const HUNG_AFTER: Duration = Duration::from_secs(60);
-/// Of what was broken, so much is told.
+/// The most characters reported of a violation.
 const TEXT_MAX: usize = 90;
 
-/// What came of a hunt.
+/// The result of a hunt.
 #[derive(Clone, Debug, Default)]
 pub struct Hunted {
-    /// How many seeds it took and what was broken.
+    /// The number of seeds it took and the promise broken.
     pub caught: Option<(u64, String)>,
-    /// The same for the first assertion of the engine's, crash or endless loop.
+    /// The same for the first failed assertion of the engine, crash or endless loop.
     pub asserted: Option<(u64, String)>,
 }
 
-/// The bug of this name.
+/// Returns the bug of this name.
 ///
 /// # Errors
-/// There is none.
+/// Fails if there is none.
 pub fn named(name: &str) -> Result<Planted, String> {
     let bug = Planted::ALL.iter().find(|bug| format!("{bug:?}") == name);
     bug.copied().ok_or(format!("{name:?} is no planted bug"))
 }
 
-/// The child's part: seed after seed, telling the parent of each, until one is a catch.
+/// Runs seed after seed in the child process, and reports each to the parent, until one is a catch.
 pub fn hunt(bug: Planted, seeds: std::ops::Range<u64>) {
     let mut world = World::default();
     world.asserts = false;
@@ -58,7 +58,7 @@ pub fn hunt(bug: Planted, seeds: std::ops::Range<u64>) {
         let outcome = run(&mut world, &plan, false);
         select(None);
         let Some(violation) = outcome.violation else { continue };
-        // A seed that fails without the bug as well says nothing.
+        // A seed that also fails without the bug proves nothing.
         if run(&mut world, &plan, false).violation.is_some() {
             continue;
         }
@@ -71,16 +71,16 @@ pub fn hunt(bug: Planted, seeds: std::ops::Range<u64>) {
     }
 }
 
-/// By the checker, not by an assertion of the engine's.
+/// Returns true if the checker found it, not an assertion of the engine.
 fn is_seen(violation: &Violation) -> bool {
     violation.promise.starts_with('P')
 }
 
-/// Hunts a bug in processes of their own, with `program` (which is to call [`hunt`] when it
-/// is given `--hunt BUG --seeds A..B`).
+/// Hunts a bug in child processes that run `program`, which must call [`hunt`] when it is given
+/// `--hunt BUG --seeds A..B`.
 ///
 /// # Errors
-/// The program cannot be started.
+/// Fails if the program cannot be started.
 pub fn hunt_apart(
     program: &Path,
     bug: Planted,
@@ -101,7 +101,7 @@ pub fn hunt_apart(
     Ok(hunted)
 }
 
-/// Follows one child.
+/// The parent's view of one child.
 struct Follower {
     from: u64,
     /// The seed after the last one begun.
@@ -110,7 +110,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Whether the child came to its end.
+    /// Follows one child and returns true if it came to its end.
     fn follow(&mut self, program: &Path, bug: Planted, end: u64) -> anyhow::Result<bool> {
         let mut child = Command::new(program)
             .args(["--hunt", &format!("{bug:?}"), "--seeds", &format!("{}..{end}", self.next)])

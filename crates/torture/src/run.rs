@@ -1,4 +1,4 @@
-//! One run: a plan in, an outcome out.
+//! A run: takes a plan and returns its outcome.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,32 +11,32 @@ use crate::starts::PATIENCE;
 use crate::trace::Line;
 use crate::world::{Counts, World};
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The promise broken, if one was.
+    /// The promise that was broken, if any.
     pub violation: Option<Violation>,
-    /// What was counted.
+    /// The counts of the run.
     pub counts: Counts,
-    /// The same for the same seed and the same code.
+    /// A hash of the run, the same for the same seed and the same code.
     pub hash: u64,
-    /// What happened, if it was to be kept.
+    /// The trace of the run, if it was to be kept.
     pub lines: Vec<Line>,
-    /// Rare paths of the engine and of recovery taken.
+    /// The rare paths of the engine and of recovery that were taken.
     pub marks: Marks,
-    /// P4 windows opened, and requests judged in them.
+    /// The number of P4 windows opened.
     pub stall_windows: u64,
-    /// P5: looks at the disks that had something to compare.
+    /// The number of P5 examinations of the disks that had something to compare.
     pub exposure_looks: u64,
 }
 
 thread_local! {
-    /// Where this thread last panicked.
+    /// The place where this thread last panicked.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// From now on a panic is noted instead of printed: a broken invariant of the engine is a
-/// finding like any other, told with its seed. With `RUST_BACKTRACE` set it is printed too.
+/// Notes panics from now on instead of printing them: a broken invariant of the engine is a finding
+/// like any other, and is reported with its seed. With `RUST_BACKTRACE` set panics are printed too.
 pub fn note_panics() {
     let print = std::env::var_os("RUST_BACKTRACE").is_some().then(std::panic::take_hook);
     std::panic::set_hook(Box::new(move |info| {
@@ -48,7 +48,7 @@ pub fn note_panics() {
     }));
 }
 
-/// Runs a plan in a world, which is made anew for it but keeps its memory.
+/// Runs a plan in a world, which is reset for it but keeps its memory.
 pub fn run(world: &mut World, plan: &Plan, keeps_lines: bool) -> Outcome {
     let result = catch_unwind(AssertUnwindSafe(|| {
         world.reset(plan, keeps_lines);
@@ -76,7 +76,7 @@ pub fn run(world: &mut World, plan: &Plan, keeps_lines: bool) -> Outcome {
         exposure_looks: world.exposure.looks,
     };
     if panicked {
-        // Who knows what state it is in.
+        // The world's state after a panic is unknown.
         let asserts = world.asserts;
         *world = World::default();
         world.asserts = asserts;
@@ -89,7 +89,7 @@ impl World {
         self.start_with_all(None);
         self.let_clients_go_on();
         let mut next_fault = 0;
-        // When the next fault's request was sent, in steps.
+        // The step at which the next fault's request was sent.
         let mut armed: Option<u64> = None;
         let mut last_answer = (self.now, 0);
         while self.violation.is_none() {

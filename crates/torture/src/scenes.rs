@@ -1,7 +1,7 @@
-//! Seeds that aim. Ordinary plans put faults anywhere; what takes three things in the right
-//! order is met seldom there. So some seeds are **scenes**, one after the other, each a few
-//! requests and faults that belong together, with chance in between; and some are ordinary
-//! with **ambushes**: a crash right after the engine has done something rare.
+//! Seeds that aim. Ordinary plans put faults anywhere, and seldom meet a bug that takes three
+//! things in the right order. So some seeds are **scenes** in sequence, each a few requests and
+//! faults that belong together, with chance in between. Others are ordinary with **ambushes**: a
+//! crash right after the engine has done something rare.
 
 use hemi_engine::io::Operation;
 use hemi_engine::marks::Mark;
@@ -16,18 +16,18 @@ use crate::plan::{
 };
 use hemi_random::Rng;
 
-/// Ambushes of an ordinary seed that has some.
+/// The number of ambushes of an ordinary seed that has some.
 const AMBUSHES: u64 = 8;
-/// Client requests of a seed of scenes, at least: more than of others, since each of its many
-/// crashes leaves some unanswered.
+/// The least number of client requests of a seed of scenes. It is higher than for others, since
+/// each of the many crashes leaves some unanswered.
 const REQUESTS: usize = OPERATIONS as usize + MORE;
-/// So many more requests has a seed with ambushes, for the same reason.
+/// The number of additional requests of a seed with ambushes, for the same reason.
 const MORE: usize = 400;
-/// What a leg's wait limit is in scenes: the floor and the ceiling alike.
+/// The wait limit of legs in scenes, floor and ceiling alike, in nanoseconds.
 const WAIT: u64 = 20 * MILLISECOND;
 
-/// Adds ambushes to an ordinary plan, and what makes them worth while: legs that freeze one
-/// after the other, and I/O of one kind that hangs.
+/// Adds ambushes to an ordinary plan, and the faults that make them worthwhile: legs that freeze
+/// one after the other, and I/O of one kind that hangs.
 pub(crate) fn add_ambushes(plan: &mut Plan, random: &mut Rng) {
     let legs = plan.shape.legs as u64;
     for _ in 0..AMBUSHES {
@@ -70,12 +70,12 @@ pub(crate) fn add_ambushes(plan: &mut Plan, random: &mut Rng) {
     }
 }
 
-/// What scenes of one seed have in common; each keeps what the checker can demand exact.
+/// The theme that the scenes of one seed share. Each keeps what the checker can demand exact.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kit {
     /// Nothing but freezes and hangs.
     Plain,
-    /// As before, and P4 is what it is about: legs with a pace of their own, long freezes.
+    /// Freezes and hangs that aim at P4: legs with a pace of their own, long freezes.
     Stalls,
     Errors,
     Members,
@@ -83,7 +83,7 @@ enum Kit {
     Promotions,
 }
 
-/// A plan made of scenes.
+/// Returns a plan made of scenes.
 pub(crate) fn plan_of_scenes(seed: u64, mut random: Rng) -> Plan {
     let kits = [Kit::Plain, Kit::Plain, Kit::Stalls, Kit::Errors, Kit::Members, Kit::Removals];
     let kit = if random.one_in(4) { Kit::Promotions } else { random.pick(&kits) };
@@ -106,7 +106,7 @@ pub(crate) fn plan_of_scenes(seed: u64, mut random: Rng) -> Plan {
         script.play(kit);
         script.load(20, 500 * MICROSECOND);
         if script.plan.requests.len() > last_restart + REQUESTS / 2 {
-            // Every seed crashes, whatever its ambushes find.
+            // Every seed crashes, even if its ambushes find nothing.
             last_restart = script.plan.requests.len();
             script.crash();
         }
@@ -148,7 +148,7 @@ fn draw_settings(random: &mut Rng, kit: Kit) -> Settings {
         wait_ceiling: WAIT,
         leg_window: random.pick(&[2, 8, 32]),
         drain_bytes: 64 << 10,
-        // With few records regions have to wait for them.
+        // With few records, regions have to wait for them.
         requests_max: random.pick(&[3, 64, 64, 64]),
         dirty_regions_max: random.pick(&[1, 8, 64]),
         owed_extents_max: 512,
@@ -163,7 +163,7 @@ fn draw_settings(random: &mut Rng, kit: Kit) -> Settings {
 struct Script {
     plan: Plan,
     random: Rng,
-    /// Added to the gap before the next request.
+    /// The time added to the gap before the next request, in nanoseconds.
     gap: u64,
 }
 
@@ -182,7 +182,7 @@ impl Script {
         }
     }
 
-    // The words scenes are written in.
+    // The words that scenes are written in.
 
     fn ask(&mut self, gap: u64, operation: Operation, start: u64, sectors: u64, fua: bool) {
         let number = self.plan.requests.len() as u32;
@@ -207,13 +207,13 @@ impl Script {
         self.ask(gap, Operation::Flush, 0, 0, false);
     }
 
-    /// Comes when the last request has been sent.
+    /// Adds a fault that comes when the last request has been sent.
     fn fault(&mut self, fault: Fault) {
         let after = self.plan.requests.len() as u32 - 1;
         self.plan.faults.push(PlannedFault { after, steps: 0, fault });
     }
 
-    /// Time goes by before the next request.
+    /// Lets time pass before the next request.
     fn pause(&mut self, time: u64) {
         self.gap += time;
     }
@@ -255,7 +255,7 @@ impl Script {
         self.fault(Fault::Restart { ending, start: Start::All, settings, reread });
     }
 
-    /// Requests of every kind in the first regions.
+    /// Adds requests of every kind in the first regions.
     fn load(&mut self, count: u64, gap: u64) {
         for _ in 0..count {
             let (start, sectors) = (self.random.below(300), 1 + self.random.below(16));
@@ -267,7 +267,7 @@ impl Script {
         }
     }
 
-    /// Every sector holds something, so that what goes missing shows.
+    /// Writes every sector, so that missing data shows.
     fn write_whole(&mut self) {
         for region in 0..self.plan.shape.volume_bytes / self.plan.shape.region_bytes {
             let sectors = self.plan.shape.region_bytes / 512;
@@ -279,7 +279,7 @@ impl Script {
 
     // The scenes.
 
-    /// A leg freezes for two seconds under load; then the load goes on until everything has
+    /// Freezes a leg for two seconds under load. The load then goes on until everything has
     /// settled, and clients come one at a time.
     fn stall(&mut self) {
         let leg = if self.random.one_in(2) { self.fastest() } else { self.a_leg() };
@@ -295,9 +295,9 @@ impl Script {
         }
     }
 
-    /// All legs but one freeze, and owe what is written meanwhile. As they thaw, that one
-    /// freezes, with writes under way that take the place of what they still owe; then a
-    /// crash. Their own writes may hang a little, while metadata does not.
+    /// Freezes all legs but one, so that they owe what is written meanwhile. As they thaw, that one
+    /// freezes, with writes in flight that replace what they still owe. A crash follows. Their own
+    /// writes may hang a little, while metadata does not.
     fn relay(&mut self) {
         let keeper = if self.random.one_in(2) { self.fastest() } else { self.a_leg() };
         let first = self.millis(40, 60);
@@ -340,8 +340,8 @@ impl Script {
         self.random.below(micros) * MICROSECOND
     }
 
-    /// The authority freezes with writes in its cache only; a flush comes while the record of
-    /// the move that follows hangs. Then power goes.
+    /// Freezes the authority with writes only in its cache, and flushes while the record of the
+    /// move that follows hangs. Then power is cut.
     fn flush_during_a_move(&mut self) {
         let leg = if self.random.below(4) > 0 { self.fastest() } else { self.a_leg() };
         self.pause(50 * MILLISECOND);
@@ -374,8 +374,8 @@ impl Script {
         self.crash();
     }
 
-    /// Authority moves away and back while the record of the first move is still under way;
-    /// later it lands.
+    /// Moves authority away and back while the record of the first move is still in flight. The
+    /// record lands later.
     fn there_and_back(&mut self) {
         let leg = if self.random.below(4) > 0 { self.fastest() } else { self.a_leg() };
         let region = self.region();
@@ -399,8 +399,8 @@ impl Script {
         self.crash();
     }
 
-    /// More regions written at once than there are records, while one leg is silent and keeps
-    /// those it owes something in.
+    /// Writes more regions at once than there are records, while one leg is silent and keeps the
+    /// regions it owes something in.
     fn too_many_regions(&mut self) {
         let leg = self.a_leg();
         self.flush(0);
@@ -415,7 +415,7 @@ impl Script {
         self.load(8, 5 * MILLISECOND);
     }
 
-    /// Writes fail on every leg for a moment, and land in part.
+    /// Makes writes fail on every leg for a moment, and land in part.
     fn all_writes_fail(&mut self) {
         let legs = self.plan.shape.legs as u8;
         self.flush(MILLISECOND);
@@ -438,8 +438,8 @@ impl Script {
         }
     }
 
-    /// A leg is detached while it lags, and a new one takes its place; with a crash soon
-    /// after, or none.
+    /// Detaches a leg while it lags, and joins a new one in its place. A crash may follow soon
+    /// after.
     fn replace_a_lagging_leg(&mut self) {
         let leg = self.a_leg();
         self.flush(MILLISECOND);
@@ -462,8 +462,8 @@ impl Script {
         self.load(4, MILLISECOND);
     }
 
-    /// What the others freeze without is removed for good, while the records of what that
-    /// leaves behind hang.
+    /// Removes for good the leg that alone has what the frozen others lack, while the records that
+    /// follow from it hang.
     fn last_holder_leaves(&mut self) {
         let leg = if self.random.below(4) > 0 { self.fastest() } else { self.a_leg() };
         for other in self.others(leg) {
@@ -492,8 +492,8 @@ impl Script {
         self.load(4, MILLISECOND);
     }
 
-    /// The leg that is promoted is behind the other, whose metadata looks newer when it
-    /// comes back and is filled, while regions stay dirty; then a crash.
+    /// Promotes a leg that is behind the other. The other's metadata looks newer when it comes back
+    /// and is filled, while regions stay dirty. Then comes a crash.
     fn behind_leg_is_promoted(&mut self) {
         let behind = self.a_leg();
         let other = 1 - behind;
@@ -514,15 +514,15 @@ impl Script {
         let few = self.random.below(3);
         self.load(1 + few, MILLISECOND);
         self.crash();
-        // From now on the one that was promoted is the fast one.
+        // From now on the promoted leg is the fast one.
         let fast = if self.random.one_in(4) { other } else { behind };
         self.fault(Fault::Latency(fast, 60 * MICROSECOND));
         self.fault(Fault::Latency(1 - fast, 5 * MILLISECOND));
         if self.random.below(4) > 0 {
             self.ambush(Mark::LegIn, 30);
         }
-        // Some of the other's metadata takes several tries, so that it comes in with as few
-        // writes of it as can be.
+        // Some of the other's metadata takes several tries, so that the leg comes in with as few
+        // metadata writes as possible.
         if self.random.below(3) > 0 {
             self.fault(Fault::Errors { leg: other, reads: 0, writes: 2, flushes: 0 });
         }

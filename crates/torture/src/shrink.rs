@@ -1,10 +1,10 @@
-//! Shrinking: a failing run is reduced to the requests and faults it takes to fail, and told
-//! as a short story.
+//! Shrinking: a failing run is reduced to the requests and faults it takes to fail, and told as a
+//! short story.
 //!
-//! A plan is lists, so it is made smaller by leaving parts out (delta debugging: halves first,
-//! then ever smaller pieces) for as long as the same promise is still broken. Latencies are
-//! drawn as the run goes, so leaving something out shifts what follows: a smaller plan that
-//! fails is a failure in its own right, seldom the same one to the nanosecond.
+//! A plan consists of lists, so it is reduced by leaving parts out (delta debugging: halves first,
+//! then ever smaller pieces) for as long as the same promise is still broken. Latencies are drawn
+//! as the run goes, so leaving something out shifts what follows: a smaller plan that fails is a
+//! failure in its own right, seldom the same one to the nanosecond.
 
 use std::fmt::Write as _;
 
@@ -13,9 +13,9 @@ use crate::run::run;
 use crate::trace::{Line, Topic};
 use crate::world::World;
 
-/// Runs spent on one reduction, at most.
+/// The most runs spent on one reduction.
 const RUNS_MAX: u32 = 1500;
-/// Lines of a story, at most.
+/// The most lines of a story.
 const LINES_MAX: usize = 80;
 
 struct Shrinker {
@@ -31,7 +31,8 @@ impl Shrinker {
         outcome.violation.is_some_and(|violation| violation.promise == self.promise)
     }
 
-    /// Leaves out pieces of `list` for as long as the run fails.
+    /// Leaves out pieces of `list` for as long as the run fails. Returns true if any could be left
+    /// out.
     fn reduce<T: Clone>(
         &mut self,
         plan: &mut Plan,
@@ -58,13 +59,13 @@ impl Shrinker {
     }
 }
 
-/// The smallest plan found that breaks the same promise. The plan given must fail.
+/// Returns the smallest plan found that breaks the same promise. The plan given must fail.
 pub fn shrink(plan: &Plan) -> Plan {
     let mut world = World::default();
     let Some(violation) = run(&mut world, plan, false).violation else { return plan.clone() };
     let mut shrinker = Shrinker { world, promise: violation.promise, runs: 0 };
     let mut smallest = plan.clone();
-    // Whoever comes after the failure matters to nobody: the first halves go quickly.
+    // Requests after the failure do not matter, so the first halves go quickly.
     loop {
         let faults = shrinker.reduce::<PlannedFault>(&mut smallest, |plan| &mut plan.faults);
         let requests = shrinker.reduce::<PlannedRequest>(&mut smallest, |plan| &mut plan.requests);
@@ -74,7 +75,7 @@ pub fn shrink(plan: &Plan) -> Plan {
     }
 }
 
-/// Tells a failing plan: who wrote what, what froze, what was lost.
+/// Tells the story of a failing plan: the writes, the freezes, the losses.
 pub fn story(plan: &Plan) -> String {
     let outcome = run(&mut World::default(), plan, true);
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! How hemi ends and is started again, and P7: what cannot be decided is refused, what can
-//! be is not.
+//! Ends and starts of hemi, and P7: a start that cannot be decided is refused, and one that can be
+//! is not.
 
 use hemi_engine::command::Command;
 use hemi_engine::format::superblock::ANCESTRY_MAX;
@@ -15,12 +15,12 @@ use crate::operators::Rot;
 use crate::plan::{Ending, Start};
 use crate::world::{VERIFIER, World};
 
-/// Sectors in a verifying read.
+/// The number of sectors in a verifying read.
 pub(crate) const VERIFY_SECTORS: u64 = 512;
-/// Longest wait for anything that freezes may hold up.
+/// The longest wait for anything that freezes may hold up, in nanoseconds.
 pub(crate) const PATIENCE: u64 = 300 * SECOND;
 
-/// What a refusal says of these legs, in words.
+/// Describes a refusal in words, with the names of the given legs.
 pub(crate) fn describe(given: impl Iterator<Item = u8>, refusal: &Refusal) -> String {
     let names: Vec<String> = given.map(|leg| format!("leg {leg}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -28,7 +28,7 @@ pub(crate) fn describe(given: impl Iterator<Item = u8>, refusal: &Refusal) -> St
 }
 
 impl World {
-    /// hemi ends and is started again.
+    /// Ends hemi and starts it again.
     pub(crate) fn restart(
         &mut self,
         ending: Ending,
@@ -71,19 +71,19 @@ impl World {
         self.let_clients_go_on();
     }
 
-    /// hemi dies: what is in flight lands in part; with the power gone, caches do too. Without its
-    /// ledger it may lose what a power cut may.
+    /// Kills hemi: I/O in flight lands in part. With the power gone, caches do too. Without its
+    /// ledger hemi may lose what a power cut may.
     fn crash(&mut self, power: bool, ledger_lost: bool) {
         self.counts.crashes += 1;
-        // After a crash what was being written is read from one leg alone.
+        // After a crash an extent that was being written is read from one leg alone.
         self.disks.iter_mut().for_each(Disk::heal);
         for slot in 0..self.ios.len() {
             if self.ios[slot].live {
                 self.land(slot as u32, false);
             }
         }
-        // If a leg had just lost its cache and no flush was answered since, a kill may lose
-        // what a power cut may: recovery cannot know of the loss.
+        // If a leg had just lost its cache and no flush was answered since, a kill may lose what a
+        // power cut may: recovery cannot know of the loss.
         let lost = self.cache_lost.take().is_some() || ledger_lost;
         if power {
             // The ledger is gone with the machine's memory.
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Nothing of the hemi that was is left.
+    /// Removes everything of the previous hemi.
     fn end(&mut self) {
         self.halted = None;
         self.drop_engine();
@@ -119,7 +119,7 @@ impl World {
         self.stall.started = self.now;
     }
 
-    /// The operator closes the volume.
+    /// Closes the volume as the operator does.
     pub(crate) fn close(&mut self) {
         self.wait_until_answered(PATIENCE);
         let drain_until = self.now + 10 * SECOND;
@@ -137,7 +137,7 @@ impl World {
         if self.violation.is_none() && in_use > 0 && !in_flight && !owes {
             self.broken("engine", format!("{in_use} buffers were never given back"));
         }
-        // What still is in flight lands or not; nothing waits for it.
+        // I/O that is still in flight lands or not. Nothing waits for it.
         for slot in 0..self.ios.len() {
             if self.ios[slot].live {
                 self.land(slot as u32, false);
@@ -160,7 +160,8 @@ impl World {
         }
     }
 
-    /// Opens with every leg that is one, offering all there are; first tries without one.
+    /// Opens with every member among the legs, offering all there are. Tries first without one, if
+    /// given.
     pub(crate) fn start_with_all(&mut self, without: Option<u8>) {
         let offered: Vec<u8> = (0..self.legs.len() as u8).collect();
         let Some(given) = self.sort_out(offered) else { return };
@@ -183,7 +184,8 @@ impl World {
         self.open_or_break(&given);
     }
 
-    /// Leaves out, one after the other, what is no leg; `None` if a refusal is wrong.
+    /// Removes disks that are no legs from `given`, one after the other. Returns `None` if a
+    /// refusal is wrong.
     fn sort_out(&mut self, mut given: Vec<u8>) -> Option<Vec<u8>> {
         loop {
             let Err(refusal) = self.assess(&given) else { return Some(given) };
@@ -208,9 +210,10 @@ impl World {
         }
     }
 
-    /// Makes a new leg of one that looks like a fork and is none, as the operator has to: one that has been
-    /// away for longer than the past generations which superblocks keep, or that a promotion gave up, and the
-    /// promoted leg has not been there since another was promoted. Returns true if there was one.
+    /// Makes a new leg of one that looks like a fork but is none, as the operator has to. Such a
+    /// leg has been away for longer than superblocks keep past generations, or a promotion gave it
+    /// up and the promoted leg has been absent since another was promoted. Returns true if there
+    /// was one.
     fn give_up_forgotten(&mut self, given: &mut Vec<u8>, refusal: &Refusal) -> bool {
         if !refusal.problems.iter().any(|problem| matches!(problem, Problem::Fork { .. })) {
             return false;
@@ -242,8 +245,8 @@ impl World {
         self.marks.merge(&refusal.marks());
     }
 
-    /// Gives what no one should: the same leg twice, a leg of another volume, a leg cut short,
-    /// nothing at all. Each has to be refused by its name.
+    /// Tries starts that no one should: with the same leg twice, a leg of another volume, a
+    /// truncated leg, and nothing at all. Each has to be refused with that reason.
     fn try_absurd_starts(&mut self, given: &[u8]) {
         let leg = given[self.random.below(given.len() as u64) as usize];
         let own = LegImage { bytes: &self.disks[usize::from(leg)].metadata };
@@ -277,7 +280,7 @@ impl World {
         }
     }
 
-    /// The image a problem is about, if it rightly is no leg.
+    /// Returns the image a problem concerns, if that rightly is no leg.
     fn stranger(&self, given: &[u8], problem: &Problem) -> Option<usize> {
         let image = match problem {
             Problem::Stranger { image, .. } | Problem::NotALeg { image, .. } => *image,
@@ -300,8 +303,8 @@ impl World {
         }
     }
 
-    /// A leg is missing. If it is in, that has to be refused by its name; if it is out, the
-    /// others decide, and serve without it until the next start. Whether they do.
+    /// Starts without one leg. If it is in, that has to be refused by its name. If it is out, the
+    /// others decide, and serve without it until the next start. Returns true if they do.
     fn try_without(&mut self, given: &[u8], leg: u8) -> bool {
         let Ok(opening) = self.assess(given) else { return false };
         let is_in = opening.superblock.legs[usize::from(leg)].state == Membership::In;
@@ -311,37 +314,37 @@ impl World {
                 self.broken("P7", format!("opens without leg {leg}, which is in"));
                 true
             }
-            // It was promoted, and nothing has been told to the others since: they open as they
-            // would have before. (Going on with them makes a fork, which recovery recognises.)
+            // The leg was promoted, and nothing has been recorded on the others since: they open as
+            // they would have before. (Going on with them makes a fork, which recovery recognises.)
             Ok(known) if is_in && known.superblock.generation != opening.superblock.generation => {
                 false
             }
-            // It was being taken in, which is not in effect before all others have recorded it.
+            // The leg was coming in, which takes effect only once all others have recorded it.
             Ok(_) => {
                 self.tell(|| format!("leg {leg} is out and stays away"));
                 self.open_or_break(&others);
                 true
             }
-            // What says that it is out may be on itself alone: hemi ended in between.
+            // The record that it is out may be on itself alone, because hemi ended in between.
             Err(refusal) if is_in || !self.all_know(&others, &opening.superblock) => {
                 self.note_refusal(&refusal);
                 let missing =
                     Problem::Missing { leg: World::index(leg), last: LegDescription::default() };
-                // Legs that have not heard the latest miss others, too, that have left since.
+                // Legs without the latest record also miss others that have left since.
                 let others_too = !self.all_know(&others, &opening.superblock);
-                // If the others only know of a time when it was out (it was promoted since), they
-                // miss the legs that were in then: of this one they cannot know.
+                // If the others only know of a time when the leg was out (it was promoted since),
+                // they miss the legs that were in then. They cannot know of this one.
                 let was_out = self
                     .newest_among(&others)
                     .is_some_and(|known| known.legs[usize::from(leg)].state != Membership::In);
-                // What they relied on has been replaced by those that went on without them.
+                // The ledger they relied on has been replaced by those that went on without them.
                 let went_on = others_too && refusal.problems.iter().all(is_ledger);
-                // Damage on a leg that is out by the latest stands in no one's way while the
-                // latest is given; without it, it may hide something, and is named rightly.
+                // Damage on a leg that is out by the latest record matters to nobody while that
+                // record is given. Without it, the damage may hide something, and is named rightly.
                 let is_right = |problem: &Problem| match problem {
                     Problem::Missing { leg, .. } => !others.contains(&leg.0) && others_too,
-                    // The region table is told to a leg that is out before the superblock is:
-                    // it may speak of this one, which is out by what the others know.
+                    // A leg that is out gets the region table before the superblock: the table may
+                    // name this leg, which is out by what the others know.
                     Problem::Undecided { .. } => is_in && was_out,
                     Problem::Ledger { .. } => went_on,
                     damage => !self.rots.is_empty() && self.is_rot(&others, damage),
@@ -359,7 +362,8 @@ impl World {
         }
     }
 
-    /// Whether any of the others has a superblock of the newest generation that counts `leg` as in.
+    /// Returns true if any of the others has a superblock of the newest generation that counts
+    /// `leg` as in.
     fn know_it_is_in(&self, leg: u8, others: &[u8], newest: &Superblock) -> bool {
         others.iter().any(|&other| {
             recovery::newest_of(&self.disks[usize::from(other)].metadata).is_ok_and(|own| {
@@ -369,7 +373,7 @@ impl World {
         })
     }
 
-    /// The superblock among these legs' whose history includes that of all others.
+    /// Returns the superblock among these legs' whose history includes that of all others.
     fn newest_among(&self, legs: &[u8]) -> Option<Superblock> {
         let known: Vec<Superblock> = legs
             .iter()
@@ -384,7 +388,7 @@ impl World {
         known.iter().find(leads).cloned()
     }
 
-    /// Whether the superblocks of these legs are all as new as this one.
+    /// Returns true if the superblocks of these legs are all as new as `newest`.
     fn all_know(&self, legs: &[u8], newest: &Superblock) -> bool {
         legs.iter().all(|&leg| {
             recovery::newest_of(&self.disks[usize::from(leg)].metadata).is_ok_and(|own| {
@@ -393,7 +397,7 @@ impl World {
         })
     }
 
-    /// Says what promoting a leg means.
+    /// Returns the promotion of a leg as recovery plans it.
     pub(crate) fn promotion_of(
         &self,
         image: LegImage,
@@ -405,10 +409,10 @@ impl World {
         })
     }
 
-    /// Makes one leg decide alone, as `hemi promote` does; false if it cannot be.
+    /// Makes one leg decide alone, as `hemi promote` does. Returns false if it cannot be promoted.
     fn promote(&mut self, leg: u8, cut: bool) -> bool {
         let index = usize::from(leg);
-        // Its writes are made durable, and so is whatever else the disk had cached.
+        // Its writes are made durable, and so is anything else in the disk's cache.
         self.disks[index].lose_cache(Cache::Kept, &mut self.random);
         let decided_alone = self.assess(&[leg]).is_ok();
         let mut generation = [0; 16];
@@ -424,7 +428,7 @@ impl World {
             let parts = self.random.draw() as u8 & 0x7F;
             self.disks[index].write_metadata(*address, block, parts);
             self.tell(|| format!("the promotion of leg {leg} is cut after {done} blocks"));
-            // In the last superblocks but one it may decide already.
+            // With all superblock writes but the last done it may decide already.
             let last = done + 2 >= promotion.writes.len();
             let after = self.assess(&[leg]);
             if let Err(refusal) = &after {
@@ -455,12 +459,13 @@ impl World {
         }
         let superblock = |leg: u8| recovery::newest_of(&self.disks[usize::from(leg)].metadata).ok();
         let own = superblock(leg);
-        // Legs whose present is not in this one's past have gone on without it, be it until they left.
+        // Legs whose present is not in this one's past have gone on without it, even if they left
+        // later.
         let went_on: Vec<u8> = (0..self.legs.len() as u8)
             .filter(|&other| {
                 let (Some(own), Some(other)) = (&own, superblock(other)) else { return false };
                 if own.generation == other.generation {
-                    // The same one, but this leg has been left out of what came then.
+                    // The same generation, but this leg has been left out of what came then.
                     let is_out = other.legs[usize::from(leg)].state != Membership::In;
                     return is_out && other.sequence > own.sequence;
                 }
@@ -470,7 +475,7 @@ impl World {
         if self.legs[usize::from(leg)].is_empty || !self.promote(leg, cut) {
             return self.start_with_all(None);
         }
-        // One that has left is not offered again, though this leg has not heard of it.
+        // A leg that has left is not offered again, though this leg does not know of it.
         let counts = |other: u8| {
             own.as_ref().is_some_and(|own| own.legs[usize::from(other)].state == Membership::In)
         };
@@ -492,7 +497,7 @@ impl World {
         }
     }
 
-    /// A leg that was not there while others went on is promoted too.
+    /// Promotes a leg that was absent while others went on.
     fn start_after_fork(&mut self, leg: u8) {
         let away = self.opened >> leg & 1 == 0 && !self.legs[usize::from(leg)].is_empty;
         if !away {
@@ -512,7 +517,7 @@ impl World {
             given.push(leg);
             self.expect_fork(&given);
         }
-        // The operator keeps the session's, and makes this one a new leg later.
+        // The operator keeps the session's legs, and makes this one a new leg later.
         self.put_in_new_disk(leg);
         self.legs[usize::from(leg)].is_empty = true;
         if self.violation.is_none() {
@@ -533,8 +538,8 @@ impl World {
         }
     }
 
-    /// A sector of a leg's metadata rots. Either what is left decides, or it is refused and
-    /// the damage named; then the operator finds the sector in a copy.
+    /// Lets a sector of a leg's metadata rot and starts. Either what is left decides, or the start
+    /// is refused and the damage named. The operator then finds the sector in a copy.
     fn start_with_rot(&mut self, leg: u8) {
         let index = usize::from(leg);
         let blocks = self.disks[index].metadata_blocks();
@@ -549,7 +554,7 @@ impl World {
         self.start_with_all(None);
     }
 
-    /// If a refusal names damage that is there, puts back what has rotted.
+    /// Restores rotten sectors if a refusal names damage that is there.
     fn restore_rot(&mut self, given: &[u8], refusal: &Refusal) -> bool {
         let is_damage = |p: &Problem| self.is_rot(given, p);
         if self.rots.is_empty() || !refusal.problems.iter().all(is_damage) {
@@ -570,7 +575,7 @@ impl World {
         true
     }
 
-    /// Whether a problem names damage that is there.
+    /// Returns true if a problem names damage that is there.
     fn is_rot(&self, given: &[u8], problem: &Problem) -> bool {
         let rotted = |image: usize| self.rots.iter().any(|rot| rot.leg == given[image]);
         match problem {
@@ -582,7 +587,7 @@ impl World {
         }
     }
 
-    /// Reads the whole volume; the register judges.
+    /// Reads the whole volume, which the register judges.
     pub(crate) fn verify(&mut self) {
         self.clients.paused = true;
         let sectors = self.sectors();
@@ -601,7 +606,7 @@ impl World {
         self.wait_until_answered(PATIENCE);
     }
 
-    /// Again, with other legs the fastest one after the other.
+    /// Reads the whole volume again, each time with another leg the fastest.
     pub(crate) fn verify_over_other_routes(&mut self) {
         for fastest in 0..self.legs.len() {
             for (leg, behaviour) in self.legs.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Many seeds: run side by side, counted in order, with a state file so that a long torture
-//! can be stopped and taken up again.
+//! Runs of many seeds: in parallel, counted in order, with a state file so that a long torture can
+//! be stopped and resumed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use crate::plan::Plan;
 use crate::run::{Outcome, run};
 use crate::world::{Counts, World};
 
-/// One seed in so many is run twice by `--doublecheck`.
+/// `--doublecheck` runs one seed in this many twice.
 const DOUBLECHECK_EVERY: u64 = 16;
-/// The state file is written this often.
+/// The time between two writes of the state file.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
 /// Ranges of seeds, in ascending order.
@@ -26,7 +26,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 pub struct Seeds(Vec<std::ops::Range<u64>>);
 
 impl Seeds {
-    /// Returns the first seed that is not below this one; `None` if all are.
+    /// Returns the first seed of the ranges that is not below `seed`, or `None`.
     pub fn from(&self, seed: u64) -> Option<u64> {
         let range = self.0.iter().find(|range| range.end > seed)?;
         Some(range.start.max(seed))
@@ -38,20 +38,20 @@ impl Seeds {
     }
 }
 
-/// What to run.
+/// The task of a torture.
 #[derive(Clone, Debug)]
 pub struct Torture {
-    /// Which seeds, in this order.
+    /// The seeds, in this order.
     pub seeds: Seeds,
-    /// Threads.
+    /// The number of threads.
     pub jobs: usize,
     /// Run a sample twice and compare.
     pub doublecheck: bool,
-    /// Where to remember what is done.
+    /// The state file.
     pub state: Option<PathBuf>,
-    /// Stop after so many failing seeds.
+    /// Stop after this many failing seeds.
     pub failures_max: usize,
-    /// Stop taking new seeds after this time.
+    /// Start no new seeds after this time.
     pub time: Option<Duration>,
 }
 
@@ -60,32 +60,32 @@ pub struct Torture {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What it broke.
+    /// The promise it broke.
     pub violation: Violation,
 }
 
-/// What came of it.
+/// The totals of a torture.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The first seed not done.
     pub next: u64,
-    /// Seeds done, earlier sessions' included.
+    /// The seeds done, those of earlier sessions included.
     pub seeds: u64,
-    /// Totals.
+    /// The counts of all runs.
     pub counts: Counts,
     /// P4: windows in which one leg was frozen and nothing else was wrong.
     pub stall_windows: u64,
-    /// P5: looks at the disks.
+    /// P5: examinations of the disks.
     pub exposure_looks: u64,
-    /// How often each rare path was taken, in the order of [`Mark::ALL`].
+    /// The number of times each rare path was taken, in the order of [`Mark::ALL`].
     pub marks: Vec<u64>,
-    /// All runs' hashes, mixed.
+    /// The hashes of all runs, mixed.
     pub hash: u64,
-    /// Seeds that failed.
+    /// The seeds that failed.
     pub failures: Vec<Failure>,
-    /// Seeds run twice with the same outcome.
+    /// The seeds run twice with the same outcome.
     pub doublechecked: u64,
-    /// Processor time spent in runs.
+    /// The time spent in runs, summed over threads.
     pub busy: Duration,
 }
 
@@ -124,7 +124,7 @@ impl Summary {
         }
     }
 
-    /// Rare paths that were never taken.
+    /// Returns the rare paths that were never taken.
     pub fn unreached(&self) -> Vec<Mark> {
         let counts = || self.marks.iter().copied().chain(std::iter::repeat(0));
         let all = Mark::ALL.iter().zip(counts());
@@ -160,10 +160,10 @@ impl Summary {
     }
 }
 
-/// Reads a range of seeds as a person writes it.
+/// Parses a range of seeds, such as `0..20000`.
 ///
 /// # Errors
-/// It is none, or is empty.
+/// Fails if it is no range or an empty one.
 pub fn parse_range(text: &str) -> Result<std::ops::Range<u64>, String> {
     let wrong = || format!("{text:?} is not a range of seeds; write it as 0..20000");
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
@@ -171,10 +171,10 @@ pub fn parse_range(text: &str) -> Result<std::ops::Range<u64>, String> {
     if range.is_empty() { Err(format!("{text:?} holds no seed")) } else { Ok(range) }
 }
 
-/// Reads ranges of seeds as a person writes them: `0..20000`, or several with commas between.
+/// Parses ranges of seeds: `0..20000`, or several with commas between.
 ///
 /// # Errors
-/// One is no range, is empty, or begins before the one before it ends.
+/// Fails if one is no range, is empty, or begins before the previous one ends.
 pub fn parse_seeds(text: &str) -> Result<Seeds, String> {
     let ranges = text.split(',').map(parse_range).collect::<Result<Vec<_>, _>>()?;
     match ranges.windows(2).find(|pair| pair[1].start < pair[0].end) {
@@ -192,7 +192,7 @@ struct Done {
     time: Duration,
 }
 
-/// The hash of this program: a state file is only good for the code that wrote it.
+/// Returns the hash of this program: a state file is valid only for the code that wrote it.
 fn program() -> anyhow::Result<u64> {
     let path = std::env::current_exe().context("finding this program")?;
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -235,10 +235,10 @@ fn save(path: &Path, program: u64, summary: &mut Summary) -> anyhow::Result<()> 
     std::fs::rename(&new, path).with_context(|| format!("replacing {}", path.display()))
 }
 
-/// Runs the seeds; `told` hears of every failure as it is found.
+/// Runs the seeds and calls `told` for every failure as it is found.
 ///
 /// # Errors
-/// The state file cannot be read or written.
+/// Fails if the state file cannot be read or written.
 pub fn torture(torture: &Torture, told: impl Fn(&Failure) + Sync) -> anyhow::Result<Summary> {
     let program = program()?;
     let known = match &torture.state {

@@ -1,9 +1,9 @@
-//! What a run tells of itself: always a hash of everything that happened, and on demand the
-//! lines a person reads.
+//! The record of a run: always a hash of everything that happened, and on demand the lines for a
+//! reader.
 
 use hemi_units::{Extent, Instant};
 
-/// What a line is about.
+/// The topic of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// A client's request or its answer.
@@ -12,22 +12,22 @@ pub enum Topic {
     Leg,
     /// A fault, a restart, an operator's command.
     Fault,
-    /// What the engine gave notice of.
+    /// A notice of the engine.
     Notice,
-    /// The checker's word.
+    /// The checker's verdict.
     Verdict,
 }
 
-/// One line.
+/// A line of the trace.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// When.
+    /// The virtual time.
     pub time: Instant,
-    /// What about.
+    /// The topic.
     pub topic: Topic,
-    /// Where in the volume, if anywhere.
+    /// The extent of the volume concerned, if any.
     pub extent: Option<Extent>,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
@@ -35,31 +35,31 @@ pub struct Line {
 #[derive(Default)]
 pub struct Trace {
     hash: u64,
-    /// Whether lines are kept.
+    /// Lines are kept.
     pub keeps_lines: bool,
     /// The lines kept.
     pub lines: Vec<Line>,
 }
 
 impl Trace {
-    /// Starts anew.
+    /// Starts a new record.
     pub fn reset(&mut self, keeps_lines: bool) {
         self.hash = 0xCBF2_9CE4_8422_2325;
         self.keeps_lines = keeps_lines;
         self.lines.clear();
     }
 
-    /// Mixes something that happened into the hash.
+    /// Mixes an event into the hash.
     pub fn mix(&mut self, what: u64) {
         self.hash = (self.hash ^ what).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     }
 
-    /// The hash of the run so far: the same for the same seed and the same code.
+    /// Returns the hash of the run so far: the same for the same seed and the same code.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Keeps a line, if lines are kept; `text` is not called otherwise.
+    /// Adds a line, if lines are kept. Otherwise `text` is not called.
     pub fn line(
         &mut self,
         time: Instant,

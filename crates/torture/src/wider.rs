@@ -1,7 +1,7 @@
-//! Seeds from [`WIDER_FROM`] on have more than those below: small constants, I/O that
+//! Wider seeds. Those from [`WIDER_FROM`] on have more than those below: small constants, I/O that
 //! never ends, more legs, scrubs in every weather, and judges of copies. All of it is drawn from a
-//! stream of its own and added to a finished plan, so that the seeds below stay what they are. Those
-//! from [`ARMED_FROM`] on also have volumes whose regions stay armed, or some of them.
+//! random stream of its own and added to a finished plan, so that the seeds below stay as they are.
+//! From [`ARMED_FROM`] on volumes may also have regions that stay armed, all or some of them.
 
 use hemi_engine::format::page::ENTRIES_PER_PAGE;
 use hemi_engine::io::Operation;
@@ -12,27 +12,27 @@ use crate::faults::Kind;
 use crate::plan::{FOREVER, Fault, OPERATIONS, Pace, Plan, PlannedFault, Weather};
 use hemi_random::Rng;
 
-/// The first seed that is wider. New seeds come from here on.
+/// The first wider seed. New seeds come from here on.
 pub const WIDER_FROM: u64 = 8_000_000_000_000;
 /// The first seed whose regions may stay armed.
 pub const ARMED_FROM: u64 = 9_000_000_000_000;
 /// The first seed whose volumes may be served with a ledger.
 pub const LEDGER_FROM: u64 = 10_000_000_000_000;
-/// Of so many of these one is served without.
+/// One volume in this many of those is served without one.
 const WITHOUT_LEDGER: u64 = 6;
 
-/// One of so many of these seeds has small constants …
+/// One in this many of these seeds has small constants …
 const SMALL: u64 = 3;
-/// … and of those one in so many a volume of many regions and pages.
+/// … and one in this many of those has a volume of many regions and pages.
 const LARGE: u64 = 24;
-/// One in so many has more legs than others.
+/// One seed in this many has more legs than others.
 const MANY_LEGS: u64 = 8;
-/// The latency of a leg that is much slower than another, in scenes.
+/// The latency of a leg that is much slower than another in scenes, in nanoseconds.
 const FAR: u64 = 4 * MILLISECOND;
-/// Judges of copies in a seed.
+/// The number of judges of copies in a seed.
 const JUDGES: u64 = 12;
 
-/// Adds to a plan what its seed has beside the rest.
+/// Adds to a plan what its seed has beyond the lower ones.
 pub(crate) fn widen(plan: &mut Plan) {
     let random = &mut Rng::new(plan.seed, 5);
     let is_ordinary = !plan.is_of_scenes() && !plan.weather.lies;
@@ -79,7 +79,7 @@ pub(crate) fn widen(plan: &mut Plan) {
     plan.faults.sort_by_key(|planned| (planned.after, planned.steps));
 }
 
-/// Lets idle regions stay dirty: a few, so that the bound presses, or as many as there are.
+/// Lets idle regions stay armed: a few, so that the bound presses, or as many as there are.
 fn arm(plan: &mut Plan) {
     let random = &mut Rng::new(plan.seed, 6);
     let regions = random.pick(&[0, 1, 2, 4, 6, 20, 1 << 20, 1 << 20]);
@@ -93,7 +93,7 @@ fn arm(plan: &mut Plan) {
     });
 }
 
-/// Adds a fault somewhere; where, in requests.
+/// Adds a fault at a random request and returns that request's number.
 fn add(plan: &mut Plan, random: &mut Rng, steps: u32, fault: Fault) -> u32 {
     let after = random.below(u64::from(OPERATIONS)) as u32;
     let steps = steps + random.below(40) as u32;
@@ -111,7 +111,7 @@ fn for_each_settings(plan: &mut Plan, mut change: impl FnMut(&mut Settings)) {
     }
 }
 
-/// Pages of few regions, and batches that end in the middle.
+/// Makes pages of few regions, and batches that end in the middle.
 fn make_small(plan: &mut Plan, random: &mut Rng) {
     plan.shape.page_regions = random.pick(&[1, 1, 2, 3, 5, ENTRIES_PER_PAGE as u32]);
     for_each_settings(plan, |settings| {
@@ -121,8 +121,8 @@ fn make_small(plan: &mut Plan, random: &mut Rng) {
     });
 }
 
-/// Regions that stay in use, and one of them looked at per tick for whether its authority can return
-/// from a slow leg.
+/// Keeps regions in use, and lets each tick check only one of them for whether its authority can
+/// return from a slow leg.
 fn return_one_at_a_time(plan: &mut Plan) {
     for_each_settings(plan, |settings| {
         settings.limits.returns_per_tick = 1;
@@ -187,7 +187,7 @@ fn draw_limits(random: &mut Rng) -> Limits {
     }
 }
 
-/// Hundreds of regions on many pages, and requests all over them.
+/// Makes hundreds of regions on many pages, with requests all over them.
 fn make_large(plan: &mut Plan, random: &mut Rng) {
     let regions = 200 + random.below(200);
     plan.shape.region_bytes = 64 << 10;
@@ -199,14 +199,14 @@ fn make_large(plan: &mut Plan, random: &mut Rng) {
         if random.one_in(2) {
             request.start = random.below(blocks - request.sectors / block) * block;
         } else {
-            // What lay at the end may have been cut to a smaller volume.
+            // Requests near the end may have been cut to a smaller volume.
             request.start = request.start.min(blocks * block - request.sectors);
         }
     }
     for_each_settings(plan, |settings| {
         settings.dirty_regions_max = random.pick(&[8, 64, 1024]);
         let limits = &mut settings.limits;
-        // A look at one region a tick would take longer than anybody has.
+        // Checking one region per tick would take longer than the run allows.
         for per_tick in
             [&mut limits.returns_per_tick, &mut limits.cleans_per_tick, &mut limits.heals_per_tick]
         {
@@ -215,7 +215,7 @@ fn make_large(plan: &mut Plan, random: &mut Rng) {
     });
 }
 
-/// Makes the legs five to eight; what befell those there were may befall any.
+/// Makes five to eight legs. Faults of the original legs may hit any of them.
 fn add_legs(plan: &mut Plan, random: &mut Rng) {
     let legs = 5 + random.below(4);
     while plan.shape.paces.len() < legs as usize {
@@ -233,7 +233,7 @@ fn add_legs(plan: &mut Plan, random: &mut Rng) {
     for_each_settings(plan, |settings| settings.slow_leg = slow_leg);
 }
 
-/// Scrubs, whatever else the weather has.
+/// Adds scrubs, in any weather.
 fn add_scrubs(plan: &mut Plan, random: &mut Rng) {
     plan.weather.scrub = true;
     for _ in 0..3 + random.below(6) {
@@ -250,7 +250,7 @@ fn add_scrubs(plan: &mut Plan, random: &mut Rng) {
     }
 }
 
-/// I/O that never ends: of one kind, a few of them or all, or everything of a leg.
+/// Adds I/O that never ends: of one kind, a few or all of them, or everything of a leg.
 fn add_hangs(plan: &mut Plan, random: &mut Rng) {
     for _ in 0..1 + random.below(4) {
         let leg = random.below(plan.shape.legs as u64) as u8;

@@ -1,8 +1,7 @@
 //! The world of one run: the engine, its disks, its clients' requests, and virtual time.
 //!
-//! This file moves the world from one event to the next. Who sends requests is in
-//! [`crate::clients`], what goes wrong in [`crate::faults`], what operators do in
-//! [`crate::operators`].
+//! This file moves the world from one event to the next. Requests are sent in [`crate::clients`],
+//! faults come from [`crate::faults`], and operators act in [`crate::operators`].
 
 use hemi_engine::command::CommandError;
 use hemi_engine::engine::Engine;
@@ -37,36 +36,36 @@ use crate::plan::{Plan, REQUEST_SECTORS_MAX, Shape, Weather};
 use crate::trace::{Topic, Trace};
 use hemi_random::Rng;
 
-/// The engine's thorough self-check runs once in so many steps.
+/// The engine's thorough self-check runs once in this many steps.
 const THOROUGH_EVERY: u64 = 1000;
-/// A leg that is being detached is not waited for longer than this when it falls silent.
+/// The longest that a detach waits for a silent leg, in nanoseconds.
 const SILENT_FOR_LONG: u64 = 2 * SECOND;
-/// No write is done in pieces shorter than this, or than a quarter of the exposure bound.
+/// The smallest piece in which a write is done, unless a quarter of the exposure bound is less.
 const PIECE_MIN: u64 = 16 << 10;
-/// The client number of reads the simulator itself sends to verify.
+/// The client number of reads that the simulator itself sends to verify.
 pub const VERIFIER: u8 = u8::MAX;
 
-/// How a leg behaves at present.
+/// The present behaviour of a leg.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Behaviour {
-    /// As in [`crate::plan::Pace`].
+    /// The pace, as in [`crate::plan::Pace`].
     pub(crate) latency: u64,
     pub(crate) jitter: u64,
     pub(crate) serial: u64,
     pub(crate) frozen_until: Instant,
-    /// I/O of each [`Kind`] does not end before.
+    /// I/O of each [`Kind`] does not end before this time.
     pub(crate) hung_until: [Instant; KINDS],
-    /// So many of the next I/O of each kind never end.
+    /// The number of next I/Os of each kind that never end.
     pub(crate) loses: [u32; KINDS],
     /// Its next metadata write of a kind reports success and is not there.
     pub(crate) lie: Option<Lie>,
-    /// When it is through with what it works off one by one.
+    /// The time at which it is done with the I/Os that it serves one by one.
     pub(crate) busy_until: Instant,
-    /// One in so many fails; zero for none.
+    /// One I/O in this many fails, or none if zero.
     pub(crate) read_errors: u32,
     pub(crate) write_errors: u32,
     pub(crate) flush_errors: u32,
-    /// Its session is gone, for the how-manyth time, and a return is planned.
+    /// Its session has dropped, and a return is planned. `times_gone` counts the drops.
     pub(crate) is_gone: bool,
     pub(crate) times_gone: u32,
     /// Its slot has no leg of the volume.
@@ -75,22 +74,22 @@ pub(crate) struct Behaviour {
     pub(crate) is_new: bool,
     /// A detach or a join may or may not be recorded.
     pub(crate) is_changing: bool,
-    /// When it last behaved otherwise than at its best.
+    /// The time at which it was last not at its best.
     pub(crate) disturbed: Instant,
-    /// Since it last froze.
+    /// Its probation since it last froze.
     pub(crate) probation: Probation,
-    /// The moment at which it was last marked out.
+    /// The time at which it was last marked out.
     pub(crate) went_out: Instant,
 }
 
 impl Behaviour {
-    /// Returns how long one I/O may take beside nothing else, in nanoseconds.
+    /// Returns the longest that one I/O may take with nothing else in flight, in nanoseconds.
     pub(crate) fn longest(&self) -> u64 {
         self.latency + self.jitter + self.serial
     }
 }
 
-/// An I/O under way on a leg.
+/// An I/O in flight on a leg.
 #[derive(Clone)]
 pub(crate) struct InFlight {
     pub(crate) io: LegIo,
@@ -98,19 +97,19 @@ pub(crate) struct InFlight {
     pub(crate) live: bool,
     /// It does not end by itself: its session is gone.
     pub(crate) zombie: bool,
-    /// It would have ended, and does not before its leg's hang does.
+    /// It would have ended, but waits for the end of its leg's hang.
     pub(crate) stuck: bool,
     kind: Kind,
     flush_mark: u32,
     pub(crate) block: Box<[u8; 4096]>,
 }
 
-/// Legs have lost their caches.
+/// The legs that have lost their caches.
 #[derive(Clone, Copy)]
 pub(crate) struct CachesLost {
-    /// The last did before this request.
+    /// The last loss came before this request.
     pub(crate) before: u32,
-    /// Which, as a mask.
+    /// The legs, as a mask.
     pub(crate) legs: u8,
 }
 
@@ -122,32 +121,32 @@ pub(crate) struct Pending {
     pub(crate) started: Instant,
 }
 
-/// What a run counts.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Client requests answered.
     pub operations: u64,
-    /// Reads of the simulator's own, to verify.
+    /// Reads by the simulator, to verify.
     pub verifying: u64,
     /// Faults that took effect.
     pub faults: u64,
     /// Kills and power cuts.
     pub crashes: u64,
-    /// Starts that were refused as they should be.
+    /// Starts that were rightly refused.
     pub refusals: u64,
     /// Metadata writes lost or misdirected.
     pub lies: u64,
-    /// Starts from what those left that found what was recorded all the same …
+    /// Starts after such writes that still found what was recorded …
     pub lies_survived: u64,
     /// … that were refused, naming the damage …
     pub lies_refused: u64,
-    /// … and that could not notice: the only leg that was given a record does not have it.
+    /// … and that could not notice, because the only leg that was given a record does not have it.
     pub lies_unnoticed: u64,
-    /// Hangs that ended because all that waited might wait for them.
+    /// Hangs that ended because everything that waited rightly waited for them.
     pub hangs_waited_for: u64,
     /// Hangs beside which the other legs converged.
     pub hangs_beside: u64,
-    /// Judges of copies that had something to judge: flushed on several legs …
+    /// Judgements of copies that had something to judge: data flushed on several legs …
     pub judged_flushed: u64,
     /// … or owed.
     pub judged_owed: u64,
@@ -155,11 +154,11 @@ pub struct Counts {
     pub failed: u64,
     /// Events.
     pub steps: u64,
-    /// Virtual nanoseconds.
+    /// Virtual time, in nanoseconds.
     pub time: u64,
 }
 
-/// Everything. Made once per thread and reset for each run, so that memory is kept.
+/// The world of a run. Created once per thread and reset for each run, so that memory is kept.
 pub struct World {
     pub(crate) shape: Shape,
     pub(crate) weather: Weather,
@@ -170,13 +169,13 @@ pub struct World {
     pub(crate) disks: Vec<Disk>,
     pub(crate) legs: Vec<Behaviour>,
     pub(crate) kept: Kept,
-    /// Legs the volume was opened with, as bits.
+    /// The legs that the volume was opened with, as a mask.
     pub(crate) opened: u8,
     pub(crate) events: Events,
     pub(crate) ios: Vec<InFlight>,
     free_ios: Vec<u32>,
     pub(crate) random: Rng,
-    /// Where misdirected writes land.
+    /// Draws where misdirected writes land.
     lying: Rng,
     pub(crate) register: Register,
     pub(crate) stall: Stall,
@@ -193,27 +192,27 @@ pub struct World {
     pub(crate) trace: Trace,
     pub(crate) violation: Option<Violation>,
     pub(crate) closed: bool,
-    /// The engine has halted for want of this leg, and has to be started again.
+    /// The engine has halted for lack of this leg, and has to be started again.
     pub(crate) halted: Option<u8>,
-    /// The outcome of the last command that ended, and which.
+    /// The token and the outcome of the last command that ended.
     pub(crate) command_done: Option<(u64, Result<(), CommandError>)>,
     pub(crate) next_command: u64,
-    /// The change of the legs under way.
+    /// The change of the legs in progress.
     pub(crate) changing: Option<Change>,
-    /// Legs have lost their caches, and no later flush has been answered well.
+    /// Legs have lost their caches, and no later flush has succeeded.
     pub(crate) cache_lost: Option<CachesLost>,
-    /// What was not flushed may be gone, and nobody knows before the legs are back.
+    /// Unflushed data may be gone, and nobody knows before the legs are back.
     pub(crate) unsure: bool,
-    /// Sectors of which that is so.
+    /// The sectors of which that is so.
     pub(crate) at_risk: Vec<bool>,
     pub(crate) new_legs: u16,
     pub(crate) rots: Vec<Rot>,
     pub(crate) ambush: Option<Ambush>,
     pub(crate) marks: Marks,
-    /// Which rare paths were taken shortly after which, if anybody asks.
+    /// The pairs of rare paths, if they are recorded.
     pub(crate) pairs: Option<Box<Pairs>>,
     pub(crate) status: Status,
-    /// Whether the engine checks itself thoroughly now and then.
+    /// The engine checks itself thoroughly at intervals.
     pub asserts: bool,
 }
 
@@ -269,7 +268,7 @@ impl Default for World {
 }
 
 impl World {
-    /// Makes the world a plan begins with. The volume is not open yet.
+    /// Resets to the world that a plan begins with. The volume is not open yet.
     pub fn reset(&mut self, plan: &Plan, keeps_lines: bool) {
         self.drop_engine();
         self.shape = plan.shape.clone();
@@ -312,7 +311,7 @@ impl World {
         self.marks = Marks::default();
     }
 
-    /// Sectors of the volume.
+    /// Returns the number of sectors of the volume.
     pub(crate) fn sectors(&self) -> u64 {
         self.shape.volume_bytes / SECTOR_BYTES
     }
@@ -321,7 +320,7 @@ impl World {
         self.engine.as_mut().expect("the volume is open whenever something is asked of it")
     }
 
-    /// Notes the first promise broken.
+    /// Notes a broken promise, if it is the first.
     pub(crate) fn violate(&mut self, violation: Violation) {
         let now = self.now;
         self.trace.line(now, Topic::Verdict, None, || {
@@ -330,7 +329,7 @@ impl World {
         self.violation.get_or_insert(violation);
     }
 
-    /// As [`World::violate`].
+    /// Notes a broken promise that concerns no particular sector: see [`World::violate`].
     pub(crate) fn broken(&mut self, promise: &'static str, text: String) {
         self.violate(Violation { promise, text, sector: None });
     }
@@ -340,14 +339,14 @@ impl World {
         self.trace.line(now, Topic::Fault, None, text);
     }
 
-    /// What the engine is told of a leg.
+    /// Returns the traits of a leg that the engine is given.
     pub(crate) fn traits(&self, leg: u8) -> LegTraits {
         let fast_zeroes = self.shape.fast_zeroes >> leg & 1 == 1;
         let thin = leg.is_multiple_of(2);
         LegTraits { present: true, fast_zeroes, thin, ..LegTraits::default() }
     }
 
-    /// Legs at their best.
+    /// Restores every leg to its best.
     pub(crate) fn calm_legs(&mut self) {
         for (leg, pace) in self.legs.iter_mut().zip(&self.shape.paces) {
             *leg = Behaviour {
@@ -363,7 +362,7 @@ impl World {
         }
     }
 
-    /// What recovery makes of some of the legs.
+    /// Returns recovery's assessment of some of the legs.
     pub(crate) fn assess(&self, legs: &[u8]) -> Result<recovery::Opening, Refusal> {
         let images: Vec<LegImage> = legs
             .iter()
@@ -372,7 +371,7 @@ impl World {
         self.assess_images(&images)
     }
 
-    /// Recovery's word on images.
+    /// Returns recovery's assessment of images.
     pub(crate) fn assess_images(&self, images: &[LegImage]) -> Result<recovery::Opening, Refusal> {
         self.kept.with_outlived(|outlived| {
             recovery::assess_outlived_short_pages(images, outlived, self.shape.page_regions)
@@ -401,7 +400,7 @@ impl World {
         Ok(())
     }
 
-    /// hemi is no more: its buffers are free again.
+    /// Ends hemi: its buffers are free again.
     pub(crate) fn drop_engine(&mut self) {
         if let Some(mut engine) = self.engine.take() {
             self.marks.merge(engine.marks());
@@ -460,7 +459,7 @@ impl World {
             self.stall.close_if_of(leg.0);
         }
         if let (Notice::Thawed { leg, duration }, Some(change)) = (notice, &mut self.changing) {
-            // A detach gives a leg up that is silent for long, and that may have come to late.
+            // A detach gives up a leg that is silent for long, and that may have come too late.
             change.was_in &= leg.0 != change.leg || duration < SILENT_FOR_LONG;
         }
         if let Notice::Mismatch { leg, extent } = notice {
@@ -524,15 +523,15 @@ impl World {
         }
     }
 
-    /// Where in the volume a leg's data I/O is.
+    /// Returns the extent of the volume of a leg's data I/O, or `None` for metadata.
     pub(crate) fn volume_extent(&self, io: &LegIo) -> Option<Extent> {
         let offset = self.disks[0].metadata.len() as u64 / SECTOR_BYTES;
         let is_data = io.extent.start >= offset;
         is_data.then(|| Extent { start: io.extent.start - offset, end: io.extent.end - offset })
     }
 
-    /// The next thing that happens: an event, or the engine's timer. False if there is nothing
-    /// by `until`; then it is `until`.
+    /// Performs the next event, or the engine's timer. Returns false if there is nothing by
+    /// `until`, to which time has then advanced.
     pub(crate) fn step(&mut self, until: Instant) -> bool {
         if self.end_halt() {
             return true;
@@ -560,14 +559,14 @@ impl World {
         true
     }
 
-    /// Counts the events that could come next: those planned, and the engine's timer.
+    /// Returns the number of events that could come next: those planned, and the engine's timer.
     pub(crate) fn choices(&self) -> usize {
         let deadline = self.engine.as_ref().map_or(Instant::NEVER, Engine::deadline);
         self.events.count(deadline).0 + usize::from(deadline != Instant::NEVER)
     }
 
-    /// Does what [`World::step`] does, with so many events passed over: what comes next comes when
-    /// it was due, and they come later.
+    /// Does what [`World::step`] does, but passes over the first `passes` events. The next one
+    /// comes when it was due, and those passed over come later.
     pub(crate) fn step_out_of_turn(&mut self, passes: usize) -> bool {
         if self.end_halt() {
             return true;
@@ -590,8 +589,8 @@ impl World {
         true
     }
 
-    /// Checks what holds after every step, unless hemi has been killed in the middle of it: nobody sees the
-    /// state of an engine that is gone.
+    /// Checks what holds after every step, unless hemi has been killed in the middle of it: nobody
+    /// sees the state of an engine that is gone.
     fn check_step(&mut self) {
         if self.kept.is_killed() {
             return;
@@ -606,7 +605,7 @@ impl World {
             self.check_exposure();
             self.watch_stall_window();
             let in_use = self.engine().buffers().used_sectors();
-            // The budget, what clients may have beside it, and what a silent leg holds.
+            // The budget, what clients may have beyond it, and what a silent leg holds.
             let most = self.shape.memory_sectors * 2 + 32 * REQUEST_SECTORS_MAX;
             if in_use > most {
                 self.broken("engine", format!("{in_use} sectors of buffers in use"));
@@ -662,7 +661,7 @@ impl World {
         rate > 0 && self.random.one_in(u64::from(rate))
     }
 
-    /// An I/O ends and the engine hears of it.
+    /// Ends an I/O and tells the engine.
     pub(crate) fn end_io(&mut self, slot: u32, result: Result<(), LegError>) {
         self.land(slot, result.is_ok());
         let io = self.ios[slot as usize].io;
@@ -683,7 +682,7 @@ impl World {
         self.take_actions();
     }
 
-    /// An I/O reaches the medium, or parts of it do.
+    /// Lands an I/O on the medium, whole or in part.
     pub(crate) fn land(&mut self, slot: u32, whole: bool) {
         let in_flight = &self.ios[slot as usize];
         let io = in_flight.io;
@@ -738,7 +737,7 @@ impl World {
         }
     }
 
-    /// Every I/O is forgotten; the caller has landed what lands.
+    /// Forgets every I/O. The caller has landed those that land.
     pub(crate) fn forget_ios(&mut self) {
         self.free_ios.clear();
         for (slot, in_flight) in self.ios.iter_mut().enumerate().rev() {
@@ -757,8 +756,8 @@ impl World {
         self.sectors_under_way = 0;
     }
 
-    /// Whether the driver would let in a request of so many sectors: a part of the buffers is
-    /// left to drains and restarted reads.
+    /// Returns true if the driver would let in a request of this many sectors. Some of the buffers
+    /// are left to drains and to reads that start over.
     pub(crate) fn has_room(&self, sectors: u64) -> bool {
         let size = sectors.next_power_of_two();
         self.engine.as_ref().is_some_and(Engine::has_room)
@@ -858,8 +857,8 @@ impl World {
         let succeeded = reply.result.is_ok();
         if !succeeded {
             self.counts.failed += 1;
-            // A session that drops may take data with it that no flush covers: flushes say so,
-            // and so do writes that are flushed, or of which a part was done before it went.
+            // A session that drops may take data with it that no flush covers. Flushes report so,
+            // and so do writes that are flushed, or of which a part was done before it dropped.
             let region = self.shape.region_bytes / 512;
             let spans = asked.extent.start / region != (asked.extent.end.max(1) - 1) / region;
             let longest = (self.settings.exposure_bytes / 4)
@@ -900,12 +899,12 @@ impl World {
         }
     }
 
-    /// The number the next request will have.
+    /// Returns the number that the next request will have.
     pub(crate) fn next_request(&self) -> u32 {
         self.next_id + 1
     }
 
-    /// The volume's own word, as an operator reads it.
+    /// Returns the volume's own account, as an operator reads it.
     pub(crate) fn refresh_status(&mut self) -> &Status {
         let now = self.now;
         let mut status = std::mem::take(&mut self.status);
@@ -920,7 +919,7 @@ impl World {
         while self.violation.is_none() && self.step(until) {}
     }
 
-    /// Lets time pass until nothing is under way; at most `limit` nanoseconds.
+    /// Lets at most `limit` nanoseconds pass at a time until nothing is in flight.
     pub(crate) fn wait_until_answered(&mut self, limit: u64) {
         let mut end = self.now + limit;
         while self.under_way > 0 && self.violation.is_none() {
@@ -931,7 +930,7 @@ impl World {
         }
     }
 
-    /// The legs whose slot has one, in order.
+    /// Returns the legs whose slot has one, in order.
     pub(crate) fn members(&self) -> Vec<u8> {
         (0..self.legs.len()).filter(|&leg| !self.legs[leg].is_empty).map(|leg| leg as u8).collect()
     }

@@ -1,4 +1,4 @@
-//! A modest torture for every test run: seeds in order, those that once failed, and that a
+//! A modest torture for every test run: seeds in order, seeds that once failed, and a check that a
 //! seed names one run.
 
 use hemi_torture::exhaustive::{self, Case};
@@ -7,10 +7,10 @@ use hemi_torture::run::{Outcome, note_panics, run};
 use hemi_torture::wider::WIDER_FROM;
 use hemi_torture::world::World;
 
-/// Seeds of the modest torture.
+/// The number of seeds of the modest torture.
 const SEEDS: u64 = 240;
 
-/// The seeds a list names: lines of `seed | promise | cause`, `#` begins a remark.
+/// Returns the seeds of a list with lines of `seed | promise | cause`, where `#` begins a remark.
 fn listed(text: &str) -> Vec<u64> {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     let seeds = lines.map(|line| {
@@ -51,7 +51,7 @@ fn seeds_keep_every_promise() {
     }
 }
 
-/// Metadata writes that are lost or misdirected: seeds of their own, and every outcome is met.
+/// Seeds with metadata writes that are lost or misdirected meet every outcome.
 #[test]
 fn lost_and_misdirected_metadata_writes_are_survived_or_told() {
     note_panics();
@@ -67,7 +67,8 @@ fn lost_and_misdirected_metadata_writes_are_survived_or_told() {
         unnoticed += outcome.counts.lies_unnoticed;
     }
     assert!(survived > 0 && refused > 0, "{survived} survived, {refused} refused");
-    // On the only leg that was given a record: that happens, and is what the format cannot see.
+    // A write lost on the only leg that was given a record: it happens, and the format cannot see
+    // it.
     assert!(unnoticed > 0, "none went unnoticed: is anything lost?");
 }
 

@@ -1,5 +1,5 @@
-//! `hemi-planted`: plants each known mistake in the engine and shows that the torture's
-//! checker catches it. Exists only with the feature `planted`.
+//! `hemi-planted`: plants each known bug in the engine and shows that the torture's checker catches
+//! it. Built only with the feature `planted`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -14,32 +14,32 @@ use hemi_torture::planted::{Hunted, hunt, hunt_apart, named};
 use hemi_torture::run::note_panics;
 use hemi_torture::torture::parse_range;
 
-/// What the median bug may take.
+/// The most seeds that the median bug may take.
 const MEDIAN_MAX: u64 = 100;
 
-/// Plants each known mistake in the engine and runs seeds of the torture until one catches it.
+/// Plants each known bug in the engine and runs seeds of the torture until one catches it.
 ///
-/// A seed counts if the checker says that a promise is broken, and passes without the bug.
-/// Exits with 1 if a bug is not caught, or if half of them take more than 100 seeds.
+/// A seed counts if the checker finds a broken promise, and the seed passes without the bug. Exits
+/// with 1 if a bug is not caught, or if half of them take more than 100 seeds.
 #[derive(Parser)]
 #[command(name = "hemi-planted", version)]
 struct Arguments {
-    /// The bugs to plant; all of them without any.
+    /// The bugs to plant (default: all).
     #[arg(value_parser = named)]
     bugs: Vec<Planted>,
     /// Seeds to run for each bug, from and up to (not including).
     #[arg(long, value_parser = parse_range, default_value = "8000000000000..8000000001000", value_name = "A..B")]
     seeds: Range<u64>,
-    /// A list of mistakes and the scripted tests that catch them. Those marked with a * are not
-    /// hunted unless they are named. A mistake with `seed N` in place of a test is hunted on that
-    /// seed alone. So is one with `asserted N`, where the engine's own assertion counts: it ends
-    /// every run before the checker sees anything.
+    /// A list of bugs and the scripted tests that catch them. Those marked with a * are hunted only
+    /// if they are named. A bug with `seed N` in place of a test is hunted on that seed alone. So
+    /// is one with `asserted N`, where the engine's own assertion counts: it ends every run before
+    /// the checker sees anything.
     #[arg(long, value_name = "FILE")]
     scripted: Option<PathBuf>,
-    /// Bugs hunted side by side.
+    /// Number of bugs to hunt in parallel.
     #[arg(long, default_value_t = 1, value_name = "N")]
     jobs: usize,
-    /// Between the program and itself: hunt one bug and tell of each seed.
+    /// Internal: hunt one bug and report each seed to the parent.
     #[arg(long, value_parser = named, hide = true, value_name = "BUG")]
     hunt: Option<Planted>,
 }
@@ -61,8 +61,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The bugs that are named, or all but those that only scripted tests are asked to catch, and the
-/// seeds to hunt each on.
+/// Returns the hunts: the bugs that are named, or all but those left to scripted tests alone.
 fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<Hunt>> {
     let list = match &arguments.scripted {
         Some(path) => std::fs::read_to_string(path)
@@ -78,7 +77,7 @@ fn bugs_to_hunt(arguments: &Arguments) -> anyhow::Result<Vec<Hunt>> {
     bugs.into_iter().map(|bug| hunt_of(bug, &list, &arguments.seeds)).collect()
 }
 
-/// A bug, the seeds it is hunted on, and what counts as a catch.
+/// A bug, the seeds it is hunted on, and the evidence that counts as a catch.
 struct Hunt {
     bug: Planted,
     seeds: Range<u64>,
@@ -101,7 +100,7 @@ fn hunt_of(bug: Planted, list: &str, all: &Range<u64>) -> anyhow::Result<Hunt> {
     Ok(Hunt { bug, seeds: seed..seed + 1, assertion_counts })
 }
 
-/// Every hunt, told as it ends.
+/// Hunts every bug and prints each result as its hunt ends.
 fn hunt_all(arguments: &Arguments) -> anyhow::Result<Vec<Hunted>> {
     let program = std::env::current_exe().context("finding this program")?;
     let bugs = &bugs_to_hunt(arguments)?[..];

@@ -1,13 +1,13 @@
-//! A look at what would be left if legs were lost now. At moments of the plan the disks are
-//! copied; on the copies power goes, and each leg that is in is promoted, as an operator would who
-//! has only that one left. The run itself goes on as if nothing had been looked at.
+//! Judges what would be left if legs were lost now. At moments of the plan the disks are copied.
+//! The copies lose power, and each leg that is in is promoted, as an operator would who has only
+//! that one left. The run itself goes on undisturbed.
 //!
-//! - **P3**: after a flush that was answered with `flush_copies` of N, so many legs have
-//!   everything it covered, each by itself: whichever N − 1 are lost, one of them is left.
-//!   Judged from the first such flush after the legs that are in have changed. A region of which a
-//!   leg missed a write since may be lost with the others: it cannot know which part it missed. So
-//!   may any region of a leg that may have lost its cache since.
-//! - **P5**: what a leg lacks of acknowledged data is no more than the volume says that it owes.
+//! - **P3**: after a flush that succeeded with `flush_copies` of N, N legs have everything it
+//!   covered, each by itself: whichever N − 1 are lost, one of them is left. This is judged from
+//!   the first such flush after a change of the legs that are in. A region of which a leg missed a
+//!   write since then may be lost with the others, because the leg cannot know which part it
+//!   missed. So may any region of a leg that may have lost its cache since then.
+//! - **P5**: a leg lacks no more acknowledged data than the volume reports it owes.
 
 use hemi_engine::identifiers::LEGS_MAX;
 use hemi_engine::io::LegOperation;
@@ -23,29 +23,30 @@ use crate::plan::{Fault, Plan};
 use crate::world::World;
 use hemi_random::Rng;
 
-/// Flushes after each moment of the plan that are looked at as they are answered: what is under way
-/// then counts for nothing.
+/// The number of flushes judged as they are answered after each moment of the plan. I/O in flight
+/// counts for nothing at that time.
 const LOOKS: u32 = 2;
 
-/// The judge's memory.
+/// The state of the check.
 pub struct Copies {
     /// This run is judged at all.
     is_on: bool,
     /// The last change of the legs that are in, by the register's clock.
     since: u32,
-    /// The legs that are in since then.
+    /// The legs that have been in since that change.
     legs: Vec<usize>,
-    /// The moment at which the last flush since then was sent that was answered well, and the
-    /// number of legs that had to have what it covered; zero: none yet.
+    /// The time at which the last successful flush since that change was sent, and the number of
+    /// legs that had to have what it covered. Zero if there was none.
     flushed: u32,
     wanted: usize,
-    /// So many of the flushes that are answered next are followed by a look.
+    /// The number of flushes still to be judged as they are answered.
     looks: u32,
-    /// When each leg was last found to have lost what it had not flushed, or maybe so.
+    /// The time at which each leg was last found to have lost, or possibly lost, its unflushed
+    /// data.
     lost_cache: [u32; LEGS_MAX],
-    /// Draws what a copied disk's caches keep.
+    /// Draws what the caches of a copied disk keep.
     random: Rng,
-    /// The copy looked at. Kept for its memory.
+    /// The copy that is judged, kept for its memory.
     copy: Disk,
 }
 
@@ -76,22 +77,22 @@ impl Copies {
 }
 
 impl World {
-    /// The legs that are in change, or hemi has been started.
+    /// Begins a new period: the legs that are in have changed, or hemi has been started.
     pub(crate) fn begin_period(&mut self) {
         self.copies.since = self.register.now();
         self.copies.legs = self.legs_in();
         self.copies.flushed = 0;
     }
 
-    /// A flush was answered well.
+    /// Notes a flush that succeeded.
     pub(crate) fn note_flushed(&mut self, asked: &Asked) {
         if !self.copies.is_on || asked.sent <= self.copies.since {
             return;
         }
         let legs = self.legs_in();
         if legs != self.copies.legs {
-            // One has just come in, of which the volume is about to tell. What had FUA before that
-            // need not be on it, and the flush does not cover it.
+            // A leg has just come in, and the volume is about to report it. Earlier FUA writes need
+            // not be on it, and the flush does not cover it.
             return;
         }
         let in_legs = legs.len();
@@ -107,7 +108,7 @@ impl World {
         }
     }
 
-    /// The volume has been told that a leg may have lost what it had not flushed.
+    /// Notes that the volume was told of a leg that may have lost its unflushed data.
     pub(crate) fn note_cache_lost(&mut self, leg: u8) {
         self.copies.lost_cache[usize::from(leg)] = self.register.now();
     }
@@ -118,7 +119,7 @@ impl World {
         legs.map(|leg| usize::from(leg.leg)).collect()
     }
 
-    /// Looks at what would be left.
+    /// Judges what would be left if legs were lost now.
     pub(crate) fn judge_copies(&mut self) {
         if self.engine.is_some() && self.changing.is_none() {
             self.judge_owed();
@@ -127,7 +128,7 @@ impl World {
         }
     }
 
-    /// P5: what each leg lacks, it is said to owe.
+    /// Checks P5: each leg lacks no more than it is reported to owe.
     fn judge_owed(&mut self) {
         if self.deceives() {
             return;
@@ -148,7 +149,7 @@ impl World {
         }
     }
 
-    /// P3: what flushes covered is on as many legs as they had to wait for.
+    /// Checks P3: data that flushes covered is on as many legs as the flushes had to wait for.
     fn judge_flushed(&mut self) {
         let wanted = self.copies.wanted;
         let covered = self.copies.flushed != 0 && self.copies.flushed == self.register.horizon();
@@ -181,8 +182,9 @@ impl World {
         self.violate(Violation { promise: "P3", text, sector });
     }
 
-    /// Power goes, and this leg is all that is left: promoted, the first sector that does not
-    /// have what was flushed, and what it reads as if it can be read.
+    /// Cuts power to a copy of this leg and promotes it as the only one left. Returns the first
+    /// sector that lacks what was flushed, with the version it reads as (`None` if it cannot be
+    /// read).
     fn lost_without_the_others(&mut self, leg: usize) -> Option<(u64, Option<u64>)> {
         let mut copy = std::mem::take(&mut self.copies.copy);
         copy.copy_from(&self.disks[leg]);
@@ -198,7 +200,7 @@ impl World {
         found
     }
 
-    /// Lets what is in flight reach the copy, in part.
+    /// Lets I/O in flight land on the copy in part.
     fn land_on_copy(&mut self, leg: usize, copy: &mut Disk) {
         let engine = self.engine.as_ref().expect("the volume is open");
         let random = &mut self.copies.random;
@@ -221,7 +223,7 @@ impl World {
         }
     }
 
-    /// Whether anything was written in a region that the flush that is judged did not cover.
+    /// Returns true if any write in a region is not covered by the flush being judged.
     fn is_written_since(&self, region: Extent) -> bool {
         (region.start..region.end)
             .any(|sector| self.register.is_written_since(sector as usize, self.copies.flushed))
@@ -248,7 +250,7 @@ impl World {
             extents.iter().any(|extent| extent.start <= sector && sector < extent.end)
         };
         (0..self.sectors()).find_map(|sector| {
-            // What is recorded as lost was told.
+            // Losses on record have been reported.
             if among(engine.lost_extents(), sector) {
                 return None;
             }

@@ -1,5 +1,5 @@
-//! P5: what one leg alone may hold. The bound is checked after every step; that the engine
-//! counts everything is checked now and then by looking at the disks themselves.
+//! P5: the data that one leg alone may hold. The bound is checked after every step. At intervals
+//! the disks themselves are examined, to check that the engine counts everything.
 
 use hemi_engine::io::Operation;
 use hemi_engine::settings::{ExposureMode, Policy};
@@ -10,24 +10,24 @@ use crate::checker::register::Asked;
 use crate::disk::Disk;
 use crate::world::World;
 
-/// The disks are looked at once in so many steps.
+/// The disks are examined once in this many steps.
 const LOOK_EVERY: u64 = 3001;
 
-/// Tells whether a leg in this state is in.
+/// Returns true if a leg in this state is in.
 pub(crate) fn is_in(state: LegState) -> bool {
     !matches!(state, LegState::Out | LegState::Empty)
 }
 
-/// What the check remembers.
+/// The state of the check.
 #[derive(Default)]
 pub struct Exposure {
     /// A leg has just been marked out.
     pub(crate) leg_is_out: bool,
-    /// After a leg went out: what may be exposed all the same …
+    /// After a leg went out, the bytes that may be exposed despite the bound …
     ceiling: u64,
     /// … and the last request sent by then.
     let_in: u32,
-    /// Looks at the disks that had something to compare.
+    /// Examinations of the disks that had something to compare.
     pub(crate) looks: u64,
 }
 
@@ -38,7 +38,7 @@ impl Exposure {
 }
 
 impl World {
-    /// After every step.
+    /// Checks P5 after every step.
     pub(crate) fn check_exposure(&mut self) {
         let Some(engine) = &self.engine else { return };
         let exposed = engine.exposure_bytes();
@@ -51,15 +51,18 @@ impl World {
         }
     }
 
-    /// What the leg that went out had, one of those that stay may have alone from now on: of
-    /// what was written before, and of the writes that were under way. The bound is for what is
-    /// let in, so what is above it then may only shrink. (Where one leg stays, nothing counts;
-    /// and a leg that comes in lacks nothing that was let in without a thought of it.)
+    /// Checks the exposure against its bound.
+    ///
+    /// When a leg goes out, a leg that stays may from then on be the only one to hold what the
+    /// other had: data written before, and the writes in flight. The bound applies to what is let
+    /// in, so an excess may from then on only shrink. (With one leg left nothing counts, and a leg
+    /// that comes in lacks nothing that was let in without regard to it.)
     fn check_bound(&mut self, exposed: u64) {
         let bound = self.settings.exposure_bytes;
         if std::mem::take(&mut self.exposure.leg_is_out) {
             let stay = self.refresh_status().legs.iter().filter(|leg| is_in(leg.state)).count();
-            // Of each write two legs may have a part alone; where only two stay, one.
+            // Two legs may each be the only one to hold a part of a write, or one leg where only
+            // two stay.
             let times = [0, 0, 1].get(stay).copied().unwrap_or(2);
             self.exposure.let_in = self.next_request() - 1;
             self.exposure.ceiling = exposed + times * self.bytes_being_written();
@@ -73,7 +76,7 @@ impl World {
         }
     }
 
-    /// By requests sent before the last leg went out.
+    /// Returns the bytes of writes in flight that were sent before the last leg went out.
     fn bytes_being_written(&self) -> u64 {
         let let_in = self.exposure.let_in;
         let counts = |asked: &Asked| {
@@ -88,13 +91,13 @@ impl World {
             && matches!(self.settings.policy, Policy::First | Policy::Paper)
     }
 
-    /// Tells whether lost caches and failed writes may be found out later than they happen.
+    /// Returns true if lost caches and failed writes may be detected later than they happen.
     pub(crate) fn deceives(&self) -> bool {
         self.weather.gone || self.weather.requests_may_fail()
     }
 
-    /// Counts the acknowledged sectors that one leg alone holds, and compares with what the
-    /// engine says: exposure, beside which it shows what is owed as whole regions.
+    /// Counts the acknowledged sectors that one leg alone holds, and compares them with what the
+    /// engine reports: its exposure, and the regions owed as a whole, which it shows separately.
     fn look_at_disks(&mut self, exposed: u64) {
         if self.deceives() {
             return;
@@ -107,7 +110,7 @@ impl World {
             .map(|leg| usize::from(leg.leg))
             .collect();
         let said = exposed + status.legs.iter().map(|leg| leg.owed_region_bytes).sum::<u64>();
-        // Parts of whole regions that are just being paid are in neither number.
+        // Parts of whole regions that are being paid right now are in neither number.
         let in_flight = self.ios.iter().filter(|i| i.live).map(|i| i.io.extent.bytes());
         let said = said + in_flight.sum::<u64>();
         if in_legs.len() < 2 {
@@ -127,8 +130,9 @@ impl World {
         }
     }
 
-    /// Returns true if a leg whose I/Os take this long, in nanoseconds, may not pay the bound in bytes within
-    /// the bound in age. Half of its I/Os may be for somebody who waits, and half of the others reads.
+    /// Returns true if a leg whose I/Os take `longest` nanoseconds may be unable to pay the bound
+    /// in bytes within the bound in age. Half of its I/Os may serve clients, and half of the others
+    /// may be reads.
     fn pays_too_slowly(&self, longest: u64) -> bool {
         let settings = &self.settings;
         let at_once = u64::from(settings.leg_window) * u64::from(settings.drain_bytes);
@@ -137,23 +141,23 @@ impl World {
         payable < 4 * u128::from(settings.exposure_bytes)
     }
 
-    /// Returns true if a leg whose I/Os take this long, in nanoseconds, may owe for longer than the bound
-    /// in age. One that may take longer than it is ever given counts as frozen again and again: it does
-    /// not answer.
+    /// Returns true if a leg whose I/Os take `longest` nanoseconds may owe for longer than the
+    /// bound in age. A leg that may exceed the wait ceiling counts as frozen again and again: it
+    /// does not answer.
     pub(crate) fn may_owe_for_long(&self, longest: u64) -> bool {
         longest >= self.settings.wait_ceiling || self.pays_too_slowly(longest)
     }
 
-    /// While every leg has answered for long, nothing stays exposed for long. With three legs or
-    /// more that is not promised while one owes whole regions: it may lack what another has owed
-    /// for long, and then that is what is shown.
+    /// Checks that nothing stays exposed for long while every leg has answered for long. With three
+    /// or more legs this is not promised while one owes whole regions: it may lack what another has
+    /// owed for long, and the age shown is then that of the other's debt.
     fn check_age(&mut self) {
         let bound = self.settings.exposure_age;
         let quiet = self.legs.iter().map(|leg| leg.disturbed.max(leg.frozen_until)).max();
         let calm_since = quiet.unwrap_or(Instant(0));
         let calm = self.now.since(calm_since) >= 2 * bound + SECOND && self.hung_leg().is_none();
         let is_late = self.legs.iter().any(|leg| self.may_owe_for_long(leg.longest()));
-        // A debt without a copy that cannot be read is tried again every two seconds.
+        // A debt whose only copy is unreadable is retried every two seconds.
         let unreadable = self.legs.iter().any(|leg| leg.read_errors > 0)
             || self.disks.iter().any(Disk::has_unreadable);
         if !self.throttles() || !calm || is_late || unreadable {

@@ -1,5 +1,5 @@
-//! P3: where a cache that was lost took acknowledged data with it that no other leg has, the next
-//! flush of each connection says so. Until it has, none may be answered well.
+//! P3: where a lost cache took acknowledged data that no other leg has, the next flush of each
+//! connection fails. Until then no flush may succeed.
 
 use hemi_engine::engine::Engine;
 use hemi_engine::io::Operation;
@@ -12,17 +12,17 @@ struct Loss {
     version: u64,
     /// The request that wrote it.
     id: u32,
-    /// The moment at which it was acknowledged, by the register's clock. Whoever has been told
-    /// since that flushed data may be gone knows it of this, too, even if it went later.
+    /// The time of its acknowledgement, by the register's clock. A client that has been told since
+    /// then of lost flushed data knows of this loss too, even if it happened later.
     answered: u32,
 }
 
-/// The losses that flushes have to tell.
+/// The losses that flushes have to report.
 pub struct Losses {
     all: Vec<Loss>,
-    /// The moment at which each client was last told, by its number.
+    /// The time at which each client was last told, indexed by its number.
     told: [u32; 256],
-    /// Losses in this run.
+    /// The number of losses in this run.
     pub(crate) count: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Losses {
 }
 
 impl Losses {
-    /// A start: recovery tells what there is, and nobody is waiting to be told.
+    /// Forgets all losses at a start: recovery reports what there is, and nobody waits to be told.
     pub(crate) fn reset(&mut self) {
         self.all.clear();
         self.told = [0; 256];
@@ -41,7 +41,7 @@ impl Losses {
 }
 
 impl World {
-    /// A cache is gone, and the register has not heard of it yet: notes what went with it.
+    /// Notes the data that a lost cache took. Called before the register hears of the loss.
     pub(crate) fn note_losses(&mut self) {
         let members: Vec<usize> = self.members().into_iter().map(usize::from).collect();
         for sector in 0..self.sectors() as usize {
@@ -55,8 +55,9 @@ impl World {
         }
     }
 
-    /// A request is answered. A flush that is, and well, covers only what is still there, or its
-    /// client has been told of the loss (by a flush, or by a write with FUA, which ends in one).
+    /// Checks the answer to a request. A flush that succeeds covers only what is still there, or
+    /// its client has been told of the loss (by a flush, or by a write with FUA, which ends in
+    /// one).
     pub(crate) fn check_loss_told(&mut self, pending: &Pending, succeeded: bool) {
         let client = usize::from(pending.client);
         let flushes = pending.asked.operation == Operation::Flush;
@@ -68,7 +69,8 @@ impl World {
         }
         let told = self.losses.told[client];
         let members = self.members();
-        // What is recorded as lost, because a leg is gone for good, answers errors: that is told.
+        // Extents recorded as lost, because a leg is gone for good, return errors: that is a report
+        // too.
         let recorded = self.engine.as_ref().map_or(&[][..], Engine::lost_extents);
         let is_recorded = |sector: usize| {
             let at = sector as u64;

@@ -1,13 +1,13 @@
-//! The checker: each promise in its place, judged from what clients, disks and operators can
-//! see, never from what the engine says of itself.
+//! The checker: each promise has a module, and is judged from what clients, disks and operators can
+//! see, never from what the engine reports of itself.
 //!
-//! - [`register`]: P1, P2, P3. Per sector, what a disk must do.
-//! - [`stall`]: P4. What a client may wait for.
-//! - [`exposure`]: P5. What one leg alone may hold, and that the engine counts it all.
-//! - [`copies`]: P3 and P5 where legs are lost. What would be left of what was flushed.
-//! - [`losses`]: P3. A flush says so where a cache that was lost took something with it.
-//! - P6 (legs converge and are identical), P7 (refusals) and P8 (a detached leg is an
-//!   image) are checked where they are provoked, in [`crate::operators`] and [`crate::calm`].
+//! - [`register`]: P1, P2, P3. Per sector, the values that reads may return.
+//! - [`stall`]: P4. The time that a client may wait.
+//! - [`exposure`]: P5. The data that one leg alone may hold, and that the engine counts all of it.
+//! - [`copies`]: P3 and P5 where legs are lost. The data that would be left of what was flushed.
+//! - [`losses`]: P3. A flush reports an error where a lost cache took acknowledged data.
+//! - P6 (legs converge and are identical), P7 (refusals) and P8 (a detached leg is an image) are
+//!   checked where they are provoked, in [`crate::operators`] and [`crate::calm`].
 
 pub mod copies;
 pub mod exposure;
@@ -18,10 +18,10 @@ pub mod stall;
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which: `P1` to `P8`, or `engine` for one of its own invariants.
+    /// The promise: `P1` to `P8`, or `engine` for one of the engine's own invariants.
     pub promise: &'static str,
-    /// What happened.
+    /// A description of the failure.
     pub text: String,
-    /// The sector of the volume it is about, if it is about one.
+    /// The sector of the volume concerned, if there is one.
     pub sector: Option<u64>,
 }

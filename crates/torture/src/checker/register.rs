@@ -1,18 +1,18 @@
-//! P1, P2 and P3: per sector, reads and acknowledged writes behave as one register; after a
-//! kill no acknowledged write is lost; after a power cut none that a flush or FUA covered,
-//! and no sector ever holds a value it was never given.
+//! P1, P2 and P3: per sector, reads and acknowledged writes behave as one register. A kill loses no
+//! acknowledged write. A power cut loses none that a flush or FUA covered, and no sector ever holds
+//! a value it was never given.
 //!
-//! Each sector keeps the writes that may still matter, in order of their submission. Time is
-//! a count of what clients sent and were told ([`Register::tick`]), so "before" means before
-//! for every client. A flush moves one horizon instead of touching every sector: a write is
-//! durable if it was certain and answered by the time a flush began that succeeded.
+//! Each sector keeps the writes that may still matter, in order of submission. Time counts what
+//! clients sent and were told ([`Register::tick`]), so "before" means before for every client. A
+//! flush moves one horizon instead of touching every sector: a write is durable if it was certain
+//! and answered by the time a flush began that succeeded.
 
 use hemi_engine::io::Operation;
 use hemi_units::Extent;
 
 use super::Violation;
 
-/// Still unanswered.
+/// The answer time of a write that is unanswered.
 const NEVER: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,19 +20,19 @@ struct Written {
     version: u64,
     id: u32,
     sent: u32,
-    /// When it was answered, or cut off by a crash.
+    /// The time at which it was answered, or cut off by a crash.
     answered: u32,
-    /// It took effect for certain by then: it was acknowledged, not failed or cut off.
+    /// It had certainly taken effect by then: it was acknowledged, not failed or cut off.
     certain: bool,
-    /// For certain, whatever flushes say.
+    /// It is durable for certain, whatever flushes cover.
     durable: bool,
-    /// The crash another write came out of, as a read has shown: no later read returns this
-    /// one, unless a power cut brings it back. Zero: none.
+    /// The crash whose outcome was another write, as a read has shown. From then on no read returns
+    /// this one, unless a power cut brings it back. Zero if there is none.
     excluded: u32,
 }
 
 impl Written {
-    /// Whether it had certainly been replaced by the time `other` was sent.
+    /// Returns true if this had certainly been replaced by the time `other` was sent.
     fn is_before(&self, other: &Written) -> bool {
         self.answered < other.sent
     }
@@ -40,40 +40,41 @@ impl Written {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Crash {
-    /// None, or a read has shown since what the state is.
+    /// There was no crash, or a read has since shown the state it left.
     #[default]
     Settled,
     /// hemi died, or caches were lost while it lived.
     Kill,
-    /// Power went: what is seen afterwards was durable.
+    /// Power was cut: anything seen afterwards is durable.
     Power,
 }
 
 #[derive(Clone, Default)]
 struct Sector {
     writes: Vec<Written>,
-    /// The write whose value a read has returned, and when that was answered: later reads may
-    /// not go back behind it. Of several with one value, the oldest. Time zero: none.
+    /// The write whose value a read has returned, and the time of that answer: later reads may not
+    /// go back behind it. If several wrote that value, the oldest of them. Time zero if there was
+    /// no read.
     observed: (u32, u32),
     crash: Crash,
-    /// When the last crash was.
+    /// The time of the last crash.
     crashed: u32,
-    /// When the volume last said that what was there is lost; zero: never.
+    /// The time at which the volume last reported this sector lost, or zero.
     lost: u32,
 }
 
 /// A request as the register needs to know it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Unique to the request.
+    /// The request's unique number.
     pub id: u32,
-    /// When it was sent.
+    /// The time at which it was sent.
     pub sent: u32,
-    /// What it is.
+    /// The operation.
     pub operation: Operation,
-    /// Where.
+    /// The sectors concerned.
     pub extent: Extent,
-    /// Durable before it is answered.
+    /// The data must be durable before the answer.
     pub fua: bool,
 }
 
@@ -82,16 +83,16 @@ pub struct Asked {
 pub struct Register {
     sectors: Vec<Sector>,
     clock: u32,
-    /// Writes answered by then are durable.
+    /// Writes answered by this time are durable.
     horizon: u32,
-    /// Where each request that wrote a version wrote it, by id.
+    /// The extent of each request that wrote a version, by id.
     given: Vec<Extent>,
-    /// Sectors of reads checked.
+    /// The number of sectors checked in reads.
     pub checked: u64,
 }
 
 impl Register {
-    /// A volume of `count` sectors of zeros. Keeps its memory.
+    /// Resets to a volume of `count` sectors of zeros. Keeps its memory.
     pub fn reset(&mut self, count: usize) {
         self.sectors.resize_with(count, Sector::default);
         let (durable, certain) = (true, true);
@@ -107,14 +108,15 @@ impl Register {
         (self.clock, self.horizon, self.checked) = (1, 0, 0);
     }
 
-    /// The next moment.
+    /// Advances the clock and returns the new time.
     pub fn tick(&mut self) -> u32 {
         self.clock += 1;
         self.clock
     }
 
-    /// A request that writes is sent. `oldest_read` is when the oldest read still unanswered
-    /// was: what no read can return any more and no crash bring back is forgotten.
+    /// Notes that a request that writes is sent. `oldest_read` is the time at which the oldest
+    /// unanswered read was sent. Forgets writes that no read can return any more and no crash can
+    /// bring back.
     pub fn sent(&mut self, asked: &Asked, version: u64, oldest_read: u32) {
         let new = Written {
             version,
@@ -136,7 +138,7 @@ impl Register {
         }
     }
 
-    /// A request that writes is answered.
+    /// Notes that a request that writes is answered.
     pub fn write_answered(&mut self, asked: &Asked, succeeded: bool) {
         let now = self.tick();
         // A discard may do nothing.
@@ -150,21 +152,21 @@ impl Register {
         }
     }
 
-    /// A flush is answered, and well.
+    /// Notes that a flush succeeded.
     pub fn flushed(&mut self, asked: &Asked) {
         self.tick();
         self.horizon = self.horizon.max(asked.sent);
     }
 
-    /// Whether a write to the sector had not been answered by that moment.
+    /// Returns true if a write to the sector was still unanswered at `moment`.
     pub fn is_written_since(&self, sector: usize, moment: u32) -> bool {
         self.sectors[sector].writes.iter().any(|written| written.answered > moment)
     }
 
-    /// A read is answered.
+    /// Checks the data of a read that is answered.
     ///
     /// # Errors
-    /// The first sector whose value it could not be.
+    /// Describes the first sector whose value the read could not return.
     pub fn read_answered(&mut self, asked: &Asked, data: &[u64]) -> Result<(), Violation> {
         let now = self.tick();
         self.checked += data.len() as u64;
@@ -177,13 +179,14 @@ impl Register {
         Ok(())
     }
 
-    /// hemi was killed: what was not answered may or may not have happened, once and for all.
+    /// Notes that hemi was killed: each unanswered write either happened or did not, once and for
+    /// all.
     pub fn killed(&mut self) {
         let now = self.tick();
         self.sectors.iter_mut().for_each(|sector| sector.crash(Crash::Kill, now));
     }
 
-    /// Power went: writes no flush covered may be gone, those that were covered not.
+    /// Notes that power was cut: writes that no flush covered may be gone, the others may not.
     pub fn power_cut(&mut self) {
         let (now, horizon) = (self.tick(), self.horizon);
         for sector in &mut self.sectors {
@@ -192,8 +195,8 @@ impl Register {
         }
     }
 
-    /// hemi was killed while a leg's cache may have been lost, which recovery cannot know:
-    /// writes no flush covered may be gone. But the caches there are stay: what is seen
+    /// Notes that hemi was killed while a leg's cache may have been lost, which recovery cannot
+    /// know. Writes that no flush covered may be gone. The remaining caches stay, so what is seen
     /// afterwards need not be durable.
     pub fn killed_with_cache_lost(&mut self) {
         let (now, horizon) = (self.tick(), self.horizon);
@@ -203,8 +206,9 @@ impl Register {
         }
     }
 
-    /// A leg lost its cache, and maybe it alone had what was in there, but hemi lives on.
-    /// `at_risk` says of each sector whether that is so. `oldest_read` as for [`Register::sent`].
+    /// Notes that a leg lost its cache while hemi lives on, and possibly nobody else had the data.
+    /// `at_risk` tells of each sector whether that is so. `oldest_read` is as for
+    /// [`Register::sent`].
     pub fn cache_lost(&mut self, at_risk: &[bool], oldest_read: u32) {
         let (now, horizon) = (self.tick(), self.horizon);
         for (sector, _) in self.sectors.iter_mut().zip(at_risk).filter(|(_, risk)| **risk) {
@@ -213,11 +217,12 @@ impl Register {
         }
     }
 
-    /// The operator let one leg decide, whatever it lacks: from now on each sector is what
-    /// that leg's disk holds, durably. `known_lost` are the extents the promotion reported.
+    /// Notes that the operator let one leg decide, whatever it lacks: from now on each sector is
+    /// what that leg's disk holds, durably. `known_lost` are the extents that the promotion
+    /// reported.
     ///
     /// # Errors
-    /// A sector that is not reported lost holds what it was never given.
+    /// Fails if a sector that is not reported lost holds a value that it was never given.
     pub fn promoted(&mut self, contents: &[u64], known_lost: &[Extent]) -> Result<(), Violation> {
         let now = self.tick();
         for (sector, &found) in contents.iter().enumerate() {
@@ -243,40 +248,40 @@ impl Register {
         Ok(())
     }
 
-    /// Whether a sector was ever given a value.
+    /// Returns true if a sector was ever given this value.
     pub fn was_given(&self, sector: usize, value: u64) -> bool {
         let at = sector as u64;
         value == 0 || self.given.get(value as usize).is_some_and(|e| e.start <= at && at < e.end)
     }
 
-    /// The version a sector certainly has now, if nothing is under way there.
+    /// Returns the version that a sector certainly has now, or `None` if that is not certain.
     pub fn certain_version(&self, sector: usize) -> Option<u64> {
         let state = &self.sectors[sector];
         let (last, others) = state.writes.split_last()?;
         let settled = last.certain && last.excluded == 0 && state.crash == Crash::Settled;
-        // Of two that were under way together either may have been the last to take effect.
+        // Of two that were in flight together either may have been the last to take effect.
         let is_last = others.iter().all(|other| other.is_before(last));
         (settled && last.answered != NEVER && is_last).then_some(last.version)
     }
 
-    /// Whether this may be the newest that was written to a sector for certain: of writes that
-    /// were together each may be. What is under way there may or may not come to be newer, and
-    /// may be the newest itself.
+    /// Returns true if this may be the newest version certainly written to a sector. Of writes in
+    /// flight together each may be the newest. A write still in flight may be the newest itself,
+    /// and does not rule out the others.
     pub fn may_be_newest(&self, sector: usize, version: u64) -> bool {
         let state = &self.sectors[sector];
         let settled = state.crash == Crash::Settled;
         let done = |w: &&Written| w.answered != NEVER && w.certain && w.excluded == 0;
         let candidates = || state.writes.iter().filter(done);
         let is_newest = |one: &Written| !candidates().any(|other| one.is_before(other));
-        // A part of what is under way may be done, and its copy given up, before all of it is.
+        // A part of a request in flight may be done, and its copy given up, before all of it is.
         let is_under_way = |one: &Written| one.answered == NEVER && one.version == version;
         settled
             && (candidates().any(|one| one.version == version && is_newest(one))
                 || state.writes.iter().any(is_under_way))
     }
 
-    /// Returns true if something newer than this has certainly been written to a sector and answered,
-    /// whatever else is under way there.
+    /// Returns true if something newer than this has certainly been written to a sector and
+    /// answered, whatever else is in flight there.
     pub fn is_outdated(&self, sector: usize, version: u64) -> bool {
         let state = &self.sectors[sector];
         let settled = state.crash == Crash::Settled;
@@ -287,49 +292,50 @@ impl Register {
         settled && done().next().is_some() && !state.writes.iter().any(is_new)
     }
 
-    /// The present moment.
+    /// Returns the present time.
     pub fn now(&self) -> u32 {
         self.clock
     }
 
-    /// Writes answered by then are durable.
+    /// Returns the horizon: writes answered by this time are durable.
     pub fn horizon(&self) -> u32 {
         self.horizon
     }
 
-    /// The volume says that what was there is lost, as with a leg that is gone for good.
+    /// Notes that the volume reports an extent as lost, as after the loss of a leg that is gone for
+    /// good.
     pub fn lost(&mut self, extent: Extent) {
         let now = self.tick();
         let sectors = &mut self.sectors[extent.start as usize..extent.end as usize];
         sectors.iter_mut().for_each(|sector| sector.lost = now);
     }
 
-    /// Tells whether all that flushes have covered is still there if a sector, power gone, holds
-    /// this; `None`: it cannot be read.
+    /// Returns true if a sector that holds `value` after a power cut keeps everything that flushes
+    /// have covered. `None` means that it cannot be read.
     pub fn keeps(&self, sector: usize, value: Option<u64>) -> bool {
         let state = &self.sectors[sector];
         let binds = |w: &&Written| w.is_durable(self.horizon) && w.answered > state.lost;
         let floors = || state.writes.iter().filter(binds);
         match value {
-            // What is lost may be anything.
+            // A sector reported lost may hold anything.
             Some(_) if floors().all(|floor| floor.version == LOST) => true,
             Some(value) => state
                 .writes
                 .iter()
                 .any(|w| w.version == value && !floors().any(|floor| w.is_before(floor))),
-            // Nobody misses what was never written.
+            // Nobody misses a sector that was never written.
             None => !floors().any(|floor| floor.id > 0),
         }
     }
 
-    /// Describes what is known of a sector, for whoever reads of a violation.
+    /// Describes what is known of a sector, for the report of a violation.
     pub fn tell(&self, sector: usize) -> String {
         let horizon = self.horizon;
         format!("flushed up to {horizon}, sector {sector}: {:?}", self.sectors[sector].writes)
     }
 
-    /// The version a sector certainly has, the request that wrote it and when it was answered, if
-    /// no flush has covered it.
+    /// Returns the version that a sector certainly has, the request that wrote it and the time of
+    /// its answer, if no flush has covered it.
     pub fn certain_unflushed(&self, sector: usize) -> Option<(u64, u32, u32)> {
         let version = self.certain_version(sector)?;
         let last = self.sectors[sector].writes.last()?;
@@ -337,25 +343,26 @@ impl Register {
         is_unflushed.then_some((version, last.id, last.answered))
     }
 
-    /// Tells whether a request's write is still the newest sent to a sector, and covered by a
+    /// Returns true if a request's write is still the newest sent to a sector, and is covered by a
     /// flush sent at `sent`.
     pub fn is_covered_newest(&self, sector: usize, id: u32, sent: u32) -> bool {
         let last = self.sectors[sector].writes.last();
         last.is_some_and(|last| last.id == id && last.answered < sent)
     }
 
-    /// Whether a read sent at `sent` and answered now could return this; nothing is noted.
+    /// Returns true if a read sent at `sent` and answered now could return this value. Changes
+    /// nothing.
     pub fn allows(&self, sector: usize, value: u64, sent: u32) -> bool {
         self.sectors[sector].origin(value, sent).is_some()
     }
 
-    /// Says what is wrong with a value that is not allowed.
+    /// Describes why a value is not allowed.
     pub fn describe(&self, sector: usize, value: u64, sent: u32) -> Violation {
         self.sectors[sector].describe(sector as u64, value, sent)
     }
 }
 
-/// A version no read may return: what was there is lost.
+/// The version of a sector whose data is lost, which no read may return.
 pub const LOST: u64 = u64::MAX - 1;
 
 impl Sector {
@@ -372,7 +379,7 @@ impl Sector {
         self.writes.retain(|w| !w.is_before(&floor));
     }
 
-    /// Whether a read sent at `sent` may return what this write wrote.
+    /// Returns true if a read sent at `sent` may return the value of this write.
     fn fits(&self, written: &Written, sent: u32) -> bool {
         if written.excluded > 0 && written.excluded <= sent {
             return false;
@@ -385,13 +392,13 @@ impl Sector {
             return false;
         }
         let (seen, at) = self.observed;
-        // One that is not known any more had been replaced, by what still is.
+        // A write that is no longer known had been replaced by one that still is.
         let mut same = self.writes.iter().filter(|other| other.id == seen);
         let behind = at > 0 && at < sent && same.any(|other| written.is_before(other));
         !behind
     }
 
-    /// The oldest write that wrote this and that a read sent at `sent` may return.
+    /// Returns the oldest write of this value that a read sent at `sent` may return.
     fn origin(&self, value: u64, sent: u32) -> Option<u32> {
         self.writes.iter().find(|w| w.version == value && self.fits(w, sent)).map(|w| w.id)
     }
@@ -407,8 +414,8 @@ impl Sector {
             return true;
         }
         let Some(origin) = self.origin(value, sent) else { return false };
-        // A read sent before a cache was lost may return what was there before: that binds
-        // nobody, since what was lost then may be gone however late the answer comes.
+        // A read sent before a cache was lost may return what was there before. It binds nobody:
+        // what was lost then may be gone however late the answer comes.
         if self.crashed <= sent {
             self.observed = (origin, now);
             if self.crash != Crash::Settled {
@@ -418,7 +425,7 @@ impl Sector {
         true
     }
 
-    /// Now it is known which of the states a crash could leave is the one.
+    /// Settles the outcome of the last crash, now that a read has shown it.
     fn settle(&mut self, value: u64) {
         let crashed = self.crashed;
         let from_before = |w: &Written| w.answered <= crashed && w.excluded == 0;
@@ -431,8 +438,8 @@ impl Sector {
         }
         let power = self.crash == Crash::Power;
         self.crash = Crash::Settled;
-        // Of several that wrote this any may be the one, and a discard may have done nothing:
-        // what is there is durable for certain once a flush covers the last of them.
+        // Any of several that wrote this value may be the one, and a discard may have done nothing.
+        // The value is durable for certain once a flush covers the last of them.
         let same = |w: &&Written| w.version == value && from_before(w);
         let last = self.writes.iter().filter(same).max_by_key(|w| w.answered).map(|w| w.id);
         for written in self.writes.iter_mut().filter(|w| from_before(w)) {
@@ -445,7 +452,7 @@ impl Sector {
         }
     }
 
-    /// Any write a durable one has not replaced may be the state now.
+    /// Allows any write that no durable one has replaced to be the present state.
     fn lose_unflushed(&mut self, horizon: u32, oldest_read: u32) {
         for at in 0..self.writes.len() {
             self.writes[at].durable |= self.writes[at].is_durable(horizon);

@@ -1,15 +1,16 @@
-//! P4: while one leg does not answer, clients go on at the other's speed after the wait limit.
+//! P4: while one leg does not answer, clients go on at the speed of the others after the wait
+//! limit.
 //!
-//! The promise has conditions, and a run is full of what breaks them. So it is checked in
-//! **windows**: a window opens when a leg freezes while everything else is well (every leg
-//! healthy and owing little, no other fault for a while, the policy `first` with one flush
-//! copy) and closes with the freeze, at the next fault, or when writers are throttled. A
-//! request that spends longer than the allowance within one window is a stall, unless it
-//! needs what the frozen leg alone has: what the others lack, are not just being sent, and no
+//! The promise has conditions, and most of a run breaks them, so it is checked in **windows**. A
+//! window opens when a leg freezes while everything else is well: every leg is healthy and owes
+//! little, there has been no other fault for a while, and the policy is `first` with one flush
+//! copy. It closes with the freeze, at the next fault, or when writers are throttled. A request
+//! that spends longer than the allowance within one window is a stall, unless it needs data that
+//! only the frozen leg has: data that the others lack, that is not being sent to them, and that no
 //! buffer is kept for.
 //!
-//! And long after the last trouble the fast leg decides again: while one leg is much faster
-//! than all others, of the writes that come one at a time most are answered at its speed.
+//! Long after the last trouble the fast leg must decide again: while one leg is much faster than
+//! all others, most of the writes that come one at a time are answered at its speed.
 
 use std::collections::BTreeSet;
 
@@ -22,14 +23,14 @@ use crate::checker::register::Asked;
 use crate::plan::REQUEST_SECTORS_MAX;
 use crate::world::{Behaviour, Pending, World};
 
-/// Legs have to have been at their best for so long before a window opens.
+/// The time that legs must have been at their best before a window opens.
 const CALM: u64 = SECOND / 2;
 
-/// Other requests' I/Os that may go before each of a request's parts but the first.
+/// The number of other requests' I/Os that may go before each of a request's parts but the first.
 const OTHERS_AHEAD: u64 = 4;
 
-/// Shortest piece of a write that the engine lets in at once where the bound in age leaves room for
-/// little debt (its `PIECE_MIN`).
+/// The smallest piece of a write that the engine lets in at once where the bound in age leaves room
+/// for little debt (its `PIECE_MIN`).
 const LET_IN_BYTES: u64 = 16 << 10;
 
 /// The time between two cleanings of regions.
@@ -37,29 +38,29 @@ const TICK: u64 = 100 * MILLISECOND;
 
 /// The pace is judged this long after the last trouble …
 const PACE_CALM: u64 = 3 * SECOND;
-/// … and this long after the last leg's probation …
+/// … and this long after the end of the last leg's probation …
 const PACE_TRUSTED: u64 = SECOND;
-/// … by so many writes, of which half may be slow …
+/// … over this many writes, of which half may be slow …
 const PACE_WRITES: u32 = 20;
-/// … where the other legs take so many times as long as the fast one.
+/// … where the other legs take this many times as long as the fast one.
 const UNLIKE: u64 = 8;
 
-/// How long a leg that has frozen may be kept from deciding: 20 ms, twice as long each time it
-/// freezes again soon by an I/O sent since it answered, and 5 s at most.
+/// The time for which a leg that has frozen may be kept from deciding: 20 ms, doubled each time it
+/// soon freezes again on an I/O sent since it answered, and at most 5 s.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Probation {
     length: u64,
-    /// When the engine last found the leg answering again.
+    /// The time at which the engine last found the leg answering again.
     thawed: Instant,
 }
 
 impl Probation {
     const FIRST: u64 = 20 * MILLISECOND;
     const LONGEST: u64 = 5 * SECOND;
-    /// A leg that froze no sooner after its last thaw begins anew.
+    /// A leg that froze later than this after its last thaw begins anew.
     const FORGOTTEN: u64 = 30 * SECOND;
 
-    /// The leg answers again, after a freeze of this length.
+    /// Begins the probation of a leg that answers again after a freeze of `frozen` nanoseconds.
     pub(crate) fn begin(&mut self, now: Instant, frozen: u64) {
         let sent = Instant(now.0 - frozen);
         let well = sent.since(self.thawed);
@@ -73,43 +74,44 @@ impl Probation {
         self.thawed = now;
     }
 
-    /// When the leg may decide again.
+    /// Returns the time from which the leg may decide again.
     fn end(&self) -> Instant {
         self.thawed + self.length
     }
 }
 
-/// The window that is open, if one is.
+/// The window that is open, if any.
 #[derive(Default)]
 pub struct Stall {
     opened: Option<Instant>,
     until: Instant,
-    /// The leg that is frozen.
+    /// The frozen leg.
     leg: u8,
     allowance: u64,
-    /// The longest I/O of any leg when the window opened, nanoseconds.
+    /// The longest I/O of any leg when the window opened, in nanoseconds.
     slowest: u64,
-    /// What the frozen leg alone has, sector by sector.
+    /// The sectors that only the frozen leg has.
     only_there: BTreeSet<u64>,
-    /// Some of it is in a region where that leg has not flushed everything.
+    /// Some of them are in a region where that leg has not flushed everything.
     only_there_unflushed: bool,
-    /// Writes answered in this window that could not go on without it.
+    /// Writes answered in this window that could not go on without the frozen leg.
     excused: Vec<Asked>,
-    /// Windows opened in this run.
+    /// The number of windows opened in this run.
     pub(crate) windows: u64,
-    /// Requests judged.
+    /// The number of requests judged.
     pub(crate) judged: u64,
     /// The longest wait in any window.
     pub(crate) longest: u64,
-    /// The request that was sent while nothing else was under way, if it still is alone.
+    /// The request that was sent while nothing else was in flight, if it is still alone.
     pub(crate) alone: u32,
-    /// When the volume was last started.
+    /// The time at which the volume was last started.
     pub(crate) started: Instant,
-    /// When a leg was last taken in again: it decides regions some ticks later.
+    /// The time at which a leg last came in again: it decides regions some ticks later.
     pub(crate) came_in: Instant,
-    /// Lone writes judged by the pace of the fast leg, and how many were slow.
+    /// The number of lone writes judged by the pace of the fast leg, and the number of slow ones
+    /// among them.
     paced: (u32, u32),
-    /// Times the pace was judged in this run.
+    /// The number of times the pace was judged in this run.
     pub(crate) paces: u64,
 }
 
@@ -118,12 +120,13 @@ impl Stall {
         *self = Stall::default();
     }
 
-    /// Something else happens: the promise's conditions may not hold any more.
+    /// Closes the window: something else happens, and the promise's conditions may not hold any
+    /// more.
     pub(crate) fn close(&mut self) {
         self.opened = None;
     }
 
-    /// A leg answers again: what it alone has may be more from now on.
+    /// Closes the window of a leg that answers again: more data may be on it alone from now on.
     pub(crate) fn close_if_of(&mut self, leg: u8) {
         if self.leg == leg && self.until == Instant::NEVER {
             self.close();
@@ -132,12 +135,13 @@ impl Stall {
 }
 
 impl World {
-    /// A leg freezes until then: opens a window if everything else is well.
+    /// Opens a window for a leg that freezes until `until`, if everything else is well.
     pub(crate) fn consider_stall_window(&mut self, frozen: u8, until: Instant) {
         self.consider_window(frozen, until, false);
     }
 
-    /// The volume has noticed that a leg has I/O that does not end, and depends on it no more.
+    /// Opens a window once the volume has noticed a leg's hanging I/O and no longer depends on the
+    /// leg.
     pub(crate) fn hung_leg_is_noticed(&mut self, leg: u8) {
         let is_open = self.stall.opened.is_some();
         if !is_open && self.hung_leg() == Some(leg) {
@@ -155,7 +159,7 @@ impl World {
             && !weather.gone
             && self.changing.is_none();
         let other_hangs = self.hung_leg().is_some_and(|hung| hung != frozen);
-        // While "open" is being recorded everybody waits for every leg.
+        // Until "open" is on record, everybody waits for every leg.
         let serves = self.engine.as_ref().is_some_and(|engine| engine.is_serving());
         if !plain || other_hangs || self.clients.paused || !serves {
             return;
@@ -183,7 +187,7 @@ impl World {
         self.stall.leg = frozen;
         self.stall.excused.clear();
         self.look_for_what_is_alone(usize::from(frozen));
-        // Flushes and metadata are given twice the limit; the other leg's time for the debts,
+        // Flushes and metadata are given twice the limit. The other leg needs time for the debts,
         // the flush, the record and the write, each behind a full queue of its own.
         let ticks = 1 + self.ticks_for_regions();
         self.stall.allowance = 2 * limit + self.steps_in_a_row() * slowest + ticks * TICK;
@@ -191,8 +195,8 @@ impl World {
         self.stall.windows += 1;
     }
 
-    /// Counts the I/Os of a leg that may have to go one by one before a request is answered: of
-    /// those ahead of it, and of its own parts where few of them go at once.
+    /// Returns the number of a leg's I/Os that may have to go one by one before a request is
+    /// answered: those ahead of it, and its own parts where few of them go at once.
     fn steps_in_a_row(&self) -> u64 {
         let limits = &self.settings.limits;
         let parts = REQUEST_SECTORS_MAX * SECTOR_BYTES / limits.operation_bytes;
@@ -200,8 +204,8 @@ impl World {
         64 * 4 / at_once + OTHERS_AHEAD * (parts - 1)
     }
 
-    /// Returns how long a request may wait in this window, nanoseconds. A write that may be let in
-    /// piece by piece only is given more: each piece stands behind others.
+    /// Returns the longest that a request may wait in this window, in nanoseconds. A write that may
+    /// be let in only piece by piece is given more, because each piece stands behind others.
     fn allowance_of(&self, asked: &Asked) -> u64 {
         let is_write = matches!(asked.operation, Operation::Write | Operation::WriteZeroes { .. });
         let bytes = asked.extent.sectors() * SECTOR_BYTES;
@@ -209,15 +213,15 @@ impl World {
         self.stall.allowance + OTHERS_AHEAD * pieces * self.stall.slowest
     }
 
-    /// Counts the regions of the volume.
+    /// Returns the number of regions of the volume.
     fn regions(&self) -> u64 {
         self.sectors().div_ceil(self.shape.region_bytes / SECTOR_BYTES)
     }
 
-    /// Counts the ticks that a request may wait for until all of its regions can be dirty, where few
-    /// may be at once: as many as others keep dirty are cleaned at each. If only a part of them is
-    /// looked at, it takes two looks, one of which asks for the flush that a region needs, and those may
-    /// be dirty, too, that nobody uses.
+    /// Returns the number of ticks that a request may wait until all of its regions can be dirty,
+    /// where few may be dirty at once: each tick cleans as many as others keep dirty. If a tick
+    /// examines only some regions, it takes two rounds, one of which asks for the flush that a
+    /// region needs, and regions that nobody uses may be dirty too.
     fn ticks_for_regions(&self) -> u64 {
         let sectors = self.shape.region_bytes / SECTOR_BYTES;
         let regions = (REQUEST_SECTORS_MAX / sectors + 2).min(self.regions());
@@ -234,9 +238,9 @@ impl World {
         }
     }
 
-    /// Notes what a leg has, and no other, and no buffer either: the others owe it without a
-    /// copy. (Zeros are paid from nothing.) A buffer that only I/O in flight refers to is no
-    /// copy: it goes with that I/O, which may be of another part of the request.
+    /// Notes the sectors that only the frozen leg has: the others owe them, and no buffer holds a
+    /// copy. (Zeros are paid without one.) A buffer that only I/O in flight refers to is no copy:
+    /// it goes with that I/O, which may be for another part of the request.
     pub(crate) fn look_for_what_is_alone(&mut self, frozen: usize) {
         let members = self.members();
         let others: Vec<usize> =
@@ -269,8 +273,8 @@ impl World {
         let in_flight: Vec<_> = ios().filter_map(|io| io.buffer).map(|at| at.buffer).collect();
         engine.buffers().leave_out_kept(&mut versions, &in_flight);
         let region = |sector: u64| sector / (self.shape.region_bytes / SECTOR_BYTES);
-        // A request over several regions is several operations: the copy of one that is done can
-        // be given up while the buffer is still that of the others.
+        // A request over several regions is several operations. The copy of one that is done can be
+        // given up while the buffer still serves the others.
         let in_parts: Vec<Extent> = (self.requests.iter())
             .filter(|pending| pending.live && pending.asked.operation == Operation::Write)
             .map(|pending| pending.asked.extent)
@@ -294,20 +298,20 @@ impl World {
         self.stall.only_there.range(extent.start..extent.end).next().is_some()
     }
 
-    /// The regions an extent touches, as one extent within the volume.
+    /// Returns the regions that an extent touches, as one extent within the volume.
     pub(crate) fn whole_regions(&self, extent: Extent) -> Extent {
         let sectors = self.shape.region_bytes / SECTOR_BYTES;
         let end = extent.end.next_multiple_of(sectors).min(self.sectors());
         Extent { start: extent.start / sectors * sectors, end }
     }
 
-    /// Whether a request cannot go on while the frozen leg is silent, and need not: see P4.
+    /// Returns true if a request rightly waits while the frozen leg is silent: see P4.
     pub(crate) fn is_excused(&self, asked: &Asked) -> bool {
         match asked.operation {
             // No leg can make durable what only that one has in its cache.
             Operation::Flush => self.stall.only_there_unflushed,
             Operation::Read => {
-                // Or it is behind a write of the other kind.
+                // Or it is behind a write that waits rightly.
                 let live = self.requests.iter().filter(|p| p.live).map(|p| &p.asked);
                 let behind = |write: &Asked| {
                     !matches!(write.operation, Operation::Read | Operation::Flush)
@@ -318,13 +322,13 @@ impl World {
                 self.needs_what_is_alone(asked.extent)
                     || live.chain(&self.stall.excused).any(behind)
             }
-            // No other leg has everything in the region, so that none can decide it.
+            // No other leg has everything in the region, so none can decide it.
             _ => self.needs_what_is_alone(self.whole_regions(asked.extent)),
         }
     }
 
-    /// How long every other leg takes at least, if one is much faster than they and all have
-    /// been at their best for long.
+    /// Returns the shortest time of every other leg, if one is much faster than they are and all
+    /// have been at their best for long.
     fn pace_of_the_others(&self) -> Option<u64> {
         let weather = self.weather;
         let plain = self.settings.policy == Policy::First
@@ -337,10 +341,11 @@ impl World {
         let on_probation = self.now < trusted + PACE_TRUSTED;
         let hangs = self.hung_leg().is_some();
         let waits_for_ticks = self.ticks_for_regions() > 0;
-        // A leg that was behind decides a region only when that has rested: regions that are cleaned
-        // for others to be dirty, and written again soon, do not rest.
+        // A leg that was behind decides a region only once the region has rested. Regions that are
+        // cleaned to let others become dirty, and are soon written again, do not rest.
         let pressed = u64::from(self.settings.dirty_regions_max) < self.regions();
-        // Authority returns from the slow legs, so many regions at a tick, each of which may want a flush.
+        // Authority returns from the slow legs a few regions per tick, each of which may need a
+        // flush.
         let returns = self.settings.limits.returns_per_tick as u64;
         let calm = self.now.since(last) >= PACE_CALM + 2 * self.regions() / returns * TICK;
         if !plain || !calm || on_probation || hangs || waits_for_ticks || pressed {
@@ -352,7 +357,8 @@ impl World {
         (slow >= UNLIKE * leg.longest()).then_some(slow)
     }
 
-    /// A write that came alone is answered: long after the last trouble at the fast leg's pace.
+    /// Judges a write that came alone: long after the last trouble it must be answered at the fast
+    /// leg's pace.
     fn check_pace(&mut self, pending: &Pending) {
         let asked = pending.asked;
         if self.stall.alone != asked.id || asked.operation != Operation::Write || asked.fua {
@@ -384,8 +390,9 @@ impl World {
         }
     }
 
-    /// After every step: writers that come near the exposure bound are held back. A request
-    /// may get there by itself, part by part, before any is answered.
+    /// Closes the window after any step that brings writers near the exposure bound, because they
+    /// are held back there. A request may get there by itself, part by part, before any is
+    /// answered.
     pub(crate) fn watch_stall_window(&mut self) {
         if self.stall.opened.is_none() || !self.throttles() {
             return;
@@ -400,7 +407,7 @@ impl World {
         exposed > self.settings.exposure_bytes / 4
     }
 
-    /// A request is answered.
+    /// Judges a request that is answered.
     pub(crate) fn check_stall(&mut self, pending: &Pending) {
         self.check_pace(pending);
         let Some(opened) = self.stall.opened else { return };
