@@ -1,4 +1,5 @@
-//! The account of a load: figures of all that ended, kept on a thread beside the engine.
+//! The account of a load: figures of all requests that ended, kept on a thread of its own beside
+//! the engine.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,51 +10,53 @@ use hemi_workload::figures::{Ended, Figures, Latencies, Moments, Upkeep};
 use crate::rows::{RowsError, RowsFile};
 use crate::segments::{Outcome, Row};
 
-/// How far a load has come, for whoever watches.
+/// The progress of a load, for an observer.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Nanoseconds since it began, of the last request accounted for.
+    /// The time at which the last request accounted for was done, in nanoseconds since the load
+    /// began.
     pub time: AtomicU64,
-    /// Requests accounted for.
+    /// The number of requests accounted for.
     pub ended: AtomicU64,
 }
 
-/// What an interval had beside what the figures keep.
+/// The figures of an interval that [`Figures`] does not keep.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
     /// Requests that failed in it.
     pub failed: u64,
-    /// The latest request that ended in it, nanoseconds.
+    /// The highest lateness of a request that ended in it, in nanoseconds.
     pub lateness_max: u64,
-    /// Its latencies: highest nanoseconds of each bucket that holds any, and how many.
+    /// Its latencies: for each bucket that is not empty, the highest value in nanoseconds and the
+    /// count.
     pub histogram: Vec<(u64, u64)>,
 }
 
 /// Failures of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// How many.
+    /// The number of failures.
     pub count: u64,
-    /// When the first was seen, nanoseconds since the beginning.
+    /// The time at which the first was seen, in nanoseconds since the load began.
     pub first: u64,
 }
 
 /// The account.
 #[derive(Debug)]
 pub struct Account {
-    /// Latencies of what ended well, from the intended time.
+    /// Latencies of requests that succeeded, from the intended time.
     pub figures: Figures,
-    /// Per interval of [`Account::figures`], what they lack.
+    /// For each interval of [`Account::figures`], the figures that it lacks.
     pub beside: Vec<Beside>,
-    /// From when a request might have gone to when it went.
+    /// The time from when a request might have been issued to when it was.
     pub lateness: Latencies,
-    /// From when it went to when it was seen to be done.
+    /// The time from when a request was issued to when it was seen to be done.
     pub service: Latencies,
-    /// Nanoseconds that requests were under way, all together.
+    /// The time in flight of all requests together, in nanoseconds.
     pub stays: u128,
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub completed: u64,
-    /// Requests that did not, by what they were and how they ended.
+    /// Requests that failed, by operation and outcome.
     pub failures: BTreeMap<(&'static str, Outcome), Failures>,
     present: Latencies,
     failed: u64,
@@ -62,8 +65,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account of nothing yet, in intervals of so many nanoseconds; every row is also
-    /// written to `file`, if there is one.
+    /// Creates an empty account with intervals of `interval` nanoseconds. Every row is also written
+    /// to `file`, if there is one.
     pub fn new(interval: u64, file: Option<RowsFile>) -> Account {
         Account {
             figures: Figures::new(Instant(0), interval),
@@ -80,10 +83,10 @@ impl Account {
         }
     }
 
-    /// Takes in rows, in the order of their ends.
+    /// Adds rows, in the order of their ends.
     ///
     /// # Errors
-    /// The rows' file.
+    /// Fails if the rows' file cannot be written.
     pub fn take(&mut self, rows: &[Row], progress: &Progress) -> Result<(), RowsError> {
         for row in rows {
             self.close_intervals(row.completed);
@@ -135,10 +138,10 @@ impl Account {
         self.beside.push(Beside { failed, lateness_max, histogram });
     }
 
-    /// Nothing more will come: closes the last interval, if anything was in it, and the file.
+    /// Ends the account: closes the last interval, if anything was in it, and the file.
     ///
     /// # Errors
-    /// The rows' file.
+    /// Fails if the rows' file cannot be written.
     pub fn finish(&mut self) -> Result<(), RowsError> {
         if self.failed > 0 || self.present.count() > 0 {
             self.figures.next_interval((0, 0), Upkeep::default());
@@ -147,18 +150,18 @@ impl Account {
         self.file.take().map_or(Ok(()), RowsFile::finish)
     }
 
-    /// Requests that ended badly.
+    /// Returns the number of requests that failed.
     pub fn failed(&self) -> u64 {
         self.failures.values().map(|failures| failures.count).sum()
     }
 
-    /// Exact moments of the lateness.
+    /// Returns the exact moments of the lateness.
     pub fn lateness_moments(&self) -> &Moments {
         self.lateness.moments()
     }
 }
 
-/// A request's kind as results have it.
+/// Returns a request's kind as results name it.
 pub fn name_of(operation: Operation) -> &'static str {
     match operation {
         Operation::Read => "read",

@@ -1,5 +1,5 @@
-//! How requests reach a target: through the ring, by the same code that drives a volume's
-//! legs, or nowhere at all.
+//! The way of requests to a target: through the ring, with the same code that drives a volume's
+//! legs, or to no target at all.
 
 use std::io;
 
@@ -12,31 +12,31 @@ use hemi_units::{Instant, Operation};
 
 use crate::segments::Outcome;
 
-/// Completions taken in at a time before the vector grows.
+/// The number of completions taken in at a time before the vector grows.
 const COMPLETIONS: usize = 4096;
-/// The only leg's name in the ring's tags.
+/// The only leg's owner number in the ring's tags.
 const OWNER: u16 = 1;
 
 /// A request, addressed in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The schedule's name for it.
+    /// The number the schedule knows it by.
     pub tag: u32,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// Where, bytes.
+    /// The first byte.
     pub offset: u64,
-    /// How much, bytes; zero for a flush.
+    /// The number of bytes, or zero for a flush.
     pub length: u64,
     /// For reads and writes, `length` bytes of memory.
     pub data: Option<Span>,
 }
 
-/// A target in the engine's hands.
+/// A target as the engine drives it.
 #[derive(Debug)]
 pub struct Backend {
     ring: Ring,
-    /// Without one every request is done as soon as it is issued.
+    /// The target. Without one, every request is done as soon as it is issued.
     leg: Option<Leg>,
     nowhere: Vec<u32>,
     completions: Vec<Completion>,
@@ -45,7 +45,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The target behind `opened`; nothing at all without it.
+    /// Creates the backend of the target `opened`, or of none.
     ///
     /// # Errors
     /// What the leg's driver needs cannot be had.
@@ -61,12 +61,12 @@ impl Backend {
         })
     }
 
-    /// The ring, to make memory known to it.
+    /// Returns the ring, so that memory can be registered with it.
     pub fn ring(&mut self) -> &mut Ring {
         &mut self.ring
     }
 
-    /// Queues a request; [`Backend::poll`] or [`Backend::wait`] hands it over.
+    /// Queues a request. [`Backend::poll`] or [`Backend::wait`] submits it.
     pub fn submit(&mut self, now: Instant, request: Request) {
         let Some(leg) = &mut self.leg else { return self.nowhere.push(request.tag) };
         let operation = match request.operation {
@@ -81,29 +81,28 @@ impl Backend {
         leg.submit(&mut LegContext { ring: &mut self.ring, now, owner: OWNER, outcomes }, io);
     }
 
-    /// Hands over what is queued without waiting for anything.
+    /// Submits queued requests without waiting.
     ///
     /// # Errors
-    /// The ring's, which do not go away by themselves.
+    /// Fails with the ring's errors, which are permanent.
     pub fn poll(&mut self) -> io::Result<()> {
         if self.leg.is_some() { self.ring.poll() } else { Ok(()) }
     }
 
-    /// Hands over what is queued and sleeps until something is done, at most so many
-    /// nanoseconds.
+    /// Submits queued requests and sleeps until something is done, at most `nanoseconds`.
     ///
     /// # Errors
-    /// As [`Backend::poll`].
+    /// Fails as [`Backend::poll`] does.
     pub fn wait(&mut self, nanoseconds: u64) -> io::Result<()> {
         if self.nowhere.is_empty() { self.ring.wait(Some(nanoseconds)) } else { Ok(()) }
     }
 
-    /// When the target's own timers are due.
+    /// Returns the time at which the target's own timers are due.
     pub fn deadline(&self) -> Instant {
         self.leg.as_ref().map_or(Instant::NEVER, Leg::deadline)
     }
 
-    /// Appends what has been done, and how.
+    /// Appends the requests that are done, each with its outcome.
     pub fn reap(&mut self, now: Instant, done: &mut Vec<(u32, Outcome)>) {
         let Some(leg) = &mut self.leg else {
             return done.extend(self.nowhere.drain(..).map(|tag| (tag, Outcome::Done)));
@@ -138,12 +137,12 @@ impl Backend {
         }
     }
 
-    /// Whether the target has gone away: a device that vanished, a session that ended.
+    /// Returns true if the target has gone away: a device that vanished, or a session that ended.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// Lets go of the target. What is under way keeps its memory for ever.
+    /// Releases the target. Requests still in flight keep their memory forever.
     pub fn close(mut self) {
         if let Some(leg) = self.leg.take() {
             leg.detach(&mut self.ring);

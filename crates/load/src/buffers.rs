@@ -1,10 +1,10 @@
-//! What is written, and where what is read goes.
+//! Memory for requests.
 //!
-//! Nothing that is read is ever looked at, so reads under way may share memory: each takes the
-//! next piece of one area, around and around, which costs nothing and keeps the processor's
-//! caches as cold as a program with buffers of its own would. Writes take pieces of another
-//! area, filled once with random bytes; each page of a write carries a number of its own, so
-//! that no two pages written are the same. It neither compresses nor deduplicates.
+//! Data that is read is never examined, so reads in flight may share memory. Each takes the next
+//! piece of one area, around and around, which costs nothing and keeps the processor's caches as
+//! cold as a program with buffers of its own would. Writes take pieces of another area, filled once
+//! with random bytes. Each page of a write carries a number of its own, so that no two pages
+//! written are the same. The data neither compresses nor deduplicates.
 
 use std::io;
 
@@ -12,11 +12,12 @@ use hemi_io::memory::{Mapping, PAGE_BYTES, Span};
 use hemi_io::ring::Ring;
 use hemi_random::{Rng, split_mix};
 
-/// Each area has room for this many bytes, or for [`LONGEST_IN_AREA`] of the longest request.
+/// The least size of each area in bytes. It is larger if [`LONGEST_IN_AREA`] of the longest request
+/// need more.
 const AREA_BYTES: usize = 32 << 20;
-/// See [`AREA_BYTES`].
+/// The number of longest requests that each area has room for.
 const LONGEST_IN_AREA: usize = 2;
-/// The longest request that can be issued, bytes.
+/// The longest request that can be issued, in bytes.
 pub const LONGEST_BYTES: u64 = 256 << 20;
 
 /// Memory for requests.
@@ -24,7 +25,7 @@ pub const LONGEST_BYTES: u64 = 256 << 20;
 pub struct Buffers {
     reads: Area,
     writes: Area,
-    /// State of the numbers that pages carry.
+    /// The state of the numbers that pages carry.
     numbers: u64,
 }
 
@@ -35,11 +36,12 @@ struct Area {
 }
 
 impl Buffers {
-    /// Memory for requests up to `longest` bytes, known to the ring. `seed` makes what is
-    /// written; without `writes` there is nothing to write from.
+    /// Allocates memory for requests of up to `longest` bytes and registers it with the ring.
+    /// `seed` determines the data that is written. Without `writes` only one page is
+    /// allocated to write from.
     ///
     /// # Errors
-    /// The system has no memory.
+    /// Fails if the system has no memory.
     pub fn new(ring: &mut Ring, longest: u64, writes: bool, seed: u64) -> io::Result<Buffers> {
         let bytes = AREA_BYTES.max(longest as usize * LONGEST_IN_AREA);
         let mut area = |bytes| {
@@ -62,12 +64,12 @@ impl Buffers {
         Ok(Buffers { reads, writes, numbers: rng.draw() })
     }
 
-    /// Where a read of so many bytes goes.
+    /// Returns the memory for a read of this many bytes.
     pub fn read(&mut self, bytes: usize) -> Span {
         self.reads.take(bytes)
     }
 
-    /// So many bytes to write.
+    /// Returns this many bytes to write.
     pub fn write(&mut self, bytes: usize) -> Span {
         let span = self.writes.take(bytes);
         for at in (0..span.length()).step_by(PAGE_BYTES) {

@@ -1,9 +1,9 @@
 //! The load in real time.
 //!
-//! One thread goes around: take in what the workload wants by now, issue what may go, hand it
-//! over, see what is done. Shortly before something is intended it looks at the clock instead
-//! of sleeping (**spinning**), because a sleeper is woken tens of microseconds late; that
-//! costs processor time, which is counted.
+//! One thread loops: it takes in the requests that the workload wants by now, issues those that may
+//! go, submits them, and reaps those that are done. Shortly before a request's intended time it
+//! polls the clock instead of sleeping (**spinning**), because a sleeper is woken tens of
+//! microseconds late. Spinning costs processor time, which is counted.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,23 +19,23 @@ use crate::buffers::Buffers;
 use crate::schedule::Schedule;
 use crate::segments::{Filler, Outcome, Row};
 
-/// Requests issued before it is looked again what is done: many enough to be handed over
-/// together, few enough that the last is not kept waiting for the first.
+/// The most requests issued before completions are reaped: enough to be submitted together, few
+/// enough that the last is not delayed by the first.
 const BATCH: usize = 64;
-/// Longest sleep, nanoseconds: how soon a signal is noticed.
+/// The longest sleep, in nanoseconds, which bounds how late a signal is noticed.
 const LONGEST_SLEEP: u64 = SECOND / 10;
-/// How old finished requests may become before the account hears of them, nanoseconds.
+/// The longest that finished requests wait before they are handed to the account, in nanoseconds.
 const OLDEST_ROWS: u64 = SECOND / 5;
-/// How long what is under way is waited for after the load was stopped, nanoseconds.
+/// The longest wait for requests in flight after the load was stopped, in nanoseconds.
 pub const GRACE: u64 = 10 * SECOND;
 
-/// Tells a load from another thread, or a signal's handler, to stop: once to stop issuing and
-/// wait for what is under way, twice to end at once.
+/// Tells a load to stop, from another thread or a signal handler. Once means to stop issuing and
+/// wait for requests in flight, twice to end at once.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicU32);
 
 impl Stop {
-    /// One step further.
+    /// Asks the load to stop, or a second time to end at once.
     pub fn ask(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -45,20 +45,20 @@ impl Stop {
     }
 }
 
-/// How a load runs.
+/// The options of a load's run.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Most requests under way.
+    /// The most requests in flight.
     pub queue_depth_cap: u32,
-    /// How long before its time a request is spun for, nanoseconds.
+    /// The time before a request's intended time for which the engine spins, in nanoseconds.
     pub spin: u64,
-    /// Nothing is issued after so many nanoseconds.
+    /// The time after which nothing is issued, in nanoseconds.
     pub limit: u64,
-    /// The target's block, bytes: extents are rounded outwards to it.
+    /// The target's block, in bytes. Extents are rounded outwards to it.
     pub block: u32,
 }
 
-/// Why a load ended.
+/// The reason why a load ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -66,38 +66,38 @@ pub enum Ending {
     Finished,
     /// It was told to stop.
     Stopped,
-    /// `run.limit`.
+    /// It reached `run.limit`.
     Limit,
     /// The target went away.
     TargetGone,
 }
 
-/// The engine's own count.
+/// The engine's own counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Totals {
-    /// When the load began, by the wall clock: the zero of its requests' times.
+    /// The wall-clock time at which the load began: the zero of its requests' times.
     pub began: SystemTime,
-    /// Nanoseconds from the beginning until the last request was done, or given up.
+    /// The time from the beginning until the last request was done or given up, in nanoseconds.
     pub time: u64,
     /// Requests issued.
     pub issued: u64,
-    /// Requests seen to be done, well or not.
+    /// Requests seen to be done, successfully or not.
     pub ended: u64,
-    /// Requests still under way at the end.
+    /// Requests still in flight at the end.
     pub unfinished: u64,
     /// Requests that waited for the cap when the load was stopped, and were never issued.
     pub dropped: u64,
     /// Requests rounded outwards to whole blocks.
     pub rounded: u64,
-    /// Of the requests under way, over time, in requests × nanoseconds.
+    /// The number of requests in flight, summed over time, in requests × nanoseconds.
     pub presence: u128,
-    /// Nanoseconds spent spinning.
+    /// The time spent spinning, in nanoseconds.
     pub spun: u64,
-    /// Processor time of the engine's thread, nanoseconds.
+    /// The processor time of the engine's thread, in nanoseconds.
     pub thread_time: u64,
-    /// Times the account was behind and the engine had to wait for it.
+    /// The number of times the engine had to wait because the account was behind.
     pub waits: u64,
-    /// Why it ended.
+    /// The reason why it ended.
     pub ending: Ending,
 }
 
@@ -108,7 +108,7 @@ struct Asked {
     issued: u64,
 }
 
-/// A load under way.
+/// A load in progress.
 #[derive(Debug)]
 pub struct Engine<W> {
     options: EngineOptions,
@@ -116,9 +116,9 @@ pub struct Engine<W> {
     backend: Backend,
     buffers: Buffers,
     filler: Filler,
-    /// When the load began, on the system's clock.
+    /// The time at which the load began, on the system's clock.
     begun: Instant,
-    /// By tag; tags are as small as the queue is short.
+    /// The requests in flight, by tag. Tags are as small as the queue is short.
     asked: Vec<Option<Asked>>,
     batch: Vec<u32>,
     done: Vec<(u32, Outcome)>,
@@ -133,7 +133,7 @@ pub struct Engine<W> {
 }
 
 impl<W: Workload> Engine<W> {
-    /// A load of `workload`, which has not begun, on a target.
+    /// Creates a load of `workload` on a target. It has not begun.
     pub fn new(
         options: EngineOptions,
         workload: W,
@@ -162,12 +162,12 @@ impl<W: Workload> Engine<W> {
         }
     }
 
-    /// Runs it to its end on this thread, which made the backend.
+    /// Runs the load to its end on this thread, which must have created the backend.
     ///
     /// # Errors
-    /// The ring's, which do not go away by themselves.
+    /// Fails with the ring's errors, which are permanent.
     pub fn run(mut self, stop: &Stop) -> io::Result<Totals> {
-        // The kernel may otherwise put off a sleeper's end by 50 µs.
+        // Without this the kernel may delay a wake-up by 50 µs.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
         let before = thread_time();
         self.begun = clock::now();
@@ -210,7 +210,7 @@ impl<W: Workload> Engine<W> {
         clock::now().since(self.begun)
     }
 
-    /// Counts who was there until now.
+    /// Adds the requests in flight since the last call to the presence.
     fn pass(&mut self, now: u64) {
         let time = now - self.passed;
         self.presence += u128::from(self.issued - self.ended) * u128::from(time);
@@ -242,7 +242,7 @@ impl<W: Workload> Engine<W> {
         given_up
     }
 
-    /// Queues what may go; whether there was anything.
+    /// Queues the requests that may go. Returns true if there were any.
     fn issue(&mut self, now: u64) -> bool {
         while self.batch.len() < BATCH {
             let Some(ready) = self.schedule.take() else { break };
@@ -277,7 +277,7 @@ impl<W: Workload> Engine<W> {
         true
     }
 
-    /// The bytes of an extent, in whole blocks.
+    /// Returns the offset and length in bytes of an extent, rounded outwards to whole blocks.
     fn rounded(&mut self, operation: Operation, extent: Extent) -> (u64, u64) {
         if operation == Operation::Flush {
             return (0, 0);
@@ -289,7 +289,7 @@ impl<W: Workload> Engine<W> {
         (first, last - first)
     }
 
-    /// With nothing to issue, sleeps or spins until there is, or something is done.
+    /// Sleeps or spins, with nothing to issue, until there is or something is done.
     fn pass_time(&mut self, now: u64) -> io::Result<()> {
         let own = self.backend.deadline();
         let own = if own == Instant::NEVER { u64::MAX } else { own.since(self.begun) };
@@ -309,7 +309,7 @@ impl<W: Workload> Engine<W> {
         Ok(())
     }
 
-    /// Takes in what is done.
+    /// Takes in the requests that are done.
     fn reap(&mut self) {
         let at = clock::now();
         self.backend.reap(at, &mut self.done);
@@ -345,13 +345,13 @@ impl<W: Workload> Engine<W> {
     }
 }
 
-/// Processor time of this thread, nanoseconds.
+/// Returns the processor time of this thread, in nanoseconds.
 fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// Processor time of the whole process, nanoseconds.
+/// Returns the processor time of the whole process, in nanoseconds.
 pub fn process_time() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64

@@ -1,8 +1,8 @@
-//! What a load found, as others read it.
+//! The results of a load, as other programs read them.
 //!
-//! Where a figure means what a simulation's means, it has the same name and unit
-//! ([`hemi_workload::report`]): seconds and bytes. A load that was later than its bound has no
-//! latencies: they are absent or null, and `refusal` says why.
+//! A figure that means the same as a simulation's has the same name and unit
+//! ([`hemi_workload::report`]): seconds and bytes. A load whose lateness exceeded its bound has no
+//! latencies: they are absent or null, and `refusal` gives the reason.
 
 use hemi_units::SECOND;
 use hemi_workload::figures::Latencies;
@@ -14,51 +14,51 @@ use crate::engine::{Ending, Totals};
 use crate::rows::error_of;
 use crate::target::Target;
 
-/// Of the two sides of Little's law, the largest difference that passes, as a share.
+/// The largest difference between the two sides of Little's law that passes, as a share.
 const LITTLE_TOLERANCE: f64 = 0.02;
 
-/// What is known of a load before it begins.
+/// The facts of a load that are known before it begins.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
     /// The spec's title.
     pub title: String,
-    /// All chance of the load came from it.
+    /// The seed of everything random in the load.
     pub seed: u64,
-    /// The command that made it.
+    /// The command line.
     pub command: Vec<String>,
-    /// Version of the engine.
+    /// The version of the engine.
     pub version: &'static str,
     /// The kernel's release.
     pub kernel: String,
-    /// When it began, which is the zero of its requests' times: seconds since 1970.
+    /// The time at which it began, which is the zero of its requests' times, in seconds since 1970.
     pub began: f64,
-    /// What it went to.
+    /// The target.
     pub target: TargetReport,
-    /// Most requests under way.
+    /// The most requests in flight.
     pub queue_depth_cap: u32,
-    /// How long before its time a request was spun for.
+    /// The time before a request's intended time for which the engine spun.
     pub spin: f64,
     /// The bound of the lateness.
     pub lateness_bound: f64,
 }
 
-/// A target.
+/// The target of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetReport {
-    /// As it was named.
+    /// The name it was given.
     pub name: String,
     /// `file`, `block device`, `nbd` or `null`.
     pub kind: &'static str,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The smallest unit it reads and writes, bytes.
+    /// The smallest unit it reads and writes, in bytes.
     pub block: u32,
-    /// Whether the page cache was bypassed; null where that is not ours to say.
+    /// True if the page cache was bypassed, or null where the load does not control that.
     pub direct: Option<bool>,
 }
 
 impl TargetReport {
-    /// Of a target.
+    /// Describes a target.
     pub fn of(target: &Target) -> TargetReport {
         TargetReport {
             name: target.name().to_owned(),
@@ -73,38 +73,37 @@ impl TargetReport {
 /// A load's result.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
-    /// How it was made.
+    /// The circumstances of the load.
     #[serde(flatten)]
     pub setting: Setting,
-    /// Why it ended.
+    /// The reason why it ended.
     pub ended: Ending,
-    /// Whether it ended before the workload was over.
+    /// True if it ended before the workload was over.
     pub partial: bool,
-    /// Why there are no latencies, if there are none.
+    /// The reason why there are no latencies, if they were refused.
     pub refusal: Option<String>,
-    /// Time of the whole load, and of what was measured.
+    /// The time of the whole load.
     pub time: f64,
-    /// See `time`.
+    /// The time of the part that was measured.
     pub measured: f64,
     /// Requests issued.
     pub requests: u64,
-    /// Requests that ended well, that failed, that were still under way at the end, and that
-    /// waited for the cap when the load was stopped and were never issued.
+    /// Requests that succeeded.
     pub completed: u64,
-    /// See `completed`.
+    /// Requests that failed.
     pub failed: u64,
-    /// See `completed`.
+    /// Requests that were still in flight at the end.
     pub unfinished: u64,
-    /// See `completed`.
+    /// Requests that waited for the cap when the load was stopped, and were never issued.
     pub dropped: u64,
     /// Requests rounded outwards to the target's blocks.
     pub rounded: u64,
     /// Failures by kind.
     pub errors: Vec<ErrorReport>,
-    /// How late the engine itself was: from when a request might have gone to when it went.
+    /// The engine's own lateness: from when a request might have been issued to when it was.
     pub lateness: Spread,
-    /// From when a request went to when it was seen to be done: latency without the wait for
-    /// the cap and without the engine's lateness.
+    /// The time from when a request was issued to when it was seen to be done: latency without the
+    /// wait for the cap and without the engine's lateness.
     pub service: Option<Spread>,
     /// Reads.
     pub reads: Kind,
@@ -112,11 +111,11 @@ pub struct LoadReport {
     pub writes: Kind,
     /// Flushes.
     pub flushes: Kind,
-    /// Everything.
+    /// All requests.
     pub all: Kind,
-    /// What the load checked of itself.
+    /// The load's checks of itself.
     pub audit: Audit,
-    /// What it cost.
+    /// The cost in processor time.
     pub processor: Processor,
     /// The load, interval by interval.
     pub intervals: Vec<Interval>,
@@ -125,88 +124,90 @@ pub struct LoadReport {
 /// Failures of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct ErrorReport {
-    /// What failed: `read`, `write`, `trim`, `flush`.
+    /// The operation that failed: `read`, `write`, `trim`, `flush`.
     pub operation: &'static str,
-    /// How: `media`, `no space`, `gone`, `other`.
+    /// The error: `media`, `no space`, `gone`, `other`.
     pub error: &'static str,
-    /// How often.
+    /// The number of failures.
     pub count: u64,
-    /// When first.
+    /// The time of the first.
     pub first: f64,
 }
 
-/// Rates of one kind of request, and latencies from the intended time.
+/// The rates of one kind of request, and its latencies from the intended time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kind {
-    /// How many.
+    /// The number of requests.
     pub count: u64,
-    /// A second.
+    /// Requests per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
-    /// The latencies; absent where they were refused.
+    /// The latencies, absent where they were refused.
     #[serde(flatten)]
     pub latency: Option<Spread>,
 }
 
-/// What the load checked of itself.
+/// The load's checks of itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audit {
-    /// Whether everything below passed.
+    /// True if every check passed.
     pub passed: bool,
-    /// Little's law over the whole load: mean number under way, and rate times mean stay.
+    /// Little's law over the whole load: the mean number in flight, and the rate times the mean
+    /// stay.
     pub little: (f64, f64),
-    /// Whether the two agree within 2 %. What never ended is in the first alone.
+    /// True if the two agree within 2 %. Requests that never ended count only in the first.
     pub little_holds: bool,
-    /// Whether what was issued is what completed, failed and was left unfinished.
+    /// True if the requests issued equal the sum of those that completed, failed and were left
+    /// unfinished.
     pub counts_hold: bool,
-    /// Whether the lateness is within its bound.
+    /// True if the lateness is within its bound.
     pub lateness_holds: bool,
-    /// Times the engine had to wait for its own account; shows as lateness.
+    /// The number of times the engine had to wait for its own account, which shows as lateness.
     pub account_waits: u64,
 }
 
-/// What a load cost in processor time, seconds.
+/// The cost of a load in processor time, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Processor {
-    /// Of the engine's thread, spinning included.
+    /// The time of the engine's thread, spinning included.
     pub engine: f64,
-    /// Of the whole process: with the account, and the kernel's workers for this ring.
+    /// The time of the whole process, with the account and the kernel's workers for this ring.
     pub process: f64,
-    /// Time spent spinning.
+    /// The time spent spinning.
     pub spun: f64,
-    /// Share of the time the engine's thread was on a processor.
+    /// The share of the time that the engine's thread was on a processor.
     pub engine_share: f64,
-    /// The same without the spinning: what of the generator's ceiling was used.
+    /// The same without the spinning: the used share of the generator's capacity.
     pub busy_share: f64,
 }
 
-/// One interval.
+/// An interval of the load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Interval {
-    /// When it began.
+    /// The time at which it began.
     pub start: f64,
-    /// Requests that ended well a second.
+    /// Requests that succeeded, per second.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: f64,
     /// Requests that failed.
     pub failed: u64,
-    /// Mean latency; this and the other latencies null where they were refused.
+    /// The mean latency. This and the other latencies are null where they were refused.
     pub mean: Option<f64>,
-    /// Standard deviation of latencies.
+    /// The standard deviation of latencies.
     pub standard_deviation: Option<f64>,
-    /// The longest.
+    /// The longest latency.
     pub max: Option<f64>,
-    /// The latest request.
+    /// The highest lateness of a request.
     pub lateness_max: f64,
     /// The latencies' HDR histogram, as in [`Spread`].
     pub histogram: Option<Vec<(u64, u64)>>,
 }
 
 impl LoadReport {
-    /// What engine and account have to say; `lateness_bound` and `interval` in nanoseconds,
-    /// `process_time` that of the process during the load.
+    /// Combines the counts of engine and account into a report. `lateness_bound` and `interval` are
+    /// in nanoseconds, as is `process_time`, the processor time of the process during the load.
     pub fn new(
         setting: Setting,
         totals: &Totals,

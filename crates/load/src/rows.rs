@@ -1,4 +1,4 @@
-//! Every request of a load as a row of a Parquet file, written while the load runs.
+//! The requests of a load as rows of a Parquet file, written while the load runs.
 
 use std::fs::File;
 use std::io;
@@ -16,26 +16,26 @@ use parquet_derive::ParquetRecordWriter;
 use crate::account::name_of;
 use crate::segments::{Outcome, Row};
 
-/// Rows written together.
+/// The number of rows written together.
 const GROUP: usize = 1 << 17;
 
-/// Why rows could not be written.
+/// The reason why rows could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RowsError {
-    /// The file.
+    /// The file could not be written.
     #[error("{path}: {source}")]
     Io {
-        /// Its path.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The format's own.
+    /// The Parquet writer failed.
     #[error("{path}: {source}")]
     Parquet {
-        /// Its path.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The writer's error.
         source: ParquetError,
     },
 }
@@ -56,7 +56,7 @@ struct FileRow {
     error: Option<&'static str>,
 }
 
-/// The file, while it is written. Memory is bounded: one group of rows.
+/// The rows' file while it is written. Memory is bounded by one group of rows.
 pub struct RowsFile {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
@@ -64,10 +64,10 @@ pub struct RowsFile {
 }
 
 impl RowsFile {
-    /// Makes the file, or empties it.
+    /// Creates the file, or truncates it.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails if it cannot be created.
     pub fn create(path: &Path) -> Result<RowsFile, RowsError> {
         let io = |source| RowsError::Io { path: path.display().to_string(), source };
         let file = File::create(path).map_err(io)?;
@@ -83,7 +83,7 @@ impl RowsFile {
     /// Adds rows.
     ///
     /// # Errors
-    /// The disk.
+    /// Fails if the file cannot be written.
     pub fn write(&mut self, rows: &[Row]) -> Result<(), RowsError> {
         self.rows.extend(rows.iter().map(file_row));
         if self.rows.len() >= GROUP { self.group() } else { Ok(()) }
@@ -99,10 +99,10 @@ impl RowsFile {
         Ok(())
     }
 
-    /// Writes what is left and the file's end, without which it cannot be read.
+    /// Writes the remaining rows and the file's footer, without which it cannot be read.
     ///
     /// # Errors
-    /// The disk.
+    /// Fails if the file cannot be written.
     pub fn finish(mut self) -> Result<(), RowsError> {
         if !self.rows.is_empty() {
             self.group()?;
@@ -138,7 +138,7 @@ fn file_row(row: &Row) -> FileRow {
     }
 }
 
-/// A failure's kind as results have it; nothing for a request that ended well.
+/// Returns a failure's kind as results name it, or `None` for a request that succeeded.
 pub fn error_of(outcome: Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Done => None,

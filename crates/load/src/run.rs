@@ -1,4 +1,4 @@
-//! A load from its spec to its report.
+//! Runs a load from its spec to its report.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -18,71 +18,71 @@ use crate::segments::segments;
 use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError, TargetOptions};
 
-/// The lateness a load may have at its 99th percentile unless told otherwise, nanoseconds.
+/// The default bound of the lateness at its 99th percentile, in nanoseconds.
 pub const LATENESS_BOUND_DEFAULT: u64 = 1_000_000;
-/// How long before its time a request is spun for unless told otherwise, nanoseconds: what a
-/// sleeper's wake-up takes on a busy machine.
+/// The default time for which the engine spins before a request, in nanoseconds: the time to wake a
+/// sleeper on a busy machine.
 pub const SPIN_DEFAULT: u64 = 200_000;
 
-/// Most requests under way unless told otherwise: beyond what any device queues.
+/// The default for the most requests in flight: more than any device queues.
 pub const QUEUE_DEPTH_CAP_DEFAULT: u32 = 4096;
 
 /// A load to be run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is asked.
+    /// The spec.
     pub spec: LoadSpec,
-    /// The folder that paths in the spec are relative to.
+    /// The directory that paths in the spec are relative to.
     pub folder: PathBuf,
-    /// Of what.
+    /// The target.
     pub target: TargetOptions,
-    /// Instead of the spec's.
+    /// The seed that replaces the spec's, if any.
     pub seed: Option<u64>,
-    /// Most requests under way; [`QUEUE_DEPTH_CAP_DEFAULT`].
+    /// The most requests in flight, by default [`QUEUE_DEPTH_CAP_DEFAULT`].
     pub queue_depth_cap: u32,
-    /// Nanoseconds; [`LATENESS_BOUND_DEFAULT`].
+    /// The bound of the lateness in nanoseconds, by default [`LATENESS_BOUND_DEFAULT`].
     pub lateness_bound: u64,
-    /// Nanoseconds; [`SPIN_DEFAULT`].
+    /// The time to spin in nanoseconds, by default [`SPIN_DEFAULT`].
     pub spin: u64,
-    /// Where every request is written to.
+    /// The file that every request is written to, if any.
     pub records: Option<PathBuf>,
-    /// The command, for the report.
+    /// The command line, for the report.
     pub command: Vec<String>,
-    /// Version of the program, for the report.
+    /// The version of the program, for the report.
     pub version: &'static str,
 }
 
-/// Why a load was not run, or not to an end.
+/// The reason why a load was not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The target.
+    /// The target cannot be used.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The requests.
+    /// The workload cannot be built.
     #[error("workload: {0}")]
     Workload(#[from] WorkloadError),
-    /// One request is too long.
+    /// The longest request is too long.
     #[error(
         "workload: its longest request has {0} bytes; a load issues up to {LONGEST_BYTES}: write \
          smaller requests"
     )]
     Longest(u64),
-    /// The ring.
+    /// The ring cannot be created.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// Memory, threads, the ring at work.
+    /// Memory, a thread or the running ring failed.
     #[error("the load engine failed: {0}")]
     Engine(#[from] std::io::Error),
-    /// The requests' file.
+    /// The requests' file cannot be written.
     #[error("the records could not be written: {0}")]
     Rows(#[from] RowsError),
 }
 
-/// Runs a load on this thread, its account on another.
+/// Runs a load on this thread, and its account on another.
 ///
 /// # Errors
-/// See [`LoadError`]. Nothing has been written to the target but where it says so:
-/// [`LoadError::Engine`] and [`LoadError::Rows`] may come later.
+/// Fails as [`LoadError`] says. Only with [`LoadError::Engine`] and [`LoadError::Rows`] may the
+/// target have been written to.
 pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, LoadError> {
     let spec = &job.spec;
     let seed = job.seed.unwrap_or(spec.seed);
@@ -122,7 +122,7 @@ pub fn run(job: &Job, stop: &Stop, progress: &Progress) -> Result<LoadReport, Lo
             }
             taken.and_then(|()| account.finish()).map(|()| account)
         })?;
-        // Its memory is made before the first request.
+        // The account allocates its memory before the first request.
         let _ = begun.recv();
         let totals = Engine::new(options, workload, backend, buffers, filler).run(stop)?;
         let account = reader

@@ -1,6 +1,6 @@
-//! Which request may go when: a workload behind a cap on the requests under way.
+//! The decision which request may go when: a workload behind a cap on the requests in flight.
 //!
-//! A state machine without a clock or I/O: the engine drives it with the real clock, the
+//! This is a state machine without a clock or I/O. The engine drives it with the real clock, the
 //! tests with a virtual one.
 
 use std::collections::VecDeque;
@@ -8,17 +8,17 @@ use std::collections::VecDeque;
 use hemi_units::Instant;
 use hemi_workload::{Issue, Workload};
 
-/// Requests that wait for the cap before the queue grows. A workload that was told of the cap
-/// ([`hemi_workload::any::AnyWorkload::cap`]) keeps no backlog here.
+/// The number of requests that may wait for the cap before the queue grows. A workload that was
+/// told of the cap ([`hemi_workload::any::AnyWorkload::cap`]) keeps no backlog here.
 const WAITING: usize = 1 << 12;
 
 /// A request that may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What the workload asked for.
+    /// The request as the workload issued it.
     pub issue: Issue,
-    /// Since when it might have gone: when it was intended, or when the completion it waited
-    /// for was seen, if that was later. What passes from then on is the engine's lateness.
+    /// The time since which it might have been issued: its intended time, or when the completion it
+    /// waited for was seen, if that was later. Any delay from then on is the engine's lateness.
     pub due: Instant,
 }
 
@@ -29,14 +29,14 @@ pub struct Schedule<W> {
     cap: u32,
     under_way: u32,
     waiting: VecDeque<Ready>,
-    /// When the cap was last seen to be reached no more.
+    /// The time at which a place under the cap was last seen to become free.
     freed: Instant,
     stopped: bool,
     issues: Vec<Issue>,
 }
 
 impl<W: Workload> Schedule<W> {
-    /// The workload, of which at most `cap` requests are under way at a time (at least 1).
+    /// Creates the schedule of a workload with at most `cap` requests in flight (at least 1).
     pub fn new(workload: W, cap: u32) -> Schedule<W> {
         Schedule {
             workload,
@@ -49,13 +49,13 @@ impl<W: Workload> Schedule<W> {
         }
     }
 
-    /// The workload, to be asked about requests under way.
+    /// Returns the workload, to be asked about requests in flight.
     pub fn workload(&self) -> &W {
         &self.workload
     }
 
-    /// When there may be something to issue by itself; [`Instant::NEVER`] when only a
-    /// completion makes it so, or it is over.
+    /// Returns the time at which there may be something to issue. It is [`Instant::NEVER`] when
+    /// only a completion can cause that, or the workload is over.
     pub fn next_event(&self) -> Instant {
         if self.stopped {
             return Instant::NEVER;
@@ -66,9 +66,9 @@ impl<W: Workload> Schedule<W> {
         }
     }
 
-    /// Takes in what the workload wants by `now`. To be called before the completions seen at
-    /// the same time: what they let go is due since they were seen, all else since it was
-    /// intended.
+    /// Takes in the requests that the workload wants by `now`. Must be called before the
+    /// completions seen at the same time: requests they release are due since the completion was
+    /// seen, all others since their intended time.
     pub fn advance(&mut self, now: Instant) {
         if !self.stopped && self.workload.next_event() <= now {
             self.workload.advance(now, &mut self.issues);
@@ -76,7 +76,7 @@ impl<W: Workload> Schedule<W> {
         }
     }
 
-    /// A request was seen to be done at `now`.
+    /// Notes that a request was seen to be done at `now`.
     pub fn completed(&mut self, now: Instant, tag: u32) {
         if self.under_way == self.cap {
             self.freed = now;
@@ -95,7 +95,7 @@ impl<W: Workload> Schedule<W> {
         }
     }
 
-    /// The next request that may go, which counts as under way from here on.
+    /// Takes the next request that may go, which counts as in flight from here on.
     pub fn take(&mut self) -> Option<Ready> {
         if self.under_way >= self.cap {
             return None;
@@ -107,17 +107,17 @@ impl<W: Workload> Schedule<W> {
         Some(ready)
     }
 
-    /// Requests under way.
+    /// Returns the number of requests in flight.
     pub fn under_way(&self) -> u32 {
         self.under_way
     }
 
-    /// Requests that wait for the cap and have been taken in.
+    /// Returns the number of requests taken in that wait for the cap.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Issues nothing any more; how many requests that waited are dropped by it.
+    /// Stops issuing. Returns the number of waiting requests that are dropped.
     pub fn stop(&mut self) -> u64 {
         self.stopped = true;
         let dropped = self.waiting.len() as u64;
@@ -125,7 +125,7 @@ impl<W: Workload> Schedule<W> {
         dropped
     }
 
-    /// Whether all has been issued, and is done.
+    /// Returns true if every request has been issued and is done.
     pub fn is_over(&self) -> bool {
         self.under_way == 0 && (self.stopped || self.waiting.is_empty() && self.workload.is_over())
     }

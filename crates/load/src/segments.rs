@@ -1,26 +1,26 @@
 //! Finished requests on their way from the engine to the account, many at a time.
 //!
-//! A segment is a fixed number of rows that go back and forth between two threads; none is
-//! ever made after the beginning. Where the account falls behind by all of them, the engine
-//! waits for one, which shows as lateness and is counted: no row is ever dropped.
+//! A segment is a fixed number of rows that go back and forth between two threads. All segments are
+//! allocated at the beginning. Where the account falls behind by all of them, the engine waits for
+//! one, which shows as lateness and is counted. No row is ever dropped.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use hemi_units::Operation;
 
-/// Rows of a segment.
+/// The number of rows in a segment.
 const ROWS: usize = 4096;
-/// Segments there are.
+/// The number of segments.
 const SEGMENTS: usize = 64;
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Well.
+    /// It succeeded.
     Done,
-    /// The medium could not do it.
+    /// The medium failed.
     Media,
-    /// No space.
+    /// The target had no space.
     NoSpace,
     /// The target went away.
     Gone,
@@ -31,25 +31,25 @@ pub enum Outcome {
 /// A finished request. Times are nanoseconds since the run began.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// When it was to be issued.
+    /// The time it was intended for.
     pub intended: u64,
-    /// Since when it might have been ([`crate::schedule::Ready::due`]).
+    /// The time since which it might have been issued ([`crate::schedule::Ready::due`]).
     pub due: u64,
-    /// When it was.
+    /// The time at which it was issued.
     pub issued: u64,
-    /// When it was seen to be done.
+    /// The time at which it was seen to be done.
     pub completed: u64,
-    /// First sector.
+    /// The first sector.
     pub start: u64,
-    /// Sectors; zero for a flush.
+    /// The number of sectors, or zero for a flush.
     pub sectors: u32,
     /// The workload's phase.
     pub phase: u16,
-    /// What it was.
+    /// The operation.
     pub operation: Operation,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Whether it counts, or only prepares.
+    /// It counts, and does not only prepare.
     pub measured: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Filler {
     full: SyncSender<Vec<Row>>,
     empty: Receiver<Vec<Row>>,
     rows: Vec<Row>,
-    /// Times the engine had to wait for a segment.
+    /// The number of times the engine had to wait for a segment.
     waits: u64,
 }
 
@@ -70,12 +70,12 @@ pub struct Drain {
     empty: SyncSender<Vec<Row>>,
 }
 
-/// Both ends.
+/// Creates both ends.
 pub fn segments() -> (Filler, Drain) {
     let (full_in, full_out) = sync_channel(SEGMENTS);
     let (empty_in, empty_out) = sync_channel(SEGMENTS);
     for _ in 1..SEGMENTS {
-        // There is room for all of them.
+        // The channel has room for all of them.
         let _ = empty_in.send(Vec::with_capacity(ROWS));
     }
     let rows = Vec::with_capacity(ROWS);
@@ -94,12 +94,12 @@ impl Filler {
         }
     }
 
-    /// When the oldest row was done that has not been handed over.
+    /// Returns the time at which the oldest row that has not been handed over was done.
     pub fn oldest(&self) -> Option<u64> {
         self.rows.first().map(|row| row.completed)
     }
 
-    /// Hands over what there is.
+    /// Hands over the rows collected so far.
     pub fn hand_over(&mut self) {
         if self.rows.is_empty() {
             return;
@@ -108,25 +108,24 @@ impl Filler {
             self.waits += 1;
             self.empty.recv()
         });
-        // An account that has ended (its file could not be written) takes no more rows; the
-        // run ends for it at the next look.
+        // An account that has ended (its file could not be written) takes no more rows. The run
+        // ends for that reason at the next look.
         let Ok(next) = next else { return self.rows.clear() };
         let full = std::mem::replace(&mut self.rows, next);
         let _ = self.full.send(full);
     }
 
-    /// Times the account was behind by all segments.
+    /// Returns the number of times the account was behind by all segments.
     pub fn waits(&self) -> u64 {
         self.waits
     }
 }
 
 impl Drain {
-    /// Takes the rows of each segment in order until the engine's end is dropped, or `take`
-    /// fails.
+    /// Takes the rows of each segment in order until the engine's end is dropped, or `take` fails.
     ///
     /// # Errors
-    /// The first of `take`.
+    /// Fails with the first error of `take`.
     pub fn run<E>(self, mut take: impl FnMut(&[Row]) -> Result<(), E>) -> Result<(), E> {
         while let Ok(mut rows) = self.full.recv() {
             take(&rows)?;

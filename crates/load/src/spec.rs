@@ -1,4 +1,4 @@
-//! A load as a file has it: the workload of a simulation's spec, without its drives.
+//! A load as a file defines it: the workload of a simulation's spec, without its drives.
 //!
 //! ```toml
 //! title = "A database's night"
@@ -10,8 +10,8 @@
 //! access = { addresses = "uniform", sizes = "8 KiB", mix = { read_percent = 70 } }
 //! ```
 //!
-//! A spec of `hemi sim run` is one as it stands, if it has no sweep: what it says of the
-//! simulated system is left aside.
+//! A spec of `hemi sim run` is a valid load spec as it stands, unless it has a sweep. Its simulated
+//! system is ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,10 @@ use toml::Table;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSpec {
-    /// What it is, for people.
+    /// A title for people.
     #[serde(default)]
     pub title: String,
-    /// All chance comes from it.
+    /// The seed of everything random in the load.
     #[serde(default = "one")]
     pub seed: u64,
     /// The requests.
@@ -35,10 +35,10 @@ pub struct LoadSpec {
     /// The intervals of the figures, and the longest the load may last.
     #[serde(default)]
     pub run: RunSpec,
-    /// A simulation's; left aside.
+    /// A simulation's system, which is ignored.
     #[serde(default)]
     pub system: Option<Table>,
-    /// A simulation's; refused.
+    /// A simulation's sweep, which is refused.
     #[serde(default)]
     pub sweep: Table,
 }
@@ -47,43 +47,43 @@ fn one() -> u64 {
     1
 }
 
-/// Why a spec was refused.
+/// The reason why a spec was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadSpecError {
     /// The file cannot be read.
     #[error("{file}: {source}")]
     Unreadable {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is no TOML, or not of this shape: the message shows the line.
+    /// The file is not TOML, or not of this shape: the message shows the line.
     #[error("{file}: {problem}")]
     Wrong {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// With line and column, and what would be right.
+        /// The problem with line and column, and the right form.
         problem: String,
     },
-    /// Something in it does not go with a load.
+    /// A value does not suit a load.
     #[error("{file}: {key} = {value}: {right}")]
     Impossible {
-        /// Its path.
+        /// The path of the file.
         file: String,
-        /// Dotted.
+        /// The dotted key.
         key: &'static str,
-        /// As given.
+        /// The value as given.
         value: String,
-        /// What would be right.
+        /// The right form.
         right: &'static str,
     },
 }
 
-/// Reads a spec. The folder that paths in it are relative to comes with it.
+/// Reads a spec. Returns it with the directory that paths in it are relative to.
 ///
 /// # Errors
-/// See [`LoadSpecError`].
+/// Fails as [`LoadSpecError`] says.
 pub fn load(path: &Path) -> Result<(LoadSpec, PathBuf), LoadSpecError> {
     let file = path.display().to_string();
     let text = hemi_text::read(path)
@@ -92,10 +92,10 @@ pub fn load(path: &Path) -> Result<(LoadSpec, PathBuf), LoadSpecError> {
     Ok((parse(&file, &text)?, folder))
 }
 
-/// As [`load`], of the text of a file; errors call it `file`.
+/// Parses a spec from the text of a file, which errors call `file`.
 ///
 /// # Errors
-/// See [`LoadSpecError`].
+/// Fails as [`LoadSpecError`] says.
 pub fn parse(file: &str, text: &str) -> Result<LoadSpec, LoadSpecError> {
     let spec: LoadSpec = toml::from_str(text)
         .map_err(|error| LoadSpecError::Wrong { file: file.into(), problem: error.to_string() })?;

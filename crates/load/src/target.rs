@@ -1,8 +1,8 @@
-//! What the load goes to, and whether it may.
+//! The target of a load, and the check that it may be used.
 //!
 //! A load that only reads opens its target for reading, whoever else uses it. One that writes
-//! refuses what is mounted, partitioned, held or locked, always, and what is not empty, unless
-//! the operator has named it a second time.
+//! always refuses a target that is mounted, partitioned, held or locked. It also refuses one that
+//! is not empty, unless the operator has named it a second time.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,28 +13,28 @@ use hemi_io::leg::{OpenError, OpenLeg, Purpose};
 use hemi_io::probe::{Content, Kind, Probe, ProbeError, Use, contents_of_leg};
 use hemi_units::{Size, Time};
 
-/// How large `null` is unless it says otherwise.
+/// The default size of `null` in bytes.
 const NULL_BYTES: u64 = 1 << 40;
 
 /// A target as it is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetSpec {
-    /// Nothing: every request is done at once. Of so many bytes.
+    /// No target: every request is done at once. Its size in bytes.
     Null(u64),
     /// A file, a block device or an NBD export.
     Real(LegSpec),
 }
 
-/// Why a target's name was not understood.
+/// The reason why a target's name was not understood.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetSpecError {
-    /// `null:SIZE`.
+    /// The size of `null:SIZE` is invalid.
     #[error("`{0}`: write null, or null and a size, as in null:64GiB")]
     Null(String),
-    /// A kind of leg that is more than a file, device or export.
+    /// It is a kind of leg other than a file, device or export.
     #[error("`{0}` is a leg that only hemi's volumes have: name a file, device or export")]
     OnlyLeg(String),
-    /// Neither path nor export.
+    /// It is neither a path nor an export.
     #[error(transparent)]
     Leg(#[from] LegSpecError),
 }
@@ -60,82 +60,82 @@ impl FromStr for TargetSpec {
     }
 }
 
-/// How a target is opened.
+/// The way a target is opened.
 #[derive(Clone, Debug)]
 pub struct TargetOptions {
-    /// As it was named.
+    /// The name it was given.
     pub name: String,
-    /// What that names.
+    /// The target that was named.
     pub spec: TargetSpec,
-    /// Whether the page cache is bypassed; for files and devices.
+    /// Bypass the page cache, for files and devices.
     pub direct: bool,
-    /// Connections to an export that lets them share its cache.
+    /// The number of connections to an export that lets them share its cache.
     pub connections: u8,
-    /// What may be overwritten though it is not empty: the target, named again.
+    /// The target, named again: it may be overwritten though it is not empty.
     pub wipe: Option<PathBuf>,
 }
 
-/// Why a target cannot be used.
+/// The reason why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// It could not be looked at.
+    /// It could not be probed.
     #[error(transparent)]
     Probe(#[from] ProbeError),
     /// It could not be opened.
     #[error(transparent)]
     Open(Box<OpenError>),
-    /// Nothing there.
+    /// It does not exist.
     #[error("there is no {0}; create it first, as large as it is to be (truncate -s 1G {0})")]
     Missing(String),
-    /// A directory, socket or the like.
+    /// It is a directory, socket or the like.
     #[error("{name} is {found}; a target is a regular file, a block device or an NBD export")]
     NotStorage {
-        /// Its name.
+        /// The name of the target.
         name: String,
-        /// What it is.
+        /// A description of what it is.
         found: &'static str,
     },
-    /// Nothing in it.
+    /// It has no bytes.
     #[error("{0} has no bytes; extend it first, to the size it is to have (truncate -s 1G {0})")]
     Empty(String),
-    /// `--wipe` for something else.
+    /// `--wipe` names something else.
     #[error("--wipe {wipe} does not name the target, which is {target}")]
     WipeWhat {
-        /// What it names.
+        /// The path it names.
         wipe: String,
-        /// What the target is.
+        /// The target.
         target: String,
     },
-    /// Somebody uses it.
+    /// It is in use.
     #[error(
         "{path} is in use: {}. The load writes to it; release it first, --wipe does not \
          override this",
         list(uses)
     )]
     InUse {
-        /// Its name.
+        /// The name of the target.
         path: String,
-        /// By whom.
+        /// The uses found.
         uses: Vec<Use>,
     },
-    /// Something is on it.
+    /// It is not empty.
     #[error(
         "{path} is not empty; it holds {}. The load writes to it; if that may be destroyed, \
          add --wipe {path}",
         list(contents)
     )]
     NotEmpty {
-        /// Its name.
+        /// The name of the target.
         path: String,
-        /// What.
+        /// The contents found.
         contents: Vec<Content>,
     },
-    /// What it holds could not be read.
+    /// Its contents could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Its name.
+        /// The name of the target.
         path: String,
-        /// The system's word.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -144,7 +144,7 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A target that was looked at.
+/// A target that has been opened.
 #[derive(Debug)]
 pub struct Target {
     options: TargetOptions,
@@ -158,7 +158,7 @@ impl Target {
     /// Opens a target for reading.
     ///
     /// # Errors
-    /// It is not there, is no storage, or may not be read.
+    /// Fails if it does not exist, is no storage, or may not be read.
     pub fn look(options: TargetOptions) -> Result<Target, TargetError> {
         let spec = match &options.spec {
             TargetSpec::Null(size) => {
@@ -192,11 +192,11 @@ impl Target {
         Ok(Target { options, opened: Some(opened), kind, size, block })
     }
 
-    /// Opens it again to be written to, if nobody uses it and nothing is on it, or what is on
-    /// it may be destroyed. Nothing is destroyed here.
+    /// Opens the target again for writing, if nobody uses it and it is empty, or its contents may
+    /// be destroyed. Nothing is destroyed here.
     ///
     /// # Errors
-    /// What stands against it.
+    /// Fails with the obstacle.
     pub fn for_writing(mut self) -> Result<Target, TargetError> {
         let name = self.options.name.clone();
         if let Some(wipe) = &self.options.wipe
@@ -206,7 +206,7 @@ impl Target {
             return Err(TargetError::WipeWhat { wipe, target: name });
         }
         let TargetSpec::Real(spec) = &self.options.spec else { return Ok(self) };
-        // One session or lock at a time.
+        // Only one session or lock may exist at a time.
         self.opened = None;
         let wipes = self.options.wipe.is_some();
         let probe = match spec {
@@ -218,7 +218,7 @@ impl Target {
         }
         let opened = open(&self.options, spec, Purpose::Serve)?;
         if !wipes {
-            // Now that nobody else can come in between.
+            // From here on nobody else can write in between.
             let contents = match &probe {
                 Some(probe) => probe.contents()?,
                 None => contents_of_leg(&opened)
@@ -232,32 +232,32 @@ impl Target {
         Ok(self)
     }
 
-    /// As it was named.
+    /// Returns the name it was given.
     pub fn name(&self) -> &str {
         &self.options.name
     }
 
-    /// `file`, `block device`, `nbd` or `null`.
+    /// Returns its kind: `file`, `block device`, `nbd` or `null`.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
 
-    /// Bytes, whole blocks only.
+    /// Returns its size in bytes, whole blocks only.
     pub fn size(&self) -> u64 {
         self.size / u64::from(self.block) * u64::from(self.block)
     }
 
-    /// The smallest unit it reads and writes, bytes.
+    /// Returns the smallest unit it reads and writes, in bytes.
     pub fn block(&self) -> u32 {
         self.block
     }
 
-    /// Whether the page cache is bypassed; `None` where that is not ours to say.
+    /// Returns true if the page cache is bypassed, or `None` where the load does not control that.
     pub fn direct(&self) -> Option<bool> {
         matches!(self.kind, "file" | "block device").then_some(self.options.direct)
     }
 
-    /// What the engine drives; nothing for `null`.
+    /// Returns the leg that the engine drives, or `None` for `null`.
     pub fn into_opened(self) -> Option<OpenLeg> {
         self.opened
     }
@@ -267,7 +267,7 @@ fn open(options: &TargetOptions, spec: &LegSpec, purpose: Purpose) -> Result<Ope
     let mut config = LegConfig::new(spec.clone());
     if spec.is_remote() {
         config.connections = Some(options.connections);
-        // A lost session ends the load; nothing is retried that a late write could meet.
+        // A lost session ends the load. No request is retried, so a late write can meet none.
         config.quarantine = Some(Time::seconds(0));
     } else {
         config.direct = options.direct;
@@ -333,7 +333,7 @@ mod tests {
         assert!(matches!(other, TargetError::WipeWhat { .. }));
         let held = Target::look(options(name, Some(name))).expect("readable").for_writing();
         let held = held.expect("named twice");
-        // And nobody else's meanwhile.
+        // And it is not written while somebody else uses it.
         let second = Target::look(options(name, Some(name))).expect("readable").for_writing();
         assert!(matches!(second, Err(TargetError::InUse { .. })));
         drop(held);

@@ -21,7 +21,7 @@ fn run(name: &str, text: &str, cap: u32, stop: &Stop) -> (Totals, Account) {
     run_after(name, text, cap, stop, || {})
 }
 
-/// Runs a load, with something done once its target is open.
+/// Runs a load and calls `change` once its target is open.
 fn run_after(
     name: &str,
     text: &str,
@@ -64,7 +64,7 @@ fn run_after(
 const ACCESS: &str = "access = { addresses = \"uniform\", sizes = \"4 KiB\", \
                       mix = { read_percent = 50, trim_percent = 5, flush_every = 50 } }";
 
-/// What watches a target beside the load finds its requests by this.
+/// A tool that observes the target beside the load matches requests by this time.
 #[test]
 fn a_load_begins_with_its_first_request_and_not_with_its_preparations() {
     let text = format!("[closed]\nthreads = 1\nqueue_depth = 1\nrequests = 10\n{ACCESS}");
@@ -87,10 +87,10 @@ fn all_that_is_issued_is_accounted_for() {
         assert_eq!((account.completed, account.failed()), (3000, 0));
         assert_eq!(totals.ending, Ending::Finished);
         assert_eq!(account.figures.all.count(), 3000);
-        // Both sides of Little's law are of the same events.
+        // Both sides of Little's law are computed from the same events.
         assert_eq!(totals.presence, account.stays);
     }
-    // What was written is random.
+    // The data written is random.
     let bytes = std::fs::read(&path).expect("readable");
     assert!(bytes.iter().any(|&byte| byte != 0));
 }
@@ -129,7 +129,7 @@ fn errors_of_the_target_are_counted_by_kind() {
     let name = path.to_str().expect("plain");
     let text = "[open]\nrate = 2000\nrequests = 400\n\
                 access = { addresses = \"uniform\", sizes = \"4 KiB\", mix = { read_percent = 100 } }";
-    // Cut short once it is open: a read past the end is an error of the medium.
+    // Truncated once it is open: a read past the end is a medium error.
     let (totals, account) = run_after(name, text, 8, &Stop::default(), || {
         let file = std::fs::File::options().write(true).open(&path).expect("there");
         file.set_len(4096).expect("cut");

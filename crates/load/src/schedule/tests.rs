@@ -24,8 +24,8 @@ struct Done {
     at: Instant,
 }
 
-/// Runs a schedule in virtual time on a target that takes `service` for each request, however
-/// many there are, under an engine that looks at the clock only every `step` nanoseconds.
+/// Runs a schedule in virtual time on a target that takes `service` for each request, regardless of
+/// their number, under an engine that looks at the clock only every `step` nanoseconds.
 fn run(schedule: &mut Schedule<AnyWorkload>, service: u64, step: u64) -> (Vec<Done>, usize) {
     let mut under_way: BinaryHeap<Reverse<(Instant, u32)>> = BinaryHeap::new();
     let mut by_tag: Vec<Option<(Ready, Instant)>> = Vec::new();
@@ -69,13 +69,13 @@ fn without_a_cap_everything_goes_when_it_was_intended() {
 
 #[test]
 fn what_waits_for_the_cap_is_not_late_but_its_wait_is_latency() {
-    // 2,000 a second where 8 at a time of 5 ms make 1,600.
+    // 2,000 per second are intended, but 8 at a time of 5 ms each make 1,600.
     let mut open = schedule("[open]\nrate = 2000\nduration = \"5 s\"", 8);
     let (log, most) = run(&mut open, 5_000_000, 1);
     assert_eq!(most, 8);
     assert!(log.iter().all(|done| done.issued == done.ready.due));
     let last = log.last().expect("requests");
-    // A fifth of 5 s is behind at the end, or a quarter of the time for each.
+    // After 5 s a fifth of the requests is left. The last waits a quarter of 5 s for the others.
     let wait = last.at.since(last.ready.issue.intended);
     assert!((900_000_000..1_500_000_000).contains(&wait), "{wait}");
     // First come, first served, and the same requests as without a cap.
@@ -95,13 +95,13 @@ fn an_engine_that_sleeps_is_late_by_as_much() {
     let (log, _) = run(&mut open, 1_000, 300_000);
     let late: Vec<u64> = log.iter().map(|done| done.issued.since(done.ready.due)).collect();
     assert!(late.iter().all(|&late| late < 300_000));
-    // Intended at every whole millisecond: late by 200, 100 and 0 µs in turns.
+    // Intended at every whole millisecond: late by 200, 100 and 0 µs in turn.
     assert_eq!(late.iter().max(), Some(&200_000));
 }
 
 #[test]
 fn a_full_cap_hides_no_lateness_once_there_is_room_again() {
-    // Bursts of 20 through a cap of 4; between them the engine is late with every burst.
+    // Bursts of 20 go through a cap of 4. Between them the engine is late with every burst.
     let text = "[bursts]\nevery = \"10 ms\"\npages = 20\npage = \"4 KiB\"\n\
                 addresses = \"uniform\"\nduration = \"95 ms\"";
     let spec: WorkloadSpec = toml::from_str(text).expect("a workload");
